@@ -162,7 +162,7 @@ def test_paired_runs_have_no_times_but_memory() -> None:
     assert code == 1
     verdict = verdict_of(report)
     assert [each.metric for each in verdict.metrics] == ["uss"]
-    assert verdict.why.endswith("paired launches have no control workload to compare times by")
+    assert verdict.why.endswith("without a control workload in both runs no times are compared")
 
 
 def test_cells_of_one_run_alone_are_named() -> None:

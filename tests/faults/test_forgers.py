@@ -245,6 +245,7 @@ def _turns(own: tuple[float, float], beside: tuple[float, float], **of_beside: A
 
 PAIRED: dict[str, Any] = {"reference": True}
 ALONE: dict[str, Any] = {"role": "control"}
+OTHER: dict[str, Any] = {"cell": group_of("fork").cells[0]}
 
 
 @pytest.mark.parametrize(
@@ -258,6 +259,8 @@ ALONE: dict[str, Any] = {"role": "control"}
         ((1000.0, 700.0), (990.0, 985.0), PAIRED, "shorter"),
         ((40.0, 10.0), (7.2, 7.0), ALONE, ""),  # threads of the workload may delay its answers
         ((400.0, 130.0), (7.2, 7.0), ALONE, "shorter"),
+        ((40.0, 10.0), (7.2, 7.0), OTHER, ""),
+        ((400.0, 130.0), (7.2, 7.0), OTHER, "shorter"),
     ],
 )
 def test_turns_that_the_controllers_clock_does_not_agree_with(

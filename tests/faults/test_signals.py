@@ -103,7 +103,7 @@ def outcome_of(bench: Bench, python: str, sender: Sender) -> Outcome:
         Limits(launches=1, iterations=2, timeout_s=15.0),
         random.Random(1),
         sender,
-        first_needs=frozenset({"time", "locks"}),
+        first_needs={cell.nodeid: frozenset({"time", "control", "locks"}) for cell in cells},
     )
     samples = {sample.cell.label: sample for sample in run.measure()}
     for timer in sender.timers:

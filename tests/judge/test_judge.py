@@ -42,7 +42,7 @@ from pytest_ftgate.model import (
     Verdict,
     WorkloadError,
 )
-from pytest_ftgate.model.launch import EVERYTHING
+from pytest_ftgate.model.launch import EVERYTHING, IN_PAIRS, Need
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
@@ -160,7 +160,7 @@ NOTHING: frozenset[str] = frozenset()
 class TestNeeds:
     def test_each_kind_of_launch_stops_when_its_metrics_are_decided(self) -> None:
         # Memory and shares that are alike pass at three rounds, times at five.
-        assert need(with_reference(measured(rounds=2))) == [EVERYTHING]
+        assert need(with_reference(measured(rounds=2))) == [IN_PAIRS]
         assert need(with_reference(measured(rounds=3))) == [{"time"}]
         assert need(with_reference(measured(rounds=5))) == [NOTHING]
 
@@ -187,10 +187,10 @@ class TestNeeds:
     def test_nothing_is_needed_after_the_most(self) -> None:
         # At seven rounds nothing of this is decided, whatever level may be spent.
         undecided = with_reference(measured(rounds=7, wall=1.035, uss=1.042, share=0.157), share=0.10)
-        assert need(undecided, at_most=20) == [EVERYTHING]
+        assert need(undecided, at_most=20) == [IN_PAIRS]
         assert need(undecided, at_most=7) == [NOTHING]
         assert need(undecided, at_most=MANY, fixed=7) == [NOTHING]
-        assert need(undecided, at_most=7, fixed=20) == [EVERYTHING]
+        assert need(undecided, at_most=7, fixed=20) == [IN_PAIRS]
 
     def test_memory_launches_count_where_they_are_more(self) -> None:
         held_long = with_reference(measured(rounds=6, memory=7, uss=1.042))
@@ -201,8 +201,8 @@ class TestNeeds:
         young = with_reference(measured(rounds=2))
         failed = msgspec.structs.replace(young, error=WorkloadError(reason="ValueError"))
         other = with_reference(measured(FORK, 2))
-        assert need(failed, other) == [NOTHING, EVERYTHING]
-        assert need(msgspec.structs.replace(young, unsupported="no fork"), other) == [NOTHING, EVERYTHING]
+        assert need(failed, other) == [NOTHING, IN_PAIRS]
+        assert need(msgspec.structs.replace(young, unsupported="no fork"), other) == [NOTHING, IN_PAIRS]
 
     @pytest.mark.parametrize(
         "reference", [{"error": WorkloadError(reason="old")}, {"unsupported": "too old"}], ids=["error", "unsupported"]
@@ -213,8 +213,11 @@ class TestNeeds:
         for nothing in (ComparedWith(why="nothing is stored for it"), AGAINST):
             ended = {} if nothing.why != AGAINST.why else {"reference": sample_of(**reference)}
             young, old = (msgspec.structs.replace(sample, **ended) for sample in (bare, more))
-            assert need(young, compared_with=nothing) == [EVERYTHING]
+            shown = EVERYTHING if young.reference is None else IN_PAIRS
+            assert need(young, compared_with=nothing) == [shown]
             assert need(old, compared_with=nothing) == [NOTHING]
+            contract = declared("wall < 1 s", executors=("threads",))
+            assert need(young, compared_with=nothing, spec=contract) == [NOTHING], "figures of the rounds there are"
 
     def test_an_entry_of_something_else_is_nothing_to_compare(self) -> None:
         pooled = entry(msgspec.structs.replace(measured(control=True), reuse="pool"))
@@ -247,7 +250,7 @@ class TestNeedsOfOthers:
             samples = [measured(THREADS, rounds), msgspec.structs.replace(measured(FORK, rounds), launches=noisy)]
             return need(*samples, all_compared=all_compared, at_most=12)
 
-        assert needed(4) == [EVERYTHING, EVERYTHING]
+        assert needed(4) == [EVERYTHING - {"control"}] * 2, "of times only their ratio is compared"
         assert needed(5) == [NOTHING, NOTHING]
         assert needed(5, noise=0.2) == [{"time"}, {"time"}]
 
@@ -336,22 +339,53 @@ class TestNeedsOfContracts:
 
 class TestFirst:
     def test_the_first_round_has_what_may_gate(self) -> None:
-        def first(spec: Spec, *names: str, compared_with: ComparedWith = AGAINST) -> frozenset[str]:
+        def first(spec: Spec, *names: str, compared_with: ComparedWith = AGAINST) -> frozenset[Need]:
             policy = msgspec.structs.replace(POLICY, metrics=names)
-            return judge_of(measured(), spec=spec, policy=policy, compared_with=compared_with).first()
+            judge = judge_of(measured(), spec=spec, policy=policy, compared_with=compared_with)
+            return judge.first([THREADS])[THREADS.nodeid]
 
         bare = declared()
-        assert first(bare, *metrics.GATING) == EVERYTHING
+        assert first(bare, *metrics.GATING) == IN_PAIRS
+        assert first(bare, *metrics.GATING, compared_with=stored(measured())) == EVERYTHING
+        assert first(bare, *metrics.GATING, compared_with=stored(measured(), "portable")) == EVERYTHING - {"control"}
+        assert first(bare, Metric.LOCK_WAIT, compared_with=stored(measured())) == {"time", "locks"}
+        for_another = msgspec.structs.replace(AGAINST, judged=False)
+        assert first(bare, *metrics.GATING, compared_with=for_another) == {"time"}
         assert first(bare, Metric.WALL, Metric.SCALING) == {"time"}
         assert first(bare, Metric.USS) == {"time", "memory"}  # a memory launch's length is that of an iteration
         assert first(bare) == {"time"}
         assert first(declared("lock_wait_share < 0.2"), Metric.TAIL) == {"time", "locks"}
         assert first(declared("uss < 1 MiB", "threads.wall < 1 s")) == {"time", "memory"}
 
-    def test_everything_where_a_cell_is_compared_with_nothing(self) -> None:
+    def test_all_kinds_of_a_cell_that_is_compared_with_nothing_and_of_no_other(self) -> None:
         policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
         all_compared = {THREADS.nodeid: AGAINST, FORK.nodeid: ComparedWith(why="the reference has no such test")}
-        assert judge_of(policy=policy, all_compared=all_compared).first() == EVERYTHING
+        found = judge_of(policy=policy, all_compared=all_compared).first([THREADS, FORK])
+        assert found == {THREADS.nodeid: {"time"}, FORK.nodeid: EVERYTHING}
+
+    @pytest.mark.parametrize(
+        ("contract", "threads", "fork"),
+        [
+            ("threads.wall < 2 * processes[fork].wall", {"time"}, {"time"}),
+            ("processes[fork].uss < 20 MiB", {"time"}, {"time", "memory"}),
+            ("threads.lock_wait_share < 0.2", {"time", "locks"}, {"time"}),
+            ("processes[fork].growth < 1 MiB", {"time"}, {"time", "memory", "growth"}),
+            ("threads.gil == off", {"time"}, {"time"}),
+        ],
+    )
+    def test_in_a_test_with_contracts_what_those_name_and_the_time(
+        self, contract: str, threads: set[Need], fork: set[Need]
+    ) -> None:
+        nothing = dict.fromkeys((THREADS.nodeid, FORK.nodeid), ComparedWith(why="nothing is stored for it"))
+        judge = judge_of(spec=declared(contract), all_compared=nothing)
+        assert judge.first([THREADS, FORK]) == {THREADS.nodeid: threads, FORK.nodeid: fork}
+
+    def test_a_control_workload_where_a_contract_compares_with_it(self) -> None:
+        one, four, other = *cells_of(1, 4), cells_of(1, executors=("fork",))[0]
+        nothing = {cell.nodeid: ComparedWith(why="nothing is stored for it") for cell in (one, four, other)}
+        spec = declared("threads.scaling > 0.5 * threads.ceiling", counts=(1, 4))
+        found = judge_of(spec=spec, all_compared=nothing).first([one, four, other])
+        assert [found[cell.nodeid] for cell in (one, four, other)] == [{"time", "control"}] * 2 + [{"time"}]
 
 
 # -- verdicts ------------------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ class TestIterations:
     def test_no_noise_takes_the_least(self) -> None:
         assert iterations_wanted([[[5.0] * 4], [[9.0] * 4]], COSTS, AMPLE, 8) == 2
         assert iterations_wanted([[[5.0]]], COSTS, AMPLE, 8, at_least=5) == 5
-        assert iterations_wanted([], COSTS, AMPLE, 8) == 2
         assert iterations_wanted([[noisy(0.001)]], COSTS, AMPLE, 8) == 2
 
     def test_gives_most_for_its_time(self) -> None:
@@ -89,10 +88,15 @@ class TestIterations:
         assert iterations_wanted([[noisy(0.5)]], dear, 8 * 1500 * MS, 8) == 7
 
     def test_what_a_tail_needs_is_taken_where_it_is_cheap(self) -> None:
-        assert iterations_wanted([], COSTS, AMPLE, 8, tail=10) == 10
+        even = [[[5.0] * 4]]
+        assert iterations_wanted(even, COSTS, AMPLE, 8, tail=10) == 10
         long = Costs(launch_ns=500 * MS, iteration_ns=201 * MS)
-        assert iterations_wanted([], long, AMPLE, 8, tail=10) == 2
-        assert iterations_wanted([], COSTS, 8 * 1000 * MS, 8, tail=10) == 5
+        assert iterations_wanted(even, long, AMPLE, 8, tail=10) == 2
+        assert iterations_wanted(even, COSTS, 8 * 1000 * MS, 8, tail=10) == 5
+
+    def test_where_no_pair_shows_the_spread_all_that_the_budget_allows(self) -> None:
+        assert iterations_wanted([], COSTS, AMPLE, 8, at_most=10) == 10
+        assert iterations_wanted([], COSTS, 8 * 1000 * MS, 8, at_most=10) == 5
 
     def test_the_unit_does_not_matter(self) -> None:
         seconds = [wall / 1e9 for wall in noisy(0.03)]

@@ -43,7 +43,7 @@ from pytest_ftgate.measure.memory_round import (
 from pytest_ftgate.measure.run_context import Floors
 from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
 from pytest_ftgate.model import Environment, Executor, Group, Program, Sample, Settings, WorkloadError
-from pytest_ftgate.model.launch import EVERYTHING, Need
+from pytest_ftgate.model.launch import EVERYTHING, IN_PAIRS, Need
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 ITERATIONS = (COLD, CHECKED_COLD, WARMUP, MEASURED, CHECK)
@@ -496,6 +496,34 @@ def test_the_coarsest_clock_of_all_sides_counts() -> None:
     assert loops_of(launcher) == {20}  # 1000 x 10 us, in iterations of 0.9 ms without their join
 
 
+def test_of_workers_that_are_kept_the_body_itself_is_long_enough() -> None:
+    launcher = FakeLauncher(wall_ns=steady(60_000))
+    measured(launcher, "threads", reuse="fresh")
+    assert loops_of(launcher) == {2}
+    launcher.events.clear()
+    measured(launcher, "threads", reuse="pool")
+    assert loops_of(launcher) == {5}  # 5 x 48 us of work
+
+
+def test_a_body_that_is_lost_in_the_start_of_its_workers_is_named_before_it_is_measured() -> None:
+    def warned(wall_ns: float, joins: float, **declared: object) -> list[str]:
+        class Early(Recorder):
+            def warn(self, text: str) -> None:
+                assert not launcher.of(MEASURED)
+                super().warn(text)
+
+        launcher, listener = FakeLauncher(wall_ns=steady(wall_ns)), Early()
+        launcher.joins = lambda at: joins if at.label == LABELS[1] else 0.1
+        run_of(launcher, group_of(spec=spec_of("threads", "fork", **declared)), listener=listener).measure()  # type: ignore[arg-type]
+        return listener.warnings
+
+    (said,) = warned(75_000, 0.47)
+    assert said.startswith(f"{TEST}[3.14-fork-w2]: start and join took 94 % of its first iteration, so its time says")
+    assert warned(75_000, 0.2) == []
+    assert warned(75_000, 0.47, reuse="pool") == []
+    assert warned(75_000, 0.47, duration_s=1.0, window_s=0.1) == []
+
+
 def test_loops_of_the_baseline_are_kept() -> None:
     launcher = FakeLauncher(wall_ns=steady(3_000))
     run_of(launcher, loops=7).measure()
@@ -559,7 +587,7 @@ def test_a_body_of_five_seconds_has_five_pairs_in_three_minutes() -> None:
     limits = Limits(floor=80, at_most=80, budget_s=180.0, least_iterations=10)
 
     def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
-        needs: frozenset[Need] = frozenset({"time"}) if len(samples[0].memory) >= 2 else EVERYTHING
+        needs: frozenset[Need] = frozenset({"time"}) if len(samples[0].memory) >= 2 else IN_PAIRS
         return {sample.cell.nodeid: needs for sample in samples}
 
     (sample,) = paired(launcher, stopping_rule=rule, limits=limits).measure()
@@ -1026,7 +1054,7 @@ def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_ti
 def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
     launcher = FakeLauncher()
     limits = Limits(iterations=4, at_most=40, budget_s=30.0)
-    paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits).measure()
+    paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS}, limits=limits).measure()
     assert 20 < launcher.clock() < 33
 
 
@@ -1034,7 +1062,7 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
     launcher = FakeLauncher()
     run = paired(
         launcher,
-        stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING},
+        stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS},
         limits=Limits(iterations=4, at_most=40, budget_s=3.0),
     )
     while run.step():
@@ -1127,7 +1155,7 @@ def test_a_control_workload_is_cut_with_its_cell() -> None:
 def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
     launcher = FakeLauncher()
     limits = Limits(iterations=4, at_most=40, budget_s=10.0)
-    run = paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: EVERYTHING}, limits=limits)
+    run = paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS}, limits=limits)
     run.step()
     left = run.budget.rounds_wanted
     launcher.clock.ns += 10**12

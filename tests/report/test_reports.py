@@ -946,6 +946,15 @@ def test_an_interval_of_nearly_everything_is_unknown() -> None:
     assert "[unknown] of 8" in detail_lines(verbosity=1, scaling=wider)
 
 
+def test_a_table_leaves_out_an_interval_that_tells_nothing() -> None:
+    def table(wall: Interval) -> str:
+        return shown(one_table(row(figures=Figures(wall_ns=wall))))
+
+    assert "1.00 ms" in table(interval(1e6, 0.34e6, 2.98e6))
+    assert "CI" not in table(interval(1e6, 0.34e6, 2.98e6))
+    assert "95 % CI" in table(interval(1e6, 0.8e6, 1.2e6))
+
+
 def test_share_changes_by_points_and_scaling_by_percent() -> None:
     eight = report_by_hand.measured_twice(report_by_hand.cache().rows[1])
     text = terminal.verdict_lines(eight, width=100, color=False, unicode=True)

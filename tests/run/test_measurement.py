@@ -810,11 +810,13 @@ class TestBudget:
             return desk, measurement.rows(), said
 
         round_s = (8 * wall_ns + 700 * MS) / 1e9
-        desk, rows, said = measured({"stored": 4, "contract": 0.3}.get(basis, 2) * round_s)
+        desk, rows, said = measured({"stored": 4, "contract": 0.1}.get(basis, 2) * round_s)
         (warning,) = desk.listener.warnings
         assert said[0] == 1, "with the first round"
         option = "--ftgate-time" if basis == "run" else "--ftgate-test-time"
-        asked = re.search(rf"of these 2 cells, about \d+ are needed to decide: use {option}=(\S+) or fewer", warning)
+        asked = re.search(
+            rf"of these 2 cells, about \d+ (?:is|are) needed to decide: use {option}=(\S+) or fewer", warning
+        )
         assert asked is not None
         undecided = [row for row in rows if row.verdict.decision is Decision.INCONCLUSIVE]
         assert {row.cell.nodeid for row in rows if row.shortfall} <= {row.cell.nodeid for row in undecided}

@@ -137,6 +137,7 @@ class FakeLauncher:
         self.wall_ns = wall_ns or steady(20 * MS)
         self.startup_ns: Callable[[At], float] = steady(50 * MS)
         self.waited_ns: Callable[[At], float] = lambda _: 0
+        self.joins: Callable[[At], float] = lambda _: 0.1
         self.watched: Callable[[At], float] = lambda _: 1.0
         self.memory: Callable[[At], tuple[MemoryPoint, ...]] = lambda _: memory_of(20 * MIB)
         self.results: Callable[[At], tuple[str, ...]] = lambda _: ("42",)
@@ -242,10 +243,11 @@ class FakeHandle:
         if kind in (COLD, CHECKED_COLD):
             self.launcher.orders[self.side] += 1
         self.happen(kind, wall_ns, loops, window_ns)
+        join_ns = int(wall_ns * self.launcher.joins(self.at(kind)))  # as long as the start
         iteration = Iteration(
-            start_ns=wall_ns // 10,
-            work_ns=wall_ns - 2 * (wall_ns // 10),
-            join_ns=wall_ns // 10,
+            start_ns=join_ns,
+            work_ns=wall_ns - 2 * join_ns,
+            join_ns=join_ns,
             wall_ns=wall_ns,
             cpu_ns=wall_ns,
             ops=round(window_ns / one_ns) if window_ns and one_ns else loops,

@@ -29,11 +29,11 @@ class ContractJudge:
         self.rounds = rounds
 
     def least_rounds(self) -> int:
-        """The fewest rounds that can decide on each contract that is not exact; 0 without one."""
+        """The fewest rounds that can decide on each contract; 0 without one."""
         levels = self.alpha, self.beta, self.rounds
-        counted = [contract for contract in self.contracts if not contract.is_gil]
-        drifts = {DRIFT if check.absolute(contract) else 0.0 for contract in counted}
-        return max((power.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=0)
+        drifts = {DRIFT if check.absolute(contract) else 0.0 for contract in self.contracts if not contract.is_gil}
+        counted = max((power.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=1)
+        return counted if self.contracts else 0
 
     def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
         """The verdict on each contract that concerns the sample's cell; with `final` no more launches will come."""

@@ -14,6 +14,7 @@ import msgspec
 from ..model import (
     EVERYTHING,
     FAILURES,
+    IN_PAIRS,
     NS_PER_S,
     Basis,
     Cell,
@@ -106,13 +107,34 @@ class Judge:
 
     # -- while measuring ---------------------------------------------------------------------------------------
 
-    def first(self) -> frozenset[Need]:
-        """The kinds of launches of the first round: those that may gate, or all if any cell has no comparison."""
-        held = set[Need]().union(*(check.metrics_needed(each) for each in self.contracts.contracts))
-        if not all(compared_with.basis for compared_with in self.all_compared.values()):
-            return EVERYTHING | held
-        gating = {metrics.row(metric).need for metric in self.policy.metrics}
-        return frozenset(gating | held | {"time"})
+    def first(self, cells: Sequence[Cell]) -> dict[str, frozenset[Need]]:
+        """Node id -> the kinds of launches of the first round: those that may gate, and the time in any case.
+
+        All kinds for a cell that is compared with nothing, in a test without contracts.
+        """
+        found: dict[str, set[Need]] = {cell.nodeid: {"time", *self._alone_or_gating(cell.nodeid)} for cell in cells}
+        for cell in cells:
+            for contract in self.contracts.contracts:
+                for other in check.involved(contract, cell, cells):
+                    found[other.nodeid] |= check.metrics_needed(contract)
+        return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
+
+    def _alone_or_gating(self, nodeid: str) -> frozenset[Need]:
+        compared_with = self.all_compared[nodeid]
+        if compared_with.basis:
+            gating = self.policy.metrics if compared_with.judged else ()
+            return frozenset[Need]().union(*(self._kinds(metric, compared_with) for metric in gating))
+        return frozenset() if self.contracts.contracts else EVERYTHING
+
+    def _kinds(self, metric: str, compared_with: ComparedWith) -> frozenset[Need]:
+        """The kinds of launches that a metric is compared by; beside stored memory its growth is shown."""
+        row = metrics.row(metric)
+        if compared_with.basis == "paired":
+            return row.needs
+        if row.need == "memory":
+            return row.needs | {"growth"}
+        of_control = compared_with.basis == "stored" and row.unit == "time"
+        return row.needs | {"control"} if of_control else row.needs
 
     def least_rounds(self) -> int:
         """The fewest rounds that can decide at the noise that is expected of each metric; 0 if nothing is judged."""
@@ -142,17 +164,17 @@ class Judge:
         compared_with = self.compared_with(sample)
         if not compared_with.judged:
             return {}
-        if len(sample.launches) < LEAST_ROUNDS and not self._compared(sample):
-            found[own] |= EVERYTHING
+        if len(sample.launches) < LEAST_ROUNDS and not (self._compared(sample) or self.contracts.contracts):
+            found[own] |= EVERYTHING if sample.reference is None else IN_PAIRS
         if sample.reference is not None and self._compared(sample) and len(sample.launches) < HOPELESS_ROUNDS:
             unseen = set(self.policy.metrics) - self._numbers(sample, samples, compared_with).keys()
-            found[own].update(metrics.row(metric).need for metric in unseen - {Metric.SCALING, Metric.TAIL})
+            found[own].update(*(self._kinds(each, compared_with) for each in unseen - {Metric.SCALING, Metric.TAIL}))
         judged = self._of_metrics(sample, samples, final=False)
         # A cell that has regressed fails, whatever its other metrics are.
         failed = any(verdict.decision is Decision.REGRESSED for verdict in decide.explained(judged))
         for verdict in () if failed else judged:
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
-                found[own].add(metrics.row(verdict.metric).need)
+                found[own] |= self._kinds(verdict.metric, compared_with)
                 partners: dict[str, list[str]] = {
                     Metric.SCALING: [one.nodeid] if (one := single_cell(sample.cell, samples.cells)) else [],
                     Metric.RATIO: [compared_with.executor_nodeid],

@@ -45,6 +45,7 @@ class MetricRow(NamedTuple):
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
     can have such a value. `in_window` is its value in one window of load: pairs are then of neighbouring windows.
     `sampled` is its value in one sample of memory: the scatter of a launch's samples counts in its comparisons.
+    `beside` is a kind of launch that it needs beside those of `need`.
     """
 
     name: str
@@ -64,6 +65,12 @@ class MetricRow(NamedTuple):
     between: float = 0.04
     in_window: Callable[[Iteration], float | None] | None = None
     sampled: Callable[[MemoryPoint], int | None] | None = None
+    beside: Need | None = None
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The kinds of launches that it is read from."""
+        return frozenset((self.need,) if self.beside is None else (self.need, self.beside))
 
     @property
     def portable(self) -> bool:
@@ -179,7 +186,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         _size("pss", "PSS", lambda point: point.pss_bytes),
         _size("rss", "RSS", lambda point: point.rss_bytes),
         _size("growth", "growth", lambda _: None)._replace(
-            read=memory_figures.growth_values, may_be_zero=True, sampled=None
+            read=memory_figures.growth_values, may_be_zero=True, sampled=None, beside="growth"
         ),
         _share(Metric.LOCK_WAIT, "lock wait", lambda sample: wait_figures.shares_by_order(sample, "lock"), gates=True),
         _share("queue_wait_share", "queue wait", lambda sample: wait_figures.shares_by_order(sample, "queue")),
@@ -223,10 +230,11 @@ _DERIVED: Final[Mapping[str, MetricRow]] = {
         "ceiling",
         "ratio",
         time_figures.ceiling_values,
-        "control",
+        "time",
         "gain",
         applies=_is_workload,
         explains=True,
+        beside="control",
     ),
     Metric.CONTRACT: MetricRow(Metric.CONTRACT, "requires", "number", lambda _: {}),
 }

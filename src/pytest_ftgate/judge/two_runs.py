@@ -196,7 +196,7 @@ class _Test:
         here = alike and bool(old.control and sample.control)
         why = f"{self.before.name} is of another machine or build"
         if alike:
-            no_control = f"{self.before.name}; paired launches have no control workload to compare times by"
+            no_control = f"{self.before.name}; without a control workload in both runs no times are compared"
             why = self.before.name if here else no_control
         executor = self._executor(sample.cell)
         stored_executor = None if executor is None else self.old.get(executor.nodeid)

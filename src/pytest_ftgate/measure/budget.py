@@ -103,6 +103,12 @@ class IterationPlan:
         return self.spec.iterations or self.limits.most_iterations
 
     @property
+    def unpaired(self) -> int:
+        """The iterations of a launch where no pair shows their spread: those that are declared, else the pilot's."""
+        declared = self.spec.duration_s is not None or self.spec.iterations is not None
+        return self.most if declared else min(PILOT_ITERATIONS, self.most)
+
+    @property
     def least(self) -> int:
         """The fewest iterations of a launch."""
         latencies = any(name.startswith("latency_") for name in self.spec.gated)
@@ -214,13 +220,13 @@ class RunBudget:
             return None
         return min(self.left_s, self.spent_s / self.rounds * (self.rounds_wanted - self.rounds))
 
-    def forecast(self, plan: IterationPlan, done: int, needed: int) -> tuple[int, float]:
+    def forecast(self, plan: IterationPlan, done: int, needed: int, share: float = 1.0) -> tuple[int, float]:
         """How many rounds fit, of which `done` are measured, and the seconds that `needed` ones would take.
 
-        After the first round alone the number is rather too large, and so are the seconds: more may be measured of
-        what only informs.
+        The next ones have this `share` of the last one's launches. After the first round alone the number is rather
+        too large, and so are the seconds: more may be measured of what only informs.
         """
-        next_s = self._next_round_ns(plan) / 1e9
+        next_s = share * self._next_round_ns(plan) / 1e9
         least, most = LATER_ROUNDS if self.rounds == 1 and done else (1.0, 1.0)
         left_s = max(0.0, self.limits.budget_s - self.spent_s)
         return done + math.floor(left_s / max(1e-9, least * next_s)), self.spent_s + (needed - done) * most * next_s
@@ -237,14 +243,15 @@ class RunBudget:
         """Decide how many iterations a launch has from now on; `ratios` are those of each cell's launches so far."""
         if self.limits.iterations is not None:
             return
+        known = [launches for launches in ratios if any(launches)]
         plan.count = iterations_wanted(
-            ratios,
+            known,
             costs,
             (self.limits.budget_s - self._ended_rounds_s) * 1e9,
             (self.limits.launches or self.limits.floor) - self.rounds,
             at_least=plan.least,
-            at_most=plan.most,
-            tail=min(self.limits.least_iterations, plan.most),
+            at_most=plan.most if known else plan.unpaired,
+            tail=min(self.limits.least_iterations, plan.most) if known else 0,
         )
 
     def plan_rounds(self, plan: IterationPlan, values: Sequence[Sequence[float]], until_settled: bool) -> None:
@@ -253,7 +260,7 @@ class RunBudget:
         `values` are each cell's log-ratios of launches so far. With `until_settled` a stopping rule ends the run, and
         only the budget and `at_most` limit the rounds.
         """
-        if self.limits.launches is not None or not values:
+        if self.limits.launches is not None or not (values or until_settled):
             return
         launch_ns = max(0.0, self.round_ns - self.iteration_ns * plan.taken)
         self.rounds_wanted = launches_wanted(
@@ -282,10 +289,12 @@ def iterations_wanted(
 
     `within` is the standard deviation of the log of an iteration, `between` that of a launch's value apart from it.
     `ratios` holds, for each cell and launch, the iterations so far over those of its reference or control workload
-    (positive): the cell that needs most decides. `budget_ns` is for all `launches` together; `at_least` holds even if
-    the budget does not suffice, `tail` (what a tail needs) only as far as it does and where so many are cheap.
+    (positive): the cell that needs most decides; without any it is `at_most`. `budget_ns` is for all `launches`
+    together; `at_least` holds even if the budget does not suffice, `tail` (what a tail needs) only as far as it does
+    and where so many are cheap.
     """
-    best = math.sqrt(costs.launch_ns / max(1.0, costs.iteration_ns)) * max(map(_noise, ratios), default=0.0)
+    noise = max(map(_noise, ratios), default=math.inf)
+    best = math.sqrt(max(1.0, costs.launch_ns) / max(1.0, costs.iteration_ns)) * noise
     wanted = max(tail if tail * costs.iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
     affordable = (budget_ns / max(1, launches) - costs.launch_ns - costs.extra_ns) / max(1.0, costs.iteration_ns)
     return max(at_least, math.floor(min(wanted, affordable)))

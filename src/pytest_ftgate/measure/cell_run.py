@@ -85,6 +85,11 @@ class CellRun:
         return self.is_reference or self.reference is not None
 
     @property
+    def informs(self) -> bool:
+        """Whether its memory launches also show what is not judged: growth, floor, and what sampling costs."""
+        return "growth" in self.needs and not self.paired
+
+    @property
     def alive(self) -> bool:
         """Whether this cell can still be measured."""
         return self.error is None and self.unsupported is None

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ..model import EVERYTHING, Group, Need, Sample
+from ..model import EVERYTHING, IN_PAIRS, Group, Need, Sample
 from ..runner.protocol import CHECKED_COLD, COLD, MEASURED
 from ..stats import rank_tests
 from ..text import percent
@@ -27,7 +27,7 @@ from .conditions import ConditionsMonitor
 from .launch import Launcher
 from .memory_round import MemoryRound
 from .run_context import Floors, Listener, RunContext, RunningLaunch
-from .time_round import measure_round, ratios_of
+from .time_round import measure_round, ratios_of, roles
 
 LEAST_REFERENCES = 3
 """Launches of a reference before it is said not to have the error of its cell."""
@@ -57,11 +57,11 @@ class InterleavedRun:
         stopping_rule: StoppingRule | None = None,
         references: Mapping[str, Reference] | None = None,
         monitor: ConditionsMonitor | None = None,
-        first_needs: frozenset[Need] = EVERYTHING,
+        first_needs: Mapping[str, frozenset[Need]] | None = None,
         floors: Floors | None = None,
         capacity: Capacity | None = None,
     ) -> None:
-        """`references` maps a node id to the cell's other side; `first_needs` are the launches of the first round.
+        """`references` maps a node id to the cell's other side, `first_needs` to the launches of its first round.
 
         Without a stopping rule the variance alone decides how many rounds there are, all with every kind of launch.
         """
@@ -70,8 +70,11 @@ class InterleavedRun:
             for cell in group.cells
         ]
         for cell_run in self.cell_runs:
-            cell_run.require(first_needs)
+            by_default = EVERYTHING if cell_run.reference is None else IN_PAIRS
+            cell_run.require(by_default if first_needs is None else first_needs[cell_run.cell.nodeid])
         self.stopping_rule = stopping_rule
+        self._share = 1.0
+        """Of the last round's launches, those that are still needed."""
         self.iterations = IterationPlan(group.spec, limits, loops)
         self.budget = RunBudget(limits, clock or time.monotonic)
         self.context = RunContext(
@@ -96,7 +99,7 @@ class InterleavedRun:
         """One round, unless there are enough; returns whether there may be another. Others may run in between."""
         if not self.open:
             return False
-        first = not self.budget.rounds
+        first, launches = not self.budget.rounds, self._launches
         if first:
             self._build()
         self.budget.begin_round()
@@ -110,6 +113,7 @@ class InterleavedRun:
         self.context.calibrate()
         if self.stopping_rule is not None:
             self._require(self.stopping_rule(self.samples_so_far()))
+            self._share = self._launches / max(1, launches)
         self.budget.end_round()
         self._plan_rounds()
         return self.open
@@ -117,8 +121,18 @@ class InterleavedRun:
     @property
     def open(self) -> bool:
         """Whether a cell still needs a round, and the budget has room for one."""
-        needed = any(cell_run.alive and cell_run.needs for cell_run in self.cell_runs)
-        return needed and self.budget.rounds < self.budget.rounds_wanted and not self.budget.expired
+        return self.undecided and self.budget.rounds < self.budget.rounds_wanted and not self.budget.expired
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a cell still needs a round."""
+        return any(cell_run.alive and cell_run.needs for cell_run in self.cell_runs)
+
+    @property
+    def _launches(self) -> int:
+        """The launches of a round, as far as they are needed now."""
+        sides = [(each, side) for each in self.cell_runs for side in each.with_reference]
+        return sum(len(roles(each, side)) + (each.alive and "memory" in each.needs) for each, side in sides)
 
     def grant(self, share_s: float, left_s: float) -> None:
         """Plan iterations with `share_s` more seconds, and end after `left_s` more, in place of what was left."""
@@ -129,7 +143,7 @@ class InterleavedRun:
     def forecast(self, needed: int) -> tuple[int, float]:
         """How many rounds fit into the budget, and the seconds that `needed` ones would take: see `RunBudget`."""
         done = max(len(cell_run.launches) for cell_run in self.cell_runs)
-        return self.budget.forecast(self.iterations, done, needed)
+        return self.budget.forecast(self.iterations, done, needed, self._share if done else 1.0)
 
     def samples(self) -> list[Sample]:
         """All cells, after a comparison of their results; of the references' if their cells differ."""
@@ -188,7 +202,8 @@ class InterleavedRun:
     def _plan_rounds(self) -> None:
         alive = [(cell_run, self._ratios(cell_run)) for cell_run in self.cell_runs if cell_run.alive]
         self._plan_iterations([ratios for cell_run, ratios in alive if "time" in cell_run.needs])
-        values = [[statistics.median(map(math.log, each)) for each in ratios if each] for _, ratios in alive]
+        known = [[each for each in ratios if each] for _, ratios in alive]
+        values = [[statistics.median(map(math.log, each)) for each in ratios] for ratios in known if ratios]
         before = self.budget.rounds_wanted
         self.budget.plan_rounds(self.iterations, values, until_settled=self.stopping_rule is not None)
         if self.stopping_rule is None and self.budget.rounds_wanted > before:
@@ -211,5 +226,6 @@ class InterleavedRun:
     def _ratios(self, cell_run: CellRun) -> list[list[float]]:
         """The ratios of each launch so far to its reference or its control workload, by iteration."""
         paired = cell_run.control if cell_run.reference is None else cell_run.reference.launches
-        values = self.iterations.values
-        return [ratios_of(values(own), values(other)) for own, other in zip(cell_run.launches, paired, strict=False)]
+        values, beside = self.iterations.values, {launch.order: launch for launch in paired}
+        there = (own for own in cell_run.launches if own.order in beside)
+        return [ratios_of(values(own), values(beside[own.order])) for own in there]

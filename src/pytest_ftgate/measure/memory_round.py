@@ -60,7 +60,7 @@ class MemoryRound:
                     if cell_run.alive and launch.cell_run.alive:
                         with launch.cell_run.attribute_errors():
                             act(launch)
-        if cell_run.alive and not cell_run.paired and cell_run.probed:
+        if cell_run.alive and cell_run.informs and cell_run.probed:
             with cell_run.attribute_errors():
                 self._inform(cell_run)
 
@@ -79,12 +79,14 @@ class MemoryRound:
 
     def cost_ns(self, cell_run: CellRun, wall_ns: float) -> float:
         """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
-        held_ns = (1 if cell_run.paired else 2) * max(self._hold_ns(cell_run), wall_ns)
+        held_ns = (2 if cell_run.informs else 1) * max(self._hold_ns(cell_run), wall_ns)
         if not cell_run.probed:
             return held_ns
         barrier_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS) or wall_ns
-        growth = 0 if cell_run.paired or not self._affords_growth(cell_run) else self._growth_barriers(wall_ns)
-        return (self._barrier_count(cell_run) + GROWTH_WARMUPS + growth) * barrier_ns + held_ns
+        count = self._barrier_count(cell_run)
+        if cell_run.informs:
+            count += GROWTH_WARMUPS + (self._growth_barriers(wall_ns) if self._affords_growth(cell_run) else 0)
+        return count * barrier_ns + held_ns
 
     # -- what only informs -------------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class MemoryRound:
                 cell_run.growth_floor.append(self._shared(cell_run, settled=True))
 
     def _growth_is_due(self, cell_run: CellRun) -> bool:
-        return not cell_run.paired and self.number < GROWTHS and self._affords_growth(cell_run)
+        return cell_run.informs and self.number < GROWTHS and self._affords_growth(cell_run)
 
     def _shared(self, cell_run: CellRun, *, settled: bool) -> Launch:
         """A launch of an empty workload, for growth (`settled`) or not: one for all cells that differ in nothing else.
@@ -129,7 +131,7 @@ class MemoryRound:
         cell_run, handle = launch.cell_run, launch.handle
         wall_ns, hold_ns = cell_run.longest_ns, self._hold_ns(cell_run)
         barriers = self._warm_up(cell_run, handle)
-        both = not cell_run.paired and self.number < BARE_HOLDS and self.context.spares(hold_ns + wall_ns, 0.1)
+        both = cell_run.informs and self.number < BARE_HOLDS and self.context.spares(hold_ns + wall_ns, 0.1)
         ways = self.context.shuffled([True, False]) if both else [True]
         call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
         held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in self.context.in_time(ways)}

@@ -55,6 +55,9 @@ class RunningLaunch:
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.values: list[float] = []
         self.latest_wall_ns: int | None = None
+        self.latest_work_ns: int | None = None
+        self.first_share = 0.0
+        """What start and join took of its cold iteration."""
         self.counted: int | None = None
         self.checked = False
         """Whether its results were compared."""

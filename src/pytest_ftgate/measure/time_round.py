@@ -18,6 +18,8 @@ from .run_context import LONG_NS, RunContext, RunningLaunch
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
+START_SHARE = 0.9
+"""Of an iteration, what start and join of fresh workers may take before the test is told that they hide its body."""
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
 
@@ -25,7 +27,7 @@ BARE_LOCKS = 6
 def measure_round(context: RunContext) -> None:
     """One round of all cells: together, or in batches where so many launches cannot be alive at once.
 
-    A cell is always measured together with its reference or its control workload.
+    A cell is always measured together with its reference and its control workload.
     """
     plan = context.iterations
     calibrates, earlier_ns, done = plan.loops is None, 0.0, 0
@@ -48,7 +50,7 @@ def _batches(context: RunContext) -> list[list[CellRun]]:
     capacity, cell_runs = context.capacity, context.cell_runs
 
     def needs(cell_run: CellRun) -> Needed:
-        return total(capacity.needed(side, _roles(cell_run, side)) for side in cell_run.with_reference)
+        return total(capacity.needed(side, roles(cell_run, side)) for side in cell_run.with_reference)
 
     lacking = capacity.lacking(total(map(needs, cell_runs)))
     if not lacking:
@@ -59,7 +61,7 @@ def _batches(context: RunContext) -> list[list[CellRun]]:
 
 
 class TimeRound:
-    """One round of some cells: each with its reference or its control workload, and with the lock probe."""
+    """One round of some cells: each with its reference, its control workload and the lock probe, as it needs them."""
 
     def __init__(
         self, context: RunContext, cell_runs: Sequence[CellRun], earlier_ns: float, share: float, *, is_first: bool
@@ -124,7 +126,7 @@ class TimeRound:
             (side, role)
             for cell_run in self.cell_runs
             for side in cell_run.with_reference
-            for role in _roles(cell_run, side)
+            for role in roles(cell_run, side)
         ]
         order = [*ROLES]
         launches: list[RunningLaunch] = []
@@ -180,7 +182,10 @@ class TimeRound:
         self.resolution_ns = max(self.resolution_ns, launch.handle.ready())
 
     def _unmeasured(self, launch: RunningLaunch, kind: str, loops: int) -> None:
-        launch.latest_wall_ns = launch.handle.iteration(kind, loops, self._window_ns(launch)).wall_ns
+        iteration = launch.handle.iteration(kind, loops, self._window_ns(launch))
+        launch.latest_wall_ns, launch.latest_work_ns = iteration.wall_ns, iteration.work_ns
+        if kind == COLD and iteration.wall_ns:
+            launch.first_share = 1 - iteration.work_ns / iteration.wall_ns
 
     def _first(self, launches: Sequence[RunningLaunch]) -> None:
         """The cold iterations. Nobody reads that of the lock probe: where it is long, there is none."""
@@ -202,7 +207,7 @@ class TimeRound:
     def _check(self, launch: RunningLaunch) -> None:
         """An iteration that compares results. Its join has their transfer in it, which loops must not count."""
         iteration = launch.handle.iteration(CHECK, 1, 0)
-        launch.latest_wall_ns = iteration.wall_ns - iteration.join_ns
+        launch.latest_wall_ns, launch.latest_work_ns = iteration.wall_ns - iteration.join_ns, iteration.work_ns
         launch.checked = True
 
     def _warms_by_check(self, launch: RunningLaunch) -> bool:
@@ -234,6 +239,8 @@ class TimeRound:
             self._each(warming, "warming up", self._check_or_warm if not number else self._warm)
         if self.iterations.loops is None and not self.iterations.window_ns:
             self.iterations.loops = self._calibrated(launches)
+        if self.is_first and not self.number:
+            self._warn_of_short(launches)
 
     def _check_or_warm(self, launch: RunningLaunch) -> None:
         (self._check if self._warms_by_check(launch) else self._warm)(launch)
@@ -253,10 +260,26 @@ class TimeRound:
         return max(launch.role == "locks", self.iterations.warmups)
 
     def _calibrated(self, launches: Sequence[RunningLaunch]) -> int | None:
-        """Loops from each cell's last iteration so far: a warm-up, or the cold one where no warm-up was asked for."""
+        """Loops from each cell's last iteration so far: a warm-up, or the cold one where no warm-up was asked for.
+
+        Workers that are kept are not started: there the body itself is to be long enough, without dispatch and join.
+        """
         own = [launch for launch in launches if launch.cell_run.alive and launch.role == "own"]
-        walls = [launch.latest_wall_ns for launch in own if launch.latest_wall_ns is not None]
-        return budget.calibrated_loops(walls, self.resolution_ns) if walls else None
+        pooled = self.iterations.spec.reuse == "pool"
+        latest = (launch.latest_work_ns if pooled else launch.latest_wall_ns for launch in own)
+        known = [each for each in latest if each is not None]
+        return budget.calibrated_loops(known, self.resolution_ns) if known else None
+
+    def _warn_of_short(self, launches: Sequence[RunningLaunch]) -> None:
+        """Say which cell shows little but the start of its workers: by the cold iteration, which transfers nothing."""
+        fresh = self.iterations.spec.reuse == "fresh" and not self.iterations.window_ns
+        own = [each for each in launches if fresh and each.role == "own" and not each.cell_run.is_reference]
+        short = [each for each in own if each.cell_run.alive and each.first_share >= START_SHARE]
+        if short:
+            worst = max(short, key=lambda each: each.first_share)
+            took = f"start and join took {100 * worst.first_share:.0f} % of its first iteration"
+            fix = 'its time says little of its body: use reuse="pool" or duration='
+            self.context.listener.warn(f"{worst.cell_run.cell.nodeid}: {took}, so {fix}")
 
     def _loops(self, launch: RunningLaunch) -> int:
         """The control workload is long enough for the clock by itself."""
@@ -319,8 +342,9 @@ class TimeRound:
         iteration_ns = run_budget.iteration_ns
         launch_ns = run_budget.round_so_far_s * 1e9 - run_budget.extra_ns - iteration_ns * self.iterations.taken
         # Still to come are the memory launches, which have to be started too.
-        memory_ns = sum(self._memory_ns(launch) for launch in launches if launch.role == "own" and launch.values)
-        extra_ns = run_budget.extra_ns + memory_ns + launch_ns / 3
+        held = {side for each in self.context.needing("memory") for side in each.with_reference}
+        own = (launch for launch in launches if launch.role == "own" and launch.values and launch.cell_run in held)
+        extra_ns = run_budget.extra_ns + sum(map(self._memory_ns, own)) + (launch_ns / 3 if held else 0.0)
         # Of all batches, as if the others were like those so far.
         parts = (part_ns / self.share for part_ns in (launch_ns, iteration_ns, extra_ns))
         costs = budget.Costs(**dict(zip(("launch_ns", "iteration_ns", "extra_ns"), parts, strict=True)))
@@ -359,17 +383,16 @@ def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
     return [launch for launch in launches if launch.role != "locks"]
 
 
-def _roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
-    """The launches of a cell or its reference (`side`): a cell without a reference is paired with a control workload.
+def roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
+    """The launches of a cell or its reference (`side`); its control workload stands beside the cell alone.
 
-    With a reference it has one beside it where a contract compares with that. The first launches with the lock probe
-    are paired with a bare one, which shows the overhead of the probe.
+    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
     """
     if not (cell_run.alive and side.alive):
         return []
     bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.locks) < BARE_LOCKS)
     timed: list[LaunchRole] = ["own"] if bare else []
-    if timed and (cell_run.reference is None or ("control" in cell_run.needs and side is cell_run)):
+    if timed and "control" in cell_run.needs and side is cell_run:
         timed.append("control")
     return timed + (["locks"] if "locks" in cell_run.needs else [])
 

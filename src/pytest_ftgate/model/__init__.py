@@ -36,6 +36,7 @@ from .explanation import (
 )
 from .launch import (
     EVERYTHING,
+    IN_PAIRS,
     NS_PER_S,
     Barrier,
     Footprint,
@@ -132,6 +133,7 @@ from .verdict import (
 __all__ = [
     "EVERYTHING",
     "FAILURES",
+    "IN_PAIRS",
     "LARGEST",
     "NS_PER_S",
     "PLACEHOLDERS",

@@ -8,10 +8,11 @@ from typing import Literal
 from .base import Count, Figure, Natural, Rate, Struct
 from .spec import Cell, Interpreter, Reuse
 
-Need = Literal["time", "control", "locks", "memory"]
-"""A kind of launch: a decision names the kinds that it still needs. Timing launches that are not paired with a
-reference have a control workload beside them without being asked."""
-EVERYTHING: frozenset[Need] = frozenset(("time", "locks", "memory"))
+Need = Literal["time", "control", "locks", "memory", "growth"]
+"""A kind of launch: a decision names the kinds that it still needs. `control` is a control workload beside the timing
+launch, `growth` what is shown beside memory: how it grows, and what sampling costs."""
+IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "memory"))
+EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
 NS_PER_S = 1e9
 
 

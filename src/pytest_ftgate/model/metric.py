@@ -8,6 +8,8 @@ from .base import Struct
 
 WIDEST = 10.0
 """A quantity whose interval ends that many times apart is not even known to its magnitude."""
+VAGUE = 4.0
+"""An interval whose ends are that many times apart, as that of two launches often is, tells no reader anything."""
 
 
 class Metric(StrEnum):
@@ -43,6 +45,11 @@ class Interval(Struct, frozen=True, kw_only=True):
     low: float
     high: float
     level: float
+
+    @property
+    def vague(self) -> bool:
+        """Whether its ends are so far apart that a table leaves it out."""
+        return self.low > 0 and self.high > VAGUE * self.low
 
     @property
     def unknown(self) -> bool:

@@ -20,7 +20,8 @@ def sentence(shortfall: Shortfall) -> str:
     fewer = " or fewer cells" if cells > 1 else ""
     given = units.span(shortfall.given_s)
     advice = f"use {shortfall.option}={wanted}{fewer}"
-    return f"{given} {allowed} of {of}, about {shortfall.needed} are needed to decide: {advice}"
+    needed = f"{shortfall.needed} {'is' if shortfall.needed == 1 else 'are'}"
+    return f"{given} {allowed} of {of}, about {needed} needed to decide: {advice}"
 
 
 def remarks(rows: Iterable[Row]) -> list[str]:

@@ -348,7 +348,7 @@ def _every_column(table: Table, style: Style) -> dict[str, Column]:
     figures = [row.figures for row in table.rows]
     walls = [each.wall_ns for each in figures]
     times = [None if wall is None else wall.value for wall in walls]
-    known = [None if wall is None or wall.level <= 0 else wall for wall in walls]
+    known = [None if wall is None or wall.level <= 0 or wall.vague else wall for wall in walls]
     locks = [each.lock_wait_share for each in figures]
     interval = _interval_head(known)
     labels = tuple(row.cell.label or row.cell.executor.label for row in table.rows)

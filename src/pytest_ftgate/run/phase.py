@@ -15,7 +15,7 @@ from ..measure.budget import LEAST_LAUNCHES, PILOT_ITERATIONS
 from ..measure.cell_run import PreparedTarget, Reference
 from ..measure.conditions import ConditionsMonitor
 from ..measure.interleaved import InterleavedRun
-from ..model import EVERYTHING, Cell, Group, Metric, Struct
+from ..model import Cell, Group, Metric, Struct
 from ..store import names
 from . import git, worktrees
 from .cells import one_per_target
@@ -24,7 +24,8 @@ from .resources import Resources
 from .targets import target_of, unavailable
 
 LEAST_ROUNDS = 5
-"""Rounds for which iterations are given up if the budget is small; more if a decision needs more."""
+"""Rounds of a comparison for which iterations are given up if the budget is small; more if a decision needs more.
+Contracts need fewer."""
 RESERVED_S, RESERVED_SHARE = (2.0, 5.0), 0.1
 """What a paired phase leaves to explain the cells that fail at its end: of its time, in these bounds. A phase that is
 too short for it leaves nothing: its verdicts need all of it.
@@ -113,7 +114,8 @@ class PhaseStarter:
         needed = 0
         if judged:
             needed = min(judge.least_rounds(), limits.launches or judge.rounds)
-            limits = msgspec.structs.replace(limits, floor=max(LEAST_ROUNDS, needed), at_most=judge.rounds)
+            least_rounds = LEAST_ROUNDS if any(each.basis for each in compared.values()) else LEAST_LAUNCHES
+            limits = msgspec.structs.replace(limits, floor=max(least_rounds, needed), at_most=judge.rounds)
         elif pair is not None:  # figures are all there is to show
             least = {"launches": limits.launches or LEAST_LAUNCHES, "most_iterations": PILOT_ITERATIONS}
             limits = msgspec.structs.replace(limits, **least, least_iterations=0)
@@ -128,7 +130,7 @@ class PhaseStarter:
             stopping_rule=judge.needs if judged else None,
             references=references,
             monitor=monitor,
-            first_needs=judge.first() if judged else EVERYTHING,
+            first_needs=judge.first(cells) if judged else None,
             floors=resources.floors,
             capacity=resources.capacity,
         )

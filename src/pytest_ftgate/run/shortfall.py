@@ -19,12 +19,12 @@ STEPS_S = (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 360, 480, 600, 720, 9
 def predicted(
     active: ActivePhase, test_s: float, ended_s: float, time: RunTime, tests: float | None
 ) -> Shortfall | None:
-    """What the time lacks; None if a decision is possible, or none is to be made.
+    """What the time lacks; None if a decision is possible, or none is left to be made.
 
     `test_s` is that of the test, of which its ended phases took `ended_s`; `tests` share what is left of the run's, if
     that has a limit.
     """
-    if not active.needed:
+    if not (active.needed and active.run.undecided):
         return None
     rounds, needed_s = active.run.forecast(active.needed)
     if rounds >= active.needed:

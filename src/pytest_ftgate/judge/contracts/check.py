@@ -297,7 +297,5 @@ def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | Non
 
 def metrics_needed(contract: Contract) -> set[Need]:
     """The kinds of launch that the contract needs."""
-    needed: set[Need] = {
-        "time" if name.metric == "gil" else metrics.row(name.metric).need for name in all_names(contract)
-    }
-    return needed | {"time"} if "control" in needed else needed
+    names = [name.metric for name in all_names(contract)]
+    return {"time"} if contract.is_gil else set[Need]().union(*(metrics.row(name).needs for name in names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from ...model import Iteration, WorkloadError
@@ -57,7 +58,7 @@ class Turns:
         """Why the clock of a cell's launches is not the controller's; None where nothing says so.
 
         A turn that is too long is impossible. One that is too short may be the machine's delay: all turns of the cell
-        in this run have to be, beyond the usual delay of its reference, or of its control workload.
+        in this run have to be, beyond the usual delay of its reference, of its control workload, or of other cells.
         """
         cell = request.cell.nodeid
         own = self._turns.get((cell, request.reference, request.role), [])
@@ -65,7 +66,7 @@ class Turns:
             if turn.said_ns > LONGER * turn.waited_ns + LONGER_NS:
                 return _clock_error(turn, "longer")
         reference = self._turns.get((cell, True, "own"), []) if not request.reference else []
-        beside = reference or self._turns.get((cell, False, "control"), [])
+        beside = reference or self._turns.get((cell, False, "control"), []) or self._of_others(cell)
         if request.role != "own" or request.reference or len(own) < LEAST_TURNS or not beside:
             return None
         usual_ns = statistics.median(turn.late_ns for turn in beside)
@@ -74,6 +75,10 @@ class Turns:
         if closest.late_ns > limit_ns + SHARE * closest.said_ns:
             return _clock_error(closest, "shorter")
         return None
+
+    def _of_others(self, cell: str) -> list[Turn]:
+        others = (turns for (of, _, role), turns in self._turns.items() if of != cell and role == "own")
+        return list(chain.from_iterable(others))
 
 
 def _clock_error(turn: Turn, how: str) -> WorkloadError:

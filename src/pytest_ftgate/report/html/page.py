@@ -348,7 +348,8 @@ def _columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Text, ...
     }
     walls = [row.figures.wall_ns for row in rows]
     ends: list[Text] = [
-        (units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 else ("", None) for wall in walls
+        (units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 and not wall.vague else ("", None)
+        for wall in walls
     ]
     ordered: dict[str, list[Text]] = {"time": columns.pop("time"), INTERVAL: ends, **columns}
     shown = {head: texts for head, texts in ordered.items() if any(text for text, _ in texts)}
