@@ -123,7 +123,7 @@ def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
         label=metrics.row(judged.metric).label,
         decision=judged.decision,
         now=plain(judged.contract) or headlines.now_and_was(judged, row, unicode=unicode),
-        change="" if judged.contract else change_text(judged),
+        change="" if judged.contract else headlines.change_text(judged),
         reason=plain(judged.reason),
         evidence=_evidence(judged),
     )
@@ -142,13 +142,6 @@ def rules_out(judged: MetricVerdict) -> str:
     if judged.ruled_out is None or judged.decision not in (Decision.PASSED, Decision.INCONCLUSIVE):
         return ""
     return scale.worse_text(judged.metric, judged.ruled_out)
-
-
-def change_text(judged: MetricVerdict) -> str:
-    """The change with its interval: in percent, or in percentage points of a share."""
-    if judged.points is not None:
-        return units.points_and_ends(judged.points)
-    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
 
 
 def basis(verdict: Verdict) -> str:
@@ -220,6 +213,40 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
     return ", ".join([*said, *([f"{others} not compared"] if compared and others else [])])
 
 
+def headline(report: Report, rows: Sequence[Row] | None = None) -> str:
+    """The worst of what fails with its change and its function, else `result`: what a report says first, in every form.
+
+    `test_tokenise[3.14-fork-w8]: wall +31.2 %, in iterencode, json/encoder.py:204`
+    """
+    every = report.rows if rows is None else rows
+    failing = sorted((row for row in every if fails(report, row)), key=lambda row: place(report, row))
+    if not failing:
+        return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
+    row, *others = headlines.blocks(failing)[0]
+    cell = f"{1 + len(others)} cells" if others else headlines.name(row)
+    figure = headlines.short(headlines.headline(row))
+    return ", ".join(filter(None, (plain(f"{cell}: {figure}"), headlines.where(row))))
+
+
+def about(report: Report) -> str:
+    """`words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`: what was measured, and with what it is compared."""
+    branch = f"branch {report.branch}" if report.branch else ""
+    at = commit(report.commit)
+    here = " at ".join(filter(None, (branch, at))) if branch else at and f"commit {at}"
+    against = reference(report)
+    return plain(", ".join(filter(None, (report.project, here, against and f"against {against}"))))
+
+
+def reference(report: Report) -> str:
+    """What all cells were compared with, else the commit that is the same for all; empty where there are several."""
+    verdicts = [row.verdict for row in report.rows if row.verdict.baseline]
+    names = {each.baseline for each in verdicts if each.basis == "paired"}
+    commits = {commit(each.commit) for each in verdicts}
+    if len(names) == 1 and all(each.basis == "paired" for each in verdicts):
+        return names.pop()
+    return f"commit {commits.pop()}" if len(commits) == 1 and "" not in commits else ""
+
+
 def undecided(report: Report) -> str:
     """Why a run fails of which (almost) nothing was decided, and what to do; empty if it does not.
 
@@ -275,9 +302,11 @@ def worst_first(report: Report) -> list[Row]:
     return sorted(report.rows, key=lambda row: place(report, row))
 
 
-def place(report: Report, row: Row) -> tuple[bool, int]:
-    """Where a cell is said: those that fail first, then by decision."""
-    return not fails(report, row), WORST_FIRST.index(row.verdict.decision)
+def place(report: Report, row: Row) -> tuple[bool, int, float]:
+    """Where a cell is said: those that fail first, then by decision; of those that fail the larger change first."""
+    failing = fails(report, row)
+    worse = -headlines.severity(row) if failing else 0.0
+    return not failing, WORST_FIRST.index(row.verdict.decision), worse
 
 
 def machines(report: Report) -> list[tuple[str, Machine]]:
