@@ -214,18 +214,26 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
 
 
 def headline(report: Report, rows: Sequence[Row] | None = None) -> str:
-    """The worst of what fails with its change and its function, else `result`: what a report says first, in every form.
+    """What a report says first, in every form: `test_put[3.14t-threads-w8]: wall +31.2 %, in encode, json/encoder.py:204`.
 
-    `test_tokenise[3.14-fork-w8]: wall +31.2 %, in iterencode, json/encoder.py:204`
+    It is the worst of what fails, with its change and its function; else `result`.
     """
+    return (
+        ", ".join(filter(None, worst(report, rows)))
+        or ("" if rows else undecided(report)).partition(";")[0]
+        or result(report, rows)
+    )
+
+
+def worst(report: Report, rows: Sequence[Row] | None = None) -> tuple[str, str]:
+    """The worst of the cells that fail with its change, and where that is; empty if none fails."""
     every = report.rows if rows is None else rows
     failing = sorted((row for row in every if fails(report, row)), key=lambda row: place(report, row))
     if not failing:
-        return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
+        return "", ""
     row, *others = headlines.blocks(failing)[0]
     cell = f"{1 + len(others)} cells" if others else headlines.name(row)
-    figure = headlines.short(headlines.headline(row))
-    return ", ".join(filter(None, (plain(f"{cell}: {figure}"), headlines.where(row))))
+    return plain(f"{cell}: {headlines.short(headlines.headline(row))}"), headlines.where(row)
 
 
 def about(report: Report) -> str:
