@@ -214,30 +214,25 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
 
 
 def headline(report: Report, rows: Sequence[Row] | None = None) -> str:
-    """What a report says first, in every form: `test_put[3.14t-threads-w8]: wall +31.2 %, in encode, json/encoder.py:204`.
+    """What a report says first, in every form: the worst of what fails, its change and its function; else `result`.
 
-    It is the worst of what fails, with its change and its function; else `result`.
+    `test_put[3.14t-threads-w8]: wall +31.2 %, in iterencode, json/encoder.py:204`
     """
-    return (
-        ", ".join(filter(None, worst(report, rows)))
-        or ("" if rows else undecided(report)).partition(";")[0]
-        or result(report, rows)
-    )
+    block = worst(report, rows)
+    if not block:
+        return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
+    said = f"{headlines.together(block)}: {headlines.short(headlines.headline(block[0]))}"
+    return ", ".join(filter(None, (said, headlines.where(block[0]))))
 
 
-def worst(report: Report, rows: Sequence[Row] | None = None) -> tuple[str, str]:
-    """The worst of the cells that fail with its change, and where that is; empty if none fails."""
-    every = report.rows if rows is None else rows
-    failing = sorted((row for row in every if fails(report, row)), key=lambda row: place(report, row))
-    if not failing:
-        return "", ""
-    row, *others = headlines.blocks(failing)[0]
-    cell = f"{1 + len(others)} cells" if others else headlines.name(row)
-    return plain(f"{cell}: {headlines.short(headlines.headline(row))}"), headlines.where(row)
+def worst(report: Report, rows: Sequence[Row] | None = None) -> list[Row]:
+    """The worst of the cells that fail, with those that have the same error; empty if none fails."""
+    failing = [row for row in (report.rows if rows is None else rows) if fails(report, row)]
+    return next(iter(headlines.blocks(sorted(failing, key=lambda row: place(report, row)))), [])
 
 
 def about(report: Report) -> str:
-    """`words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`: what was measured, and with what it is compared."""
+    """What was measured, against what: `words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`."""
     branch = f"branch {report.branch}" if report.branch else ""
     at = commit(report.commit)
     here = " at ".join(filter(None, (branch, at))) if branch else at and f"commit {at}"

@@ -48,7 +48,7 @@ def short(said: str) -> str:
 
 
 def where(row: Row) -> str:
-    """The function that takes most of the added time, else the lock that is waited for; empty where neither is known."""
+    """The function that takes most of the added time, else the lock that is waited for; empty if neither is known."""
     explanation = row.explanation
     if explanation is None:
         return ""
@@ -220,6 +220,11 @@ def few(names: Sequence[str]) -> str:
 def name(row: Row) -> str:
     """A cell's name without its file."""
     return row.cell.nodeid.partition("::")[2] or row.cell.nodeid
+
+
+def together(block: Sequence[Row]) -> str:
+    """The name of a block: that of its cell, or how many cells it has."""
+    return f"{len(block)} cells" if len(block) > 1 else plain(name(block[0]))
 
 
 def test_of(row: Row) -> str:

@@ -73,7 +73,7 @@ def render(report: Report) -> str:
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
     result, headline, counts = findings.result(report), findings.headline(report), findings.counts(report)
-    worst, where = findings.worst(report)
+    undecided, worst = findings.undecided(report), findings.worst(report)
     anchors = {id(cell.row): cell.anchor for test in tests for cell in test.cells}
     page = environment.get_template("page.html").render(
         report=report,
@@ -86,12 +86,12 @@ def render(report: Report) -> str:
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
         headline=headline,
-        said=worst or headline[0].upper() + headline[1:],
-        where=where,
-        result=result if result != headline else "",
+        said=_headline(worst) if worst else _begun(headline),
+        where=headlines.where(worst[0]) if worst else "",
+        result=result if worst else "",
         about=findings.about(report),
         passed=findings.all_decided(report) and not report.partial,
-        undecided=findings.undecided(report),
+        undecided=_begun(undecided.partition("; ")[2]),  # after what the headline says
         counted=[(each, counts[each]) for each in WORST_FIRST if counts[each]],
         limits=findings.limits_text(report),
     )
@@ -150,6 +150,18 @@ def css(decision: Decision) -> str:
     if decision is Decision.IMPROVED:
         return "better"
     return next(name for color, name in GROUPS.items() if color in findings.STATUS[decision].markup)
+
+
+def _begun(text: str) -> str:
+    """With a capital, as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def _headline(block: Sequence[Row]) -> str:
+    """What fails worst; an error stands once in the page, below."""
+    row = block[0]
+    failed = row.verdict.decision is Decision.ERROR
+    return f"{headlines.together(block)}: {'error' if failed else headlines.short(headlines.headline(row))}"
 
 
 class Item(NamedTuple):

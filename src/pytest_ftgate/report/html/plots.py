@@ -97,7 +97,7 @@ def _changes(row: Row) -> dict[str, Any]:
 
 def _differences(judged: MetricVerdict, sides: comparisons.Numbers) -> list[float]:
     """The change of each pair that was judged: those after the look that decided changed nothing."""
-    pairs = list(zip(sides.new, sides.reference))[: judged.launches or None]
+    pairs = list(zip(sides.new, sides.reference, strict=False))[: judged.launches or None]
     return [new - old if judged.points else new / old for new, old in pairs if judged.points or old > 0]
 
 
