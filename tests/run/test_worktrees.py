@@ -17,8 +17,8 @@ import pytest
 from pytest_ftgate import pythons
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Executor, Interpreter, Source, Spec
-from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run import assembly, installs, worktrees
+from pytest_ftgate.run import git as git_module
 from pytest_ftgate.run.git import AgainstError, Checkout, Repository
 from pytest_ftgate.run.worktrees import NothingToCompare, Pair
 from pytest_ftgate.store.names import file_name
