@@ -157,6 +157,14 @@ def test_the_branch_is_gits_own_and_of_a_lone_commit_what_ci_says(repo: Path, tm
     assert assembly.branch_of(outside, github) == ""
 
 
+def test_a_project_has_the_name_of_its_distribution_or_folder(tmp_path: Path) -> None:
+    assert assembly.project_of(tmp_path) == tmp_path.name
+    write(tmp_path, **{"pyproject.toml": '[project]\nname = "My.Words"\n'})
+    assert assembly.project_of(tmp_path) == "my-words"
+    write(tmp_path, **{"pyproject.toml": "[project"})
+    assert assembly.project_of(tmp_path) == tmp_path.name
+
+
 def test_a_change_is_seen_however_soon_after_the_index_was_written(repo: Path) -> None:
     git(repo, "config", "core.trustctime", "false")
     long_ago_s = (repo / "a").stat().st_mtime - 1000

@@ -221,8 +221,13 @@ def headline(report: Report, rows: Sequence[Row] | None = None) -> str:
     block = worst(report, rows)
     if not block:
         return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
-    said = f"{headlines.together(block)}: {headlines.short(headlines.headline(block[0]))}"
-    return ", ".join(filter(None, (said, headlines.where(block[0]))))
+    text = f"{headlines.together(block)}: {headlines.short(said(block[0]))}"
+    return ", ".join(filter(None, (text, headlines.where(block[0]))))
+
+
+def said(row: Row) -> str:
+    """A cell in one line: what was expected of it, else its `headlines.headline`."""
+    return known_text(row.verdict) or headlines.headline(row)
 
 
 def worst(report: Report, rows: Sequence[Row] | None = None) -> list[Row]:

@@ -147,24 +147,20 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
         name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
         test = of
         labels = headlines.names(block)
-        line = f"- {headlines.cells(map(code, labels))}: **{text(_headline(block[0]))}**\n"
+        line = f"- {headlines.cells(map(code, labels))}: **{text(findings.said(block[0]))}**\n"
         details = "".join(f"  - {each}\n" for each in _details(block))
         if block[0].verdict.decision is Decision.ERROR:
             details += _output(block[0])
         few = headlines.cells(code(_shortened(label)) for label in labels)
-        short = f"- {few} {text(_shortened(_headline(block[0])))}\n"
+        short = f"- {few} {text(_shortened(findings.said(block[0])))}\n"
         yield Piece((name + line + details, name + line, short_name + short), len(block))
 
 
 def _in_brief(rows: Sequence[Row]) -> Iterator[Piece]:
     """A line for each cell; an accepted one has the reason."""
     for row in rows:
-        said = "; ".join([_headline(row), *findings.accepted_texts(row.verdict.accepted)])
+        said = "; ".join([findings.said(row), *findings.accepted_texts(row.verdict.accepted)])
         yield Piece((f"- {code(row.cell.nodeid)}: {text(said)}\n", ""))
-
-
-def _headline(row: Row) -> str:
-    return findings.known_text(row.verdict) or headlines.headline(row)
 
 
 def _label(row: Row) -> str:
@@ -174,7 +170,7 @@ def _label(row: Row) -> str:
 def _details(block: Sequence[Row]) -> Iterator[str]:
     """What is beneath the figure of a block: intervals, reasons, what changed, the reference, how to repeat it."""
     row = block[0]
-    found, said = findings.finding(row), _headline(row)
+    found, said = findings.finding(row), findings.said(row)
     yield from map(text, found.explanation)
     for each in found.changes:
         reason = "" if each.reason in said else each.reason
@@ -223,7 +219,7 @@ def _table(report: Report, table: Table) -> str:
     why: dict[str, list[str]] = {}
     for row in table.rows:
         if row.verdict.decision in OPEN:
-            why.setdefault(f"{row.verdict.decision}: {text(_headline(row))}", []).append(code(_label(row)))
+            why.setdefault(f"{row.verdict.decision}: {text(findings.said(row))}", []).append(code(_label(row)))
     remarks = [*map(text, budgets.remarks(table.rows)), *(f"{', '.join(cells)} {said}" for said, cells in why.items())]
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)
 

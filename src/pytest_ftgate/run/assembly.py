@@ -8,6 +8,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from .. import pythons
+from ..errors import FtgateError
 from ..measure.launchers import cpus
 from ..model import Group, Host, Interpreter, Machine, Plan, Row, RowMessage, Table
 from . import git
@@ -86,6 +88,14 @@ def commit_of(root: Path) -> str:
         return head + ("+" if repository.git("status", "--porcelain", "-uno").strip() else "")
     except git.AgainstError:
         return ""
+
+
+def project_of(root: Path) -> str:
+    """The name of the project at `root`: that of its distribution, else of its folder."""
+    try:
+        return pythons.project_name(root) or root.name
+    except FtgateError:  # its pyproject.toml cannot be read: whoever needs more of it says so
+        return root.name
 
 
 def branch_of(root: Path, environ: Mapping[str, str] = os.environ) -> str:

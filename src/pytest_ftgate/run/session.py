@@ -274,7 +274,7 @@ class Session:
             commit=assembly.commit_of(self.folder.root),
             limits_from="" if self.base is None else self.base.commit,
             shard=self.shard,
-            project=pythons.project_name(self.folder.root) or self.folder.root.name,
+            project=assembly.project_of(self.folder.root),
             branch=assembly.branch_of(self.folder.root),
         )
         tables = self.stored.with_history(report)

@@ -161,7 +161,7 @@ def _headline(block: Sequence[Row]) -> str:
     """What fails worst; an error stands once in the page, below."""
     row = block[0]
     failed = row.verdict.decision is Decision.ERROR
-    return f"{headlines.together(block)}: {'error' if failed else headlines.short(headlines.headline(row))}"
+    return f"{headlines.together(block)}: {'error' if failed else headlines.short(findings.said(row))}"
 
 
 class Item(NamedTuple):
@@ -266,7 +266,7 @@ def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
         decision = row.verdict.decision
         if findings.fails(report, row) or decision in (*QUIET, Decision.ACCEPTED):
             continue
-        said = findings.known_text(row.verdict) or headlines.headline(row)
+        said = findings.said(row)
         other = Others(decision, said, headlines.test_of(row), [])
         other = found.setdefault(other[:3], other)
         other.cells.append((anchors[id(row)], row.cell.label or row.cell.nodeid))
