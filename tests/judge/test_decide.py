@@ -86,6 +86,7 @@ class TestCompare:
         assert verdict.ratio.low < 1.3 < verdict.ratio.high
         assert verdict.ratio.value == pytest.approx(1.3)
         assert verdict.ratio.level == 0.95
+        assert [verdict.allowed, verdict.effect] == pytest.approx([1.02, 1.05])
         level = alpha_spending.plan(ALPHA, BETA, at_most=80)[1].alpha
         assert verdict.reason == f"+30 % is beyond +2 %: p = {verdict.p_fail:.2g}, limit {level:.2g}"
 

@@ -117,6 +117,7 @@ class TestLimits:
                     found.reason,
                 )
                 assert found.allowed == pytest.approx(1.734)
+                assert found.effect == pytest.approx(1.15)
         for few, decision in ((wild[:3], Decision.SUSPECT), ((0.7, 1.0, 1.5), Decision.INCONCLUSIVE)):
             assert prediction.predict(of((1.4, 1.9, 1.9, 1.9)), [few], 6.0).decision is decision
         overlapping = (0.9, 1.0, 2.0, 2.1, 2.2)

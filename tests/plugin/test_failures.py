@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from example import Example
 
+from pytest_ftgate.plugin import failures
+
 QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
 NOBODY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
 WORKLOADS = """
@@ -77,6 +79,49 @@ def test_a_forgotten_decorator_is_named(pytester: pytest.Pytester) -> None:
         for name in ("worker", "executor")
     ]
     assert result.parseoutcomes() == {"errors": 3}
+
+
+def test_at_80_columns_the_node_id_gives_way_and_not_the_figure(
+    pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in failures.UNCUT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    workload = """
+        @ftgate.require(gil="on")
+        @ftgate.compare(threads, workers=1)
+        def test_short(worker): ...
+
+        @ftgate.require(gil="on")
+        @ftgate.compare(threads, workers=1)
+        def test_segments_are_compacted_while_others_read(worker): ...
+    """
+    files = {"pytest.ini": "[pytest]\nftgate_install =\n", "tests/storage/test_compaction.py": workload}
+    example = Example(pytester, files)
+    for folder in (".", "tests/storage"):
+        result = example.run_fresh(*QUICK, "-n2", folder=folder)
+        shown = sorted(line for line in result.outlines if line.startswith("BROKEN "))
+        assert [line.partition(" - gil == on: the GIL was off in 1 ")[0] for line in shown] == [
+            "BROKEN ...le_others_read[3.14t-threads-w1]",
+            "BROKEN ...test_short[3.14t-threads-w1]",
+        ], folder
+        assert max(map(len, shown)) <= 80
+    lines = example.run_fresh(*QUICK, "-vv", "-k", "short").outlines
+    assert any(line.startswith("BROKEN tests/storage/test_compaction.py::test_short[") for line in lines), "all of it"
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (48, "tests/storage/test_a.py::test_put[a/b::c-w1]"),
+        (43, "...storage/test_a.py::test_put[a/b::c-w1]"),
+        (40, "...test_a.py::test_put[a/b::c-w1]"),
+        (30, "...test_put[a/b::c-w1]"),
+        (16, "...ut[a/b::c-w1]"),
+    ],
+)
+def test_a_node_id_gives_way_from_its_folders_on(room: int, shown: str) -> None:
+    assert failures.shortened("tests/storage/test_a.py::test_put[a/b::c-w1]", room) == shown
 
 
 @pytest.mark.parametrize("options", [("--junitxml=junit.xml",), ("-n", "2", "-q", "-rA"), ("--tb=line",)])

@@ -64,8 +64,8 @@ def test_each_test_has_one_annotation_that_names_its_cells() -> None:
     title = "ftgate%3A 6 of 8 decided%2C 2 regressed%2C 1 broken%2C 1 error%2C 2 not compared"
     assert words.startswith(f"::error file=tests/test_words.py,line=12,title={title}::")
     assert [line.partition(": ")[0] for line in words.partition("compared::")[2].split("%0A")] == [
-        "test_tokenise[3.14-fork-w8]",
         "test_tokenise[3.14-forkserver-w8]",
+        "test_tokenise[3.14-fork-w8]",
         "test_tokenise[3.14t-fork-w8]",
         "test_tokenise[3.14-tasks-w8]",
     ]
@@ -135,7 +135,7 @@ def test_the_summary_keeps_what_is_there_and_its_limit(tmp_path: Path) -> None:
     path.write_bytes(b"x" * (github.SUMMARY_BYTES - 5000))
     github.append(path, report)
     text = path.read_text(encoding="utf-8").lstrip("x")
-    assert "## ftgate: 9 of 12 decided, 3 regressed, 1 broken, 1 error, 6 not compared" in text
+    assert "9 of 12 decided, 3 regressed, 1 broken, 1 error, 6 not compared. 18 cells in" in text
     assert path.stat().st_size <= github.SUMMARY_BYTES
 
 
@@ -179,8 +179,9 @@ def test_a_run_in_a_job_leaves_its_summary_and_annotations_once(example: Example
     ]
     summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
     assert summary.startswith(
-        f"before\n\n{markdown.MARKER}\n## ftgate: 1 of 3 decided, 1 broken, 2 errors, 1 not compared\n"
+        f"before\n\n{markdown.MARKER}\n## ftgate: test\\_broken\\[3.14t-threads-w1\\]: gil == on: the GIL "
     )
+    assert "1 of 3 decided, 1 broken, 2 errors, 1 not compared. 4 cells in" in summary
     assert summary.count(markdown.MARKER) == 1
 
 
@@ -202,7 +203,7 @@ def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Exampl
     result = example.run_pytest(*QUICK, "test_a.py::test_broken", "test_a.py::test_stop")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
-    assert "## ftgate: partial report, 1 of 1 decided so far, 1 broken\n" in summary
+    assert "## ftgate: partial report, test\\_broken\\[3.14t-threads-w1\\]: gil == on: " in summary
     assert [match[4] for line in result.outlines if (match := COMMAND.fullmatch(line))] == [
         "ftgate%3A 1 of 1 decided so far%2C 1 broken"
     ]

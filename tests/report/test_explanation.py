@@ -15,8 +15,9 @@ def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:
         "of the workers' time running 61 % -> 92 % and asleep (I/O, sleep) 38 % -> 7 %",
         "cores kept busy: 1.21 -> 1.93",
     )
-    assert sentences(HEAVIER) == (
-        "functions that take the added time: not known (no git here: its commit cannot be measured)",
+    assert sentences(HEAVIER) == (), "what is not known is no bullet"
+    assert sentences(Explanation(refused="none of its body: it is added to start")) == (
+        "functions that take the added time: none of its body: it is added to start",
     )
     assert sentences(WAITING) == (
         "waits at src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time",
@@ -34,10 +35,7 @@ def test_never_more_is_said_to_be_spent_than_was_added() -> None:
 def test_the_functions_of_another_cell_are_named_as_its_own() -> None:
     one = FunctionTime(file="a.py", line=0, name="f", before=0.1, after=0.2, added_ns=900_000.0)
     borrowed = Explanation(functions=(one,), added_ns=41e6, refused="not known (no time left)", like="3.14-threads-w1")
-    assert sentences(borrowed) == (
-        "as in 3.14-threads-w1: 900 µs of the 41.0 ms added are spent in f, a.py",
-        "functions that take the added time: not known (no time left)",
-    )
+    assert sentences(borrowed) == ("as in 3.14-threads-w1: 900 µs of the 41.0 ms added are spent in f, a.py",)
 
 
 def test_without_an_explanation_there_is_no_sentence_and_hostile_names_cannot_move_the_cursor() -> None:

@@ -69,3 +69,41 @@ def test_nothing_regressed_is_never_said_alone(decision: Decision) -> None:
     said = findings.result(report_of(*rows(decision, 2)))
     assert not said.startswith("nothing regressed")
     assert ("regressed" in said) <= said.startswith("2 of 2 decided, ")
+
+
+def test_the_headline_is_the_worst_cell_with_its_function() -> None:
+    report = report_by_hand.report()
+    assert findings.headline(report) == "test_tokenise[3.14-forkserver-w8]: uss +34.8 %"
+    by_test = [findings.headline(report, table.rows) for table in report.tables]
+    assert by_test[1:] == [
+        "test_lookup[3.14t-threads-w8]: lock_wait_share +4.1 points, at src/words/cache.py:12 Lock",
+        "nothing was compared",
+    ]
+    slower = [row for row in report.rows if row.explanation and row.explanation.functions]
+    assert findings.headline(report, slower) == (
+        "test_tokenise[3.14-fork-w8]: wall +31.2 %, in iterencode, json/encoder.py:204"
+    )
+    assert findings.headline(report_of(*rows(Decision.PASSED, 2))) == "2 of 2 decided, nothing regressed"
+    left = report_of(*rows(Decision.INCONCLUSIVE, 2))
+    assert findings.headline(left) == "nothing was decided: 0 of 2 compared cells"
+
+
+def test_of_cells_that_fail_alike_the_larger_change_comes_first() -> None:
+    failing = [
+        row.cell.label
+        for row in findings.worst_first(report_by_hand.report())
+        if row.verdict.decision is Decision.REGRESSED
+    ]
+    assert failing == ["3.14-forkserver-w8", "3.14-fork-w8", "3.14t-threads-w8"]
+
+
+def test_what_was_measured_and_against_what_is_said_once() -> None:
+    report = report_by_hand.report()
+    assert findings.about(report) == "words, branch faster-split at 1a2b3c4d5e, against commit 1a2b3c4d5e"
+    (row,) = rows(Decision.PASSED, 1)
+    verdict = msgspec.structs.replace(row.verdict, baseline="main (2b3c4d5e6f)", commit="2b3c4d5e6f70")
+    pair = report_of(msgspec.structs.replace(row, verdict=verdict), row, project="", branch="")
+    assert findings.about(pair) == "commit 1a2b3c4d5e, against main (2b3c4d5e6f)"
+    elsewhere = msgspec.structs.replace(verdict, baseline="baselines/t", commit="3c4d", basis="stored")
+    mixed = report_of(*(msgspec.structs.replace(row, verdict=each) for each in (verdict, elsewhere)), commit="")
+    assert findings.about(mixed) == "words, branch faster-split"

@@ -18,7 +18,17 @@ from pytest_ftgate.model import (
     Verdict,
     WorkloadError,
 )
-from pytest_ftgate.report.headlines import error_text, exception, failure_text, headline, origin, same_error, whose
+from pytest_ftgate.report.headlines import (
+    error_text,
+    exception,
+    failure_text,
+    headline,
+    origin,
+    same_error,
+    severity,
+    short,
+    whose,
+)
 
 CELL = cell("t.py::test", "3.14t", "threads", 8)
 TRACE = """Traceback (most recent call last):
@@ -50,6 +60,41 @@ def test_the_figure_comes_first_with_what_it_was_and_what_is_allowed() -> None:
         "wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %; "
         "lock_wait_share +23.0 points (31.0 %, was 8.0 %), allowed +1.2 points"
     )
+
+
+def test_of_an_open_cell_it_is_the_interval_and_what_would_settle_it() -> None:
+    settles = "rules out +21 %; +5 % needs about 14 more pairs, 40 s"
+    wall = judged(Metric.WALL, Decision.INCONCLUSIVE, 1.03, reason=settles, more=14, now=12.3e6, was=12e6)
+    uss = judged(Metric.USS, Decision.INCONCLUSIVE, 1.01, reason="rules out +9 %", more=2)
+    waits = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason="the lock probe slowed it")
+    row = Row(cell=CELL, verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(waits, wall, uss)))
+    assert headline(row) == (
+        f"wall +3.0 % (99 % CI -7.0 % to +13.0 %), uss too; {settles}; lock_wait_share: the lock probe slowed it"
+    )
+
+
+def test_a_change_is_as_severe_as_it_is_large_in_the_direction_of_what_is_worse() -> None:
+    def of(*verdicts: MetricVerdict) -> float:
+        return severity(Row(cell=CELL, verdict=Verdict(decision=Decision.REGRESSED, metrics=verdicts)))
+
+    assert of(judged(Metric.WALL, Decision.PASSED, 3.0), judged(Metric.USS, Decision.REGRESSED, 1.5)) == 0.5
+    assert of(judged(Metric.SCALING, Decision.REGRESSED, 0.5)) == 1.0
+    points = Interval(value=0.23, low=0.2, high=0.3, level=0.99)
+    assert of(MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.REGRESSED, points=points)) == 0.23
+    assert of(MetricVerdict(metric=Metric.CONTRACT, decision=Decision.REGRESSED, contract="wall < 1 s")) == 0
+    assert of() == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("wall +63.0 % (12.3 ms, was 7.5 ms), allowed +2 %", "wall +63.0 %"),
+        ("tail +60.0 % beyond the body's own +79.0 % (28.6 ms, was 10.0 ms)", "tail +60.0 %"),
+        ("threads.scaling >= 1.6: 1.12x", "threads.scaling >= 1.6: 1.12x"),
+    ],
+)
+def test_where_there_is_no_room_the_figure_is_kept(said: str, kept: str) -> None:
+    assert short(said) == kept
 
 
 @pytest.mark.parametrize(

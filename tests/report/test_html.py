@@ -40,6 +40,7 @@ from pytest_ftgate.model import (
 )
 from pytest_ftgate.report import advice, formats
 from pytest_ftgate.report.html import page as page_module
+from pytest_ftgate.report.html import plots
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -114,7 +115,10 @@ def hostile() -> Table:
 def full() -> Report:
     report = report_by_hand.report()
     first = report.tables[0]
-    rows = (measured(first.rows[0], 1_800_000), measured(first.rows[1], 3_100_000), *first.rows[2:])
+    slower = measured(first.rows[1], 3_100_000)
+    limited = [msgspec.structs.replace(each, allowed=1.02, effect=1.05) for each in slower.verdict.metrics]
+    verdict = msgspec.structs.replace(slower.verdict, metrics=tuple(limited))
+    rows = (measured(first.rows[0], 1_800_000), msgspec.structs.replace(slower, verdict=verdict), *first.rows[2:])
     tables = (msgspec.structs.replace(first, rows=rows), *report.tables[1:], *grid(), hostile())
     return msgspec.structs.replace(report, tables=tables, command=f"pytest --ftgate '{HOSTILE}'", failing=None)
 
@@ -170,13 +174,28 @@ def test_figures_of_the_data_are_those_of_the_report() -> None:
         assert of["figures"]["wall_ns"] == (None if row.figures.wall_ns is None else to_builtins(row.figures.wall_ns))
         assert of["figures"]["uss_bytes"] == row.figures.uss_bytes
         assert of["decision"] == row.verdict.decision
-    wall = cells["3.14-fork-w8"]["launches"]["wall"]
-    assert wall["now"]["values"] == [round(3_100_000 * (1 + order / 50)) for order in range(5)]
-    assert wall["was"]["interval"]["value"] == pytest.approx(0.75 * wall["now"]["values"][2], rel=0.01)
+    wall = cells["3.14-fork-w8"]["changes"]["wall"]
+    assert wall["change"]["value"] == 1.312
+    assert (wall["unit"], wall["allowed"], wall["effect"]) == ("ratio", 1.02, 1.05)
+    assert wall["pairs"] == pytest.approx([4 / 3] * 5, rel=1e-5), "each launch over that of the reference in its round"
+    assert cells["3.14-spawn-w8"]["changes"]["wall"]["pairs"] == [], "recordings are no pairs"
+    waits = block(rendered(report))["tests"][1]["cells"][1]["changes"]["lock_wait_share"]
+    assert (waits["unit"], waits["change"]["value"]) == ("points", 0.0412)
+
+
+def test_pairs_after_the_look_that_decided_are_not_shown() -> None:
+    row = full().tables[0].rows[1]
+    judged = [msgspec.structs.replace(each, launches=3) for each in row.verdict.metrics]
+    row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=tuple(judged)))
+    assert len(plots.cell_data(row, fails=True)["changes"]["wall"]["pairs"]) == 3
 
 
 def test_that_nothing_regressed_is_said_as_clearly_as_a_failure() -> None:
-    assert "14 of 17 decided, 4 regressed, 1 broken, 1 error, 6 not compared</h1>" in rendered(full())
+    text = rendered(full())
+    assert (
+        '<h1 id="verdict" class="fails">test_<wbr>tokenise[<wbr>3.14-<wbr>forkserver-<wbr>w8]: uss +34.8 %</h1>' in text
+    )
+    assert '<p class="result">14 of 17 decided, 4 regressed, 1 broken, 1 error, 6 not compared</p>' in text
     passed = tuple(msgspec.structs.replace(table, rows=table.rows[:1]) for table in report_by_hand.report().tables[:2])
     text = rendered(built(tables=passed))
     assert '<h1 id="verdict" class="good">2 of 2 decided, nothing regressed</h1>' in text
@@ -192,7 +211,7 @@ def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
     slower, noisy = table.rows[1], table.rows[4]
     tables = (msgspec.structs.replace(table, rows=(slower, noisy)),)
     text = rendered(built(tables=tables, failing=frozenset({noisy.cell.nodeid})))
-    assert "1 of 2 decided, 1 inconclusive</h1>" in text
+    assert "1 of 2 decided, 1 inconclusive</p>" in text
     assert re.findall(
         r"What fails|Also worth knowing|3.14-spawn-w8</a></span></h4>|3.14-fork-w8</a> <small>", plain(text)
     ) == [
@@ -220,6 +239,26 @@ def test_what_failing_cells_of_a_test_share_is_said_once() -> None:
     assert group.count("+31.2 %") == 5
     assert group.count("judged by paired launches") == group.count("against the baseline") == 1
     assert "repeat pytest --ftgate t.py::test ftgate baseline diff" in group
+
+
+def test_a_run_that_fails_because_it_decided_nothing_is_not_shown_as_open() -> None:
+    row = report_by_hand.report().tables[0].rows[4]
+    text = rendered(built(tables=(Table(title="t.py::test", rows=(row,), reference=""),), failing=frozenset()))
+    assert '<h1 id="verdict" class="fails">Nothing was decided: 0 of 1 compared cell</h1>' in text
+    left = "wall +3.1 % (99.2 % CI -2.0 % to +8.2 %); rules out +21 %; +5 % needs about 14 more pairs, 40 s"
+    assert left in words(text), "its interval, and what would settle it"
+
+
+def test_what_changed_stands_before_why_and_p_values_are_folded() -> None:
+    table = report_by_hand.report().tables[0]
+    row = table.rows[1]
+    reason = "+31.2 % is beyond +2 %: p = 0.00021, limit 0.0012"
+    judged = msgspec.structs.replace(row.verdict.metrics[0], reason=reason)
+    row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=(judged,)))
+    text = rendered(built(tables=(msgspec.structs.replace(table, rows=(row,)),)))
+    failing = text.partition("What fails")[2].partition("</article>")[0]
+    assert failing.index("are spent in") < failing.index("<details><summary>Why</summary>") < failing.index(reason)
+    assert failing.count("p = ") == 1
 
 
 def test_a_long_name_breaks_between_its_words() -> None:
@@ -330,19 +369,31 @@ def page(opened: tuple[Page, list[str]], address: str) -> Iterator[Page]:
 def test_every_plot_is_drawn(page: Page) -> None:
     assert page.evaluate("document.documentElement.dataset.drawn") == "yes"
     titles = page.locator("figcaption").all_inner_texts()
-    for wanted in ("Launches: wall time", "Where threads wait", "Memory by role over the run", "Scaling", "History"):
+    for wanted in (
+        "Change: wall time",
+        "Change: lock wait",
+        "Where threads wait",
+        "Memory by role over the run",
+        "Scaling",
+        "History",
+    ):
         assert any(title.startswith(wanted) for title in titles), wanted
     assert any(title.startswith("Time by size and depth") or "depth" in title for title in titles)
-    plots = page.locator("svg.plot").evaluate_all(
+    drawn = page.locator("svg.plot").evaluate_all(
         "all => all.map(each => [each.tabIndex, each.getAttribute('aria-label')])"
     )
-    assert all(place == 0 and re.search(r": .*\d", label) for place, label in plots), "they are read by keyboard, too"
-    assert any(
-        label.startswith("wall time of each launch in ms. 3.14-fork-w8, change: 5 launches, 3.22") for _, label in plots
-    )
+    assert all(place == 0 and re.search(r": .*\d", label) for place, label in drawn), "they are read by keyboard, too"
+    said = "3.14-fork-w8: +31.2 %, interval +28.1 % to +34.3 %, allowed +2 %, effect +5 %, 5 pairs"
+    assert any(label.startswith(f"Change of wall time. {said}") for _, label in drawn)
     first = page.locator(".plots").first.locator("svg.plot").first
     points = [text for text in first.locator("title").all_text_contents() if text.startswith("3.14-fork-w8, ")]
-    assert len(points) == 10  # five launches of the change, and five of the reference
+    assert points == [f"3.14-fork-w8, pair {number}: +33.3 %" for number in range(1, 6)]
+    bands = first.locator("[aria-label=rect] rect").evaluate_all("all => all.map(each => each.getBoundingClientRect())")
+    assert len(bands) == 2
+    allowed, open_one = sorted(bands, key=lambda each: each["left"])
+    assert allowed["right"] == pytest.approx(open_one["left"]), "the margin ends where the band up to the effect begins"
+    dots = first.locator("[aria-label=dot] circle").evaluate_all("all => all.map(each => each.getBoundingClientRect())")
+    assert min(each["left"] for each in dots) > open_one["right"], "every pair lies beyond the effect"
 
 
 def test_a_figure_read_back_from_the_page_is_the_reports(page: Page) -> None:
@@ -450,6 +501,7 @@ def test_without_scripts_the_page_still_has_its_figures(browser: Browser, addres
     context = browser.new_context(java_script_enabled=False)
     opened = context.new_page()
     opened.goto(address)
-    assert "14 of 17 decided, 4 regressed" in opened.inner_text("h1")
+    assert "test_tokenise[3.14-forkserver-w8]: uss +34.8 %" in opened.inner_text("h1")
+    assert "14 of 17 decided, 4 regressed" in opened.inner_text("main")
     assert opened.locator("table.sortable tbody tr").count() == 23
     context.close()

@@ -376,6 +376,8 @@ def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
     text = shown(report_by_hand.report())
     end = text.partition("pytest --ftgate --ftgate-update\n\n")[2]
     assert end.startswith(
+        "regressed: tests/test_words.py::test_tokenise[3.14-forkserver-w8]\n"
+        "    uss +34.8 % (33.6 MiB, was 24.9 MiB)\n"
         "regressed: tests/test_words.py::test_tokenise[3.14-fork-w8]\n"
         "    wall +31.2 % (3.12 ms, was 2.38 ms)\n"
         "    668 µs of the 742 µs added are spent in iterencode, json/encoder.py:204"

@@ -61,7 +61,7 @@ from pytest_ftgate.model import (
     executor_cell,
 )
 from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.report import findings
+from pytest_ftgate.report import headlines
 from pytest_ftgate.report.explanation import sentences
 from pytest_ftgate.run import explaining, worktrees
 from pytest_ftgate.run import git as git_module
@@ -1172,7 +1172,7 @@ class TestExplanation:
         tail = next(each for each in row.verdict.metrics if each.metric == Metric.TAIL)
         assert (row.verdict.decision, tail.decision) == (Decision.ACCEPTED, Decision.PASSED)
         assert tail.wall_growth == pytest.approx(1.79, rel=0.05)
-        assert re.search(r" beyond the body's own \+(7|8)\d\.\d %$", findings.change_text(tail))
+        assert re.search(r" beyond the body's own \+(7|8)\d\.\d %$", headlines.change_text(tail))
 
     def test_without_a_commit_to_run_one_side_is_no_comparison(self) -> None:
         desk = screening(profiled(day(cells_slower(3.0, FORK))))

@@ -17,8 +17,8 @@ import pytest
 from pytest_ftgate import pythons
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.model import Executor, Interpreter, Source, Spec
+from pytest_ftgate.run import assembly, installs, worktrees
 from pytest_ftgate.run import git as git_module
-from pytest_ftgate.run import installs, worktrees
 from pytest_ftgate.run.git import AgainstError, Checkout, Repository
 from pytest_ftgate.run.worktrees import NothingToCompare, Pair
 from pytest_ftgate.store.names import file_name
@@ -143,6 +143,26 @@ def test_uncommitted_changes_are_measured_as_they_are(repo: Path) -> None:
     assert os.access(found.changed.project / "run", os.X_OK)
     assert files(found.reference) == {"a": "two\n", "b": "same\n", "c": "c\n"}
     assert state(repo) == before
+
+
+def test_the_branch_is_gits_own_and_of_a_lone_commit_what_ci_says(repo: Path, tmp_path: Path) -> None:
+    github = {"GITHUB_HEAD_REF": "", "GITHUB_REF_NAME": "v1"}
+    assert assembly.branch_of(repo, github) == "main"
+    git(repo, "checkout", "--quiet", "--detach")
+    assert assembly.branch_of(repo, {}) == ""
+    assert assembly.branch_of(repo, github) == "v1"
+    assert assembly.branch_of(repo, github | {"GITHUB_HEAD_REF": "faster"}) == "faster"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    assert assembly.branch_of(outside, github) == ""
+
+
+def test_a_project_has_the_name_of_its_distribution_or_folder(tmp_path: Path) -> None:
+    assert assembly.project_of(tmp_path) == tmp_path.name
+    write(tmp_path, **{"pyproject.toml": '[project]\nname = "My.Words"\n'})
+    assert assembly.project_of(tmp_path) == "my-words"
+    write(tmp_path, **{"pyproject.toml": "[project"})
+    assert assembly.project_of(tmp_path) == tmp_path.name
 
 
 def test_a_change_is_seen_however_soon_after_the_index_was_written(repo: Path) -> None:

@@ -36,8 +36,12 @@ TESTS = """
     def test_plain(number):
         pass
 """
-MOVES = {"started_at", "recorded_at", "started", "after_s", "took_s", "wall_s", "command", "conditions", "options"}
-"""What differs between two runs of the same launches: times, the load of the machine, the words of the command."""
+MOVES = {
+    *("started_at", "recorded_at", "started", "after_s", "took_s", "wall_s", "command", "conditions", "options"),
+    "project",
+}
+"""What differs between two runs of the same launches: times, the load of the machine, the words of the command, the
+name of the folder."""
 
 
 def still(value: Any) -> Any:

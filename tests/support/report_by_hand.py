@@ -522,6 +522,8 @@ def report() -> Report:
         tables=tables,
         unused_baselines=("baselines/tests/test_words.py/test_gone.json",),
         commit=COMMIT,
+        project="words",
+        branch="faster-split",
         failing=frozenset(row.cell.nodeid for table in tables for row in table.rows if row.verdict.decision in bad),
     )
 

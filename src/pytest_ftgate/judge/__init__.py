@@ -3,6 +3,7 @@
 __all__ = [
     "acceptance",
     "advice",
+    "comparisons",
     "contracts",
     "decide",
     "disturbance",

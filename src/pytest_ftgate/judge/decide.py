@@ -305,6 +305,7 @@ def _verdict(
         launches=pairs(costs),
         ruled_out=known,
         allowed=allowed(costs.metric, fail_limit(costs)),
+        effect=allowed(costs.metric, pass_limit(costs, costs.effect)),
         wall_growth=costs.wall_growth[-1] if costs.wall_growth else 1.0,
     )
 

@@ -198,6 +198,8 @@ def _joined(reports: list[Report], missing: str) -> Report:
         hosts=tuple(host for report in reports for host in _hosts(report)),
         limits_from=first.limits_from,
         undecided_fails=first.undecided_fails,
+        project=first.project,
+        branch=first.branch,
     )
 
 

@@ -73,6 +73,9 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
             costs.metric,
             shown_shift(costs, min(spread.limit(costs, costs.alpha), _suspect_limit(costs, spread)), spread.middle),
         ),
+        effect=allowed(
+            costs.metric, shown_shift(costs, _passing_log(costs, spread.middle, costs.effect), spread.middle)
+        ),
         wall_growth=max(costs.wall_growth, default=1.0),
         ruled_out=None if more else ruled_out(costs, before, partial(_rejects, costs, spread)),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle, costs.effect),

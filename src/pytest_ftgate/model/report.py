@@ -299,7 +299,8 @@ class Report(Struct, frozen=True, kw_only=True):
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
     `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured; None: all.
     `limits_from` is the commit from which limits were read, under `--ftgate-trust=base`. `undecided_fails` says whether
-    a run that decided (almost) nothing fails.
+    a run that decided (almost) nothing fails. `project` is the name of what was measured, `branch` the one that is
+    checked out; empty where they are not known.
     """
 
     version: str
@@ -319,6 +320,8 @@ class Report(Struct, frozen=True, kw_only=True):
     shard: Shard | None = None
     limits_from: str = ""
     undecided_fails: bool = True
+    project: str = ""
+    branch: str = ""
     schema: int = 2
 
     @property

@@ -111,9 +111,9 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
 
     `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
     the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
-    if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change at which it fails, as
-    `ratio` or `points` is. `contract` is the text of a contract, of Metric.CONTRACT alone. Of the tail, `ratio` is
-    new / (`wall_growth` x reference): see `Comparison`.
+    if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change at which it fails, and
+    `effect` the one that is ruled out where it passes, as `ratio` or `points` is. `contract` is the text of a contract,
+    of Metric.CONTRACT alone. Of the tail, `ratio` is new / (`wall_growth` x reference): see `Comparison`.
 
     `now` is the figure of the launches that were judged, `was` that of what they were compared with: the medians and
     means of a table, each read from its own side alone, in the base unit of the metric table (ns, bytes, a fraction).
@@ -131,6 +131,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     more: int | None = None
     ruled_out: float | None = None
     allowed: float | None = None
+    effect: float | None = None
     contract: str = ""
     beyond: bool = False
     now: float | None = None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import re
 import textwrap
 from typing import Any
 
@@ -9,6 +12,9 @@ import pytest
 
 from ..model import Decision, Row
 from ..report import headlines
+
+UNCUT = ("CI", "BUILD_NUMBER")
+"""Where one of these variables is set, pytest cuts no line of its summary."""
 
 
 def set_message(report: pytest.TestReport, headline: str, place: tuple[str, int]) -> None:
@@ -51,3 +57,39 @@ class Failures:
                 title = f"the same in {len(others)} other cell{'' if len(others) == 1 else 's'}"
                 text = headlines.few(names)
                 section(title, textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False))
+
+    def make_room(self, reporter: pytest.TerminalReporter) -> None:
+        """Shorten node ids in pytest's summary, where its lines are cut at the terminal's width: the figure stays."""
+        config = reporter.config
+        if config.get_verbosity() >= 2 or any(map(os.environ.get, UNCUT)):
+            return
+        failed = reporter.stats.get("failed", [])
+        for at, report in enumerate(failed):
+            message = getattr(getattr(report.longrepr, "reprcrash", None), "message", "")
+            if getattr(report, "ftgate_decision", None) and message:
+                _, _, word = config.hook.pytest_report_teststatus(report=report, config=config)
+                room = reporter._tw.fullwidth - len(f"{word if isinstance(word, str) else word[0]}  - ")
+                failed[at] = _with_room(report, config, message.partition("\n")[0], room)
+
+
+def _with_room(report: pytest.TestReport, config: pytest.Config, message: str, room: int) -> pytest.TestReport:
+    """The report; where node id and message are longer than `room`, a copy whose node id leaves that to the figure."""
+    figure, folder = headlines.short(message), config.invocation_params.dir
+    file, separator, test = report.nodeid.partition("::")
+    shown = os.path.relpath(config.rootpath / file, folder) + separator + test
+    if len(shown) + len(message) <= room:
+        return report
+    left = room - min(len(figure) + len("...") * (figure != message), room // 2)
+    found = copy.copy(report)
+    found.nodeid = shortened(shown, left)
+    if folder != config.rootpath:  # pytest then takes it for a path below the root
+        found.nodeid = str(folder / found.nodeid)
+    return found
+
+
+def shortened(nodeid: str, room: int) -> str:
+    """A node id within `room` columns: folders and the file give way, then the beginning of the test's name."""
+    test, bracket, label = nodeid.partition("[")
+    starts = [0, *(found.end() for found in re.finditer("/|::", test))]
+    names = ("..." * (start > 0) + test[start:] + bracket + label for start in starts)
+    return next((name for name in names if len(name) <= room), f"...{nodeid[len(nodeid) + 3 - room :]}")

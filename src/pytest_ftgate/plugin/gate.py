@@ -415,6 +415,7 @@ class Run:
         explained = [trouble for trouble in self.ending.troubles if "\n" in trouble]  # the report has their first lines
         for trouble in filter(None, (self.trouble, *explained)):
             terminalreporter.write_line(plain(f"ftgate: {trouble}"), red=True)
+        self.failures.make_room(terminalreporter)
 
     def pytest_unconfigure(self) -> None:
         """Print the report where pytest has no summary, as after an internal error."""

@@ -19,6 +19,8 @@ STATES = {
     "asleep": "asleep (I/O, sleep)",
 }
 """The states of the workers' threads, by their name in WaitFigures."""
+UNKNOWN = "not known"
+"""What is not known has no sentence; the JSON report says why."""
 
 
 def sentences(explanation: Explanation | None, *, unicode: bool = True) -> tuple[str, ...]:
@@ -29,7 +31,7 @@ def sentences(explanation: Explanation | None, *, unicode: bool = True) -> tuple
 def _sentences(explanation: Explanation, unicode: bool) -> Iterator[str]:
     for function in explanation.functions:
         yield _function(function, explanation, unicode)
-    if explanation.refused:
+    if explanation.refused and not explanation.refused.startswith(UNKNOWN):
         yield f"functions that take the added time: {explanation.refused}"
     for site in explanation.sites:
         yield f"waits at {site.name}: {_shares(site)} of the workers' time"

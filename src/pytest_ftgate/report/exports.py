@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ..judge import metrics
 from ..model import Cell, Metric, Report, Row
 from ..store.names import split_nodeid
-from . import findings, units
+from . import headlines, units
 from .measured import SUFFIX, Measured, measured, writable
 
 IN_NAMES = ":()[]{},+@._"
@@ -75,7 +75,7 @@ def _extra(each: Measured, report: Report) -> Iterator[str]:
     """What the page shows beside a value."""
     yield units.estimate(each.metric.unit, each.estimate)
     if each.verdict is not None:
-        yield ": ".join(filter(None, (each.verdict.decision, findings.change_text(each.verdict))))
+        yield ": ".join(filter(None, (each.verdict.decision, headlines.change_text(each.verdict))))
     if report.partial:
         yield f"partial: {report.partial}"
 

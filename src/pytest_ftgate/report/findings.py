@@ -123,7 +123,7 @@ def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
         label=metrics.row(judged.metric).label,
         decision=judged.decision,
         now=plain(judged.contract) or headlines.now_and_was(judged, row, unicode=unicode),
-        change="" if judged.contract else change_text(judged),
+        change="" if judged.contract else headlines.change_text(judged),
         reason=plain(judged.reason),
         evidence=_evidence(judged),
     )
@@ -142,13 +142,6 @@ def rules_out(judged: MetricVerdict) -> str:
     if judged.ruled_out is None or judged.decision not in (Decision.PASSED, Decision.INCONCLUSIVE):
         return ""
     return scale.worse_text(judged.metric, judged.ruled_out)
-
-
-def change_text(judged: MetricVerdict) -> str:
-    """The change with its interval: in percent, or in percentage points of a share."""
-    if judged.points is not None:
-        return units.points_and_ends(judged.points)
-    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
 
 
 def basis(verdict: Verdict) -> str:
@@ -220,6 +213,48 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
     return ", ".join([*said, *([f"{others} not compared"] if compared and others else [])])
 
 
+def headline(report: Report, rows: Sequence[Row] | None = None) -> str:
+    """What a report says first, in every form: the worst of what fails, its change and its function; else `result`.
+
+    `test_put[3.14t-threads-w8]: wall +31.2 %, in iterencode, json/encoder.py:204`
+    """
+    block = worst(report, rows)
+    if not block:
+        return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
+    text = f"{headlines.together(block)}: {headlines.short(said(block[0]))}"
+    return ", ".join(filter(None, (text, headlines.where(block[0]))))
+
+
+def said(row: Row) -> str:
+    """A cell in one line: what was expected of it, else its `headlines.headline`."""
+    return known_text(row.verdict) or headlines.headline(row)
+
+
+def worst(report: Report, rows: Sequence[Row] | None = None) -> list[Row]:
+    """The worst of the cells that fail, with those that have the same error; empty if none fails."""
+    failing = [row for row in (report.rows if rows is None else rows) if fails(report, row)]
+    return next(iter(headlines.blocks(sorted(failing, key=lambda row: place(report, row)))), [])
+
+
+def about(report: Report) -> str:
+    """What was measured, against what: `words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`."""
+    branch = f"branch {report.branch}" if report.branch else ""
+    at = commit(report.commit)
+    here = " at ".join(filter(None, (branch, at))) if branch else at and f"commit {at}"
+    against = reference(report)
+    return plain(", ".join(filter(None, (report.project, here, against and f"against {against}"))))
+
+
+def reference(report: Report) -> str:
+    """What all cells were compared with, else the commit that is the same for all; empty where there are several."""
+    verdicts = [row.verdict for row in report.rows if row.verdict.baseline]
+    names = {each.baseline for each in verdicts if each.basis == "paired"}
+    commits = {commit(each.commit) for each in verdicts}
+    if len(names) == 1 and all(each.basis == "paired" for each in verdicts):
+        return names.pop()
+    return f"commit {commits.pop()}" if len(commits) == 1 and "" not in commits else ""
+
+
 def undecided(report: Report) -> str:
     """Why a run fails of which (almost) nothing was decided, and what to do; empty if it does not.
 
@@ -275,9 +310,11 @@ def worst_first(report: Report) -> list[Row]:
     return sorted(report.rows, key=lambda row: place(report, row))
 
 
-def place(report: Report, row: Row) -> tuple[bool, int]:
-    """Where a cell is said: those that fail first, then by decision."""
-    return not fails(report, row), WORST_FIRST.index(row.verdict.decision)
+def place(report: Report, row: Row) -> tuple[bool, int, float]:
+    """Where a cell is said: those that fail first, then by decision; of those that fail the larger change first."""
+    failing = fails(report, row)
+    worse = -headlines.severity(row) if failing else 0.0
+    return not failing, WORST_FIRST.index(row.verdict.decision), worse
 
 
 def machines(report: Report) -> list[tuple[str, Machine]]:

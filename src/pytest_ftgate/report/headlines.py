@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from ..judge import metrics
 from ..judge.contracts import grammar
 from ..model import Decision, Interval, MetricVerdict, Row, Sample, WorkloadError
 from ..store.names import split_nodeid
-from ..text import COMMIT_DIGITS, plain
+from ..text import COMMIT_DIGITS, listed, plain
 from . import units
 
 VISIBLE, VISIBLE_PART = 0.01, 0.1
@@ -32,10 +33,66 @@ def headline(row: Row, *, unicode: bool = True) -> str:
     if verdict.decision is Decision.ERROR:
         also = "also in the reference: " if _same_there(row) else ""
         return f"{also}{exception(error_of(row))}"
-    deciding = [each for each in verdict.metrics if each.decision is verdict.decision]
-    texts = [_contract(each) if each.contract else _change(each, row, unicode) for each in deciding]
+    deciding = _deciding(row)
+    if verdict.decision is Decision.INCONCLUSIVE:
+        texts = [_left_open(deciding)]
+    else:
+        texts = [_contract(each) if each.contract else _change(each, row, unicode) for each in deciding]
     text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
     return plain(text.partition("\n")[0])
+
+
+def short(said: str) -> str:
+    """What is kept of a headline where there is no room: `wall +182 %`."""
+    return re.split(r" \(| beyond the body's own ", said, maxsplit=1)[0]
+
+
+def where(row: Row) -> str:
+    """The function that takes most of the added time, else the lock that is waited for; empty if neither is known."""
+    explanation = row.explanation
+    if explanation is None:
+        return ""
+    places = [f"in {each.name}, {each.file}" + f":{each.line}" * bool(each.line) for each in explanation.functions]
+    places += [f"at {site.name}" for site in explanation.sites]
+    return plain(places[0]) if places else ""
+
+
+def severity(row: Row) -> float:
+    """How much worse a cell is, by the metric that its headline begins with; 0 where that has no change."""
+    first = next(iter(_deciding(row)), None)
+    if first is None or first.contract:
+        return 0.0
+    if first.points is not None:
+        return first.points.value
+    value = first.ratio.value if first.ratio else 1.0
+    return (1 / value if metrics.is_gain(first.metric) and value else value) - 1
+
+
+def _deciding(row: Row) -> list[MetricVerdict]:
+    return [each for each in row.verdict.metrics if each.decision is row.verdict.decision]
+
+
+def _left_open(left: Sequence[MetricVerdict]) -> str:
+    """The first open metric with its interval, the names of the others, and what would settle the one that needs most.
+
+    `wall +3.1 % (95 % CI -2.0 % to +8.2 %), uss too; rules out +21 %; +5 % needs about 14 more pairs, 40 s`
+    """
+    compared = [each for each in left if each.ratio or each.points]
+    said = [
+        ": ".join(filter(None, (each.contract or each.metric, each.reason))) for each in left if each not in compared
+    ]
+    if compared:
+        too = f", {listed([each.metric for each in compared[1:]], 'and')} too" if compared[1:] else ""
+        most = max(compared, key=lambda each: each.more or math.inf)
+        said = [f"{compared[0].metric} {change_text(compared[0])}{too}", most.reason, *said]
+    return "; ".join(filter(None, said))
+
+
+def change_text(judged: MetricVerdict) -> str:
+    """The change with its interval: in percent, or in percentage points of a share."""
+    if judged.points is not None:
+        return units.points_and_ends(judged.points)
+    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
 
 
 def _contract(judged: MetricVerdict) -> str:
@@ -163,6 +220,11 @@ def few(names: Sequence[str]) -> str:
 def name(row: Row) -> str:
     """A cell's name without its file."""
     return row.cell.nodeid.partition("::")[2] or row.cell.nodeid
+
+
+def together(block: Sequence[Row]) -> str:
+    """The name of a block: that of its cell, or how many cells it has."""
+    return f"{len(block)} cells" if len(block) > 1 else plain(name(block[0]))
 
 
 def test_of(row: Row) -> str:

@@ -47,9 +47,10 @@ def _suite(table: Table, report: Report) -> TestSuite:
     suite.timestamp = writable(report.started_at)
     machine = report.machine_of(table.rows[0]) if table.rows else report.machine
     suite.hostname = writable(machine.fingerprint)
-    about = {"result": findings.result(report, table.rows), "undecided": findings.undecided(report)}
-    about |= {"version": report.version, "seed": str(report.seed), "commit": report.commit}
-    for name, text in (about | {"command": report.command, "partial": report.partial}).items():
+    about = {"headline": findings.headline(report, table.rows), "result": findings.result(report, table.rows)}
+    about |= {"undecided": findings.undecided(report), "version": report.version, "seed": str(report.seed)}
+    about |= {"commit": report.commit, "command": report.command, "partial": report.partial}
+    for name, text in about.items():
         if text:
             suite.add_property(f"ftgate.{name}", writable(text))
     for row in table.rows:

@@ -25,6 +25,8 @@ OPEN = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.XFAILED)
 """Decisions with their reason below the table."""
 ERROR_LINES = 12
 """So many last lines of an error's output are shown."""
+HEADING = 150
+"""Characters of the headline that are shown."""
 SHORT_NAME = 60
 """Characters of a name where there is no room."""
 NOTE = 120
@@ -86,24 +88,30 @@ def _block(section: Section, texts: Sequence[str]) -> str:
 
 
 def _head(report: Report) -> str:
-    """The marker, the result in one line, why the report is partial, and how many cells there are of each decision."""
+    """The marker, the headline, why the report is partial, what was compared, and how many cells of each decision."""
     counts = findings.counts(report)
-    result = ("partial report, " if report.partial else "") + findings.result(report)
+    headline, result = findings.headline(report), findings.result(report)
+    first = ("partial report, " if report.partial else "") + headline
     warnings = [f"This report is partial: {report.partial}"] if report.partial else []
     warnings += filter(None, [findings.undecided(report)])
     warned = "".join(f"\n> [!WARNING]\n> {text(each)}\n" for each in warnings)
     total = counts.total()
     said = f"{total} cell{'' if total == 1 else 's'} in {units.span(report.wall_s)}"
     every = findings.counted(counts)
-    at = f" Commit {code(findings.commit(report.commit))}." if report.commit else ""
+    about = findings.about(report)
+    at = f"{text(about)}\n\n" if about else ""
+    decided = "" if result == headline else f"{text(result)}. "
     limited = findings.limits_text(report)
     limits = f"\nLimits: {text(limited)}.\n" if limited else ""
     part = f"{report.shard.name}: " if report.shard else ""
-    return f"{MARKER}\n## ftgate: {part}{result}\n{warned}\n{said}{': ' if every else ''}{every}.{at}\n{limits}"
+    return (
+        f"{MARKER}\n## ftgate: {part}{text(_shortened(first, HEADING))}\n{warned}\n"
+        f"{at}{decided}{said}{': ' if every else ''}{every}.\n{limits}"
+    )
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    for (passes, at), group in groupby(findings.worst_first(report), key=lambda row: findings.place(report, row)):
+    for (passes, at), group in groupby(findings.worst_first(report), key=lambda row: findings.place(report, row)[:2]):
         rows, decision = list(group), WORST_FIRST[at]
         brief = passes and decision in BRIEF
         head = (
@@ -131,31 +139,28 @@ END = "\n</details>\n"
 def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
     """Each block, below the name of its test: in full, as its figure, and as its figure with short names."""
     test = ""
-    for block in headlines.blocks(rows):
+    order = list(map(headlines.test_of, rows))
+    for block in sorted(headlines.blocks(rows), key=lambda block: order.index(headlines.test_of(block[0]))):
         tests = list(dict.fromkeys(map(headlines.test_of, block)))
         of = code(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
         short_of = code(_shortened(tests[0])) if len(tests) == 1 else of
         name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
         test = of
         labels = headlines.names(block)
-        line = f"- {headlines.cells(map(code, labels))}: **{text(_headline(block[0]))}**\n"
+        line = f"- {headlines.cells(map(code, labels))}: **{text(findings.said(block[0]))}**\n"
         details = "".join(f"  - {each}\n" for each in _details(block))
         if block[0].verdict.decision is Decision.ERROR:
             details += _output(block[0])
         few = headlines.cells(code(_shortened(label)) for label in labels)
-        short = f"- {few} {text(_shortened(_headline(block[0])))}\n"
+        short = f"- {few} {text(_shortened(findings.said(block[0])))}\n"
         yield Piece((name + line + details, name + line, short_name + short), len(block))
 
 
 def _in_brief(rows: Sequence[Row]) -> Iterator[Piece]:
     """A line for each cell; an accepted one has the reason."""
     for row in rows:
-        said = "; ".join([_headline(row), *findings.accepted_texts(row.verdict.accepted)])
+        said = "; ".join([findings.said(row), *findings.accepted_texts(row.verdict.accepted)])
         yield Piece((f"- {code(row.cell.nodeid)}: {text(said)}\n", ""))
-
-
-def _headline(row: Row) -> str:
-    return findings.known_text(row.verdict) or headlines.headline(row)
 
 
 def _label(row: Row) -> str:
@@ -165,7 +170,8 @@ def _label(row: Row) -> str:
 def _details(block: Sequence[Row]) -> Iterator[str]:
     """What is beneath the figure of a block: intervals, reasons, what changed, the reference, how to repeat it."""
     row = block[0]
-    found, said = findings.finding(row), _headline(row)
+    found, said = findings.finding(row), findings.said(row)
+    yield from map(text, found.explanation)
     for each in found.changes:
         reason = "" if each.reason in said else each.reason
         interval = each.change.partition(" (")[2].partition(")")[0]
@@ -175,7 +181,6 @@ def _details(block: Sequence[Row]) -> Iterator[str]:
         yield text(found.reason)
     if row.verdict.decision is Decision.ERROR and (whose := headlines.whose(row)):
         yield text(whose)
-    yield from map(text, found.explanation)
     yield from map(text, budgets.remarks([row]))
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
     if beside := "; ".join(filter(None, (found.against and f"against {found.against}", by))):
@@ -214,7 +219,7 @@ def _table(report: Report, table: Table) -> str:
     why: dict[str, list[str]] = {}
     for row in table.rows:
         if row.verdict.decision in OPEN:
-            why.setdefault(f"{row.verdict.decision}: {text(_headline(row))}", []).append(code(_label(row)))
+            why.setdefault(f"{row.verdict.decision}: {text(findings.said(row))}", []).append(code(_label(row)))
     remarks = [*map(text, budgets.remarks(table.rows)), *(f"{', '.join(cells)} {said}" for said, cells in why.items())]
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)
 
@@ -241,7 +246,7 @@ COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("cell", lambda row: code(_label(row), in_table=True)),
     ("verdict", lambda row: row.verdict.decision.value),
     ("time", lambda row: units.time(row.figures.wall_ns.value) if row.figures.wall_ns else ""),
-    ("change", lambda row: _wall(row, findings.change_text)),
+    ("change", lambda row: _wall(row, headlines.change_text)),
     ("rules out", lambda row: _wall(row, findings.rules_out)),
     ("ratio", lambda row: "" if row.figures.ratio is None else units.ratio(row.figures.ratio)),
     ("scaling", lambda row: units.ratio(row.figures.scaling.value) if row.figures.scaling else ""),
@@ -301,7 +306,6 @@ def _line_of(words: str) -> str:
     return " ".join(plain(words).split())
 
 
-def _shortened(name: str) -> str:
+def _shortened(name: str, most: int = SHORT_NAME) -> str:
     """The beginning and the end of a long name."""
-    half = SHORT_NAME // 2
-    return name if len(name) <= SHORT_NAME else f"{name[: half - 1]}…{name[-half:]}"
+    return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-(most // 2) :]}"

@@ -12,7 +12,7 @@ from ..judge import metrics
 from ..model import Decision, Interval, MetricVerdict, Row
 from ..stats import rank_tests
 from ..text import plain
-from . import findings, headlines, units
+from . import headlines, units
 
 LEVEL = 0.95
 SUFFIX = {"time": "ns", "size": "bytes"}
@@ -90,7 +90,7 @@ def properties(row: Row) -> list[tuple[str, str]]:
             found += [(f"{number}.low", f"{estimate.low:.9g}"), (f"{number}.high", f"{estimate.high:.9g}")]
         if each.verdict is not None:
             found += [(f"{name}.verdict", each.verdict.decision.value)]
-            found += [(f"{name}.change", findings.change_text(each.verdict))]
+            found += [(f"{name}.change", headlines.change_text(each.verdict))]
     contracts = (each for each in verdict.metrics if each.contract)
     found += [("contract", f"{each.contract}: {each.decision}: {each.reason}") for each in contracts]
     return [(writable(f"ftgate.{name}"), writable(text)) for name, text in found if text]

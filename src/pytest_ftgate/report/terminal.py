@@ -171,9 +171,11 @@ def _footer(report: Report, style: Style) -> list[str]:
     if said := findings.limits_text(report):
         lines += entry("limits", said, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]
-    lines += [style.paint(line, "bold") for line in wrapped(findings.result(report), style, indent=0)]
+    undecided = findings.undecided(report)
+    for text in dict.fromkeys((*([] if undecided else [findings.headline(report)]), findings.result(report))):
+        lines += [style.paint(line, "bold") for line in wrapped(text, style, indent=0)]
     partial = f"this report is partial: {plain(report.partial)}" if report.partial else ""
-    for text in (findings.undecided(report), partial):
+    for text in (undecided, partial):
         lines += [style.paint(line, "red") for line in wrapped(text, style, indent=0)]
     return lines
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from .. import pythons
+from ..errors import FtgateError
 from ..measure.launchers import cpus
 from ..model import Group, Host, Interpreter, Machine, Plan, Row, RowMessage, Table
 from . import git
+
+_BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+"""What GitHub and GitLab call the branch of a run; the first only for a pull request."""
 
 
 def positions_of(plan: Plan) -> dict[str, int]:
@@ -82,6 +88,23 @@ def commit_of(root: Path) -> str:
         return head + ("+" if repository.git("status", "--porcelain", "-uno").strip() else "")
     except git.AgainstError:
         return ""
+
+
+def project_of(root: Path) -> str:
+    """The name of the project at `root`: that of its distribution, else of its folder."""
+    try:
+        return pythons.project_name(root) or root.name
+    except FtgateError:  # its pyproject.toml cannot be read: whoever needs more of it says so
+        return root.name
+
+
+def branch_of(root: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """The branch that is checked out at `root`; in CI, which checks out a commit, what that says; else empty."""
+    try:
+        own = git.Repository(root).git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip()
+    except git.AgainstError:
+        return ""
+    return own or next(filter(None, map(environ.get, _BRANCHES)), "")
 
 
 def _reference(group: Group) -> str:

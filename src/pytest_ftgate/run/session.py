@@ -274,6 +274,8 @@ class Session:
             commit=assembly.commit_of(self.folder.root),
             limits_from="" if self.base is None else self.base.commit,
             shard=self.shard,
+            project=assembly.project_of(self.folder.root),
+            branch=assembly.branch_of(self.folder.root),
         )
         tables = self.stored.with_history(report)
         return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from ...judge import disturbance
 from ...model import WORST_FIRST, Decision, Figures, Metric, Report, Row, SiteFigures
 from ...text import plain
-from .. import advice, findings, headlines, units
+from .. import advice, budgets, findings, headlines, units
 from ..details import detail_lines
 from ..lines import Style
 from . import plots
@@ -72,7 +72,8 @@ def render(report: Report) -> str:
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
-    result, counts = findings.result(report), findings.counts(report)
+    result, headline, counts = findings.result(report), findings.headline(report), findings.counts(report)
+    undecided, worst = findings.undecided(report), findings.worst(report)
     anchors = {id(cell.row): cell.anchor for test in tests for cell in test.cells}
     page = environment.get_template("page.html").render(
         report=report,
@@ -84,9 +85,13 @@ def render(report: Report) -> str:
         style=sources["page.css"],
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
-        headline=result[0].upper() + result[1:],
-        passed=findings.all_decided(report),
-        undecided=findings.undecided(report),
+        headline=headline,
+        said=_headline(worst) if worst else _begun(headline),
+        where=headlines.where(worst[0]) if worst else "",
+        result=result if worst else "",
+        about=findings.about(report),
+        passed=findings.all_decided(report) and not report.partial,
+        undecided=_begun(undecided.partition("; ")[2]),  # after what the headline says
         counted=[(each, counts[each]) for each in WORST_FIRST if counts[each]],
         limits=findings.limits_text(report),
     )
@@ -147,16 +152,31 @@ def css(decision: Decision) -> str:
     return next(name for color, name in GROUPS.items() if color in findings.STATUS[decision].markup)
 
 
+def _begun(text: str) -> str:
+    """With a capital, as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
+def _headline(block: Sequence[Row]) -> str:
+    """What fails worst; an error stands once in the page, below."""
+    row = block[0]
+    failed = row.verdict.decision is Decision.ERROR
+    return f"{headlines.together(block)}: {'error' if failed else headlines.short(findings.said(row))}"
+
+
 class Item(NamedTuple):
     """A block of cells that needs attention: the first with what is said of it, and the names of all with their places.
 
-    `allowed` is of each metric: `+2 %`.
+    `allowed` is of each metric: `+2 %`. `open` are the reasons that say what is to be done, `why` those that say by
+    which test it was decided.
     """
 
     row: Row
     found: findings.Finding
     cells: tuple[tuple[str, str], ...]
     allowed: dict[str, str]
+    open: tuple[str, ...]
+    why: tuple[str, ...]
 
 
 class Group(NamedTuple):
@@ -182,6 +202,8 @@ class Others(NamedTuple):
     cells: list[tuple[str, str]]
 
 
+TESTED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ACCEPTED)
+"""Decisions of a test of significance, whose p-values are folded."""
 QUIET = (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
 
 
@@ -221,12 +243,19 @@ def _common(texts: Iterable[str]) -> str:
 
 
 def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
-    row = block[0]
+    row, found = block[0], findings.finding(block[0])
+    accepted = " ".join(findings.accepted_texts(row.verdict.accepted))
+    said = (headlines.exception(headlines.error_of(row)),) if row.verdict.decision is Decision.ERROR else ()
+    reasons = [*(each.reason or each.evidence for each in found.changes), found.reason]
+    shown = tuple(each for each in reasons if each and each not in accepted and each not in said)
+    tested = row.verdict.decision in TESTED
     return Item(
         row=row,
-        found=findings.finding(row),
+        found=found,
         cells=tuple(zip((anchors[id(each)] for each in block), headlines.names(block), strict=True)),
         allowed={each.metric: headlines.allowed(each) for each in row.verdict.metrics},
+        open=() if tested else shown,
+        why=shown if tested else (),
     )
 
 
@@ -237,7 +266,7 @@ def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
         decision = row.verdict.decision
         if findings.fails(report, row) or decision in (*QUIET, Decision.ACCEPTED):
             continue
-        said = findings.known_text(row.verdict) or headlines.headline(row)
+        said = findings.said(row)
         other = Others(decision, said, headlines.test_of(row), [])
         other = found.setdefault(other[:3], other)
         other.cells.append((anchors[id(row)], row.cell.label or row.cell.nodeid))
@@ -259,6 +288,7 @@ def _tests(report: Report) -> Iterator[Test]:
         own = [report.tables[each] for each in numbers]
         rows = [row for table in own for row in table.rows]
         notes = [table.note for table in own if table.note]
+        notes += budgets.remarks(rows)
         notes += [text for row in rows for text in disturbance.remarks(row.conditions, row.cell.workers)]
         heads, texts = _columns(rows)
         cells = [
@@ -295,8 +325,8 @@ def _with_plots(report: Report, tests: Iterable[Test]) -> list[Test]:
     return list(kept.values())
 
 
-def _worst(report: Report, test: Test) -> tuple[bool, int]:
-    return min((findings.place(report, cell.row) for cell in test.cells), default=(True, 0))
+def _worst(report: Report, test: Test) -> tuple[bool, int, float]:
+    return min((findings.place(report, cell.row) for cell in test.cells), default=(True, 0, 0.0))
 
 
 def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...judge import metrics
+from ...judge import comparisons, metrics
 from ...judge.recorded import OF_CONTROL
-from ...model import Decision, Figures, History, Interval, Launch, Metric, Row, Sample, to_builtins
-from ...stats import rank_tests
+from ...model import Decision, Figures, History, Interval, Launch, Metric, MetricVerdict, Row, to_builtins
 from ...text import COMMIT_DIGITS
 from .. import history as texts
 
-PLOTTED = frozenset({Decision.REGRESSED, Decision.SUSPECT, Decision.IMPROVED, Decision.ACCEPTED})
-"""Decisions on a metric whose launches are plotted beside those of the time."""
+PLOTTED = frozenset({Decision.REGRESSED, Decision.SUSPECT, Decision.IMPROVED, Decision.ACCEPTED, Decision.INCONCLUSIVE})
+"""Decisions on a metric whose change is plotted beside that of the time."""
 MEMORY_POINTS = 60
 """Samples of memory of a cell that are plotted; of more, as many at even distances."""
 SHOWN = (
@@ -41,7 +40,6 @@ def family(row: Row) -> str:
 
 def cell_data(row: Row, fails: bool) -> dict[str, Any]:
     """One cell: its figures, and what its plots show. Times in ns, sizes in bytes, shares as fractions."""
-    sample = row.paired or row.sample
     figures = row.figures
     return {
         "label": row.cell.label or row.cell.nodeid,
@@ -51,7 +49,7 @@ def cell_data(row: Row, fails: bool) -> dict[str, Any]:
         "workers": row.cell.workers,
         "params": {param.name: param.literal for param in row.cell.params},
         "figures": {name: _built(getattr(figures, name)) for name in SHOWN},
-        "launches": {} if sample is None else _launches(row, sample),
+        "changes": _changes(row),
         "waits": _waits(figures),
         "memory": [] if row.sample is None else _memory(row.sample.memory),
         "history": [_history(each) for each in row.history],
@@ -68,37 +66,43 @@ def varied(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(name for name, found in values.items() if len(found) > 1)
 
 
-# ---- launches
+# ---- changes
 
 
-def _launches(row: Row, sample: Sample) -> dict[str, Any]:
-    """The value of each launch, of the time and of each metric that decided: the change's, and the reference's."""
-    decided = [each.metric for each in row.verdict.metrics if each.decision in PLOTTED]
-    names = [name for name in dict.fromkeys([Metric.WALL, *decided]) if name in metrics.TABLE or metrics.known(name)]
-    found = {}
-    for name in names:
-        metric = metrics.row(name)
-        now = _side(metric.read(sample))
-        if row.paired is None and name == Metric.WALL and row.figures.wall_ns is not None:
-            now["interval"] = to_builtins(row.figures.wall_ns)
-        if now["values"]:
-            there = {} if sample.reference is None else metric.read(sample.reference)
-            found[str(name)] = {"label": metric.label, "unit": metric.unit, "now": now, "was": _side(there)}
-    return found
+def _changes(row: Row) -> dict[str, Any]:
+    """What was compared, the time and each metric that decided: the interval, the limits, and the change of each pair.
+
+    Changes are new / reference, of a share new - reference. Against recordings there are no pairs.
+    """
+    sample, paired = row.paired or row.sample, row.verdict.basis == "paired"
+    judged = [
+        each
+        for each in row.verdict.metrics
+        if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision in PLOTTED)
+    ]
+    known = [each.metric for each in row.verdict.metrics if metrics.known(each.metric)]
+    pairs = comparisons.paired(sample, known) if sample is not None and paired else {}
+    return {
+        each.metric: {
+            "label": metrics.row(each.metric).label,
+            "unit": "points" if each.points else "ratio",
+            "change": _built(each.points or each.ratio),
+            "allowed": each.allowed,
+            "effect": each.effect,
+            "pairs": _differences(each, pairs[each.metric]) if each.metric in pairs else [],
+        }
+        for each in judged
+    }
+
+
+def _differences(judged: MetricVerdict, sides: comparisons.Numbers) -> list[float]:
+    """The change of each pair that was judged: those after the look that decided changed nothing."""
+    pairs = list(zip(sides.new, sides.reference, strict=False))[: judged.launches or None]
+    return [new - old if judged.points else new / old for new, old in pairs if judged.points or old > 0]
 
 
 def _built(value: Interval | float | None) -> Any:
     return to_builtins(value) if isinstance(value, Interval) else value
-
-
-def _side(by_order: Mapping[int, float]) -> dict[str, Any]:
-    values = [by_order[order] for order in sorted(by_order)]
-    return {"values": values, "interval": _built(_interval(values))}
-
-
-def _interval(values: Sequence[float]) -> Interval | None:
-    """The interval of the values of launches, as the report's own of the time; None where one value is zero."""
-    return rank_tests.log_interval(values) if values and min(values) > 0 else None
 
 
 # ---- waits, memory, history

@@ -116,48 +116,52 @@
   });
   const grid = { stroke: "var(--line)", strokeOpacity: 1 };
 
-  // ---- launches: points with their interval, the reference's beside them
+  // ---- changes: the ratio of each pair of launches and its interval, on the limits
 
-  function launches(test, metric) {
-    const having = test.cells.filter(cell => cell.launches[metric]);
-    const cells = BAD_FIRST(having).slice(0, MANY);
-    const sides = cells.flatMap(cell => [["change", cell.launches[metric].now], ["reference", cell.launches[metric].was]]
-      .filter(([, side]) => side.values.length)
-      .map(([name, side]) => ({ cell: cell.label, name, ...side })));
-    const { label, unit } = cells[0].launches[metric];
-    const values = sides.flatMap(side => side.values);
-    const scale = scaled(unit, values);
-    const both = sides.some(side => side.name === "reference");
-    const logarithmic = Math.min(...values) > 0 && Math.max(...values) > 8 * Math.min(...values);
-    const points = sides.flatMap(side => side.values.map(value => ({ cell: side.cell, name: side.name, value: scale.of(value) })));
-    const known = sides.filter(side => side.interval && side.interval.level > 0)
-      .map(side => ({ ...side, low: scale.of(side.interval.low), high: scale.of(side.interval.high), value: scale.of(side.interval.value) }));
-    // An interval of few launches may be far wider than they are: it is cut at the edge, so that the points stay apart.
-    const [least, most] = d3.extent(points, d => d.value);
-    const room = logarithmic ? [least / 1.5, most * 1.5] : [Math.max(0, least - 0.6 * (most - least || least)), most + 0.6 * (most - least || most)];
-    const used = d3.extent([...points.map(d => d.value), ...known.flatMap(d => [d.low, d.high])].map(v => Math.min(room[1], Math.max(room[0], v))));
-    if (used[0] === used[1]) used.splice(0, 2, 0.95 * used[0], 1.05 * used[1] || 1);
-    const at = { fy: "cell", y: "name" };
-    const color = d => (d.name === "change" ? "var(--now)" : "var(--was)");
+  function changes(test, metric) {
+    const having = test.cells.filter(cell => cell.changes[metric]);
+    const cells = BAD_FIRST(having).slice(0, MANY).map(cell => ({ ...cell.changes[metric], ...cell, name: cell.label }));
+    const { unit, label } = having[0].changes[metric];
+    const none = unit === "points" ? 0 : 1;
+    const said = value => `${value > none ? "+" : ""}${short(100 * (value - none))} ${unit === "points" ? "points" : "%"}`;
+    const pairs = cells.flatMap(({ name, pairs: own }) => own.map((value, at) => ({ name, value, y: 0.22 + 0.56 * (own.length > 1 ? at / (own.length - 1) : 0.5), title: `${name}, pair ${at + 1}: ${said(value)}` })));
+    const limits = cells.filter(d => d.allowed !== null && d.effect !== null).map(({ name, allowed, effect }) => ({ name, first: Math.min(allowed, effect), second: Math.max(allowed, effect) }));
+    const known = cells.filter(d => d.change.level > 0).map(({ name, change }) => ({ name, ...change }));
+    // An interval of few pairs may be far wider than they are: it is cut at the edge, so that the pairs stay apart.
+    const values = [none, ...pairs.map(d => d.value), ...cells.map(d => d.change.value), ...limits.flatMap(d => [d.first, d.second])];
+    const logarithmic = unit !== "points" && Math.min(...values) > 0 && Math.max(...values) > 3 * Math.min(...values);
+    const [least, most] = d3.extent(values);
+    const room = logarithmic ? [least / 1.3, most * 1.3] : [least - 0.4 * (most - least), most + 0.4 * (most - least)];
+    const inside = value => Math.min(room[1], Math.max(room[0], value));
+    const used = d3.extent([...values, ...known.flatMap(d => [inside(d.low), inside(d.high)])]);
+    const edge = 0.03 * (used[1] - used[0] || 1);
+    const domain = [logarithmic ? used[0] / 1.03 : used[0] - edge, logarithmic ? used[1] * 1.03 : used[1] + edge];
+    const band = { fy: "name", insetTop: 20, fillOpacity: 0.16 };
     const plot = drawn({
-      ...facets(cells, both ? 62 : 46),
-      x: { type: logarithmic ? "log" : "linear", domain: used, nice: !logarithmic, label: `${label}${scale.name ? ` (${scale.name})` : ""}`, ticks: Math.max(3, Math.round(width() / 110)), tickFormat: logarithmic ? "~g" : undefined },
-      y: { domain: both ? ["reference", "change"] : ["change"], axis: null, insetTop: 16, padding: 0.3 },
+      ...facets(cells, 56),
+      x: { type: logarithmic ? "log" : "linear", domain, label: null, ticks: Math.max(3, Math.round(width() / 130)), tickFormat: said },
+      y: { domain: [1, 0], axis: null, insetTop: 20 },
       marks: [
-        Plot.gridX(grid),
-        heads(cells.map(head)),
-        Plot.ruleY(known.filter(d => d.low <= used[1] && d.high >= used[0]), { ...at, x1: d => Math.max(used[0], d.low), x2: d => Math.min(used[1], d.high), stroke: color, strokeWidth: 7, strokeOpacity: 0.28 }),
-        Plot.dot(points, { ...at, x: "value", stroke: color, fill: d => (d.name === "change" ? "var(--now)" : "none"), symbol: d => (d.name === "change" ? "circle" : "diamond"), r: 3.2, strokeWidth: 1.2, fillOpacity: 0.6, title: d => `${d.cell}, ${d.name}: ${d.value.toPrecision(4)} ${scale.name}` }),
-        Plot.tickX(known.filter(d => d.value >= used[0] && d.value <= used[1]), { ...at, x: "value", stroke: color, strokeWidth: 2.5 }),
+        Plot.rect(limits, { ...band, x1: domain[0], x2: "first", fill: "var(--good)" }),
+        Plot.rect(limits, { ...band, x1: "first", x2: "second", fill: "var(--open)" }),
+        Plot.ruleX(cells, { fy: "name", x: none, stroke: "var(--was)", insetTop: 20 }),
+        heads(cells.map(cell => ({ ...head(cell), head: `${head(cell).head}  ${said(cell.change.value)}` }))),
+        Plot.ruleY(known, { fy: "name", y: 0.5, x1: d => inside(d.low), x2: d => inside(d.high), stroke: "var(--now)", strokeWidth: 9, strokeOpacity: 0.3 }),
+        Plot.dot(pairs, { fy: "name", x: "value", y: "y", fill: "var(--now)", r: 2.8, fillOpacity: 0.75, title: "title" }),
+        Plot.ruleX(cells, { fy: "name", x: d => d.change.value, y1: 0.24, y2: 0.76, stroke: "var(--now)", strokeWidth: 2.5 }),
       ],
-    }, `${label} of each launch${scale.name ? ` in ${scale.name}` : ""}`, sides.map(({ cell, name, values: own, interval }) =>
-      `${cell}, ${name}: ${own.length} launches, ${short(scale.of(d3.median(own)))}${interval && interval.level > 0 ? `, 95 % interval ${short(scale.of(interval.low))} to ${short(scale.of(interval.high))}` : ""}`));
-    const signs = [[swatch(mark("circle"), { fill: "var(--now)" }), "change, a launch each"]];
-    if (both) signs.push([swatch(mark("diamond"), { fill: "none", stroke: "var(--was)", "stroke-width": 1.4 }), "reference"]);
-    signs.push([swatch(LINE, { stroke: "var(--now)", "stroke-width": 7, "stroke-opacity": 0.3 }), "95 % interval, with its middle"]);
+    }, `Change of ${label}`, cells.map(({ name, change, pairs: own, allowed, effect }) => [
+      `${name}: ${said(change.value)}`, ...(change.level > 0 ? [`interval ${said(change.low)} to ${said(change.high)}`] : []),
+      ...(allowed === null ? [] : [`allowed ${said(allowed)}`]), ...(effect === null ? [] : [`effect ${said(effect)}`]), `${own.length} pairs`].join(", ")));
+    const signs = [
+      ...(pairs.length ? [[swatch(mark("circle"), { fill: "var(--now)" }), "a pair of launches"]] : []),
+      [swatch(LINE, { stroke: "var(--now)", "stroke-width": 7, "stroke-opacity": 0.3 }), "interval, with its middle"],
+      [swatch("M0,-6v12", { stroke: "var(--was)", "stroke-width": 1.4 }), "no change"],
+      ...(limits.length ? [[swatch(BOX, { fill: "var(--good)", "fill-opacity": 0.3 }), "below margin and effect"], [swatch(BOX, { fill: "var(--open)", "fill-opacity": 0.3 }), "between the two"]] : []),
+    ];
     const cut = known.some(d => d.low < used[0] || d.high > used[1]);
-    const aside = `${logarithmic ? "Logarithmic scale." : both ? "" : "No launch of a reference stands beside them in this run."}${cut ? " An interval that is wider than the plot ends at its edge." : ""}${left(cells.length, having.length)}`;
-    return figure(`Launches: ${label}`, aside, legend(signs), plot);
+    const aside = `${pairs.length ? "What was measured over its reference, pair by pair." : "Against recordings there are no pairs."}${logarithmic ? " Logarithmic scale." : ""}${cut ? " An interval that is wider than the plot ends at its edge." : ""}${left(cells.length, having.length)}`;
+    return figure(`Change: ${label}`, aside, legend(signs), plot);
   }
 
   // ---- where threads wait
@@ -337,9 +341,9 @@
   // ---- the page
 
   function plotsOf(test) {
-    const metrics = [...new Set(test.cells.flatMap(cell => Object.keys(cell.launches)))].sort((a, b) => (b === "wall") - (a === "wall"));
+    const metrics = [...new Set(test.cells.flatMap(cell => Object.keys(cell.changes)))].sort((a, b) => (b === "wall") - (a === "wall"));
     return [
-      ...metrics.map(metric => launches(test, metric)),
+      ...metrics.map(metric => changes(test, metric)),
       test.cells.some(cell => cell.waits) ? waits(test) : null,
       memory(test), scaling(test), heat(test), history(test),
     ].filter(Boolean);
