@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -406,7 +407,7 @@ def test_a_plugin_from_a_folder_is_asked_for_another_place(
         (None, "uv pip install pytest-ftgate\n"),
     ):
         found = SimpleNamespace(version="0", read_text=lambda _name, origin=origin: origin and json.dumps(origin))
-        monkeypatch.setattr(init.metadata, "distribution", lambda _name, found=found: found)
+        monkeypatch.setattr(metadata, "distribution", lambda _name, found=found: found)
         assert cli.main(["init", "--ci", "github", "--dry-run"]) == 0
         said = capsys.readouterr()
         assert expected in said.out

@@ -21,9 +21,9 @@ from ..errors import FtgateError
 from ..model import Struct
 from ..model.targets import is_path, parse_target
 from ..pythons import InterpreterNotFound, Step, default_pair, find_interpreter, is_command, spelled
+from .builds import tried
 from .project import Project, ci_of, has_workload, look, name_for
 from .templates import fill
-from .trial import tried
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
