@@ -969,7 +969,7 @@ class TestJudge:
         ("decisions", "worst"),
         [
             ("passed passed", "passed"),
-            ("passed unchanged", "passed"),
+            ("passed unchanged", "unchanged"),
             ("passed improved", "improved"),
             ("improved inconclusive", "inconclusive"),
             ("inconclusive suspect", "suspect"),

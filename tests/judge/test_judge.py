@@ -943,8 +943,8 @@ class TestUnchanged:
     def test_the_same_code_does_not_regress(self) -> None:
         metrics = (judged(Metric.WALL, Decision.REGRESSED), judged(Metric.USS, Decision.PASSED, reason=""))
         before = Verdict(decision=Decision.REGRESSED, metrics=metrics, baseline="x", basis="predicted", why="y")
-        found = unchanged(before)
-        assert found.decision is Decision.INCONCLUSIVE
+        found = unchanged(before, "the code is that of the baseline")
+        assert found.decision is Decision.UNCHANGED
         assert found.reason.startswith("wall: +30 %; the code is that of the baseline")
         assert found.metrics[1] == metrics[1]
         assert found.same_code
@@ -953,7 +953,7 @@ class TestUnchanged:
     def test_a_contract_may_still_be_broken(self) -> None:
         broken = judged(Metric.CONTRACT, Decision.BROKEN, contract="uss < 1 MiB")
         metrics = (judged(Metric.WALL, Decision.REGRESSED), broken)
-        found = unchanged(Verdict(decision=Decision.REGRESSED, metrics=metrics))
+        found = unchanged(Verdict(decision=Decision.REGRESSED, metrics=metrics), "why")
         assert found.decision is Decision.BROKEN
         assert found.metrics[1] == broken
 

@@ -72,7 +72,7 @@ from pytest_ftgate.run.references import References
 from pytest_ftgate.run.resources import Resources, RunTime
 from pytest_ftgate.run.stored import StoredBaselines
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
-from pytest_ftgate.run.unchanged import UnchangedCells
+from pytest_ftgate.run.unchanged import Checked, UnchangedCells
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.stats import alpha_spending
 
@@ -580,6 +580,9 @@ class TestPredicted:
         threads, fork = (rows[nodeid].verdict for nodeid in (THREADS, FORK))
         assert (threads.decision, threads.basis) == (Decision.REGRESSED, "predicted")
         assert threads.why == "cannot install aaa: no such package: its reference cannot be measured"
+        assert [line.partition(": ")[2] for line in desk.listener.warnings] == [
+            "aaa cannot be measured: cannot install aaa: no such package"
+        ]
         assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbb")
 
     def test_where_the_reference_fails(self) -> None:
@@ -594,9 +597,20 @@ class TestPredicted:
         refused = {"1eb3b87": worktrees.NothingToCompare("both sides are 1eb3b87")}
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, refused=refused)
         row = run(desk.measurement(THREADS_ALONE))[THREADS]
-        assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
+        assert (row.verdict.decision, row.verdict.basis) == (Decision.UNCHANGED, "predicted")
         assert "the code is that of the baseline" in row.verdict.reason
         assert row.verdict.why == "both sides are 1eb3b87"
+
+    def test_what_reads_the_same_as_its_baseline_is_not_paired(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of two cells that missed: the screen stands, and the code is not blamed."""
+        same = {FORK: "the 2 files that it reads are the same at main"}
+        monkeypatch.setattr(UnchangedCells, "check", lambda *_: Checked(same))
+        desk = screening(day(cells_slower(2.0, THREADS, FORK)))
+        rows = run(desk.measurement(TWO))
+        assert (rows[THREADS].verdict.decision, rows[THREADS].verdict.basis) == (Decision.REGRESSED, "paired")
+        assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.UNCHANGED, "stored")
+        assert rows[FORK].paired is None
+        assert "2 files that it reads are the same at main, so the machine or" in rows[FORK].verdict.reason
 
     @pytest.mark.parametrize(("factor", "moved"), [(1.3, 0.0), (1.6, MOVED / 4), (2.0, MOVED), (3.0, MOVED)])
     def test_other_work_widens_the_limits_and_twice_the_time_fails(

@@ -574,28 +574,57 @@ def test_a_baseline_of_another_test_that_is_broken_hides_no_verdict(project: Pro
         list(outcome.session.stored.store.baselines())
 
 
-def test_of_another_machine_only_what_travels_is_compared(project: Project) -> None:
+def test_of_another_machine_its_commit_is_measured_here(project: Project) -> None:
     project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
+    outcome = project.run(day(lambda at: 0.4 if at.control else 1.0))
+    assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
+    verdict = outcome.rows[FORK].verdict
+    assert (verdict.basis, outcome.rows[FORK].paired) == ("paired", None)  # without a screen
+    assert verdict.why == "another machine or build recorded it, so its commit is measured here"
+    slower = project.run(day(cell_slower(1.3, "3.14-fork-w2")))
+    assert (slower.decision(FORK), slower.decision()) == (Decision.REGRESSED, Decision.PASSED)
+
+
+def test_of_another_machine_only_what_travels_is_compared_without_the_commit(project: Project) -> None:
+    project.recorded()
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
+    project.paired = False
     outcome = project.run(day(lambda at: 0.4 if at.control else 1.0))
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
     verdict = outcome.rows[FORK].verdict
     assert verdict.basis == "portable"
     assert f"recorded on another machine or build ({MACHINE.fingerprint}/{GIL_KEY})" in verdict.why
     assert {each.metric for each in verdict.metrics} == {Metric.USS, Metric.LOCK_WAIT, Metric.RATIO}
-
-
-def test_of_another_machine_a_worse_ratio_is_paired_with_its_commit_or_left_open(project: Project) -> None:
-    project.recorded()
-    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
-    slower = cell_slower(1.3, "3.14-fork-w2")
-    assert project.run(day(slower)).rows[FORK].verdict.basis == "paired"
-    project.paired = False
     doubled = project.run(day(cell_slower(2.0, "3.14-fork-w2")))
     assert doubled.decision(FORK) is Decision.INCONCLUSIVE
     assert "what another machine recorded fails nothing without a pair of launches here" in doubled.reason(FORK)
     assert doubled.rows[FORK].verdict.basis == "portable"
     assert doubled.decision() is Decision.PASSED  # the reference executor itself has no ratio to judge
+
+
+def test_the_code_that_another_machine_recorded_is_unchanged_and_measured_for_contracts_alone(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recorded(*_: object) -> worktrees.Pair:
+        raise worktrees.NothingToCompare("it is checked out")
+
+    contract = Requirement(text="processes[fork].wall > 2 * threads.wall")
+    group = group_of(spec=spec_of("threads", "fork", requirements=(contract,)))
+    project.recorded()
+    project.record(None, group)
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
+    monkeypatch.setattr(References, "recorded", recorded)
+    outcome = project.run()
+    assert outcome.decision() is outcome.decision(FORK) is Decision.UNCHANGED
+    assert "which another machine or build recorded" in outcome.reason()
+    assert not outcome.launcher.requests
+    outcome = project.run(day(cell_slower(4.0, "3.14-fork-w2")), group)
+    assert (outcome.decision(FORK), outcome.rows[FORK].verdict.basis) == (Decision.PASSED, "")
+    assert outcome.decision() is Decision.UNCHANGED  # it is measured, and no contract is judged at it
+    assert outcome.rows[THREADS].sample is not None
+    outcome = project.run(day(cell_slower(1.1, "3.14-fork-w2")), group)
+    assert outcome.decision(FORK) is Decision.BROKEN
 
 
 def test_a_test_that_measures_something_else_now_has_no_baseline(project: Project) -> None:
@@ -648,6 +677,8 @@ def test_as_many_workers_as_cores_are_compared_with_as_many_alone(project: Proje
     assert (eight.decision, eight.basis) == (Decision.NO_BASELINE, "")
     assert eight.reason.startswith("nothing is stored for it with 8 workers, the cores of this machine")
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-8c-12345678", cores=8)
+    assert project.run(None, group(8)).rows[nodeid].verdict.basis == "paired"
+    project.paired = False
     another = project.run(None, group(8)).rows[nodeid].verdict
     assert another.basis == "portable"
     assert "linux-x86_64-8c-99999999" in another.why
@@ -1107,6 +1138,9 @@ def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_f
     project.recorded()
     monkeypatch.setattr(Targets, "lookup", lookup)
     assert project.run(day(cell_slower(3.0))).decision() is Decision.REGRESSED
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
+    elsewhere = project.run(day(cell_slower(3.0, "3.14-fork-w2")))
+    assert (elsewhere.decision(FORK), elsewhere.rows[FORK].verdict.basis) == (Decision.INCONCLUSIVE, "portable")
 
 
 def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
@@ -1142,7 +1176,7 @@ def test_code_that_did_not_change_does_not_regress_and_is_recorded(
     project.recorded()
     monkeypatch.setattr(References, "recorded", same)
     outcome = project.run(day(cell_slower(3.0)), update=("all",))
-    assert outcome.decision() is Decision.INCONCLUSIVE
+    assert outcome.decision() is Decision.UNCHANGED
     assert "the code is that of the baseline" in outcome.reason()
     stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None

@@ -6,18 +6,19 @@ import os
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
-from fake_launcher import CONFIG, GIL, FakeLauncher, Quiet, failed, group_of
+from fake_launcher import CONFIG, GIL, At, FakeLauncher, Quiet, failed, group_of, unsupported
 from fake_launcher import TEST as NODEID
 
 from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
-from pytest_ftgate.model import Cell, Decision, Executor, Group, Program, Requirement, Spec
+from pytest_ftgate.model import Cell, Executor, Group, Program, Spec
 from pytest_ftgate.run import worktrees
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.git import Checkout
@@ -385,7 +386,8 @@ class Desk(Targets):
 
     def _note(self, request: Request) -> None:
         lines = [f"{note.kind} {note.text!a}\n" for note in self.notes]
-        Path(request.reads).write_text("".join(lines), encoding="ascii")
+        if request.reads:
+            Path(request.reads).write_text("".join(lines), encoding="ascii")
 
     def check(self, **options: object) -> Checked:
         config = msgspec.structs.replace(CONFIG, against="main", **{"unchanged": "skip", **options})
@@ -408,12 +410,8 @@ def desk(tmp_path: Path) -> Desk:
 
 def test_cells_that_read_the_same_are_unchanged_and_say_by_what(desk: Desk) -> None:
     desk.notes.append(Note(reads.FILE, f"{desk.pair.changed.root}/helper.py"))
-    rows = desk.check().rows
-    assert [row.cell for row in rows] == list(desk.group.cells)
-    for row in rows:
-        assert row.verdict.decision is Decision.UNCHANGED
-        assert row.verdict.reason == "not measured: the file that it reads is the same at main (1eb3b87)"
-        assert (row.verdict.baseline, row.verdict.commit, row.sample) == ("main (1eb3b87)", "1eb3b87", None)
+    same = "the file that it reads is the same at main (1eb3b87)"
+    assert desk.check() == Checked({cell.nodeid: same for cell in desk.group.cells})
 
 
 def test_a_comment_in_what_they_run_is_no_change_and_is_said(desk: Desk) -> None:
@@ -421,16 +419,14 @@ def test_a_comment_in_what_they_run_is_no_change_and_is_said(desk: Desk) -> None
         with (desk.pair.changed.project / name).open("a") as file:
             file.write("# why\n")
         desk.notes.append(Note(reads.CODE, f"{desk.pair.changed.root}/{name}"))
-    (row, _) = desk.check().rows
-    same = (
-        "not measured: the 2 files that it reads are the same at main (1eb3b87), but for comments, docstrings or layout"
-    )
-    assert row.verdict.reason == same
+    (found, _) = desk.check().same.values()
+    same = "the 2 files that it reads are the same at main (1eb3b87), but for comments, docstrings or layout"
+    assert found == same
     (desk.pair.changed.project / "plain.py").touch()
     (desk.pair.reference.project / "plain.py").touch()
     desk.notes.append(Note(reads.FILE, f"{desk.pair.changed.root}/plain.py"))
-    (row, _) = desk.check().rows
-    assert "3 files that it reads are the same at main (1eb3b87), 2 of them but for comments," in row.verdict.reason
+    (found, _) = desk.check().same.values()
+    assert "3 files that it reads are the same at main (1eb3b87), 2 of them but for comments," in found
 
 
 def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(desk: Desk) -> None:
@@ -448,7 +444,7 @@ def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(desk: Desk) ->
 
 def test_a_long_iteration_is_run_once(desk: Desk) -> None:
     desk.launcher.wall_ns = lambda _: 2e9
-    assert desk.check().rows
+    assert desk.check().same
     assert desk.launcher.of("warmup") == []
 
 
@@ -518,16 +514,12 @@ def test_what_the_kernel_tells_counts_too(desk: Desk, told: str, monkeypatch: py
     )
 
 
-@pytest.mark.parametrize("case", ["option", "contract", "program", "distribution", "new"])
+@pytest.mark.parametrize("case", ["option", "distribution", "new"])
 def test_some_cells_are_not_even_checked(desk: Desk, case: str) -> None:
     options: dict[str, object] = {}
     match case:
         case "option":
             options["unchanged"] = "measure"
-        case "contract":
-            desk.with_spec(requirements=(Requirement(text="fork.wall < 2 * threads.wall"),))
-        case "program":
-            desk.group = _with_program(desk.group)
         case "distribution":
             reference = msgspec.structs.replace(desk.pair.reference, commit="")
             desk.pair = msgspec.structs.replace(desk.pair, reference=reference)
@@ -537,7 +529,53 @@ def test_some_cells_are_not_even_checked(desk: Desk, case: str) -> None:
     assert desk.launcher.requests == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+@pytest.mark.parametrize("differs", ["", "text", "names"])
+def test_a_program_is_checked_by_itself_by_what_the_kernel_tells(
+    desk: Desk, differs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.group = _with_program(desk.group)
+    event = FileEvent(f"{desk.pair.changed.root}/helper.py", changed=False)
+    python, program = desk.group.cells
+    begun = []
+
+    def events(_: OpenedFiles) -> list[FileEvent]:
+        begun.append(1)
+        return [event] if len(begun) == 2 else []  # the second launch is the program's
+
+    monkeypatch.setattr(OpenedFiles, "events", events)
+    if differs == "text":
+        (desk.pair.reference.project / "helper.py").write_text("other")
+    elif differs == "names":  # what it looked for in vain is not heard of
+        (desk.pair.reference.project / "settings.toml").touch()
+    checked = desk.check()
+    assert checked.same.keys() == {python.nodeid} | (set() if differs else {program.nodeid})
+    why = {"": "", "text": "helper.py differs", "names": "its folder differs"}[differs]
+    assert checked.why == (f"{program.label}: {why}" if why else "")
+    assert desk.launcher.requests[1].reads == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+def test_a_program_that_cannot_be_launched_keeps_no_other_cell_from_being_unchanged(desk: Desk) -> None:
+    desk.group = _with_program(desk.group)
+    python, program = desk.group.cells
+    for trouble in (failed("it broke"), unsupported("cargo is missing")):
+        desk.launcher.trouble = partial(_trouble_of, program.label, trouble)
+        assert desk.check().same.keys() == {python.nodeid}
+
+
+def test_a_program_is_not_followed_where_the_kernel_tells_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk.group = _with_program(desk.group)
+    monkeypatch.setattr(OpenedFiles, "_started", lambda _: (_ for _ in ()).throw(OSError))
+    assert desk.check().same.keys() == {desk.group.cells[0].nodeid}
+    assert len(desk.launcher.requests) == 1
+
+
 def _with_program(group: Group) -> Group:
     executor = Executor(kind="command", program=Program(name="rust", argv=("true",)))
     cells = (group.cells[0], msgspec.structs.replace(group.cells[1], executor=executor))
     return msgspec.structs.replace(group, cells=cells)
+
+
+def _trouble_of(label: str, trouble: Exception, at: At) -> Exception | None:
+    return trouble if at.label == label else None

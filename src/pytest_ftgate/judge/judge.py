@@ -64,8 +64,9 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
 
     `entry` is the stored cell of this machine (basis `stored`) or of another (`portable`: there `executor` is the
     stored cell of the reference executor and `executor_nodeid` its node id). `baseline` and `commit` name it in
-    reports, `file` is where it is stored; what was recorded `elsewhere`, by another machine or build, fails nothing by
-    itself. A cell that is not `judged` is measured for another cell's scaling alone.
+    reports, `file` is where it is stored, and `recorded_at` when it was; what was recorded `elsewhere`, by another
+    machine or build, fails nothing by itself. A cell that is the `same` as its reference is compared with nothing. One
+    that is not `judged` is measured for another cell's scaling alone.
     """
 
     basis: Basis = ""
@@ -76,7 +77,9 @@ class ComparedWith(Struct, frozen=True, kw_only=True):
     baseline: str = ""
     commit: str = ""
     file: str = ""
+    recorded_at: str = ""
     elsewhere: bool = False
+    same: bool = False
     judged: bool = True
 
 
@@ -201,6 +204,9 @@ class Judge:
             return self._without_rounds(compared_with)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=True)]
+        if compared_with.same and not held:
+            baseline, commit = compared_with.baseline, compared_with.commit
+            return Verdict(decision=Decision.UNCHANGED, reason=compared_with.why, baseline=baseline, commit=commit)
         if not (judged or held):
             return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(sample, compared_with))
         return decide.judge(
@@ -408,19 +414,22 @@ def doubted(verdict: Verdict, paired: str, alone: str) -> Verdict:
     return decide.again(verdict, judged)
 
 
-def unchanged(verdict: Verdict) -> Verdict:
-    """The verdict if the code is that of the baseline: a regression becomes inconclusive.
+def unchanged(verdict: Verdict, why: str) -> Verdict:
+    """The verdict if the code is that of the baseline, for the reason `why`: what misses it is no change of the code.
 
     An update may record it: the spread between recordings of the same code is what a prediction is based on.
     """
-    reason = "the code is that of the baseline, so the machine or the installed packages have changed"
-    doubted_ones = [
-        msgspec.structs.replace(each, decision=Decision.INCONCLUSIVE, reason=f"{each.reason}; {reason}")
-        if each.decision in (Decision.REGRESSED, Decision.SUSPECT)
+    reason = f"{why}, so the machine or the installed packages have changed"
+    missing = (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE)
+    metrics = [
+        msgspec.structs.replace(
+            each, decision=Decision.UNCHANGED, reason="; ".join(filter(None, (each.reason, reason)))
+        )
+        if each.decision in missing and not each.contract
         else each
         for each in verdict.metrics
     ]
-    return msgspec.structs.replace(decide.again(verdict, doubted_ones), same_code=True)
+    return msgspec.structs.replace(decide.again(verdict, metrics), same_code=True)
 
 
 def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:

@@ -13,9 +13,9 @@ class Decision(StrEnum):
     """The verdict on one metric of one cell, or on the cell.
 
     BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
-    ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED was not measured, because nothing
-    that the cell reads has changed. XFAILED regressed or is broken, as @ftgate.expect says; XPASSED is not, although it
-    says so.
+    ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED reads the same as its reference:
+    it was not compared, or what it misses is no change of the code. XFAILED regressed or is broken, as @ftgate.expect
+    says; XPASSED is not, although it says so.
     """
 
     PASSED = "passed"
@@ -49,9 +49,9 @@ WORST_FIRST = (
     Decision.ACCEPTED,
     Decision.INCONCLUSIVE,
     Decision.XFAILED,
+    Decision.UNCHANGED,
     Decision.IMPROVED,
     Decision.PASSED,
-    Decision.UNCHANGED,
     Decision.NO_BASELINE,
     Decision.UNSUPPORTED,
 )

@@ -36,7 +36,6 @@ from .explaining import Explainer
 from .phase import LEAST_ROUNDS, ActivePhase, Phase, PhaseStarter
 from .resources import Resources
 from .targets import same, unavailable
-from .unchanged import Checked
 
 
 class Measurement:
@@ -76,13 +75,58 @@ class Measurement:
             if row is not None:
                 self.by_nodeid[cell.nodeid] = row
         cells = tuple(cell for cell in self.group.cells if cell.nodeid not in self.by_nodeid)
-        checked = self.resources.unchanged.check(self.group, cells, pair) if pair else Checked()
-        self.by_nodeid.update({row.cell.nodeid: row for row in checked.rows})
-        if cells and not checked.rows:
-            judged = frozenset(cell.nodeid for cell in cells)
-            why = "; ".join(filter(None, (f"--ftgate-against {against}", checked.why))) if against else ""
-            self.phases.append(Phase(cells=cells, judged=judged, pair=pair, why=why))
+        phase = Phase(cells=cells, judged=frozenset(cell.nodeid for cell in cells))
+        if against:
+            phase = msgspec.structs.replace(phase, pair=pair, why=f"--ftgate-against {against}")
+        elif cells:
+            phase = self._beside_another_machines(phase)
+        if cells and phase.pair is not None:
+            checked = self.resources.unchanged.check(self.group, cells, phase.pair)
+            why = "; ".join(filter(None, (phase.why, checked.why)))
+            phase = msgspec.structs.replace(phase, same=checked.same, why=why)
+        phase = self._without_unchanged(phase)
+        if phase.cells:
+            self.phases.append(phase)
             self._begin_next()
+
+    def _beside_another_machines(self, phase: Phase) -> Phase:
+        """Paired with the commit of the baselines, if all that is stored of its cells is another machine's or build's.
+
+        Their figures decide nothing here. As it is where that commit cannot be measured.
+        """
+        stored = self.resources.stored
+        found = [stored.compared_with(self.group, cell) for cell in phase.cells]
+        recorded = [each for each in found if each.entry is not None]
+        alone = recorded and all(each.elsewhere for each in recorded) and not stored.records(self.group, phase.cells)
+        if not alone or not self.resources.config.escalate:
+            return phase
+        newest = max(recorded, key=lambda each: each.recorded_at)
+        replace, test = msgspec.structs.replace, names.split_nodeid(phase.cells[0].nodeid)[0]
+        try:
+            pair = self.resources.references.recorded(newest, test)
+        except worktrees.NothingToCompare:
+            why = f"the code is that of {git.shown(newest.commit)}, which another machine or build recorded"
+            return replace(phase, same=dict.fromkeys(phase.judged, why))
+        except git.AgainstError:
+            return phase
+        return replace(phase, pair=pair, why="another machine or build recorded it, so its commit is measured here")
+
+    def _without_unchanged(self, phase: Phase) -> Phase:
+        """Without the cells of which nothing is measured: those that are the same, in a test without contracts."""
+        if self.group.spec.requirements:
+            return phase
+        reference = phase.pair.reference if phase.pair else None
+        for cell in phase.cells:
+            if why := phase.same.get(cell.nodeid):
+                verdict = Verdict(
+                    decision=Decision.UNCHANGED,
+                    reason=f"not measured: {why}",
+                    baseline=reference.label if reference else "",
+                    commit=reference.commit if reference else "",
+                )
+                self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
+        cells = tuple(cell for cell in phase.cells if cell.nodeid not in phase.same)
+        return msgspec.structs.replace(phase, cells=cells, judged=frozenset(cell.nodeid for cell in cells))
 
     @property
     def open(self) -> bool:
@@ -245,7 +289,14 @@ class Measurement:
                     why = "measured again beside the baseline's commit: it missed its baseline"
                     self.resources.listener.expect_more(why)
             except FtgateError as error:
-                self._not_begun(phase, error)
+                if phase.pair and not self.resources.config.against:  # what is compared with instead decides less
+                    why = f"{phase.pair.reference.label} cannot be measured: {first_line(str(error))}"
+                    self.resources.listener.warn(f"{self.group.key}: {why}")
+                if phase.pair and not (self.samples or self.resources.config.against):
+                    # What another machine could build: without it, what it stored is compared.
+                    self.phases.insert(0, msgspec.structs.replace(phase, pair=None, why="", same={}))
+                else:
+                    self._not_begun(phase, error)
 
     def _not_begun(self, phase: Phase, error: FtgateError) -> None:
         for cell in phase.cells:
@@ -358,6 +409,7 @@ class Measurement:
         for sample in sorted(self.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
             with self._failing(sample.cell):
                 self._follow_up(sample, alone)
+        alone = {commit: left for commit, phases in alone.items() if (left := self._changed(phases))}
         budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
         # A launch of a pair takes the place of one of the control workload.
         pairs_s = LEAST_ROUNDS * len(alone) * budget.spent_s / max(1, budget.rounds * len(self.samples))
@@ -375,10 +427,24 @@ class Measurement:
         except git.AgainstError as error:
             self._predict(sample.cell, str(error))
             if isinstance(error, worktrees.NothingToCompare):
-                row = self.by_nodeid[sample.cell.nodeid]
-                self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict))
+                self._keep_unchanged(sample.cell, "the code is that of the baseline")
             return
         alone.setdefault(compared_with.commit, []).append(phase)
+
+    def _changed(self, phases: list[Phase]) -> list[Phase]:
+        """Without those of cells that read the same at the baseline's commit: a pair would measure the same twice."""
+        missed = tuple(cell for phase in phases for cell in phase.cells if cell.nodeid in phase.judged)
+        pair = phases[0].pair
+        assert pair is not None
+        same = self.resources.unchanged.check(self.group, missed, pair).same
+        for cell in missed:
+            if why := same.get(cell.nodeid):
+                self._keep_unchanged(cell, why)
+        return [phase for phase in phases if not phase.judged <= same.keys()]
+
+    def _keep_unchanged(self, cell: Cell, why: str) -> None:
+        row = self.by_nodeid[cell.nodeid]
+        self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict, why))
 
     def _paired_phase(self, cell: Cell, compared_with: ComparedWith) -> Phase:
         if self._interrupted:

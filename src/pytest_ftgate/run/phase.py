@@ -33,11 +33,12 @@ It does not depend on what was measured, so that it favours no verdict.
 """
 
 
-class Phase(Struct, frozen=True, kw_only=True):
+class Phase(Struct, frozen=True, kw_only=True, eq=False):
     """Cells that are measured together, paired with a reference for the reason `why` if there is a `pair`.
 
     Cells that are not `judged` (node ids) are measured for another cell's scaling. `metrics` limits what is judged.
-    A `spare` phase is for what the others leave of the time.
+    Cells that are the `same` on both sides, for a reason by node id, are measured for contracts alone. A `spare` phase
+    is for what the others leave of the time.
     """
 
     cells: tuple[Cell, ...]
@@ -45,6 +46,7 @@ class Phase(Struct, frozen=True, kw_only=True):
     pair: worktrees.Pair | None = None
     why: str = ""
     metrics: frozenset[str] | None = None
+    same: Mapping[str, str] = {}
     spare: bool = False
 
 
@@ -151,9 +153,14 @@ class PhaseStarter:
         }
 
     def _compared_with(self, cell: Cell) -> ComparedWith:
-        if self.phase.pair is None:
+        pair = self.phase.pair
+        if why := self.phase.same.get(cell.nodeid):
+            reference = pair.reference if pair else None
+            baseline, commit = (reference.label, reference.commit) if reference else ("", "")
+            return ComparedWith(why=why, baseline=baseline, commit=commit, same=True)
+        if pair is None:
             return self.resources.stored.compared_with(self.group, cell)
-        reference = self.phase.pair.reference
+        reference = pair.reference
         if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
             return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
         there = self.resources.targets.prepared(cell, self.group.spec.requires, reference)

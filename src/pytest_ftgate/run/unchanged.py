@@ -6,19 +6,21 @@ every place that was read or looked for, it goes the same way.
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
 from ..measure.budget import IterationPlan, Limits
 from ..measure.cell_run import PreparedTarget
-from ..measure.launch import Launcher, request_here
+from ..measure.launch import CellUnsupported, Launcher, LaunchFailed, request_here
 from ..measure.run_context import Listener
 from ..measure.watch.opened_files import OpenedFiles
-from ..model import Cell, Decision, Group, Row, Spec, Verdict
+from ..model import Cell, Group, Spec
 from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
 from ..store import names
@@ -32,12 +34,17 @@ from .targets import Targets
 
 SHORT_NS: Final = 1e9
 """An iteration shorter than this is followed by a second one: what a body reads only then counts as well."""
+LOAD_NS: Final = 1_000_000_000
+"""How long a server gets load at most."""
 
 
 class Checked(NamedTuple):
-    """The rows of cells that need no measurement, or why they need one; neither where nothing was checked."""
+    """What is the same for each cell that need not be compared, by node id, and why another one must be.
 
-    rows: tuple[Row, ...] = ()
+    Neither where nothing was checked.
+    """
+
+    same: Mapping[str, str] = MappingProxyType({})
     why: str = ""
 
 
@@ -72,10 +79,13 @@ class UnchangedCells:
         self._sides: dict[tuple[str, str], Side] = {}
 
     def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
-        """All `cells` of a group, or none: those of a group are compared with each other."""
-        if not self._may_be_unchanged(group, cells, pair):
+        """All `cells` of a group that run Python in our runner, or none: they are compared with each other.
+
+        Each program by itself.
+        """
+        if not self._may_be_unchanged(cells, pair):
             return Checked()
-        rows = []
+        same, why = dict[str, str](), ""
         try:
             # What can be compared before a launch is: also, a build for one target may leave files that another lists.
             sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
@@ -83,22 +93,30 @@ class UnchangedCells:
             for each in sides.values():
                 if reason := each.differs or each.compare([Note(reads.CODE, spec.source.path), BEGUN]).reason:
                     return Checked(why=reason)
-            for cell in cells:
-                finding = self._finding(cell, spec, sides[cell.target.spec])
-                if finding.reason:
+            for cell in sorted(cells, key=lambda each: each.executor.program is not None):
+                try:
+                    finding = self._finding(cell, spec, sides[cell.target.spec])
+                except CellUnsupported:
+                    continue
+                except LaunchFailed:
+                    if cell.executor.program is None:
+                        return Checked()  # the measurement finds the error again, and reports it
+                    finding = Finding(0, "its check launch failed")
+                if not finding.reason:
+                    same[cell.nodeid] = _same(finding, pair.reference)
+                elif cell.executor.program is None:
                     return Checked(why=finding.reason)
-                rows.append(_row(cell, finding, pair.reference))
+                else:
+                    why = why or f"{cell.label}: {finding.reason}"
         except Exception:  # noqa: BLE001
-            return Checked()  # the measurement finds the error again, and reports it
-        return Checked(rows=tuple(rows))
+            return Checked()
+        return Checked(same, why)
 
-    def _may_be_unchanged(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> bool:
-        """Programs read what nobody notes, contracts need figures, and two versions of a distribution are a change."""
+    def _may_be_unchanged(self, cells: Sequence[Cell], pair: worktrees.Pair) -> bool:
+        """Two versions of a distribution are a change."""
         return (
             self.config.unchanged == "skip"
             and bool(pair.reference.commit)
-            and not group.spec.requirements
-            and not any(cell.executor.program for cell in cells)
             and not any(worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
         )
 
@@ -119,15 +137,26 @@ class UnchangedCells:
         return self._sides[key]
 
     def _finding(self, cell: Cell, spec: Spec, sides: Sides) -> Finding:
-        """What the check launch of a cell finds. Raises LaunchFailed, CellUnsupported and OSError."""
+        """What the check launch of a cell finds. Raises LaunchFailed, CellUnsupported and OSError.
+
+        Of a program the kernel alone tells what it opens. What it looks for in vain is not heard of, so the folders in
+        which it opens files must hold the same names.
+        """
+        program = cell.executor.program is not None
         with OpenedFiles.watching(map(Path, sides.changed.bases.values())) as watch:
+            if program and watch is None:
+                return Finding(0, "what a program reads cannot be followed here")
             notes = self._notes(cell, spec, sides.target)
-            return sides.compare([*notes, *_heard(watch)], watched=watch is not None)
+            heard = _heard(watch)
+        if program:
+            heard += [Note(reads.NAMES, os.path.dirname(note.text)) for note in heard if note.kind == OPENED]
+        return sides.compare([*notes, *heard], watched=watch is not None)
 
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Note]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
         self.listener.advance(cell.label, "checking what is read by", 0, 0, None)
         plan = IterationPlan(spec, Limits(timeout_s=self.config.timeout_s))
+        program = cell.executor.program is not None
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")
             file.touch()
@@ -136,17 +165,19 @@ class UnchangedCells:
                 expect_gil=cell.target.settings.gil == "on" or not target.interpreter.free_threaded,
                 environment=target.environment,
                 copies=target.copies,
-                reads=str(file),
+                reads="" if program else str(file),
             )
             handle = self.launcher.start(request)
             try:
                 handle.ready()
-                if handle.iteration(CHECK, 1, plan.window_ns).wall_ns < SHORT_NS:
+                if program:
+                    handle.iteration(WARMUP, 1, min(plan.window_ns, LOAD_NS))
+                elif handle.iteration(CHECK, 1, plan.window_ns).wall_ns < SHORT_NS:
                     handle.iteration(WARMUP, 1, plan.window_ns)
                 handle.finish()
             finally:
                 handle.kill()
-            return read_notes(file)
+            return [BEGUN] if program else read_notes(file)
 
 
 def _heard(watch: OpenedFiles | None) -> list[Note]:
@@ -159,16 +190,8 @@ def _heard(watch: OpenedFiles | None) -> list[Note]:
     return [Note(reads.WRITTEN if event.changed else OPENED, event.path) for event in events]
 
 
-def _row(cell: Cell, finding: Finding, reference: Checkout) -> Row:
+def _same(finding: Finding, reference: Checkout) -> str:
     files, text = finding.files, finding.but_for_text
     what = "file that it reads is" if files == 1 else f"{files} files that it reads are"
     but = f", {f'{text} of them ' if files > text else ''}but for comments, docstrings or layout" if text else ""
-    return Row(
-        cell=cell,
-        verdict=Verdict(
-            decision=Decision.UNCHANGED,
-            reason=f"not measured: the {what} the same at {reference.label}{but}",
-            baseline=reference.label,
-            commit=reference.commit,
-        ),
-    )
+    return f"the {what} the same at {reference.label}{but}"
