@@ -340,6 +340,16 @@ def test_ci_installs_what_the_tests_load(folder: Path, files: dict[str, str], wo
     assert install == f"uv pip install pytest-ftgate {words}".rstrip()
 
 
+def test_with_a_lock_file_sources_are_made_before_it_is_installed(folder: Path) -> None:
+    steps = "    $ uvx cython a.pyx\n    $ maturin develop\n    -e .\n"
+    lay(
+        folder,
+        {"pyproject.toml": PYPROJECT + HATCH, "uv.lock": "", "pytest.ini": f"[pytest]\nftgate_install =\n{steps}"},
+    )
+    expected = "uv run --frozen --python 3.14 --with pytest-ftgate"
+    assert init.ci_commands(project.look(folder)) == (("uvx cython a.pyx",), expected)
+
+
 def test_a_lock_file_and_what_it_lacks(folder: Path) -> None:
     lay(folder, {"pyproject.toml": PYPROJECT + HATCH + '[tool.pytest.ini_options]\naddopts = "--cov"\n', "uv.lock": ""})
     expected = "uv run --frozen --python 3.14 --with pytest-ftgate --with pytest-cov"
@@ -533,6 +543,7 @@ def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
     files = ["ftgate.html", "ftgate.md", "ftgate.json"]
     assert push["artifacts"] == {"when": "always", "paths": files, "reports": reports}
     gate = push["script"][-1].split()
+    assert "--ftgate-time=20m" in gate
     assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported,undecided-run" in gate
     written = [word.removeprefix("--ftgate-report=") for word in gate if word.startswith("--ftgate-report=")]
     assert [name.partition(":")[2] for name in written] == [*files, *reports.values()]

@@ -387,7 +387,8 @@ def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
         words += [f"--with {shlex.quote(name)}" for name in (*ours, *needs.plugins)]
         words += [f"--extra {name}" for name in needs.extras]
         words += [f"--group {name}" for name in needs.groups if name != "dev"]
-        return tuple(step[1] for step in project.install if is_command(step)), " ".join(words)
+        # Other commands need the environment, which `uv run` makes.
+        return tuple(step[1] for step in project.install if step[1:2] and step[1].startswith("uvx ")), " ".join(words)
     extras = f"[{','.join(needs.extras)}]" if needs.extras else ""
     steps = [*project.install]
     last = steps.pop() if steps and not is_command(steps[-1]) else ()
