@@ -29,7 +29,16 @@ version = "1.0"
 py-modules = []
 ext-modules = [{name = "fast", sources = ["fast.c"]}]
 """,
-    "fast.pyx": "def total(int number):\n    return sum(range(number))\n",
+    "fast.pyx": """\
+cdef class Whole:
+    pass
+
+include "part.pyx"
+
+def total(int number):
+    return sum(range(number))
+""",
+    "part.pyx": "cdef Whole part\n",  # no module by itself
     ".gitignore": "*.c\n*.so\n*.egg-info\nbuild\n.venv\n",
     "tests/test_fast.py": """\
 from pytest_ftgate import ftgate, threads
@@ -60,6 +69,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executables: dict[s
 
 
 def test_its_workflow_gates_a_fresh_clone(project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "fast.c").unlink()  # as in a clone: the compiler's message tells what to make
+    assert cli.main(["init", "--dry-run"]) == 0
+    assert "uvx cython fast.pyx" in capsys.readouterr().out
+    lay(project, {"fast.c": '#error "as it is here"\n'})
     assert cli.main(["init", "--ci", "github", "--requirement", str(ROOT)]) == 0
     said = capsys.readouterr().out
     assert "cannot be installed: cannot install -e .: " in said

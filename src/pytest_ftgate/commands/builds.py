@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from ..pythons import InterpreterNotFound, Steps, is_command
 from ..run import trial
 from ..run.git import AgainstError, Repository
 from .project import Project
+
+CYTHON: Final = {".c": ("uvx", "cython"), ".cpp": ("uvx", "cython", "--cplus")}
+"""What makes sources of each kind."""
 
 
 def tried(project: Project) -> tuple[Project, str]:
@@ -31,12 +35,16 @@ def tried(project: Project) -> tuple[Project, str]:
     if not why:
         return project, ""
     said = f"what git has of this project cannot be installed: {why}"
-    made = _made_by_cython(repository, why)
-    if not made:
-        return project, said
-    steps = (*(("$", shlex.join(command)) for command in made), *project.install)
-    if still := _failure(project, steps):
-        return project, f"{said}\nwith {steps[0][1]} before it: {still}"
+    steps, made = project.install, set[str]()
+    while why:
+        missing = _made_by_cython(repository, why)
+        if missing <= made:
+            return project, said if not made else f"{said}\nwith {steps[0][1]} before it: {why}"
+        made |= missing
+        kinds = [(words, sorted(name for name in made if name.endswith(kind))) for kind, words in CYTHON.items()]
+        commands = [[*words, *(f"{name.rpartition('.')[0]}.pyx" for name in names)] for words, names in kinds if names]
+        steps = (*(("$", shlex.join(command)) for command in commands), *project.install)
+        why = _failure(project, steps)
     lines = [pythons.spelled(step) for step in steps]
     options = (*project.options, *(f"--ftgate-install={shlex.quote(line)}" for line in lines))
     told = "these steps install it (the workflow has them, your ini needs them):\nftgate_install =\n    "
@@ -57,13 +65,11 @@ def _failure(project: Project, steps: Steps) -> str:
     return ""
 
 
-def _made_by_cython(repository: Repository, why: str) -> list[list[str]]:
-    """Commands that make the C and C++ files which git lacks beside its `.pyx` files."""
+def _made_by_cython(repository: Repository, why: str) -> set[str]:
+    """The C and C++ files that git lacks beside its `.pyx` files, and that are here or in an error's text.
+
+    Not of each `.pyx`: one may include others.
+    """
     there = set(repository.git("ls-files", "-z").split("\0"))
-    plain, plus = list[str](), list[str]()
-    for name in sorted(name for name in there if name.endswith(".pyx")):
-        c, cpp = name.removesuffix("pyx") + "c", name.removesuffix("pyx") + "cpp"
-        if not {c, cpp} & there:
-            (plus if (repository.root / cpp).exists() or cpp in why else plain).append(name)
-    commands = ((["uvx", "cython"], plain), (["uvx", "cython", "--cplus"], plus))
-    return [[*words, *names] for words, names in commands if names]
+    sources = {name.removesuffix("pyx") + kind[1:] for name in there if name.endswith(".pyx") for kind in CYTHON}
+    return {name for name in sources - there if name in why or (repository.root / name).is_file()}

@@ -13,11 +13,12 @@ from . import installs, mending, worktrees
 
 def failure(root: Path, interpreter: Interpreter, steps: Steps) -> str:
     """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit."""
-    checkout = worktrees.head(root, root / ".ftgate")
+    checkout, environments = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
+    mending.remove_all_extras(root, checkout, environments)
     try:
         pythons.ensure_environment(
             interpreter,
-            root=root / ".ftgate" / "envs",
+            root=environments,
             project=checkout.project,
             install=installs.steps_of(steps, root, checkout),
             variables=pythons.pretended(checkout.project, "0"),
