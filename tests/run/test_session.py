@@ -63,7 +63,7 @@ from pytest_ftgate.run import session as session_module
 from pytest_ftgate.run import shards, worktrees
 from pytest_ftgate.run.measurement import Measurement
 from pytest_ftgate.run.references import References
-from pytest_ftgate.run.resources import CHECK_LAUNCHES, RECORD_LAUNCHES, hypotheses_of
+from pytest_ftgate.run.resources import LAUNCHES, hypotheses_of
 from pytest_ftgate.run.session import Session
 from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.runner.protocol import MEASURED
@@ -234,19 +234,19 @@ def test_without_a_baseline_there_is_nothing_to_judge(project: Project) -> None:
     outcome = project.run()
     assert outcome.decision() is outcome.decision(FORK) is Decision.NO_BASELINE
     assert outcome.reason() == "nothing is stored for it; record it with --ftgate-update"
-    assert outcome.launches() == CHECK_LAUNCHES
+    assert outcome.launches() == LAUNCHES
     assert not (project.root / "baselines").exists()
     assert outcome.report.updates == ()
 
 
-def test_an_update_records_what_is_new_with_more_launches(project: Project) -> None:
+def test_an_update_records_what_is_new_with_few_launches(project: Project) -> None:
     outcome = project.record()
     assert outcome.decision() is Decision.NO_BASELINE
-    assert outcome.launches() == RECORD_LAUNCHES
+    assert outcome.launches() == LAUNCHES
     entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
     (recording,) = entry.recordings
-    assert (recording.seed, len(recording.by_order("wall")), len(recording.by_order("uss"))) == (11, 12, 12)
+    assert (recording.seed, len(recording.by_order("wall")), len(recording.by_order("uss"))) == (11, LAUNCHES, LAUNCHES)
     assert any(THREADS in line and "new" in line for line in outcome.report.updates)
 
 
@@ -255,7 +255,7 @@ def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:
     outcome = project.record(launcher)
     entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
-    assert ratios_of(entry) == pytest.approx([3.0] * 12, rel=0.03)
+    assert ratios_of(entry) == pytest.approx([3.0] * LAUNCHES, rel=0.03)
     assert outcome.rows[THREADS].figures.control_ratio == pytest.approx(3.0, rel=0.01)
     assert outcome.rows[FORK].figures.ratio == pytest.approx(1 / 3, rel=0.01)
 
@@ -516,7 +516,7 @@ def test_a_row_has_the_wall_times_of_its_recordings(project: Project) -> None:
     rows = project.run(day(seed=3)).rows
     (history,) = rows[THREADS].history
     assert (history.metric, history.build) == (Metric.WALL, GIL_KEY)
-    assert [point.launches for point in history.points] == [12, 12]
+    assert [point.launches for point in history.points] == [LAUNCHES, LAUNCHES]
     assert {point.fingerprint for point in history.points} == {MACHINE.fingerprint}
     assert len(rows[FORK].history) == 1
 

@@ -22,7 +22,9 @@ from .stored import StoredBaselines
 from .targets import Targets
 from .unchanged import UnchangedCells
 
-RECORD_LAUNCHES, CHECK_LAUNCHES = 12, 5
+LAUNCHES = 5
+"""Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
+launches of either do not show (`benchmarks/verdicts/stored.py`)."""
 
 
 class RunTime:
@@ -64,12 +66,12 @@ class Resources(NamedTuple):
     capacity: Capacity
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
-        """How much of a test may be measured in `budget_s`: more launches for a recording."""
+        """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
         config = self.config
         return Limits(
             budget_s=budget_s,
-            floor=RECORD_LAUNCHES if self.stored.records(group, cells) else CHECK_LAUNCHES,
-            launches=config.launches,
+            floor=LAUNCHES,
+            launches=config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
             iterations=config.iterations,
             least_iterations=LEAST_TAIL_ITERATIONS,
             timeout_s=config.timeout_s,
