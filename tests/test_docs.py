@@ -1,15 +1,23 @@
-"""The documentation: what it names exists, and every option is documented."""
+"""The documentation: what it names exists, its code runs, and every option is documented."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from pytest_ftgate import cli
 from pytest_ftgate.declare.options import OPTIONS
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.model import WORST_FIRST, Decision
+from pytest_ftgate.pythons import find_uv
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")])
@@ -83,3 +91,116 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), path
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+# -- blocks --------------------------------------------------------------------------------------------------------
+
+
+class Block(NamedTuple):
+    """A block of code of a page, with the comment above it: `<!-- KIND: WHAT -->`."""
+
+    page: Path
+    indent: str
+    kind: str
+    what: str
+    language: str
+    text: str
+
+
+FENCED = re.compile(r"^( *)(?:<!-- (\w+): (.+?) -->\n\1)?```(\w+)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+BLOCKS = [Block(page, *match.groups("")) for page in PAGES for match in FENCED.finditer(page.read_text("utf-8"))]
+WRITTEN = {"adopted.md": "benchmarks/adopt/adopt.py"}
+"""Pages that a script writes from what it has run."""
+NEEDED = ("multidict==6.8.0", "limits==5.8.0", "loky")
+"""What the blocks import."""
+OTHERS = {"apt", "benchstat", "cd", "cp", "git", "pip", "sed", "tail", "uv"}
+"""Programs of others that the pages name."""
+MANY = """
+import pytest, sys
+for line in sys.stdin.read().splitlines():
+    status = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *line.split(chr(31))])
+    if status not in (0, 5):
+        sys.exit(f"{line.split(chr(31))}: exit status {status!r}")
+"""
+
+
+def test_python_is_taken_from_files() -> None:
+    """Every block names the file that has it, or says whose it is."""
+    for block in BLOCKS:
+        if block.language != "python" or block.page.name in WRITTEN or block.kind == "quoted":
+            continue
+        assert block.kind == "file", f"{block.page.name}: no file is named above\n{block.text}"
+        assert f"\n{block.text}" in "\n" + (ROOT / block.what).read_text("utf-8"), block.what
+
+
+def test_the_files_of_the_blocks_run(tmp_path: Path) -> None:
+    """Each as a plain test, beside what it imports."""
+    shutil.copytree(ROOT / "examples" / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "examples" / "first", tmp_path / "docs" / "first")
+    words = [find_uv(), "pip", "install", "--quiet", "--target", str(tmp_path / "needed"), "--python", sys.executable]
+    subprocess.run([*words, *NEEDED], check=True)
+    # A program of a block is built from sources that are not here.
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-k", "not rust", "--rootdir", "."],
+        cwd=tmp_path / "docs",
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "needed")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """(page, words) of each command after a `$`, without variables before it, comments and loops."""
+    found = []
+    for block in (each for each in BLOCKS if each.language == "console" and each.page.name not in WRITTEN):
+        for line in re.findall(r"^ *\$ (.*)", block.text, re.MULTILINE):
+            words = shlex.split(re.sub(r"^for .* do (.*); done", r"\1", line), comments=True)
+            while words:
+                end = words.index("&&") if "&&" in words else len(words)
+                each, words = words[:end], words[end + 1 :]
+                while re.fullmatch(r"[A-Z_]+=.*", each[0]):
+                    each.pop(0)
+                found.append((block.page.name, each))
+    return found
+
+
+def test_commands_of_our_own_are_such_as_we_have() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    parser = cli.build_parser()
+    for page, (program, *words) in commands():
+        scripts = [word for word in words if word.startswith("benchmarks/") and word.endswith(".py")]
+        if program == "ftgate":
+            parser.parse_args(words)
+        elif program == "make":
+            assert set(words) <= targets, page
+        elif program == "python" or scripts:
+            assert scripts, page
+            assert all((ROOT / script).is_file() for script in scripts), page
+        else:
+            assert program in OTHERS | {"pytest"}, f"{page}: {program}"
+
+
+def test_pytest_takes_its_commands(tmp_path: Path) -> None:
+    """All options are known and their values can be read: each command collects, in a repository with a branch."""
+    (tmp_path / "test_it.py").write_text(
+        "from pytest_ftgate import ftgate, threads\n\n\n@ftgate.compare(threads)\ndef test_it(worker): ...\n"
+    )
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.invalid")
+    for words in (
+        ("init", "--quiet", "-b", "main"),
+        ("add", "."),
+        (*identity, "commit", "--quiet", "-m", "one"),
+        ("tag", "v2.1"),
+    ):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    path = re.compile(r"(tests|examples)/[\w/]+(\.py(::.+)?)?")
+    lines = [
+        ["test_it.py" if path.fullmatch(word) else word for word in words]
+        for _, (program, *words) in commands()
+        if program == "pytest"
+    ]
+    assert len(lines) > 20
+    given = "\n".join(sorted({"\x1f".join(words) for words in lines}))
+    done = subprocess.run([sys.executable, "-c", MANY], cwd=tmp_path, input=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr

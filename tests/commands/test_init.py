@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -336,6 +340,16 @@ def test_ci_installs_what_the_tests_load(folder: Path, files: dict[str, str], wo
     assert install == f"uv pip install pytest-ftgate {words}".rstrip()
 
 
+def test_with_a_lock_file_sources_are_made_before_it_is_installed(folder: Path) -> None:
+    steps = "    $ uvx cython a.pyx\n    $ maturin develop\n    -e .\n"
+    lay(
+        folder,
+        {"pyproject.toml": PYPROJECT + HATCH, "uv.lock": "", "pytest.ini": f"[pytest]\nftgate_install =\n{steps}"},
+    )
+    expected = "uv run --frozen --python 3.14 --with pytest-ftgate"
+    assert init.ci_commands(project.look(folder)) == (("uvx cython a.pyx",), expected)
+
+
 def test_a_lock_file_and_what_it_lacks(folder: Path) -> None:
     lay(folder, {"pyproject.toml": PYPROJECT + HATCH + '[tool.pytest.ini_options]\naddopts = "--cov"\n', "uv.lock": ""})
     expected = "uv run --frozen --python 3.14 --with pytest-ftgate --with pytest-cov"
@@ -363,6 +377,51 @@ def test_our_requirement_says_where_it_can_be_installed(folder: Path) -> None:
     notes = init.plan(found, "none").notes
     assert f"the dependencies of the tests: add it next to pytest: {both}" in notes[1]
     assert "its tests are skipped" in notes[2]
+
+
+@pytest.mark.parametrize(
+    ("asked", "installed"),
+    [
+        ("git+https://host/a/b", 'uv pip install "pytest-ftgate @ git+https://host/a/b"'),
+        ("./dist/x.whl", "uv pip install ./dist/x.whl"),
+        ("pytest-ftgate==0.1", "uv pip install pytest-ftgate==0.1"),
+    ],
+)
+def test_the_workflow_installs_the_plugin_from_where_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str], asked: str, installed: str
+) -> None:
+    repository(folder)
+    assert cli.main(["init", "--ci", "github", "--comment", "--requirement", asked]) == 0
+    written = {name: text.decode() for name, text in contents(folder).items()}
+    lines = [
+        step["run"] for step in yaml.safe_load(written[".github/workflows/ftgate.yml"])["jobs"]["ftgate"]["steps"][3:6]
+    ]
+    assert installed in lines
+    comment = written[".github/workflows/ftgate-comment.yml"]
+    assert (
+        f"uvx --from {shlex.quote(installed.removeprefix('uv pip install ').strip(chr(34)))} ftgate report" in comment
+    )
+    assert "add it next to pytest: " in (said := capsys.readouterr().out)
+    assert "--requirement" not in said
+
+
+def test_a_plugin_from_a_folder_is_asked_for_another_place(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CI does not have the folder; of a repository it gets the address and the commit."""
+    repository(folder)
+    vcs = {"url": "https://host/a/b", "vcs_info": {"vcs": "git", "commit_id": "0123"}}
+    for origin, expected in (
+        ({"url": "file:///a", "dir_info": {}}, "uv pip install pytest-ftgate\n"),
+        (vcs, 'uv pip install "pytest-ftgate @ git+https://host/a/b@0123"\n'),
+        (None, "uv pip install pytest-ftgate\n"),
+    ):
+        found = SimpleNamespace(version="0", read_text=lambda _name, origin=origin: origin and json.dumps(origin))
+        monkeypatch.setattr(metadata, "distribution", lambda _name, found=found: found)
+        assert cli.main(["init", "--ci", "github", "--dry-run"]) == 0
+        said = capsys.readouterr()
+        assert expected in said.out
+        assert ("--requirement" in said.err) == (expected.endswith("ftgate\n") and origin is not None)
 
 
 @pytest.mark.parametrize(
@@ -457,6 +516,7 @@ def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
     assert cache["with"]["key"] == cache["with"]["restore-keys"] + "${{ github.sha }}"
     assert [set(step) for step in runs] == [{"run"}] * 4
     gate = runs[-1]["run"].split()
+    assert "--ftgate-time=20m" in gate
     assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported,undecided-run" in gate
     files = ["ftgate.html", "ftgate.md", "ftgate.json"]
     assert [f"--ftgate-report={name.partition('.')[2]}:{name}" for name in files] == gate[-3:]
@@ -483,6 +543,7 @@ def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
     files = ["ftgate.html", "ftgate.md", "ftgate.json"]
     assert push["artifacts"] == {"when": "always", "paths": files, "reports": reports}
     gate = push["script"][-1].split()
+    assert "--ftgate-time=20m" in gate
     assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported,undecided-run" in gate
     written = [word.removeprefix("--ftgate-report=") for word in gate if word.startswith("--ftgate-report=")]
     assert [name.partition(":")[2] for name in written] == [*files, *reports.values()]
@@ -522,10 +583,12 @@ def test_a_dry_run_is_the_patch_of_a_run(folder: Path, capsys: pytest.CaptureFix
     written = contents(folder)
     assert set(written) - set(before) == {"benchmarks/test_concurrency.py", ".github/workflows/ftgate.yml"}
     assert "wrote     benchmarks/test_concurrency.py\n" in said
-    assert said.splitlines()[-3:] == [
+    commit = "git commit -m 'Gate what threads and processes cost'"
+    assert said.splitlines()[-4:] == [
         "next:",
-        "  pytest --no-cov --ftgate benchmarks/test_concurrency.py",
-        "  pytest --no-cov --ftgate --ftgate-update=new benchmarks/test_concurrency.py",
+        f"  git add benchmarks/test_concurrency.py .github/workflows/ftgate.yml && {commit}",
+        "  # then a change: 20_000 becomes 40_000 in benchmarks/test_concurrency.py",
+        "  pytest --no-cov --ftgate --ftgate-against=HEAD benchmarks/test_concurrency.py",
     ]
     git(folder, "stash", "--include-untracked")
     git(folder, "apply", "-", said=patch)
@@ -543,6 +606,7 @@ def test_a_second_run_leaves_all_and_says_so(folder: Path, capsys: pytest.Captur
     for name in before:
         assert f"left      {name}: " in said
     assert "wrote" not in said
+    assert said.endswith("next:\n  pytest --ftgate --ftgate-against=merge-base tests/test_concurrency.py\n")
 
 
 def test_from_a_folder_below_the_project_paths_are_seen_from_there(
@@ -551,7 +615,9 @@ def test_from_a_folder_below_the_project_paths_are_seen_from_there(
     lay(folder, {"pyproject.toml": PYPROJECT + HATCH, "docs/x.md": ""})
     monkeypatch.chdir(folder / "docs")
     assert cli.main(["init"]) == 0
-    assert "  pytest --ftgate ../tests/test_concurrency.py\n" in capsys.readouterr().out
+    # Without git there is no commit to compare with: the second command ends in a verdict.
+    test = "../tests/test_concurrency.py"
+    assert f"  pytest --ftgate --ftgate-update=new {test}\n  pytest --ftgate {test}\n" in capsys.readouterr().out
     assert cli.main(["init", "nowhere"]) == 2
 
 
@@ -589,7 +655,7 @@ def strict(folder: Path, executables: dict[str, str]) -> None:
 @pytest.mark.usefixtures("strict")
 def test_what_it_wrote_runs_as_it_is() -> None:
     short = ("-k", "threads", "--ftgate-launches", "1", "--ftgate-iterations", "1")
-    for options, expected in (((), "9 passed"), (("--ftgate", *short), "4 no baseline")):
+    for options, expected in (((), "5 passed"), (("--ftgate", *short), "2 no baseline")):
         assert expected in run_pytest(*options)
 
 

@@ -580,6 +580,9 @@ class TestPredicted:
         threads, fork = (rows[nodeid].verdict for nodeid in (THREADS, FORK))
         assert (threads.decision, threads.basis) == (Decision.REGRESSED, "predicted")
         assert threads.why == "cannot install aaa: no such package: its reference cannot be measured"
+        assert [line.partition(": ")[2] for line in desk.listener.warnings] == [
+            "aaa cannot be measured: cannot install aaa: no such package"
+        ]
         assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbb")
 
     def test_where_the_reference_fails(self) -> None:

@@ -92,6 +92,17 @@ def test_what_fails_is_said_of_its_own_target_and_tried_once(sides: Sides) -> No
     assert len(sides.made) == 4
 
 
+def test_a_build_that_lacks_what_git_ignores_says_so(sides: Sides) -> None:
+    (sides.targets.folder.root / "gen.c").touch()
+
+    def make(side: str, number: str, on_step: OnStep) -> None:
+        raise InstallError("cc1: fatal error: gen.c: No such file or directory")
+
+    sides.make = make
+    said = sides.targets.lookup(sides.cell(0), (), sides.both[0]).reason
+    assert said.splitlines()[1].startswith("gen.c is in the working tree but not in git")
+
+
 def test_ctrl_c_ends_what_is_being_made(sides: Sides) -> None:
     ended = []
     both = threading.Barrier(3)

@@ -1048,13 +1048,21 @@ def test_what_git_ignores_is_on_neither_side_and_a_hint_says_so(repo: Path) -> N
         f"FileNotFoundError: [Errno 2] No such file or directory: '{side.root}/data/corpus.bin'": "data/corpus.bin",
         "ModuleNotFoundError: No module named 'pkg.fast'": "src/pkg/fast.cpython-314.so.bin",
         "No module named 'gen'": "gen.bin",
+        "cc1: fatal error: data/corpus.bin: No such file or directory": "data/corpus.bin",
+        "corpus.c:3:10: fatal error: gen.bin: No such file": "gen.bin",
     }.items():
         hint = worktrees.ignored_hint(detail, side, repo)
         assert hint.startswith(
             f"{name} is in the working tree but not in git, so neither side of --ftgate-against has it"
         )
         assert "\n" not in hint
-    for detail in (f"'{side.root}/never'", f"File '{side.root}/a', line 1", "No module named 'numpy'", "ValueError"):
+    for detail in (
+        f"'{side.root}/never'",
+        "cannot open ../gen.bin or /gen.bin",
+        f"File '{side.root}/a', line 1",
+        "No module named 'numpy'",
+        "ValueError",
+    ):
         assert worktrees.ignored_hint(detail, side, repo) == ""
 
 

@@ -10,15 +10,18 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
+import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ..errors import FtgateError
 from ..model import Struct
 from ..model.targets import is_path, parse_target
 from ..pythons import InterpreterNotFound, Step, default_pair, find_interpreter, is_command, spelled
+from .builds import tried
 from .project import Project, ci_of, has_workload, look, name_for
 from .templates import fill
 
@@ -35,6 +38,10 @@ GITHUB_COMMENT: Final = GITHUB.with_name("ftgate-comment.yml")
 GITLAB: Final = Path(".gitlab-ci.yml")
 GITLAB_PART: Final = Path(".gitlab") / "ftgate.yml"
 GITHUB_FOLDER: Final = "    defaults:\n      run:\n        working-directory: {}\n"
+UNNAMED: Final = (
+    "pytest-ftgate was installed from a folder, which CI does not have; until an index has it, name another place: "
+    "ftgate init --requirement git+https://HOST/NAME/pytest-ftgate"
+)
 MATRIX: Final = range(2, 257)
 """The numbers of jobs that a matrix of GitHub may have."""
 GITHUB_LABEL: Final = (
@@ -98,6 +105,12 @@ def register(subparsers: Subparsers) -> None:
         metavar="N",
         help="split the tests over N jobs of GitHub, and join their reports in one more",
     )
+    parser.add_argument(
+        "--requirement",
+        metavar="REQ",
+        help="what is installed for this plugin, such as git+https://HOST/NAME/pytest-ftgate or a wheel in the "
+        "repository (default: the address that it was installed from, else pytest-ftgate from an index)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show what would be written, as a diff")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=run)
@@ -108,9 +121,17 @@ def run(args: argparse.Namespace) -> int:
     folder = args.path.resolve()
     if not folder.is_dir():
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
-    project = look(folder)
+    project, trouble = tried(look(folder))
+    asked, unnamed = installed_from()
+    asked = args.requirement or asked
+    ours = f"pytest-ftgate @ {asked}" if "://" in asked and " @ " not in asked else asked
+    project = msgspec.structs.replace(project, ours=ours)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
     outline = plan(project, ci, args.trigger, comment=args.comment, shards=args.shards)
+    if unnamed and not args.requirement and outline.changes and ci != "none":
+        trouble = "\n\n".join(filter(None, (trouble, UNNAMED)))
+    if trouble:
+        outline = msgspec.structs.replace(outline, notes=(*outline.notes, trouble))
     if args.dry_run:
         print("".join(diff(change, project.root) for change in outline.changes), end="", flush=True)
         _print_rest(outline, sys.stderr)  # what is printed is a patch
@@ -120,7 +141,8 @@ def run(args: argparse.Namespace) -> int:
         write(change)
         print(f"{'wrote':<9} {_shown(change.path)}")
     _print_rest(outline, sys.stdout)
-    print("\nnext:\n" + "\n".join(f"  {line}" for line in next_commands(project, missing)))
+    written = [change.path for change in outline.changes]
+    print("\nnext:\n" + "\n".join(f"  {line}" for line in next_commands(project, missing, written)))
     return 0
 
 
@@ -187,7 +209,15 @@ def requirement(project: Project) -> str:
         markers.append(f'python_version >= "{version}"')
     if project.pypy:
         markers.append('platform_python_implementation == "CPython"')
-    return "; ".join(["pytest-ftgate", *([" and ".join(markers)] if markers else [])])
+    mark = " ; " if "://" in project.ours else "; "  # a `;` may be part of an address
+    return mark.join([project.ours, *([" and ".join(markers)] if markers else [])])
+
+
+def installed_from() -> tuple[str, bool]:
+    """This plugin as a requirement, by its name or the repository that it is from; whether it is from a folder."""
+    origin = json.loads(metadata.distribution("pytest-ftgate").read_text("direct_url.json") or "{}")
+    vcs = origin.get("vcs_info", {})
+    return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else "pytest-ftgate", bool(origin and not vcs)
 
 
 def _allows_older(requires_python: str) -> bool:
@@ -294,7 +324,9 @@ def _plan_comment(project: Project, changes: list[Change], left: list[tuple[Path
         notes.append(
             f"{_shown(path)} comments what {_shown(there)} uploads: an artifact named ftgate that holds ftgate.json"
         )
-    changes.append(Change(path=path, text=fill("github_comment.txt", workflow=json.dumps(name))))
+    changes.append(
+        Change(path=path, text=fill("github_comment.txt", workflow=json.dumps(name), ours=shlex.quote(project.ours)))
+    )
     notes.append(
         f"{_shown(path)} runs once it is on {'the default branch' if project.git is None else project.git.branch}"
     )
@@ -348,14 +380,15 @@ def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
     Without one none is made: a new file would make the tree differ from the commit that is judged.
     """
     python, needs = _host(project), project.needs
-    ours = () if needs.declares_us else ("pytest-ftgate",)
+    ours = () if needs.declares_us else (project.ours,)
     if project.locked:
         words = ["uv run --frozen --python", python]
         words += ["--no-editable"] if (".",) in project.install else []
-        words += [f"--with {name}" for name in (*ours, *needs.plugins)]
+        words += [f"--with {shlex.quote(name)}" for name in (*ours, *needs.plugins)]
         words += [f"--extra {name}" for name in needs.extras]
         words += [f"--group {name}" for name in needs.groups if name != "dev"]
-        return (), " ".join(words)
+        # Other commands need the environment, which `uv run` makes.
+        return tuple(step[1] for step in project.install if step[1:2] and step[1].startswith("uvx ")), " ".join(words)
     extras = f"[{','.join(needs.extras)}]" if needs.extras else ""
     steps = [*project.install]
     last = steps.pop() if steps and not is_command(steps[-1]) else ()
@@ -469,16 +502,24 @@ def _print_rest(outline: Outline, stream: TextIO) -> None:
         print(f"\n{note}", file=stream)
 
 
-def next_commands(project: Project, missing: Sequence[str]) -> list[str]:
-    """The two commands to run next, from the current folder."""
+def next_commands(project: Project, missing: Sequence[str], written: Sequence[Path]) -> list[str]:
+    """What to run next, from the current folder; the last ends in a verdict."""
     prefix = "uv run " if project.locked and project.needs.declares_us else ""
-    path = shlex.quote(_shown(workload_path(project)))
-    options = "".join(f" {option}" for option in project.options)
-    measure = f"{prefix}pytest{options} --ftgate {path}"
-    if missing:
-        pythons = "".join(f" --target {spec}" for spec in missing)
-        return [f"{prefix}ftgate pythons{pythons}", measure]
-    return [measure, f"{prefix}pytest{options} --ftgate --ftgate-update=new {path}"]
+    workload = workload_path(project)
+    path = shlex.quote(_shown(workload))
+    measure = " ".join([f"{prefix}pytest", *project.options, "--ftgate"])
+    lines = [f"{prefix}ftgate pythons{''.join(f' --target {spec}' for spec in missing)}"] if missing else []
+    if project.git is None:  # there is no other commit to compare with
+        return [*lines, f"{measure} --ftgate-update=new {path}", f"{measure} {path}"]
+    if workload not in written:
+        return [*lines, f"{measure} --ftgate-against=merge-base {path}"]
+    files = shlex.join(map(_shown, written))
+    return [
+        *lines,
+        f"git add {files} && git commit -m 'Gate what threads and processes cost'",
+        f"# then a change: 20_000 becomes 40_000 in {path}",
+        f"{measure} --ftgate-against=HEAD {path}",
+    ]
 
 
 def _shown(path: Path) -> str:

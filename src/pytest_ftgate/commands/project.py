@@ -39,7 +39,7 @@ class Project(Struct, frozen=True, kw_only=True):
     those of the configuration, else both builds of the newest version here that `requires-python` allows, for the
     reason `why`, and `allowed` is whether there is one; `install` is what is installed for each target. `options`
     switch off what its `addopts` switch on and a measuring run has no use for; `strict` names the setting that makes
-    an error of an unknown key or a warning, "" for none.
+    an error of an unknown key or a warning, "" for none. `ours` is this plugin as a requirement, without a marker.
     """
 
     root: Path
@@ -56,6 +56,7 @@ class Project(Struct, frozen=True, kw_only=True):
     functions: tuple[str, ...]
     needs: Needs
     options: tuple[str, ...] = ()
+    ours: str = "pytest-ftgate"
     strict: str = ""
     locked: bool = False
     pypy: bool = False

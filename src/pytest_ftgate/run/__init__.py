@@ -18,4 +18,5 @@ __all__ = [
     "privacy",
     "report_files",
     "session",
+    "trial",
 ]

@@ -289,6 +289,9 @@ class Measurement:
                     why = "measured again beside the baseline's commit: it missed its baseline"
                     self.resources.listener.expect_more(why)
             except FtgateError as error:
+                if phase.pair and not self.resources.config.against:  # what is compared with instead decides less
+                    why = f"{phase.pair.reference.label} cannot be measured: {first_line(str(error))}"
+                    self.resources.listener.warn(f"{self.group.key}: {why}")
                 if phase.pair and not (self.samples or self.resources.config.against):
                     # What another machine could build: without it, what it stored is compared.
                     self.phases.insert(0, msgspec.structs.replace(phase, pair=None, why="", same={}))

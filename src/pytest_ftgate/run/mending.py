@@ -53,6 +53,14 @@ def remove_extras(root: Path, checkout: Checkout, environments: Path) -> None:
         _record(top).unlink(missing_ok=True)
 
 
+def remove_all_extras(root: Path, checkout: Checkout, environments: Path) -> None:
+    """As `remove_extras`, with what its installation left; its environments are made again. Raises GitFailed."""
+    top = checkout.top(checkout.project)
+    pythons.forget_environments(environments, top)
+    _record(top).unlink(missing_ok=True)
+    remove_extras(root, checkout, environments)
+
+
 def note_built(root: Path, checkout: Checkout) -> None:
     """Remember what an installation has left in a checkout: `remove_extras` keeps it. Raises GitFailed."""
     if checkout.commit:

@@ -23,7 +23,7 @@ from ..measure.watch import self_test
 from ..model import Cell, Group, Interpreter, Struct, Target
 from ..model.targets import parse_target
 from ..pythons import InterpreterNotFound
-from . import git
+from . import git, worktrees
 from .cells import one_per_target
 from .folder import RunFolder
 from .git import Checkout
@@ -180,7 +180,10 @@ class Targets:
                 on_step=on_step,
             )
         except pythons.InstallError as error:
-            raise FtgateError(f"{checkout.label}: {error}" if checkout else str(error)) from error
+            if checkout is None:
+                raise FtgateError(str(error)) from error
+            hint = worktrees.ignored_hint(str(error), checkout, root)
+            raise FtgateError("\n".join(filter(None, (f"{checkout.label}: {error}", hint)))) from error
         if steps and checkout is not None:
             note_built(root, checkout)
         return python

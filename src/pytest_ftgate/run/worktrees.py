@@ -490,10 +490,23 @@ def lacks(checkout: Checkout, test: str) -> bool:
     return unused.source_is_gone(test, checkout.project)
 
 
+def head(root: Path, folder: Path) -> Checkout:
+    """HEAD, checked out as a side of a comparison is: without what git ignores. Raises AgainstError."""
+    repository, worktrees = Repository(root), folder.absolute() / "worktrees"
+    commit = repository.commit("HEAD")
+    if commit is None:
+        raise AgainstError(f"the repository of {root} has no commit yet")
+    pythons.hide_from_git(worktrees)
+    with pythons.waiting.held(Path(f"{worktrees}.lock")):
+        return _checkout(repository, f"HEAD ({shown(commit)})", commit, worktrees)
+
+
 def ignored_hint(detail: str, checkout: Checkout, old_root: Path) -> str:
     """One line for an error whose text names a file or module of the project that is on neither side; "" otherwise."""
     root = re.escape(checkout.root)
     files = [name for name in re.findall(rf"{root}/([^'\"\n]+)", detail) if not (checkout.project / name).exists()]
+    # As compilers name them, which run in the project's folder.
+    files += [name for name in re.findall(r"(?<![\w./~-])\w[\w./-]*\.\w+", detail) if (old_root / name).is_file()]
     modules = [name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", detail)]
     for name in (*files, *(file for module in modules for file in _module_files(old_root, module))):
         if (old_root / name).exists() and not (checkout.project / name).exists():

@@ -1,0 +1,1 @@
+"""A project of which the pages of docs/ speak."""

@@ -1,0 +1,13 @@
+from pytest_ftgate import ftgate, processes, threads
+
+import random
+
+
+@ftgate.compare(threads, processes("fork"))
+def test_sort(worker):
+    worker.local.items.sort()
+
+
+@test_sort.setup
+def shuffle(worker):
+    worker.local.items = random.Random(worker.index).sample(range(1000), 1000)

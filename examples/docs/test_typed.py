@@ -1,0 +1,11 @@
+from pytest_ftgate import SharedObjects, Worker, ftgate, threads
+
+
+@ftgate.compare(threads, workers=[1, 8])
+def test_lookup(worker: Worker) -> int:
+    return len(worker.shared)
+
+
+@test_lookup.shared
+def cache(shared: SharedObjects) -> dict[str, int]:
+    return {"a": 1}

@@ -1,0 +1,30 @@
+"""Whether what git has of a project can be installed, as it is in CI and on both sides of a comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import pythons
+from ..errors import FtgateError
+from ..model import Interpreter
+from ..pythons import Steps
+from . import installs, mending, worktrees
+
+
+def failure(root: Path, interpreter: Interpreter, steps: Steps) -> str:
+    """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit."""
+    checkout, environments = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
+    mending.remove_all_extras(root, checkout, environments)
+    try:
+        pythons.ensure_environment(
+            interpreter,
+            root=environments,
+            project=checkout.project,
+            install=installs.steps_of(steps, root, checkout),
+            variables=pythons.pretended(checkout.project, "0"),
+        )
+    except FtgateError as error:
+        hint = worktrees.ignored_hint(str(error), checkout, root)
+        return "\n".join(filter(None, (str(error).partition("\n")[0], hint)))
+    mending.note_built(root, checkout)
+    return ""
