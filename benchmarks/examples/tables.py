@@ -4,8 +4,8 @@
 
 REPORT is that of `pytest --ftgate --ftgate-report json:REPORT examples`. Between its two markers a README has a row for
 each contract. Its figure is what the contract compares: one side over the other, without the factor; of several cells
-the range. The columns `write-up` and `why`, and those of other machines, stay as they are, by test and contract. A row
-whose text is no contract but a ratio of two figures is shown and not asserted: write it into the table by hand.
+the range. The columns of the write-up, of the reasons and of other machines stay as they are, by test and contract. A
+row whose text is no contract but a ratio of two figures is shown and not asserted: write it into the table by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_ftgate.store.names import split_nodeid
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- the table of `make examples` -->", "<!-- end of the table -->"
-TEST, CONTRACT, WRITE_UP, WHY = "test", "contract", "write-up", "why it differs"
+TEST, CONTRACT, WRITE_UP, WHY = "test", "contract", "write-up", "why two cores differ"
 WORDS = {Decision.PASSED: "met", Decision.INCONCLUSIVE: "undecided"}
 Rows = dict[tuple[str, str], dict[str, str]]
 """By test and contract, both in backticks: column -> text."""
@@ -32,16 +32,17 @@ Rows = dict[tuple[str, str], dict[str, str]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("report", type=Path)
-    parser.add_argument("--column", default="2 cores", help="the machine that made the report, as the column calls it")
+    parser.add_argument("--column", help="what its column is called; default: `2 cores`, by the machine of the report")
     args = parser.parse_args()
     report = parse(args.report.read_bytes(), origin=str(args.report))
+    column = args.column or f"{report.machine.cores} cores"
     for readme in sorted((ROOT / "examples").glob("*/README.md")):
         tables = [table for table in report.tables if file_of(table).parent == readme.parent]
         text = readme.read_text(encoding="utf-8")
         before, begin, rest = text.partition(BEGIN)
         old, end, after = rest.partition(END)
         if tables and begin and end:
-            lines = [*rewritten(old, tables, args.column), "", *decided(report, tables)]
+            lines = [*rewritten(old, tables, column), "", *decided(report, tables)]
             readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
 
 
@@ -134,8 +135,9 @@ def decided(report: Report, tables: list[Table]) -> list[str]:
     found = [each for each in advice.of_report(report) if each.test in tests and each.choices]
     lines = ["`ftgate decide`, from these figures:", ""]
     for each in found:
-        said = [" ".join(one.text.split()) for one in sentences.said(each).sentences if one.topic == "advice"]
-        lines.append(f"- `{each.test.rpartition('::')[2]}`: {'; '.join(said)}.")
+        said = [one.text for one in sentences.said(each).sentences if one.topic == "advice"]
+        parts = [" ".join(line.split()) for text in said for line in text.splitlines() if line != sentences.WEIGH]
+        lines.append(f"- `{each.test.rpartition('::')[2]}`: {'; '.join(parts)}")
     return lines if found else []
 
 
