@@ -25,7 +25,7 @@ FAST = ("--switch-interval", "0.0001")
 OFF = ("--free-threading",)  # without this mod_wsgi turns the GIL on, in the free-threaded build too
 SLOW_SWITCH = express("1x10", GIL, 1, 10)
 FAST_SWITCH = express("1x10-fast", GIL, 1, 10, *FAST)
-MS_SWITCH = express("1x10-1ms", GIL, 1, 10, "--switch-interval", "0.001")
+HALF_MS_SWITCH = express("1x10-500us", GIL, 1, 10, "--switch-interval", "0.0005")
 ROWS = [
     express("Nx1", GIL, CORES, 1),
     express("10x1", GIL, 10, 1),
@@ -75,8 +75,8 @@ def test_fixed_work(server):
 
 # Who waits asks for the GIL once in an interval, and 0.1 ms is too short to tell one wait from the next from outside.
 # Of forty threads few waits begin and end while their own is sampled: a window must be longer.
-@ftgate.require("server[1x10-1ms].gil_wait_p95 < server[1x10].gil_wait_p95")
-@ftgate.serve(SLOW_SWITCH, MS_SWITCH, load=load("/fixed", connections=10), **(OPTIONS | LONGER))
+@ftgate.require("server[1x10-500us].gil_wait_p95 < server[1x10].gil_wait_p95")
+@ftgate.serve(SLOW_SWITCH, HALF_MS_SWITCH, load=load("/fixed", connections=10), **(OPTIONS | LONGER))
 def test_gil_wait(server):
     check(server, "/fixed")
 
