@@ -57,8 +57,8 @@ def check(server, path):
 
 
 @ftgate.require(
-    "server[1x10].cores < 0.8 * server[free-1x10].cores",  # one interpreter and Apache itself
-    "server[free-1x10].ops_per_s > 1.3 * server[1x10].ops_per_s",
+    "server[1x10].cores < 0.9 * server[free-1x10].cores",  # one interpreter and Apache itself
+    "server[free-1x10].ops_per_s > 1.1 * server[1x10].ops_per_s",
     "server[free-1xN].ops_per_s > 0.75 * server[Nx1].ops_per_s",
     "server[free-2x5].ops_per_s > 0.75 * server[10x1].ops_per_s",
     "server[free-1x10].ops_per_s > 0.7 * server[10x1].ops_per_s",
