@@ -36,8 +36,12 @@ demo: setup ## measure an example on both builds and show the verdicts (some 4 m
 
 EXAMPLES := scenario1_overhead scenario2_shared_set scenario3_sharded_writers granian mod_wsgi trading_pipeline own_executors
 
-examples: setup ## every example at full length, against its stored baselines
-	$(PY) -m pytest --ftgate --ftgate-test-time 8m $(EXAMPLES:%=examples/%)
+MEASURED := .ftgate/examples.json
+
+examples: setup ## every example: contracts and stored baselines; writes the tables of the READMEs
+	@mkdir -p .ftgate && rm -f $(MEASURED); status=0; \
+	$(PY) -m pytest --ftgate --ftgate-test-time 4m --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
+	$(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
 
 adopt: setup ## adopt five published projects from their source distributions, and write docs/adopted.md (40 minutes)
 	$(PY) benchmarks/adopt/adopt.py --log docs/adopted.md

@@ -15,9 +15,10 @@ from pytest_ftgate import command, ftgate, load
 GRANIAN = ["granian", "--host", "127.0.0.1", "--port", "{port}", "--no-ws"]
 ASGI = [*GRANIAN, "--interface", "asgi", "--loop", "asyncio", "--workers", "{workers}", "impl_asgi:app"]
 WSGI = [*GRANIAN, "--interface", "wsgi", "--blocking-threads", "64", "--workers", "{workers}", "impl_wsgi:app"]
+WSGI_WAIT = ["16" if word == "64" else word for word in WSGI]  # of 64 threads, few cores are the limit
 OPTIONS = {
     "ready": "http://127.0.0.1:{port}/json",
-    "duration": 3,
+    "duration": 2,
     "window": 1,
     "warmup": 1,  # the port answers once one worker runs; other workers and blocking threads start during the warm-up
     "timeout": 60,
@@ -34,6 +35,7 @@ def check(server, path):
     assert state["gil"] is not state["free_threaded"]
 
 
+@ftgate.require("server[3.14t].ops_per_s > 0.5 * server[3.14].ops_per_s")
 @ftgate.serve(ASGI, load=load("{path}", connections=128), workers=1, **OPTIONS)
 @paths
 def test_asgi(server, path):
@@ -41,33 +43,44 @@ def test_asgi(server, path):
 
 
 @ftgate.require("server[3.14t].uss < server[3.14].uss")
+@ftgate.require("server[3.14t].ops_per_s > 0.5 * server[3.14].ops_per_s")
 @ftgate.serve(ASGI, load=load("{path}", connections=256), workers=2, **OPTIONS)
 @paths
 def test_asgi_two_workers(server, path):
     check(server, path)
 
 
-# Granian's own thread does not run Python: it works while another thread holds the GIL.
-@ftgate.require("server[3.14].cores < 1.6", "server[3.14t].cores > 1.05")
+# How many cores they use depends on what the load, and other work, leaves of them; who waits for the GIL does not.
+@ftgate.require("server[3.14t].gil_wait_share < 0.2 * server[3.14].gil_wait_share")
+@ftgate.require("server[3.14t].ops_per_s > 0.3 * server[3.14].ops_per_s")
+@ftgate.require("server[3.14t].uss > 1.3 * server[3.14].uss")
 @ftgate.serve(WSGI, load=load("/json", connections=128), workers=1, **OPTIONS)
 def test_wsgi(server):
     check(server, "/json")
 
 
+@ftgate.require("server[3.14t].ops_per_s > 0.3 * server[3.14].ops_per_s")
+@ftgate.require("server[3.14t].uss > 1.3 * server[3.14].uss")
 @ftgate.serve(WSGI, load=load("/json", connections=256), workers=2, **OPTIONS)
 def test_wsgi_two_workers(server):
     check(server, "/json")
 
 
-# 64 threads that wait 10 ms per response give at most 6400 responses per second, with and without the GIL.
-@ftgate.require("server[3.14].ops_per_s <= 64 / 0.01", "server[3.14t].ops_per_s <= 64 / 0.01")
-@ftgate.serve(WSGI, load=load("/wait", connections=128), workers=1, **OPTIONS)
+# 16 threads that wait 10 ms per response give at most 1600 responses per second, with and without the GIL.
+ALIKE = (
+    "server[3.14t].ops_per_s > 0.67 * server[3.14].ops_per_s",
+    "server[3.14t].ops_per_s < 1.5 * server[3.14].ops_per_s",
+)
+
+
+@ftgate.require(*ALIKE)
+@ftgate.serve(WSGI_WAIT, load=load("/wait", connections=128), workers=1, **OPTIONS)
 def test_wsgi_wait(server):
     check(server, "/wait")
 
 
-@ftgate.require("server[3.14].ops_per_s <= 128 / 0.01", "server[3.14t].ops_per_s <= 128 / 0.01")
-@ftgate.serve(WSGI, load=load("/wait", connections=256), workers=2, **OPTIONS)
+@ftgate.require(*ALIKE)
+@ftgate.serve(WSGI_WAIT, load=load("/wait", connections=256), workers=2, **OPTIONS)
 def test_wsgi_wait_two_workers(server):
     check(server, "/wait")
 
@@ -91,9 +104,8 @@ def test_blocking_threads(server):
 
 
 @ftgate.require(
-    "server[blocking1].ops_per_s <= 1 / 0.01",
-    "server[blocking8].ops_per_s <= 8 / 0.01",
-    "server[blocking8].ops_per_s > 5 * server[blocking1].ops_per_s",
+    "server[blocking8].ops_per_s > 4 * server[blocking1].ops_per_s",
+    "server[blocking8].ops_per_s < 12 * server[blocking1].ops_per_s",
     "server[blocking32].ops_per_s > 2 * server[blocking8].ops_per_s",
 )
 @ftgate.serve(*THREADS, load=load("/wait", connections=128), **(OPTIONS | LONGER))

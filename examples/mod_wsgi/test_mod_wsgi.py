@@ -23,26 +23,30 @@ def express(name, python, processes, threads, *options):
 
 FAST = ("--switch-interval", "0.0001")
 OFF = ("--free-threading",)  # without this mod_wsgi turns the GIL on, in the free-threaded build too
+SLOW_SWITCH = express("1x10", GIL, 1, 10)
+FAST_SWITCH = express("1x10-fast", GIL, 1, 10, *FAST)
+HALF_MS_SWITCH = express("1x10-500us", GIL, 1, 10, "--switch-interval", "0.0005")
 ROWS = [
     express("Nx1", GIL, CORES, 1),
     express("10x1", GIL, 10, 1),
     express("2x5", GIL, 2, 5),
     express("2x5-fast", GIL, 2, 5, *FAST),
-    express("1x10", GIL, 1, 10),
-    express("1x10-fast", GIL, 1, 10, *FAST),
+    SLOW_SWITCH,
+    FAST_SWITCH,
     express("free-2x5", FREE, 2, 5, *OFF),
     express("free-1x10", FREE, 1, 10, *OFF),
     express("free-1xN", FREE, 1, CORES, *OFF),
 ]
 OPTIONS = {
     "ready": "http://127.0.0.1:{port}/gil",
-    "duration": 4,
-    "window": 2,
+    "duration": 2,
+    "window": 1,
     "warmup": 1,
     "timeout": 60,
     "requires": ["mod_wsgi==6.1.1"],
     "needs": {"apxs": "apt install apache2-bin apache2-dev", "mod_wsgi-express": "pip install mod_wsgi"},
 }
+LONGER = {"duration": 4, "window": 4}
 
 
 def check(server, path):
@@ -53,21 +57,32 @@ def check(server, path):
 
 
 @ftgate.require(
-    "server[1x10].cores < 1.3",  # one interpreter and Apache itself
-    "server[free-1x10].cores > 1.3",
-    "server[free-1x10].ops_per_s > 1.3 * server[1x10].ops_per_s",
-    "server[free-1xN].ops_per_s > 0.85 * server[Nx1].ops_per_s",
+    "server[1x10].cores < 0.9 * server[free-1x10].cores",  # one interpreter and Apache itself
+    "server[free-1x10].ops_per_s > 1.1 * server[1x10].ops_per_s",
+    "server[free-1xN].ops_per_s > 0.75 * server[Nx1].ops_per_s",
+    "server[free-2x5].ops_per_s > 0.75 * server[10x1].ops_per_s",
+    "server[free-1x10].ops_per_s > 0.7 * server[10x1].ops_per_s",
+    "server[2x5].ops_per_s < 1.5 * server[10x1].ops_per_s",
     "server[10x1].uss > 2 * server[free-1x10].uss",
-    "server[1x10-fast].gil_wait_p95 < server[1x10].gil_wait_p95",
-    "server[1x10-fast].ops_per_s < 1.3 * server[1x10].ops_per_s",  # no interval reduces the same work
+    "server[free-1x10].gil_wait_share < 0.2 * server[1x10].gil_wait_share",
+    "server[2x5-fast].ops_per_s < 1.5 * server[2x5].ops_per_s",  # no interval reduces the same work
+    "server[1x10-fast].ops_per_s < 1.5 * server[1x10].ops_per_s",
 )
 @ftgate.serve(*ROWS, load=load("/fixed", connections=10), **OPTIONS)
 def test_fixed_work(server):
     check(server, "/fixed")
 
 
+# Who waits asks for the GIL once in an interval, and 0.1 ms is too short to tell one wait from the next from outside.
+# Of forty threads few waits begin and end while their own is sampled: a window must be longer.
+@ftgate.require("server[1x10-500us].gil_wait_p95 < server[1x10].gil_wait_p95")
+@ftgate.serve(SLOW_SWITCH, HALF_MS_SWITCH, load=load("/fixed", connections=10), **(OPTIONS | LONGER))
+def test_gil_wait(server):
+    check(server, "/fixed")
+
+
 # The trap: the apparent gain of a shorter interval is waiting time, counted as work.
 @ftgate.require("server[1x10-fast].ops_per_s > 1.5 * server[1x10].ops_per_s")
-@ftgate.serve(*ROWS, load=load("/timed", connections=10), **OPTIONS)
+@ftgate.serve(SLOW_SWITCH, FAST_SWITCH, load=load("/timed", connections=10), **OPTIONS)
 def test_wall_timed(server):
     check(server, "/timed")

@@ -21,6 +21,8 @@ def work(iterations=WORK_ITERS):
 @ftgate.require("processes[spawn].start > 2 * processes[forkserver].start")
 @ftgate.require("processes[spawn].start > 20 * threads.start")
 @ftgate.require("interpreters.start > 2 * processes[fork].start")
+@ftgate.require("processes[forkserver].wall > 1.2 * processes[fork].wall")
+@ftgate.require("processes[spawn].wall > 2 * processes[forkserver].wall")
 @ftgate.require("processes[spawn].wall > 3 * threads.wall")
 @ftgate.require("processes[spawn, w8, 3.14t].wall > 7 * threads[w8, 3.14t].wall")
 @ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1)

@@ -1,5 +1,6 @@
 """Scenario 3: message passing instead of shared state. Producers send ids to the writer that owns their shard."""
 
+import os
 from time import perf_counter_ns
 
 from pytest_ftgate import ftgate, interpreters, threads
@@ -26,15 +27,18 @@ class SplitMix64:
         return z ^ (z >> 31)
 
 
+@ftgate.require("processes.timer.put_wait < processes.timer.ack_wait")
+@ftgate.require("processes[writer8].ops_per_s > 0.5 * processes[writer1].ops_per_s")
+@ftgate.require("interpreters[writer1].timer.ack_wait > 3 * threads[writer1].timer.ack_wait")
 @ftgate.compare(
     threads,
     interpreters,
     processes=["fork"],
     workers=[{"producer": PRODUCERS, "writer": writers} for writers in WRITERS],
     reuse="pool",
-    duration=1,
+    duration=0.5,
     window=0.1,
-    warmup=0.5,
+    warmup=0.3,
 )
 def test_sharded_writers(worker):
     """One operation of a producer: draw an id, send it to its shard's writer, wait for the acknowledgement."""
@@ -51,7 +55,7 @@ def test_sharded_writers(worker):
 @test_sharded_writers.role("writer")
 def write(worker):
     """Owns the ids of one shard, which no other worker uses: it needs no lock."""
-    inboxes, replies = worker.shared
+    inboxes, replies, *_ = worker.shared
     receive = inboxes[worker.index].get
     seen = worker.local.__dict__.setdefault("seen", set())  # kept between iterations
     inserts = 0
@@ -81,21 +85,50 @@ def queues(shared):
     return [[make() for _ in range(shared.counts[role])] for role in ("writer", "producer")]
 
 
-@ftgate.compare(processes=["fork"], workers=PRODUCERS, reuse="pool", duration=1, window=0.1, warmup=0.3)
-def test_shared_dict(worker):
-    """The design that it replaces, from scenario 2: the same ids in one dict of a Manager, under one lock."""
+# -- what the writers replace ----------------------------------------------------------------------------------------
+
+
+@ftgate.require("processes[IDS=writer].ops_per_s > 2 * processes[IDS=manager].ops_per_s")
+@ftgate.compare(
+    processes=["fork"],
+    workers={"producer": PRODUCERS, "writer": 1},
+    environment=[{"IDS": "writer"}, {"IDS": "manager"}],
+    reuse="pool",
+    duration=0.5,
+    window=0.1,
+    warmup=0.3,
+)
+def test_one_writer(worker):
+    """One writer beside the design of scenario 2: the same ids in one dict of a Manager, under one lock."""
+    inboxes, replies, seen, lock = worker.shared
     uid = next_id(worker)
-    seen, lock = worker.shared
+    if seen is None:
+        inboxes[0].put((worker.index, uid))
+        replies[worker.index].get()
+        return
     with lock:
         if uid not in seen:
             seen[uid] = True
             worker.count("inserts")
 
 
-@test_shared_dict.shared
-def managed(shared):
-    """Two proxy calls per operation."""
-    return shared.dict(), shared.Lock()
+@test_one_writer.role("writer")
+def write_alone(worker):
+    """As above; beside the dict it has nothing to do."""
+    write(worker)
+
+
+@test_one_writer.shared
+def queues_or_dict(shared):
+    """The queues, and where the dict has the ids the dict with its lock: two proxy calls per operation."""
+    manager = os.environ["IDS"] == "manager"
+    return [*queues(shared), shared.dict() if manager else None, shared.Lock()]
+
+
+@test_one_writer.stop
+def close(shared):
+    """Ends the writer."""
+    close_inboxes(shared)
 
 
 def next_id(worker):

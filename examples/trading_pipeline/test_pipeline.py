@@ -11,10 +11,8 @@ from pytest_ftgate import ftgate, tasks, threads
 
 RATE = 200
 """Ticks per second."""
-SECONDS = float(os.environ.get("PIPELINE_SECONDS", "1"))
+SECONDS = float(os.environ.get("PIPELINE_SECONDS", "0.5"))
 """The length of the schedule, in one call of the receiver; the run of the write-up took 60."""
-ITERATIONS_PER_MS = 3_300
-"""Iterations of `burn` in 1 ms on the machine of the README; the same work on any other; see `calibrated`."""
 STEP_NS = 1_000_000_000 // RATE
 ROLES = {"receiver": 1, "processor": 1, "evaluator": 1}
 
@@ -23,6 +21,7 @@ class Pipeline:
     """The inbound queue, and the one slot between processor and evaluator with the condition that guards it."""
 
     def __init__(self, shared):
+        self.per_ms = calibrated()
         self.inbound = shared.Queue()
         self.changed = shared.Condition()
         self.slot = None
@@ -51,11 +50,11 @@ def burn(iterations):
 
 
 def calibrated():
-    """Iterations of `burn` in a millisecond on this machine now: `python test_pipeline.py`.
+    """Iterations of `burn` in a millisecond, on this machine and interpreter: once in a launch.
 
     The median after pauses, as between ticks: a core that was idle runs slower at first.
     """
-    return round(1e6 * 10_000 / median(_burn_ns(10_000) for _ in range(500)))
+    return round(1e6 * 3_000 / median(_burn_ns(3_000) for _ in range(50)))
 
 
 def _burn_ns(iterations):
@@ -109,7 +108,7 @@ def receive(worker):
 
 def process(worker, proc_ms, eval_ms):
     """Strictly sequential: it owns the order book."""
-    pipeline, iterations = worker.shared, round(proc_ms * ITERATIONS_PER_MS)
+    pipeline, iterations = worker.shared, round(proc_ms * worker.shared.per_ms)
     while (tick := pipeline.inbound.get()) is not None:
         burn(iterations)
         publish(pipeline, processed(worker, tick))
@@ -149,7 +148,7 @@ async def receive_task(worker):
 
 
 async def process_task(worker, proc_ms, eval_ms):
-    pipeline, iterations = worker.shared, round(proc_ms * ITERATIONS_PER_MS)
+    pipeline, iterations = worker.shared, round(proc_ms * worker.shared.per_ms)
     while (tick := await pipeline.inbound.get()) is not None:
         burn(iterations)
         await publish_task(pipeline, processed(worker, tick))
@@ -179,30 +178,44 @@ async def evaluate_task(worker, proc_ms, eval_ms):
 MATRIX = {"workers": ROLES, "iterations": 2, "warmup": 0, "timeout": 60 + 10 * SECONDS}
 
 
+@ftgate.require("threads.counter.ticks > 0.75 * tasks.counter.ticks")
+@ftgate.require("threads.counter.ticks < 1.35 * tasks.counter.ticks")
 @ftgate.compare(tasks, threads, **MATRIX)
-@pytest.mark.parametrize("eval_ms", [1, 10, 50])
-@pytest.mark.parametrize("proc_ms", [0.5, 2])
-@ftgate.require("threads.counter.ticks > 0.9 * tasks.counter.ticks")
-@ftgate.require("threads.counter.ticks < 1.1 * tasks.counter.ticks")
+@pytest.mark.parametrize("eval_ms", [1, 50])
+@pytest.mark.parametrize("proc_ms", [0.5, 1])
 def test_with_room(worker, proc_ms, eval_ms):
-    """The processor is busy for at most 40 % of the time."""
+    """The processor is busy for at most 20 % of the time."""
     receive(worker)
 
 
+@ftgate.require("threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated")
 @ftgate.compare(tasks, threads, **MATRIX)
 @pytest.mark.parametrize("eval_ms", [1])
 @pytest.mark.parametrize("proc_ms", [5])
-@ftgate.require("threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated")
 def test_without_room(worker, proc_ms, eval_ms):
     """5 ms x 200/s takes all of the processor's time. One thread has none left for the evaluator, which is fast."""
     receive(worker)
 
 
+@ftgate.require("threads[3.14t].timer.processed_to_evaluated < 1.5 * tasks[3.14t].timer.processed_to_evaluated")
 @ftgate.compare(tasks, threads, **MATRIX)
 @pytest.mark.parametrize("eval_ms", [10, 50])
 @pytest.mark.parametrize("proc_ms", [5])
 def test_without_room_or_hurry(worker, proc_ms, eval_ms):
     """The same, but most of the second latency is the evaluator's own delay, whatever runs it."""
+    receive(worker)
+
+
+@ftgate.require(
+    "threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated",
+    "threads[3.14t].counter.evaluations > 2 * tasks[3.14t].counter.evaluations",
+    "threads[3.14t].peak.late_ms < 0.5 * tasks[3.14t].peak.late_ms",
+)
+@ftgate.compare(tasks, threads, **MATRIX)
+@pytest.mark.parametrize("eval_ms", [1])
+@pytest.mark.parametrize("proc_ms", [10])
+def test_overloaded(worker, proc_ms, eval_ms):
+    """Twice the work that there is time for: what a machine's noise is to the cells above is nothing here."""
     receive(worker)
 
 
@@ -216,7 +229,7 @@ def stop(pipeline):
     pipeline.inbound.put_nowait(None)
 
 
-for test in (test_with_room, test_without_room, test_without_room_or_hurry):
+for test in (test_with_room, test_without_room, test_without_room_or_hurry, test_overloaded):
     test.variant(tasks)(lead)
     test.role("processor")(process)
     test.role("processor", tasks)(process_task)
@@ -226,6 +239,3 @@ for test in (test_with_room, test_without_room, test_without_room_or_hurry):
     test.stop(stop)
 
 del test  # the last of them, under another name
-
-if __name__ == "__main__":
-    print(calibrated())

@@ -678,6 +678,9 @@ def test_gil_waits_that_the_looks_cannot_tell_are_left_out() -> None:
     assert gil_lengths(gil_waited(0, ms5=19.0)) == (None, None, None)
     assert gil_lengths(waited(0, gil_s=5.0)) == (None, None, None)
     assert gil_lengths(gil_waited(0, look_ns=6 * MS, ms5=30.0, ms12=20.0)) == (None, None, 12)
+    p50, p95, _ = gil_lengths(gil_waited(0, look_ns=6 * MS, ms5=30.0, ms40=20.0))
+    assert p50 is None  # but the longest twentieth is seen all the same
+    assert p95 == pytest.approx(40, rel=0.07)
     assert gil_lengths(gil_waited(0, unended=40.0, ms5=30.0)) == (None, None, 5)
     assert gil_lengths(gil_waited(0, look_ns=2 * MS, runnable_s=5.1, ms5=30.0)) == (None, None, 5)
     assert gil_lengths(gil_waited(0, look_ns=MS, runnable_s=5.1, ms5=30.0))[0] == pytest.approx(5, rel=0.07)

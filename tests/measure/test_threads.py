@@ -409,12 +409,12 @@ class Contended(Told):
     ("wait", "run_s", "interval_s"),
     [(constant(0.020), 0.005, 0.005), (constant(0.0012), 0.0003, 0.0003), (exponential(0.012), 0.004, 0.005)],
 )
-def test_the_lengths_of_waits_for_the_gil_at_no_higher_cost(wait: Draw, run_s: float, interval_s: float) -> None:
+def test_the_lengths_of_waits_for_the_gil_at_twice_the_cost(wait: Draw, run_s: float, interval_s: float) -> None:
     rnd = random.Random(41)
     lines = [Line(rnd, wait, constant(run_s), 12.0, interval_s) for _ in range(5)]
     reader = Contended(lines)
     seen = reader.watched(10.0)
-    assert reader.clock.cpu_s <= 0.025 * seen.watched_s  # with 1 % of arms and sleeps that are none of the looks'
+    assert reader.clock.cpu_s <= 0.045 * seen.watched_s  # with 1 % of arms and sleeps that are none of the looks'
     true = sorted(length for life in lines for length in life.waits)
     for share in (0.5, 0.95):
         whole = 1 + seen.gil_unended / sum(seen.gil_waits.values())

@@ -99,13 +99,14 @@ def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -
 
 
 def test_scenario_2_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
-    confirm(lambda: has_scenario_2s_shape(short_run(tmp_path, executables, "-k", "w8", SHARED_SET)), decisive=10)
+    cells = "w8 or (w2 and threads)"
+    confirm(lambda: has_scenario_2s_shape(short_run(tmp_path, executables, "-k", cells, SHARED_SET)), decisive=10)
 
 
 def has_scenario_2s_shape(report: Report) -> None:
     (table,) = report.tables
     rows = {row.cell.label: row for row in table.rows}
-    assert set(rows) == {label for label in labels(SHARED_SET) if label.endswith("w8")}
+    assert set(rows) == {label for label in labels(SHARED_SET) if label.endswith("w8") or "threads" in label}
     expected = written(SHARED_SET)
     if not cargo_works():
         native = rows.pop("rust-w8").verdict

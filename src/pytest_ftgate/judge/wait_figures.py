@@ -172,8 +172,8 @@ def _fractions(waits: Sequence[Waits]) -> list[float]:
 def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:
     """Median, 95th percentile and maximum of single waits for the GIL in ns, over all launches.
 
-    None where the end of too few was observed, where the samples are too rare for the median, or where too many could
-    not be followed to their end.
+    None where the end of too few was observed, where the samples are too rare for it, or where too many could not be
+    followed to their end. What is missed of short waits makes the 95th percentile longer: an upper bound.
     """
     known = [each for each in waits if each.gil_waits]
     histogram: Counter[int] = Counter()
@@ -187,10 +187,10 @@ def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, floa
     whole = 1 + sum(each.gil_unended for each in known) / ended  # all waits over those that ended
     p50, p95 = (percentile(histogram, share * whole) if share * whole <= 1 else None for share in (0.5, 0.95))
     crowded = sum(each.runnable_s for each in known) > sum(each.gil_s for each in known)
-    pauses = PAUSES_CROWDED if crowded else 1
-    if p50 is None or p50 < pauses * max(each.gil_sampling_ns for each in known):
-        return None, None, longest
-    return p50, p95, max(longest, p95 or p50)
+    pause_ns = max(each.gil_sampling_ns for each in known)
+    if p50 is not None and p50 < (PAUSES_CROWDED if crowded else 1) * pause_ns:
+        p50, p95 = None, p95 if p95 is not None and p95 >= PAUSES_CROWDED * pause_ns else None
+    return p50, p95, max(longest, p95 or p50 or 0.0)
 
 
 def gil_shares(sample: Sample) -> dict[int, float]:

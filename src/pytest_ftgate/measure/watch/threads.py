@@ -22,11 +22,12 @@ SAMPLE_S: Final = 0.002  # between samples, at best; each begins with a list of 
 _ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account of every thread, at best
 _SAMPLE_SHARE: Final = 0.015  # of the time, lists included; together with the account's at most 2 % of it
 _ACCOUNT_SHARE: Final = 0.004
-_BURST_SHARE: Final = 0.005  # of the samples' share, for bursts: once there are waits for the GIL
-_BURST_AFTER: Final = 20  # samples that saw one
+_BURST_SHARE: Final = 0.02  # of the time, for bursts: once there are waits for the GIL
+_BURST_AFTER: Final = 8  # samples that saw one
 _BURST_S: Final = 0.0001  # between the samples of a burst
+_BURST_MIDDLE_S: Final = 0.001  # between those of the slower bursts, at most
 _BURST_SAMPLES: Final = 24
-_BURST_THREADS: Final = 8
+_BURST_THREADS: Final = 4
 _WAKE_S: Final = 30e-6  # CPU time of a sleep and a wake-up between steps, as measured
 _THREADS_A_STEP: Final = 64  # of more threads, each step samples the next ones
 _ACCOUNTS_A_STEP: Final = 8  # of threads that came: one costs what thirty samples do
@@ -133,7 +134,7 @@ class _Bursts:
     def begin(self, threads: list[_Thread], sample_s: float) -> None:
         """The next burst, of the next of those `threads` that were seen waiting for the GIL."""
         if not self._pauses:
-            middle_s = math.sqrt(2 * _BURST_S * sample_s)
+            middle_s = min(_BURST_MIDDLE_S, math.sqrt(2 * _BURST_S * sample_s))
             self._pauses = [_BURST_S, middle_s][: 2 if sample_s > 40 * _BURST_S else 1]
             self.paces = {pause_s: Episodes() for pause_s in self._pauses}
         waiting = [thread for thread in threads if thread.samples["gil"]] or threads
@@ -299,8 +300,8 @@ class ThreadSampler:
 
     `start()`, then again and again `step()` when `due_s` has passed, then `finish()`. A step does what is due and
     takes so little that all of them together stay at 2 % of the time: with more threads, they come less often.
-    Once threads wait for the GIL, a part of the samples comes in bursts of a few threads: these give the lengths of
-    waits that are shorter than the time between the others.
+    Once threads wait for the GIL, bursts of samples of a few threads take another 2 %: these give the lengths of waits
+    that are shorter than the time between the others.
     With `known.all_work` every thread of every process of the tree is sampled, also of processes that come later: the
     tree is taken as often as accounts are read. Elsewhere the threads of the worker processes are sampled, without
     those of `main` unless it works itself; where there are none all threads of `main`, without its main thread unless
@@ -407,8 +408,7 @@ class ThreadSampler:
         threads += came
         spent = self._cost_clock() - began + _WAKE_S
         self._cost_s = spent if not self._cost_s else 0.8 * self._cost_s + 0.2 * spent
-        share = _SAMPLE_SHARE if self._gil_waits.bursts.at_s == math.inf else _SAMPLE_SHARE - _BURST_SHARE
-        self._sample_at = self._clock() + max(SAMPLE_S, self._cost_s / share)
+        self._sample_at = self._clock() + max(SAMPLE_S, self._cost_s / _SAMPLE_SHARE)
 
     def _sample_burst(self) -> None:
         """One sample of a burst, and the time of the next."""

@@ -1,0 +1,145 @@
+"""Rewrite the table in each example's README from a report: what each contract came to, and what `ftgate decide` says.
+
+    python benchmarks/examples/tables.py REPORT [--column "16 cores"]
+
+REPORT is that of `pytest --ftgate --ftgate-report json:REPORT examples`. Between its two markers a README has a row for
+each contract. Its figure is what the contract compares: one side over the other, without the factor; of several cells
+the range. The columns of the write-up, of the reasons and of other machines stay as they are, by test and contract. A
+row whose text is no contract but a ratio of two figures is shown and not asserted: write it into the table by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_ftgate.judge import advice
+from pytest_ftgate.judge.contracts import check, grammar, values
+from pytest_ftgate.model import Decision, Report, Row, Table, TestSamples
+from pytest_ftgate.report import advice as sentences
+from pytest_ftgate.report.json import parse
+from pytest_ftgate.store.names import split_nodeid
+
+ROOT = Path(__file__).parents[2]
+BEGIN, END = "<!-- the table of `make examples` -->", "<!-- end of the table -->"
+TEST, CONTRACT, WRITE_UP, WHY = "test", "contract", "write-up", "why two cores differ"
+WORDS = {Decision.PASSED: "met", Decision.INCONCLUSIVE: "undecided"}
+Rows = dict[tuple[str, str], dict[str, str]]
+"""By test and contract, both in backticks: column -> text."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("report", type=Path)
+    parser.add_argument("--column", help="what its column is called; default: `2 cores`, by the machine of the report")
+    args = parser.parse_args()
+    report = parse(args.report.read_bytes(), origin=str(args.report))
+    column = args.column or f"{report.machine.cores} cores"
+    for readme in sorted((ROOT / "examples").glob("*/README.md")):
+        tables = [table for table in report.tables if file_of(table).parent == readme.parent]
+        text = readme.read_text(encoding="utf-8")
+        before, begin, rest = text.partition(BEGIN)
+        old, end, after = rest.partition(END)
+        if tables and begin and end:
+            lines = [*rewritten(old, tables, column), "", *decided(report, tables)]
+            readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
+
+
+def file_of(table: Table) -> Path:
+    return ROOT / split_nodeid(table.rows[0].cell.nodeid)[0].partition("::")[0]
+
+
+def name_of(table: Table) -> str:
+    """The name of its test, without parameters."""
+    return split_nodeid(table.rows[0].cell.nodeid)[0].rpartition("::")[2]
+
+
+# -- the contracts -----------------------------------------------------------------------------------------------------
+
+
+def rewritten(old: str, tables: list[Table], column: str) -> list[str]:
+    """The lines of the new table."""
+    columns, rows = read(old)
+    if column not in columns:
+        columns.insert(columns.index(WHY), column)
+    measured = dict.fromkeys(map(name_of, tables))
+    found: Rows = {}
+    for name in measured:
+        samples = [row for table in tables if name_of(table) == name for row in table.rows]
+        judged = contracts_of(samples)
+        shown = [text for test, text in rows if test == f"`{name}`" and not any(sign in text for sign in "<>=")]
+        for text in [*judged, *(text.strip("`") for text in shown)]:
+            key = f"`{name}`", f"`{text}`"
+            figure = figure_of(text, samples)
+            found[key] = {**rows.get(key, {}), column: ", ".join(filter(None, (judged.get(text, ""), figure)))}
+    found |= {key: texts for key, texts in rows.items() if key[0].strip("`") not in measured}
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[*key, *(texts.get(each, "") for each in columns[2:])] for key, texts in found.items()]
+    return ["| " + " | ".join(cells) + " |" for cells in lines]
+
+
+def read(table: str) -> tuple[list[str], Rows]:
+    """The columns and the rows of a table of a README."""
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
+    ]
+    columns, _, *rows = lines or [[TEST, CONTRACT, WRITE_UP, WHY], []]
+    return columns, {(row[0], row[1]): dict(zip(columns[2:], row[2:], strict=True)) for row in rows}
+
+
+def contracts_of(rows: list[Row]) -> dict[str, str]:
+    """Contract -> its verdict over all cells at which it is judged, in the order of the rows."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for judged in row.verdict.metrics:
+            if judged.contract:
+                found.setdefault(judged.contract, []).append(WORDS.get(judged.decision, str(judged.decision)))
+    return {text: verdict_of(words) for text, words in found.items()}
+
+
+def verdict_of(words: list[str]) -> str:
+    """`met`, or `met 3, undecided 1`."""
+    counts = {word: words.count(word) for word in dict.fromkeys(words)}
+    return next(iter(counts)) if len(counts) == 1 else ", ".join(f"{word} {count}" for word, count in counts.items())
+
+
+def figure_of(text: str, rows: list[Row]) -> str:
+    """One side over the other without the factor, of all cells at which a contract or a ratio is judged."""
+    contract = grammar.parse(text if any(sign in text for sign in "<>=") else f"{text} > 1")
+    product = grammar.product_of(contract)
+    found = sorted(sides_of(contract, rows))
+    if not found or product is None:
+        return ""
+    ends = dict.fromkeys(f"{end / product[0]:.2g}" for end in (found[0], found[-1]))
+    return " to ".join(f"{float(end):g}" for end in ends)
+
+
+def sides_of(contract: grammar.Contract, rows: list[Row]) -> Iterator[float]:
+    """Left over right, wherever the contract is judged; cells of other parameters are apart, as in a test."""
+    for params in {row.cell.params for row in rows}:
+        samples = TestSamples(row.sample for row in rows if row.sample is not None and row.cell.params == params)
+        for sample in samples:
+            if check.concerns(contract, sample.cell, samples.cells):
+                left, right = values.sides(contract, sample, samples)
+                if left is not None and right:
+                    yield left / right
+
+
+# -- the advice --------------------------------------------------------------------------------------------------------
+
+
+def decided(report: Report, tables: list[Table]) -> list[str]:
+    """A list with the advice of each test that has figures."""
+    tests = dict.fromkeys(split_nodeid(table.rows[0].cell.nodeid)[0] for table in tables)
+    found = [each for each in advice.of_report(report) if each.test in tests and each.choices]
+    lines = ["`ftgate decide`, from these figures:", ""]
+    for each in found:
+        said = [one.text for one in sentences.said(each).sentences if one.topic == "advice"]
+        parts = [" ".join(line.split()) for text in said for line in text.splitlines() if line != sentences.WEIGH]
+        lines.append(f"- `{each.test.rpartition('::')[2]}`: {'; '.join(parts)}")
+    return lines if found else []
+
+
+if __name__ == "__main__":
+    main()

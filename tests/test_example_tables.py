@@ -1,0 +1,98 @@
+"""The tables of the examples' READMEs: a row for each contract, and what `make examples` writes into them."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pytest_ftgate.declare.declaration import notes_of
+from pytest_ftgate.model import Decision, MetricVerdict, Table, Verdict
+from pytest_ftgate.report.json import parse
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "examples" / "tables.py"))
+READMES = sorted((ROOT / "examples").glob("*/README.md"))
+MEASURED = ROOT / "tests" / "recorded" / "pipeline.json"
+STARVED = "threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated"
+OLD = f"""
+| test | contract | write-up | 2 cores | 16 cores | why two cores differ |
+|---|---|---|---|---|---|
+| `test_without_room` | `tasks.wall < 9 * threads.wall` | 1 | broken, 20 | | it is no contract any more |
+| `test_without_room` | `threads[3.14t].peak.late_ms / tasks[3.14t].peak.late_ms` | 0.5 |  | 0.7 | not asserted |
+| `test_without_room` | `{STARVED}` | 0.4 | undecided, 7 | met, 0.3 | it is so |
+| `test_elsewhere` | `threads.wall < processes.wall` | 3 | met, 4 |  |  |
+"""
+
+
+def table_of(readme: Path) -> str:
+    between: str = readme.read_text("utf-8").partition(SCRIPT["BEGIN"])[2].partition(SCRIPT["END"])[0]
+    return between
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
+def test_each_contract_has_a_row_and_each_row_a_contract(readme: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(readme.parent), *sys.path])
+    (path,) = readme.parent.glob("test_*.py")
+    functions: dict[str, Callable[..., Any]] = {
+        name: value for name, value in runpy.run_path(str(path)).items() if name.startswith("test_")
+    }
+    written = {
+        (f"`{name}`", f"`{text}`")
+        for name, function in functions.items()
+        for note in notes_of(function)
+        if note.decorator == "require"
+        for text in note.args
+    }
+    rows = SCRIPT["read"](table_of(readme))[1]
+    assert {row for row in rows if any(sign in row[1] for sign in "<>=")} == written
+    assert {name.strip("`") for name, _ in rows} <= set(functions)
+
+
+def judged() -> list[Table]:
+    """A measured test whose contract was met at one of its cells."""
+    report = parse(MEASURED.read_bytes())
+    met = MetricVerdict(metric="contract", decision=Decision.PASSED, contract=STARVED)
+    return [
+        msgspec.structs.replace(
+            table,
+            rows=tuple(
+                msgspec.structs.replace(row, verdict=Verdict(decision=Decision.PASSED, metrics=(met,)))
+                if row.cell.label.startswith("3.14t-threads")
+                else row
+                for row in table.rows
+            ),
+        )
+        for table in report.tables
+        if SCRIPT["name_of"](table) == "test_without_room"
+    ]
+
+
+def test_the_measured_column_is_replaced_and_the_others_stay() -> None:
+    columns, rows = SCRIPT["read"]("\n".join(SCRIPT["rewritten"](OLD, judged(), "2 cores")))
+    assert columns == ["test", "contract", "write-up", "2 cores", "16 cores", "why two cores differ"]
+    contract, ratio, elsewhere = rows.values()
+    assert contract["2 cores"].startswith("met, 0.")
+    assert [contract[each] for each in columns[2:] if each != "2 cores"] == ["0.4", "met, 0.3", "it is so"]
+    assert 0 < float(ratio["2 cores"]) < 1
+    assert ratio["16 cores"] == "0.7"
+    assert elsewhere["2 cores"] == "met, 4"
+
+
+def test_another_machine_gets_a_column_of_its_own() -> None:
+    columns, rows = SCRIPT["read"]("\n".join(SCRIPT["rewritten"]("", judged(), "16 cores")))
+    assert columns == ["test", "contract", "write-up", "16 cores", "why two cores differ"]
+    assert [key[1] for key in rows] == [f"`{STARVED}`"]
+
+
+def test_what_decide_says_stands_below() -> None:
+    report = parse(MEASURED.read_bytes())
+    lines = SCRIPT["decided"](report, list(report.tables))
+    assert any(
+        line.startswith("- `test_without_room`: ") and "processed_to_evaluated is least" in line for line in lines
+    )
