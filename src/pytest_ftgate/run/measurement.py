@@ -109,6 +109,7 @@ class Measurement:
             return replace(phase, same=dict.fromkeys(phase.judged, why))
         except git.AgainstError:
             return phase
+        self.resources.targets.make_all(self.group, (pair.changed, pair.reference))
         return replace(phase, pair=pair, why="another machine or build recorded it, so its commit is measured here")
 
     def _without_unchanged(self, phase: Phase) -> Phase:

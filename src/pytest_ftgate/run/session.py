@@ -69,7 +69,7 @@ class Session:
         self.listener = listener
         self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
-        self.targets = Targets(self.folder, config.install, listener)
+        self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
         self.acceptances = Acceptances(self.folder, listener, counted=config.trust == "head")
         self.base: Base | None = None
         self.plan = self.whole = Plan(groups=())
@@ -294,8 +294,8 @@ class Session:
     # -- steps of `measure` ------------------------------------------------------------------------------------
 
     def _install(self, group: Group) -> None:
-        """Make the environments of both sides of a comparison at once; scripted launches need none."""
-        if self.config.against and self._launcher is None:
+        """Make the environments of both sides of a comparison at once."""
+        if self.config.against:
             pair = self.references.requested()
             self.targets.make_all(group, (pair.changed, pair.reference))
 

@@ -50,11 +50,17 @@ class TargetLookup(Struct, frozen=True, kw_only=True):
 class Targets:
     """Finds interpreters and installs environments, each when it is first asked for."""
 
-    def __init__(self, folder: RunFolder, install: pythons.Steps | None, listener: Listener) -> None:
-        """`install` are the steps of each environment; None installs the project if it has a build system."""
+    def __init__(
+        self, folder: RunFolder, install: pythons.Steps | None, listener: Listener, *, scripted: bool = False
+    ) -> None:
+        """`install` are the steps of each environment; None installs the project if it has a build system.
+
+        With `scripted` launches nothing is made before it is asked for.
+        """
         self.folder = folder
         self.install = install
         self.listener = listener
+        self.scripted = scripted
         self._lookups: dict[_Key, TargetLookup] = {}
         self._made: dict[_Key, Path | FtgateError] = {}
         """What `make_all` has made, or why it could not."""
@@ -83,6 +89,8 @@ class Targets:
 
         Those of one folder follow each other: a build writes into the folder that it builds.
         """
+        if self.scripted:
+            return
         cells = [cell for cell in one_per_target(group.cells) if not cores.lacking(cell, group.spec)]
         stopped = threading.Event()
 
