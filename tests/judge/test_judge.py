@@ -444,14 +444,20 @@ class TestVerdict:
         assert (found.decision, found.reason, found.metrics) == (Decision.ERROR, "ValueError: nine", ())
 
     @pytest.mark.parametrize(
-        ("compared_with", "decision"),
-        [(AGAINST, Decision.ERROR), (ComparedWith(why="nothing is stored for it"), Decision.INCONCLUSIVE)],
+        ("compared_with", "begun", "decision"),
+        [
+            (AGAINST, 1, Decision.ERROR),
+            (AGAINST, 0, Decision.NOT_MEASURED),
+            (ComparedWith(why="nothing is stored for it"), 1, Decision.NOT_MEASURED),
+        ],
     )
-    def test_without_a_launch_more_time_is_asked_for(self, compared_with: ComparedWith, decision: Decision) -> None:
-        """Where it is compared it fails: code that takes all the time by itself would pass the gate."""
-        found = verdict(sample_of(), compared_with=compared_with)
+    def test_without_a_launch_more_time_is_asked_for(
+        self, compared_with: ComparedWith, begun: int, decision: Decision
+    ) -> None:
+        """What is compared and was begun fails: code that takes all the time by itself would pass the gate."""
+        found = verdict(msgspec.structs.replace(sample_of(), begun=begun), compared_with=compared_with)
         assert found.decision is decision
-        assert "before its first round" in found.reason
+        assert ("before the end of its first round" if begun else "before its turn came") in found.reason
         assert "--ftgate-time" in found.reason
         assert (found.metrics, found.why) == ((), compared_with.why)
 

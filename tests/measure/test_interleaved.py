@@ -803,16 +803,13 @@ def test_every_launch_is_ended_once_all_went_well() -> None:
     assert ends == Counter({(index, end): 1 for index in range(39) for end in ("finish", "kill")})
 
 
-def test_a_launch_without_a_memory_sample_says_nothing_of_memory() -> None:
+def test_a_memory_launch_without_a_sample_is_kept_for_what_it_dropped() -> None:
     launcher = FakeLauncher()
     launcher.memory = lambda at: () if at.label == LABELS[1] and at.start == 3 else memory_of(20 * MIB)
     threads, fork, _ = run_of(launcher).measure()
     assert fork.error is None
-    assert [launch.order for launch in fork.memory] == [0, 2]
-    assert [launch.order for launch in threads.memory] == [0, 1, 2]
-    launcher = FakeLauncher()
-    launcher.memory = lambda _: ()
-    assert [sample.memory for sample in run_of(launcher).measure()] == [(), (), ()]
+    assert [(launch.order, bool(launch.memory)) for launch in fork.memory] == [(0, True), (1, False), (2, True)]
+    assert [(launch.order, bool(launch.memory)) for launch in threads.memory] == [(0, True), (1, True), (2, True)]
 
 
 # -- results -------------------------------------------------------------------------------------------------------

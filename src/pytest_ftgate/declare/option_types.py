@@ -132,6 +132,7 @@ FAILING = (
     "accepted",
     "improved",
     "inconclusive",
+    "not-measured",
     "broken",
     "unsupported",
     "no-baseline",

@@ -223,7 +223,7 @@ class Judge:
             )
         compared_with = self.compared_with(sample)
         if not sample.launches:
-            return self._without_rounds(compared_with)
+            return self._without_rounds(sample, compared_with)
         judged = self._of_metrics(sample, samples, final=True, shown=shown)
         held = [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=True)]
         if compared_with.same and not held:
@@ -239,13 +239,14 @@ class Judge:
             why=_joined(compared_with.why, self._unseen(sample)) if judged else _why_none(sample, compared_with),
         )
 
-    def _without_rounds(self, compared_with: ComparedWith) -> Verdict:
-        """An error where something was to be judged: code that takes all the time by itself would pass otherwise."""
+    def _without_rounds(self, sample: Sample, compared_with: ComparedWith) -> Verdict:
+        """An error where something was to be judged and its first round was begun: code that takes all the time by
+        itself would pass otherwise."""
         gated = bool(compared_with.basis) or bool(self.contracts.contracts)
-        reason = "the time ended before its first round: increase --ftgate-test-time or --ftgate-time"
+        before = "the end of its first round" if sample.begun else "its turn came"
         return Verdict(
-            decision=Decision.ERROR if gated else Decision.INCONCLUSIVE,
-            reason=f"not measured: {reason}" if gated else reason,
+            decision=Decision.ERROR if gated and sample.begun else Decision.NOT_MEASURED,
+            reason=f"the time ended before {before}: increase --ftgate-test-time or --ftgate-time",
             baseline=compared_with.baseline,
             commit=compared_with.commit,
             basis=compared_with.basis,

@@ -22,7 +22,7 @@ from ..stats import rank_tests
 from ..text import percent
 from .budget import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
 from .capacity import Capacity
-from .cell_run import CellRun, PreparedTarget, Reference, disagreements
+from .cell_run import CellRun, Family, PreparedTarget, Reference, disagreements
 from .conditions import ConditionsMonitor
 from .launch import Launcher
 from .memory_round import MemoryRound
@@ -31,6 +31,10 @@ from .time_round import measure_round, ratios_of, roles
 
 LEAST_REFERENCES = 3
 """Launches of a reference before it is said not to have the error of its cell."""
+LAUNCH_S = 0.25
+"""What a launch takes at least, with its iterations: before the first round nothing else is known."""
+FEW = 4
+"""So many cells are begun together, however little time there is."""
 
 
 class StoppingRule(Protocol):
@@ -58,12 +62,15 @@ class InterleavedRun:
         references: Mapping[str, Reference] | None = None,
         monitor: ConditionsMonitor | None = None,
         first_needs: Mapping[str, frozenset[Need]] | None = None,
+        needed: int = 0,
         floors: Floors | None = None,
         capacity: Capacity | None = None,
     ) -> None:
         """`references` maps a node id to the cell's other side, `first_needs` to the launches of its first round.
 
         Without a stopping rule the variance alone decides how many rounds there are, all with every kind of launch.
+        `needed` are the rounds that decide about a cell: where the time is too short for so many of all, cells take
+        turns. 0: they do not.
         """
         self.cell_runs = [
             CellRun(cell, targets[cell.target.spec], group.spec, (references or {}).get(cell.nodeid))
@@ -74,7 +81,13 @@ class InterleavedRun:
             cell_run.require(by_default if first_needs is None else first_needs[cell_run.cell.nodeid])
         self.stopping_rule = stopping_rule
         self._share = 1.0
-        """Of the last round's launches, those that are still needed."""
+        """Launches that are still needed, also of cells whose turn has not come, over those of the last round."""
+        self._done = 0
+        """The rounds of the cell that has the fewest and needs more."""
+        self.needed = needed
+        self._take_turns = False
+        # Of their own, so that whether cells take turns changes nothing else.
+        self._order = random.Random(repr(rng.getstate())).sample(self.cell_runs, len(self.cell_runs))
         self.iterations = IterationPlan(group.spec, limits, loops)
         self.budget = RunBudget(limits, clock or time.monotonic)
         self.context = RunContext(
@@ -102,6 +115,9 @@ class InterleavedRun:
         first, launches = not self.budget.rounds, self._launches
         if first:
             self._build()
+            if self.needed:
+                self._in_turn(LAUNCH_S, FEW)
+                launches = self._launches
         self.budget.begin_round()
         if first:
             self.context.calibrate()
@@ -114,6 +130,10 @@ class InterleavedRun:
         if self.stopping_rule is not None:
             self._require(self.stopping_rule(self.samples_so_far()))
             self._share = self._launches / max(1, launches)
+            needing = [len(each.launches) for each in self.cell_runs if each.alive and each.needs]
+            self._done = min(needing, default=self.budget.rounds + 1)
+            if self.needed:
+                self._in_turn(self.budget.round_so_far_s / max(1, launches), 1)
         self.budget.end_round()
         self._plan_rounds()
         return self.open
@@ -121,7 +141,8 @@ class InterleavedRun:
     @property
     def open(self) -> bool:
         """Whether a cell still needs a round, and the budget has room for one."""
-        return self.undecided and self.budget.rounds < self.budget.rounds_wanted and not self.budget.expired
+        rounds = self._take_turns or self.budget.rounds < self.budget.rounds_wanted  # of each cell so many
+        return self.undecided and rounds and not self.budget.expired
 
     @property
     def undecided(self) -> bool:
@@ -131,8 +152,28 @@ class InterleavedRun:
     @property
     def _launches(self) -> int:
         """The launches of a round, as far as they are needed now."""
-        sides = [(each, side) for each in self.cell_runs for side in each.with_reference]
-        return sum(len(roles(each, side)) + (each.alive and "memory" in each.needs) for each, side in sides)
+        return sum(map(_launches_of, self.cell_runs))
+
+    def _in_turn(self, launch_s: float, least: int) -> None:
+        """Leave cells out of the next round where the time is too short for as many rounds of all as they need.
+
+        Those of one executor and target go together, in a random order that is the same in all rounds: each to its end,
+        then the next. At least so many cells are kept; a launch takes `launch_s`.
+        """
+        families: dict[Family, list[CellRun]] = {}
+        for cell_run in self._order:
+            if cell_run.alive and cell_run.needs:
+                families.setdefault(cell_run.family, []).append(cell_run)
+        left_s, kept = self.budget.limits.budget_s - self.budget.spent_s, 0
+        for family in families.values():
+            rounds = max(1, self.needed - min(len(each.launches) for each in family))
+            left_s -= launch_s * rounds * sum(map(_launches_of, family))
+            if left_s < 0 and kept >= least:
+                self._take_turns = True
+                for each in family:
+                    each.require(frozenset())
+            else:
+                kept += len(family)
 
     def grant(self, share_s: float, left_s: float) -> None:
         """Plan iterations with `share_s` more seconds, and end after `left_s` more, in place of what was left."""
@@ -142,8 +183,7 @@ class InterleavedRun:
 
     def forecast(self, needed: int) -> tuple[int, float]:
         """How many rounds fit into the budget, and the seconds that `needed` ones would take: see `RunBudget`."""
-        done = max(len(cell_run.launches) for cell_run in self.cell_runs)
-        return self.budget.forecast(self.iterations, done, needed, self._share if done else 1.0)
+        return self.budget.forecast(self.iterations, self._done, needed, self._share if self._done else 1.0)
 
     def samples(self) -> list[Sample]:
         """All cells, after a comparison of their results; of the references' if their cells differ."""
@@ -229,3 +269,9 @@ class InterleavedRun:
         values, beside = self.iterations.values, {launch.order: launch for launch in paired}
         there = (own for own in cell_run.launches if own.order in beside)
         return [ratios_of(values(own), values(beside[own.order])) for own in there]
+
+
+def _launches_of(cell_run: CellRun) -> int:
+    """The launches of a round, of the cell and its reference, as far as they are needed now."""
+    memory = cell_run.alive and "memory" in cell_run.needs
+    return sum(len(roles(cell_run, side)) + memory for side in cell_run.with_reference)

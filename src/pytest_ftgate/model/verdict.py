@@ -15,7 +15,7 @@ class Decision(StrEnum):
     BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
     ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED reads the same as its reference:
     it was not compared, or what it misses is no change of the code. XFAILED regressed or is broken, as @ftgate.expect
-    says; XPASSED is not, although it says so.
+    says; XPASSED is not, although it says so. NOT_MEASURED: the time ended before its turn came.
     """
 
     PASSED = "passed"
@@ -28,6 +28,7 @@ class Decision(StrEnum):
     XPASSED = "xpassed"
     IMPROVED = "improved"
     INCONCLUSIVE = "inconclusive"
+    NOT_MEASURED = "not measured"
     NO_BASELINE = "no baseline"
     ERROR = "error"
     UNSUPPORTED = "unsupported"
@@ -35,9 +36,10 @@ class Decision(StrEnum):
     @property
     def decided(self) -> bool:
         """Whether it says something of what was compared."""
-        return self not in (Decision.INCONCLUSIVE, Decision.NO_BASELINE, Decision.ERROR, Decision.UNSUPPORTED)
+        return self not in (*UNDECIDED, Decision.NO_BASELINE, Decision.ERROR, Decision.UNSUPPORTED)
 
 
+UNDECIDED = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED)
 FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
 """What fails a run by default."""
 WORST_FIRST = (
@@ -48,6 +50,7 @@ WORST_FIRST = (
     Decision.XPASSED,
     Decision.ACCEPTED,
     Decision.INCONCLUSIVE,
+    Decision.NOT_MEASURED,
     Decision.XFAILED,
     Decision.UNCHANGED,
     Decision.IMPROVED,
@@ -186,7 +189,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def compared(self) -> bool:
         """Whether it was to be decided: it has a basis or a contract; an error always was."""
-        wanted = self.decision is Decision.INCONCLUSIVE and bool(self.basis or self.metrics)
+        wanted = self.decision in UNDECIDED and bool(self.basis or self.metrics)
         return self.decision.decided or wanted or self.decision is Decision.ERROR
 
     @property

@@ -39,7 +39,7 @@ from .shards import Sharding
 if TYPE_CHECKING:
     from .hosts import Hosts
 
-STRICT = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.NO_BASELINE)
+STRICT = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
 
 FAILED = "failed"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..model import Decision, Row, Shortfall
 from . import units
 
-OPEN = (Decision.INCONCLUSIVE, Decision.SUSPECT)
+OPEN = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.SUSPECT)
 
 
 def sentence(shortfall: Shortfall) -> str:

@@ -39,6 +39,7 @@ STATUS: dict[Decision, Status] = {
     Decision.XPASSED: Status("xpassed", "X", "XPASS", {"yellow": True}),
     Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
     Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
+    Decision.NOT_MEASURED: Status("not measured", "-", "NOT MEASURED", {"yellow": True}),
     Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
     Decision.ERROR: Status("error", "E", "ERROR", {"red": True}),
     Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),

@@ -21,7 +21,7 @@ LIMIT = 65_000
 """Characters of a report. GitHub refuses a comment of more than 65 536."""
 BRIEF = (Decision.ACCEPTED, Decision.IMPROVED)
 """Decisions with a line for each cell."""
-OPEN = (Decision.INCONCLUSIVE, Decision.UNSUPPORTED, Decision.XFAILED)
+OPEN = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.UNSUPPORTED, Decision.XFAILED)
 """Decisions with their reason below the table."""
 ERROR_LINES = 12
 """So many last lines of an error's output are shown."""

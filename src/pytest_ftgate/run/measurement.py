@@ -174,7 +174,7 @@ class Measurement:
         """The time budget is used up: judge what there is, and begin nothing more."""
         self._end()
         for phase in self.phases:
-            self._not_begun(phase, FtgateError("the time budget was used up"))
+            self._not_begun(phase, FtgateError("the time budget was used up"), late=True)
         self.phases = []
 
     def rows(self) -> list[Row]:
@@ -299,12 +299,15 @@ class Measurement:
                 else:
                     self._not_begun(phase, error)
 
-    def _not_begun(self, phase: Phase, error: FtgateError) -> None:
+    def _not_begun(self, phase: Phase, error: FtgateError, *, late: bool = False) -> None:
         for cell in phase.cells:
             if cell.nodeid not in phase.judged:
                 continue
             if self.samples.cell(cell):
                 self._predict(cell, f"{first_line(str(error))}: its reference cannot be measured")
+            elif late:
+                verdict = Verdict(decision=Decision.NOT_MEASURED, reason=f"{error}: increase --ftgate-time")
+                self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
             else:
                 self.by_nodeid[cell.nodeid] = failed_row(cell, first_line(str(error)), str(error))
 

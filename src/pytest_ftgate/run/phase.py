@@ -131,6 +131,7 @@ class PhaseStarter:
             references=references,
             monitor=monitor,
             first_needs=judge.first(cells) if judged else None,
+            needed=0 if spec.requirements else needed,  # contracts compare cells: these are measured together
             floors=resources.floors,
             capacity=resources.capacity,
         )
