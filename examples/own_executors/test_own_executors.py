@@ -54,7 +54,7 @@ def vowels(part):
     executor("dask", with_dask, processes=True),
     executor("initialized", with_initializer),
     reuse="pool",
-    requires=["loky", "distributed"],
+    requires=["loky", "distributed", "jsonschema"],
 )
 def test_vowels(executor):
     return sum(executor.map(vowels, PARTS))
