@@ -54,7 +54,7 @@ def vowels(part):
     executor("dask", with_dask, processes=True),
     executor("initialized", with_initializer),
     reuse="pool",
-    requires=["loky", "distributed", "jsonschema"],
+    requires=["loky", "distributed"],
 )
 def test_vowels(executor):
     return sum(executor.map(vowels, PARTS))

@@ -8,8 +8,8 @@ from typing import Any
 
 import fake_run
 import pytest
-from distributed import TESTS, outcome
 from example import Example
+from under_xdist import TESTS, outcome
 
 MODES = (
     ["-n2"],

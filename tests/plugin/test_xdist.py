@@ -7,8 +7,8 @@ from typing import Any
 
 import fake_run
 import pytest
-from distributed import FILES, QUICK, TESTS, outcome
 from example import Example
+from under_xdist import FILES, QUICK, TESTS, outcome
 
 MODES = {
     "-n2 --dist=loadgroup": ["-n2", "--dist=loadgroup"],
