@@ -141,8 +141,9 @@ def test_one_lock_erases_parallelism_whatever_the_executor() -> None:
     assert all(each.measured for each in found.scaling)
     shares = {each.name: each for each in found.contention}
     for build in ("3.14", "3.14t"):
-        for name in ("threads", "fork", "forkserver", "spawn"):
-            assert (shares[f"{name} on {build}"].lock or 0) > 0.5
+        assert (shares[f"threads on {build}"].lock or 0) > 0.5
+        for name in ("fork", "forkserver", "spawn"):  # of their time and that of the Manager's threads, one for each
+            assert 0.4 < (shares[f"{name} on {build}"].lock or 0) < 0.5
     # What would be won without the lock is bounded by the cores that are idle.
     threads = shares["threads on 3.14t"]
     assert threads.by_waits is not None
@@ -165,7 +166,7 @@ def test_threads_win_over_a_manager_by_ten_times() -> None:
         assert here.limits[0].times is not None
         assert here.limits[0].times.high < 1
     assert found.unknown == ("start-up",)
-    assert "waits for the GIL and unattributed waits: not known" in text(found, "contention")
+    assert "unattributed waits: not known" in text(found, "contention")
 
 
 # ---- scenario 3: one writer for each shard
@@ -175,7 +176,7 @@ def test_one_writer_beats_the_shared_dict() -> None:
     found = stored(f"{SHARDED}test_one_writer")
     writer, manager = (choice(found, "producer8-writer1", f"IDS:{where}").time for where in ("writer", "manager"))
     for name in ("fork on 3.14", "fork on 3.14t"):
-        assert times(writer, name).value.value < times(manager, name).value.value
+        assert 3 * times(writer, name).value.value < times(manager, name).value.value
     shares = {(each.name, each.setting): each.lock or 0 for each in found.contention}
     assert all(share > 0.3 if setting == "IDS:manager" else share < 0.05 for (_, setting), share in shares.items())
     assert all((each.lock or 0) < 0.05 for each in stored(f"{SHARDED}test_sharded_writers").contention)
@@ -192,12 +193,14 @@ def test_more_writers_do_not_pay_on_two_cores() -> None:
 
 
 def test_the_free_threaded_server_needs_less_memory_for_two_workers() -> None:
-    for setting in ("/json", "/wait"):
-        two = choice(stored(f"{GRANIAN}test_asgi_two_workers"), "w2", setting)
-        assert two.advised == ("server on 3.14t",)
-        assert len(two.time.tied) == 2  # in time it does not matter
+    json, wait = (choice(stored(f"{GRANIAN}test_asgi_two_workers"), "w2", setting) for setting in ("/json", "/wait"))
+    for two in (json, wait):
         assert two.memory is not None
         assert two.memory.tied == ("server on 3.14t",)
+    assert wait.advised == ("server on 3.14t",)
+    assert len(wait.time.tied) == 2  # in time it does not matter
+    # As in the write-up, 3.14 answers more requests that need not wait: each has its price.
+    assert set(json.pareto) == {"server on 3.14", "server on 3.14t"}
     one = choice(stored(f"{GRANIAN}test_asgi"), "w1", "/json")
     assert set(one.advised) == {"server on 3.14", "server on 3.14t"}
     assert "it does not matter" in text(stored(f"{GRANIAN}test_asgi"), "advice")
@@ -208,9 +211,11 @@ def test_wsgi_uses_more_than_one_core_without_the_gil() -> None:
     cores = choice(found, "w1").cores
     # 3.14 has one core of Python, and a thread of Granian's own beside it.
     assert cores["server on 3.14t"] > 1.3 > 1.2 > cores["server on 3.14"]
-    assert "cores kept busy: server on 3.14t 1.42" in text(found, "time")
+    assert f"cores kept busy: server on 3.14t {cores['server on 3.14t']:.2f}" in text(found, "time")
     # The write-up's 3.8 times the requests need more cores than the 2 that the load generator shares here.
-    assert len(choice(found, "w1").time.tied) == 2
+    slower = choice(found, "w1").time.ranked[-1].times
+    assert slower is not None
+    assert slower.high < 1.5
 
 
 def test_more_blocking_threads_pay_only_where_requests_wait() -> None:

@@ -79,6 +79,7 @@ RUNNING = {
     "pytest_ftgate.runner.executors.pipes",
     "pytest_ftgate.runner.executors.threads",
     "pytest_ftgate.runner.gil",
+    "pytest_ftgate.runner.held",
     "pytest_ftgate.runner.primitives",
     "pytest_ftgate.runner.results",
     "pytest_ftgate.runner.stacks",
