@@ -141,7 +141,11 @@ def test_against_a_revision(project: Project) -> None:
     assert slower.ret == 1
     assert decisions(project) == dict.fromkeys(cells, "regressed")
     slower.stdout.fnmatch_lines(
-        ["*regressed: 3.14-threads-w1*", "*against*HEAD (*", "*judged by*paired launches (--ftgate-against HEAD; test_burn.py differs)*"]
+        [
+            "*regressed: 3.14-threads-w1*",
+            "*against*HEAD (*",
+            "*judged by*paired launches (--ftgate-against HEAD; test_burn.py differs)*",
+        ]
     )
     contracts = [metric for row in metrics(project) for metric in row if metric["contract"]]
     assert [(each["contract"], each["decision"]) for each in contracts] == [
