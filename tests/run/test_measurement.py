@@ -613,6 +613,19 @@ class TestPredicted:
         assert rows[FORK].paired is None
         assert "2 files that it reads are the same at main, so the machine or" in rows[FORK].verdict.reason
 
+    def test_once_the_time_of_the_run_is_over_nothing_is_checked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def check(*_: object) -> Checked:
+            raise AssertionError("a check launch begins")
+
+        monkeypatch.setattr(UnchangedCells, "check", check)
+        measurement = screening(day(cells_slower(2.0, THREADS))).measurement(TWO)
+        for _ in range(4):
+            measurement.step()
+        monkeypatch.setattr(RunTime, "left_s", 0.0)
+        measurement.close()
+        verdict = rows_of(measurement)[THREADS].verdict
+        assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
+
     @pytest.mark.parametrize(("factor", "moved"), [(1.3, 0.0), (1.6, MOVED / 4), (2.0, MOVED), (3.0, MOVED)])
     def test_other_work_widens_the_limits_and_twice_the_time_fails(
         self, monkeypatch: pytest.MonkeyPatch, factor: float, moved: float

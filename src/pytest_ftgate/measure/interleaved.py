@@ -112,12 +112,12 @@ class InterleavedRun:
         """One round, unless there are enough; returns whether there may be another. Others may run in between."""
         if not self.open:
             return False
-        first, launches = not self.budget.rounds, self._launches
+        first = not self.budget.rounds
         if first:
             self._build()
             if self.needed:
                 self._in_turn(LAUNCH_S, FEW)
-                launches = self._launches
+        launches = self._launches
         self.budget.begin_round()
         if first:
             self.context.calibrate()

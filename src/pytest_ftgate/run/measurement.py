@@ -413,8 +413,10 @@ class Measurement:
         for sample in sorted(self.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
             with self._failing(sample.cell):
                 self._follow_up(sample, alone)
-        alone = {commit: left for commit, phases in alone.items() if (left := self._changed(phases))}
         budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
+        run_left_s = self.resources.time.left_s
+        if left_s > 0 and (run_left_s is None or run_left_s > 0):  # else no launch begins any more
+            alone = {commit: left for commit, phases in alone.items() if (left := self._changed(phases))}
         # A launch of a pair takes the place of one of the control workload.
         pairs_s = LEAST_ROUNDS * len(alone) * budget.spent_s / max(1, budget.rounds * len(self.samples))
         room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.samples)
