@@ -34,6 +34,7 @@ WINGS = (
     "model",
     "platforms",
     "text",
+    "files",
     "errors",
 )
 STRANGERS = {("declare", "run"), ("judge", "measure"), ("report", "measure")}

@@ -19,6 +19,7 @@ import filelock
 from packaging.utils import canonicalize_name
 
 from ..errors import FtgateError
+from ..files import write_whole
 from ..model import Interpreter
 from .install_inputs import Inputs, inputs_of
 from .project import project_name
@@ -165,13 +166,7 @@ def hide_from_git(root: Path) -> None:
     top = next((folder for folder in (root, *root.parents) if folder.name == ".ftgate"), root)
     ignore = top / ".gitignore"
     if not ignore.exists():
-        unfinished = top / f".gitignore.{os.getpid()}"  # one without its line would hide nothing for good
-        try:
-            unfinished.write_text("*\n", encoding="utf-8")
-            unfinished.replace(ignore)
-        except OSError:
-            unfinished.unlink(missing_ok=True)
-            raise
+        write_whole(ignore, [b"*\n"])  # one without its line would hide nothing for good
 
 
 def _make(folder: Path, interpreter: Interpreter) -> None:
@@ -184,9 +179,7 @@ def _make(folder: Path, interpreter: Interpreter) -> None:
 
 
 def _write_stamp(folder: Path, stamp: dict[str, str]) -> None:
-    unfinished = folder / f"{STAMP}.{os.getpid()}"
-    unfinished.write_text(json.dumps(stamp, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    unfinished.replace(folder / STAMP)
+    write_whole(folder / STAMP, [json.dumps(stamp, indent=1, sort_keys=True).encode(), b"\n"])
 
 
 def _stamp(interpreter: Interpreter, project: Path, install: Steps, inputs: Inputs) -> dict[str, str]:

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ..errors import FtgateError
+from ..files import write_whole
 from ..judge import acceptance
 from ..measure.run_context import Listener
 from ..model import Acceptance, Struct
 from ..store.names import matches, split_nodeid
 from ..text import did_you_mean
 from . import git, worktrees
-from .folder import RunFolder, decoded, write_whole
+from .folder import RunFolder, decoded
 
 FIX = "correct it with `git commit --amend` or `git rebase --interactive`"
 _DEFAULTS = ("HEAD", "main", "master")

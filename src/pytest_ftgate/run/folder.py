@@ -13,6 +13,7 @@ import msgspec
 
 from .. import pythons
 from ..errors import FtgateError
+from ..files import write_whole
 
 RUNS_KEPT = 5
 LAST_RUN = "last-run.json"
@@ -67,19 +68,3 @@ def decoded(path: Path, kind: type[T]) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, ValueError, RecursionError) as error:
         raise FtgateError(f"{path}: cannot be read: {error}; remove it and run again") from error
-
-
-def write_whole(path: Path, content: Iterable[bytes]) -> None:
-    """Write a file, piece by piece, so that a reader, or a run that is killed meanwhile, never leaves half of it.
-
-    Raises OSError, of a full disk or a directory of that name; what was there stays.
-    """
-    unfinished = path.with_name(f"{path.name}.part")
-    try:
-        with unfinished.open("wb") as file:
-            file.writelines(content)
-        unfinished.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from .. import pythons
+from ..files import write_whole
 from . import submodules
-from .folder import write_whole
 from .git import Checkout, Repository
 
 _CACHE: Final = "__pycache__"

@@ -8,11 +8,12 @@ from pathlib import Path, PurePath
 import msgspec
 
 from .. import pythons
+from ..files import write_whole
 from ..judge.judge import ComparedWith
 from ..measure.run_context import Listener
 from ..model import Figures, Spec
 from . import git, mending, worktrees
-from .folder import RunFolder, decoded, write_whole
+from .folder import RunFolder, decoded
 
 INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..files import write_whole
 from ..model import Report
 from ..report import formats
-from .folder import write_whole
 
 
 def write(target: str, report: Report, folder: Path) -> Path:

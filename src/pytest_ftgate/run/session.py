@@ -12,6 +12,7 @@ import msgspec
 
 from .. import pythons
 from ..errors import FtgateError
+from ..files import write_whole
 from ..measure.capacity import Capacity
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
@@ -26,7 +27,7 @@ from . import assembly, git, privacy, shards, worktrees
 from .acceptances import Acceptances, Collected
 from .base import Base, read
 from .config import RunConfig
-from .folder import RunFolder, decoded, write_whole
+from .folder import RunFolder, decoded
 from .git import Checkout
 from .measurement import Measurement
 from .others import OtherTests

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ...errors import FtgateError
+from ...files import write_whole
 from ...model import Struct
 from ...pythons import scrubbed_environment, waiting
 from .proc import CALLS, Proc
@@ -72,7 +73,8 @@ def patterns_hold(
             if kept is None:
                 reason = (test or self_test)(python, environment)
                 if not reason or reason.startswith(_DISAGREES):  # anything else may be fixed without a trace
-                    _keep(path, msgspec.structs.replace(wanted, reason=reason))
+                    kept_now = msgspec.structs.replace(wanted, reason=reason)
+                    write_whole(path, [msgspec.json.encode(kept_now), b"\n"])
                 return reason
     except OSError as error:
         fix = "make room there, or make it writable"
@@ -92,12 +94,6 @@ def _kept(path: Path, wanted: Patterns) -> str | None:
     except (OSError, msgspec.MsgspecError):
         return None
     return kept.reason if msgspec.structs.replace(kept, reason="") == wanted else None
-
-
-def _keep(path: Path, patterns: Patterns) -> None:
-    unfinished = path.with_suffix(f".{os.getpid()}")
-    unfinished.write_bytes(msgspec.json.encode(patterns) + b"\n")
-    unfinished.replace(path)
 
 
 def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
