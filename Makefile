@@ -109,9 +109,12 @@ requirements: setup ## resolve the pinned requirements anew
 clean: ## remove .venv and what tests leave
 	rm -rf $(VENV) $(BOOTSTRAP) .ftgate .mypy_cache .pytest_cache .ruff_cache
 
-# The interpreters are looked for until both are there; without them the tests go on and say what is missing.
+# The interpreters are looked for until both are there; without them the tests go on and say what is missing. Where uv
+# cannot download any, but the mirror of a distribution can be reached, they are built into the folder where we look.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pytest-ftgate/pythons
 $(VENV)/.pythons: $(VENV)/.ready
-	@$(VENV)/bin/ftgate pythons --strict && touch $@ || test $$? -eq 3
+	@$(VENV)/bin/ftgate pythons --strict && touch $@ || { \
+	  .ci/build-pythons $(CACHE) && $(VENV)/bin/ftgate pythons --strict && touch $@; } || true
 
 # The editable install needs no second resolution and no download: its build tools are pinned with the rest.
 $(VENV)/.ready: requirements.txt pyproject.toml | $(VENV)/bin/uv

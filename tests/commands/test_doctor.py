@@ -142,11 +142,9 @@ def test_probes_tell_what_the_root_holds(tmp_path: Path) -> None:
 
 def test_an_outcome_names_the_way_the_time_and_the_notes() -> None:
     target = parse_target("3.14t")
-    built = Provided(
-        target=target, interpreter=INTERPRETER, did="built from source", notes=("uv: no\nway",), took_s=200
-    )
+    built = Provided(target=target, interpreter=INTERPRETER, did="installed by uv", notes=("uv: no\nway",), took_s=200)
     assert outcome_text(built) == (
-        "3.14t: built from source in 3 min 20 s: /opt/bin/python3.14t "
+        "3.14t: installed by uv in 3 min 20 s: /opt/bin/python3.14t "
         "(3.14.7t, gcc 12.2.0, PGO, no LTO, found on PATH)\n  uv: no\n  way"
     )
     assert outcome_text(Provided(target=target, interpreter=None, did="missing")) == "3.14t: missing"

@@ -53,7 +53,7 @@ def test_the_newest_of_which_both_builds_are_here(machine: Machine) -> None:
             "python3.13",
             "python3.13t",
             "uv/cpython-3.14/bin/python3.14",
-            "cache/pytest-ftgate/pythons/built/x/bin/python3.15",
+            "cache/pytest-ftgate/pythons/x/bin/python3.15",
         )
     )
     machine(v3_13="3.13.1", v3_13t="3.13.1", v3_14="3.14.7", v3_14t="3.14.7", v3_15="3.15.2")

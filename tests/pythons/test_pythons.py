@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import stat
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
-import filelock
 import msgspec
 import pytest
 from report_by_hand import GIL
@@ -22,7 +18,6 @@ from pytest_ftgate.model.targets import TargetError, parse_target
 from pytest_ftgate.pythons import (
     InterpreterBroken,
     InterpreterNotFound,
-    build_from_source,
     build_key,
     describe,
     environment_variables,
@@ -30,17 +25,7 @@ from pytest_ftgate.pythons import (
     provide,
     settings_unsupported,
 )
-from pytest_ftgate.pythons.build import missing_modules
-from pytest_ftgate.pythons.describe import MARKER, scrubbed_environment
-from pytest_ftgate.pythons.provide import InterpreterSource
-from pytest_ftgate.pythons.source_package import (
-    SourcePackage,
-    SourceUnavailable,
-    extract,
-    fetch,
-    known_package,
-    mirrors,
-)
+from pytest_ftgate.pythons.describe import scrubbed_environment
 
 OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -56,10 +41,6 @@ def an_interpreter(**changes: object) -> Interpreter:
         start_methods=(),
     )
     return msgspec.structs.replace(built, **changes)
-
-
-def quiet(_: str) -> None:
-    """Show no progress."""
 
 
 def executable(path: Path, text: str) -> Path:
@@ -226,21 +207,17 @@ def test_a_hanging_interpreter_is_an_error(tmp_path: Path, monkeypatch: pytest.M
         describe(str(path), found="PATH")
 
 
-def test_a_marker_beside_the_interpreter_says_how_it_was_built(tmp_path: Path) -> None:
+def test_a_description_says_how_it_was_built_and_found(tmp_path: Path) -> None:
     facts = (
-        '{"executable": "x", "base_executable": "x", "base_prefix": "PREFIX", "version": "3.14.7",'
+        '{"executable": "x", "base_executable": "x", "base_prefix": "x", "version": "3.14.7",'
         '"implementation": "cpython", "free_threaded": true, "gil_enabled": false, "jit_available": false,'
         '"jit_enabled": false, "pgo": false, "lto": false, "shared": false, "debug": false, "compiler": "GCC 12.2.0",'
         '"config_args": "", "start_methods": ["forkserver", "spawn", "fork"]}'
-    ).replace("PREFIX", str(tmp_path))
+    )
     script = f"#!/bin/sh\nfor last; do :; done; cat > \"$last\" <<'END'\n{facts}\nEND\n"
-    path = executable(tmp_path / "bin" / "python3.14t", script)
-    (tmp_path / MARKER).write_text('{"line": "built from the source package 3.14.7", "missing_modules": ["ssl"]}')
-    told = describe(str(path), found="cache: built from source")
-    assert told.build == "gcc 12.2.0, no PGO, no LTO, built from the source package 3.14.7"
+    told = describe(str(executable(tmp_path / "bin" / "python3.14t", script)), found="cache")
+    assert told.build == "gcc 12.2.0, no PGO, no LTO, found in the cache"
     assert told.start_methods == ("fork", "forkserver", "spawn")
-    assert missing_modules(tmp_path) == ("ssl",)
-    assert missing_modules(tmp_path / "bin") == ()
 
 
 def test_find_by_version_gives_the_build_that_was_asked() -> None:
@@ -287,11 +264,11 @@ def test_find_measures_the_interpreter_behind_a_shim(tmp_path: Path, monkeypatch
 def test_find_looks_into_our_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = real("3.14t")
     shim = f'#!/bin/sh\nexec "{good.executable}" "$@"\n'
-    executable(tmp_path / "pythons" / "built" / "cpython-3.14.7-freethreaded" / "bin" / "python3.14t", shim)
-    executable(tmp_path / "pythons" / "built" / ".unfinished" / "bin" / "python3.14t", "#!/bin/sh\nexit 1\n")
+    executable(tmp_path / "pythons" / "cpython-3.14.7-freethreaded" / "bin" / "python3.14t", shim)
+    executable(tmp_path / "pythons" / ".unfinished" / "bin" / "python3.14t", "#!/bin/sh\nexit 1\n")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = find_interpreter(parse_target("3.14t"), cache=tmp_path)
-    assert found.found == "cache: built from source"
+    assert found.found == "cache"
 
 
 def test_no_match_names_the_skipped_interpreters_and_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,146 +295,11 @@ def test_find_by_path_checks_the_file_and_its_age(tmp_path: Path) -> None:
 
 def test_provide_says_what_is_missing_and_does_not_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    outcome = provide(parse_target("3.99"), source=InterpreterSource.PATH, cache=tmp_path)
-    assert outcome.interpreter is None
-    assert "fix:" in outcome.notes[0]
     outcome = provide(parse_target("3.99"), cache=tmp_path)
+    assert outcome.interpreter is None
     assert "no interpreter found for the target '3.99'" in outcome.notes[0]
+    assert "uv python install failed" in outcome.notes[1]
     assert "ftgate pythons" not in "".join(outcome.notes)  # which is what runs
-    outcome = provide(parse_target("3.99"), source=InterpreterSource.BUILD, cache=tmp_path)
-    assert outcome.interpreter is None
-    assert outcome.notes == ("no source package of CPython 3.99 is known; 3.14 and 3.13 are",)
-
-
-def test_building_without_a_compiler_names_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CC", raising=False)
-    outcome = provide(parse_target("3.14"), source=InterpreterSource.BUILD, cache=tmp_path)
-    assert outcome.interpreter is None
-    assert "without a C compiler and make: apt install build-essential" in outcome.notes[0]
-
-
-def test_mirrors_come_from_apts_own_files(tmp_path: Path) -> None:
-    (tmp_path / "sources.list.d").mkdir()
-    (tmp_path / "sources.list").write_text(
-        "# deb http://commented.example/debian stable main\n"
-        "deb [arch=amd64 signed-by=/k] http://one.example/debian/ stable main contrib # note\n"
-        "deb http://one.example/debian stable-updates main\n"
-        "deb http://one.example/debian-security stable-security main\n"
-        "deb http://vendor.example/apt stable nonfree\n",
-        encoding="utf-8",
-    )
-    (tmp_path / "sources.list.d" / "more.sources").write_text(
-        "Types: deb\n# a comment\nURIs: https://two.example/debian\n  https://three.example/debian\n"
-        "Suites: stable\nComponents: main\n\n"
-        "Enabled: no\nTypes: deb\nURIs: https://off.example/debian\nSuites: stable\nComponents: main\n",
-        encoding="utf-8",
-    )
-    (tmp_path / "sources.list.d" / "old.list.save").write_text("deb http://saved.example/debian stable main\n")
-    assert mirrors(tmp_path) == (
-        "http://one.example/debian",
-        "https://two.example/debian",
-        "https://three.example/debian",
-    )
-
-
-@pytest.fixture
-def package(tmp_path: Path) -> SourcePackage:
-    """A source package on a mirror that is a folder, as apt's `file:` sources are."""
-    tree = tmp_path / "Python-3.14.99"
-    tree.mkdir()
-    executable(tree / "configure", "#!/bin/sh\necho no way to configure\nexit 1\n")
-    pool = tmp_path / "mirror" / "pool"
-    pool.mkdir(parents=True)
-    with tarfile.open(pool / "python.tar.xz", "w:xz") as archive:
-        archive.add(tree, tree.name)
-    digest = hashlib.sha256((pool / "python.tar.xz").read_bytes()).hexdigest()
-    (tmp_path / "apt").mkdir()
-    (tmp_path / "apt" / "sources.list").write_text(f"deb file://{tmp_path}/mirror stable main\n", encoding="utf-8")
-    return SourcePackage(version="3.14.99", pool="pool/python.tar.xz", sha256=digest, folder=tree.name)
-
-
-def test_fetch_verifies_keeps_and_unpacks(package: SourcePackage, tmp_path: Path) -> None:
-    steps: list[str] = []
-    tarball = fetch(package, tmp_path / "sources", steps.append, apt=tmp_path / "apt")
-    assert any("MiB" in step for step in steps)
-    shutil.rmtree(tmp_path / "mirror")
-    assert fetch(package, tmp_path / "sources", steps.append, apt=tmp_path / "apt") == tarball
-    extract(tarball, tmp_path / "unpacked")
-    assert (tmp_path / "unpacked" / package.folder / "configure").is_file()
-
-
-def test_fetch_refuses_a_wrong_checksum_and_leaves_nothing(package: SourcePackage, tmp_path: Path) -> None:
-    wrong = msgspec.structs.replace(package, sha256="0" * 64)
-    with pytest.raises(SourceUnavailable, match="SHA-256"):
-        fetch(wrong, tmp_path / "sources", quiet, apt=tmp_path / "apt")
-    assert list((tmp_path / "sources").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("limit", "value", "said"),
-    [("MOST_BYTES", 100, "has more than"), ("DOWNLOAD_S", -1.0, "did not send the file within")],
-)
-def test_a_download_ends_at_its_limits(
-    limit: str, value: float, said: str, package: SourcePackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(f"pytest_ftgate.pythons.source_package.{limit}", value)
-    with pytest.raises(SourceUnavailable, match=said):
-        fetch(package, tmp_path / "sources", quiet, apt=tmp_path / "apt")
-    assert list((tmp_path / "sources").iterdir()) == []
-
-
-def test_fetch_without_a_mirror_says_where_to_put_the_file(package: SourcePackage, tmp_path: Path) -> None:
-    with pytest.raises(SourceUnavailable, match=r"no package mirror.*put the file at"):
-        fetch(package, tmp_path / "sources", quiet, apt=tmp_path / "nowhere")
-
-
-def test_the_known_source_package_answers_its_prefixes() -> None:
-    package = known_package("3.14")
-    assert package is not None
-    assert known_package(package.version) == package
-    assert known_package("3.1") is None
-
-
-def test_an_interrupted_build_leaves_no_prefix(
-    tmp_path: Path, package: SourcePackage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shutil.which("make") is None or shutil.which("cc") is None:
-        pytest.skip("the build stops earlier where there is no compiler: apt install build-essential")
-    monkeypatch.setattr("pytest_ftgate.pythons.source_package.KNOWN", (package,))
-    monkeypatch.setattr("pytest_ftgate.pythons.source_package.mirrors", lambda _: (f"file://{tmp_path}/mirror",))
-    cache = tmp_path / "cache"
-    outcome = provide(parse_target("3.14"), source=InterpreterSource.BUILD, cache=cache)
-    assert outcome.interpreter is None
-    assert "configuring failed (exit code 1)" in outcome.notes[0]
-    assert outcome.notes[0].endswith("no way to configure")
-
-    def interrupt(step: str) -> None:
-        if "configuring" in step:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        provide(parse_target("3.14"), source=InterpreterSource.BUILD, cache=cache, progress=interrupt)
-    assert not (cache / "pythons" / "built").exists()
-    assert list((cache / "build").iterdir()) == []
-
-
-def test_a_build_waits_for_another_and_says_so(tmp_path: Path) -> None:
-    done = tmp_path / "pythons" / "built" / "cpython-3.14.7-gil" / MARKER
-    done.parent.mkdir(parents=True)
-    done.write_text("{}", encoding="utf-8")
-    lock = filelock.FileLock(tmp_path / "build.lock")
-    lock.acquire()
-    steps: list[str] = []
-
-    def let_go(step: str) -> None:
-        steps.append(step)
-        lock.release()
-
-    for _ in range(2):
-        built = build_from_source("3.14", free_threaded=False, cache=tmp_path, jobs=1, pgo=False, progress=let_go)
-        assert built == done.parent / "bin" / "python3.14"
-    assert steps == ["waiting for another build to end"]
 
 
 def test_the_cli_reports_usage_errors_with_2() -> None:
@@ -472,5 +314,5 @@ def test_the_cli_reports_usage_errors_with_2() -> None:
 
 
 def test_the_cli_exits_with_3_where_a_named_target_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["pythons", "--source=path", "--target=3.99"]) == 3
+    assert cli.main(["pythons", "--target=3.99"]) == 3
     assert "WARNING: no interpreter for 3.99" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`ftgate pythons`: find, install or build the target interpreters, and say which."""
+"""`ftgate pythons`: find or install the target interpreters, and say which."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from ..measure.machine import usable_cores
 from ..model.targets import parse_target
-from ..pythons import InterpreterSource, Provided, default_pair, provide, required_python
+from ..pythons import Provided, default_pair, provide, required_python
 from ..report import units
 from .last_run import FINE, NOTHING_FOUND
 
@@ -27,25 +26,10 @@ def register(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "pythons",
         help="find or install the target interpreters",
-        description="Find each target on PATH and in the cache, else install it with uv, else build it from the "
-        "distribution's source package into the user's cache folder, else report what is missing.",
+        description="Find each target on PATH, in the user's cache folder or by uv, else install it with uv into that "
+        "folder, else report what is missing.",
     )
     parser.add_argument("--target", action="append", metavar="SPEC", help="a version such as 3.14t (repeatable)")
-    parser.add_argument(
-        "--source",
-        type=InterpreterSource,
-        choices=list(InterpreterSource),
-        default=InterpreterSource.AUTO,
-        help="the only way to try",
-    )
-    parser.add_argument("--pgo", action="store_true", help="build with profile-guided optimisation (many minutes)")
-    parser.add_argument(
-        "--jobs",
-        type=_jobs,
-        default=None,
-        metavar="N",
-        help="number of parallel compiler processes (default: the cores)",
-    )
     parser.add_argument("--strict", action="store_true", help="exit with 3 when a default target is missing, too")
     parser.set_defaults(run=run)
 
@@ -56,9 +40,7 @@ def run(args: argparse.Namespace) -> int:
     missing = []
     for target in targets:
         with Progress(target.spec, sys.stdout) as progress:
-            outcome = provide(
-                target, source=args.source, jobs=args.jobs or usable_cores(), pgo=args.pgo, progress=progress
-            )
+            outcome = provide(target, progress=progress)
         print(outcome_text(outcome), flush=True)
         if outcome.interpreter is None:
             missing.append(target.spec)
@@ -113,10 +95,3 @@ class Progress:
         line = f"{self.label}: {step} ({units.span(now - self.started)})"
         self.stream.write(f"\r\x1b[K{line[:100]}" if self.terminal else f"{line}\n")
         self.stream.flush()
-
-
-def _jobs(text: str) -> int:
-    jobs = int(text)
-    if jobs < 1:
-        raise argparse.ArgumentTypeError("give a number of at least 1")
-    return jobs

@@ -1,9 +1,8 @@
-"""Target interpreters and their environments: found, described, installed or built. Start at `find.py`."""
+"""Target interpreters and their environments: found, described, installed. Start at `find.py`."""
 
 from __future__ import annotations
 
 from . import waiting
-from .build import build_from_source
 from .describe import (
     InterpreterBroken,
     build_key,
@@ -25,7 +24,7 @@ from .environments import (
 from .find import InterpreterNotFound, cache_folder, find_interpreter
 from .newest import DefaultPair, default_pair
 from .project import default_install, discovers_packages, pretended, project_name, required_python
-from .provide import InterpreterSource, Provided, provide
+from .provide import Provided, provide
 from .steps import (
     InstallError,
     Step,
@@ -45,13 +44,11 @@ __all__ = [
     "InstallError",
     "InterpreterBroken",
     "InterpreterNotFound",
-    "InterpreterSource",
     "Provided",
     "Step",
     "Steps",
     "UvMissing",
     "arguments",
-    "build_from_source",
     "build_key",
     "cache_folder",
     "copied_modules",

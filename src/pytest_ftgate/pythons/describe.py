@@ -19,7 +19,6 @@ from ..model import Interpreter, Settings, StartMethod
 from ..model.targets import series
 
 TIMEOUT_S: Final = 60.0
-MARKER: Final = "ftgate-build.json"
 
 # Runs in the target: standard library of Python 3.13 and newer, in syntax that older versions can at least parse.
 _COLLECTOR: Final = r"""
@@ -200,17 +199,12 @@ def _build_line(facts: Facts, found: str) -> str:
         parts.append("debug build")
     if facts.jit_available:
         parts.append("with JIT")
-    parts.append(_provenance(facts, found))
+    parts.append(FOUND.get(found, found))
     return ", ".join(parts)
 
 
-def _provenance(facts: Facts, found: str) -> str:
-    marker = Path(facts.base_prefix) / MARKER
-    try:
-        return str(json.loads(marker.read_text(encoding="utf-8"))["line"])
-    except (OSError, ValueError, KeyError, TypeError):
-        words = {"PATH": "found on PATH", "path": "given as a path", "uv": "found by uv"}
-        return words.get(found, found.removeprefix("cache: "))
+FOUND: Final = {"PATH": "found on PATH", "path": "given as a path", "uv": "found by uv", "cache": "found in the cache"}
+"""How an interpreter was found, in words."""
 
 
 def _runs_without_gil(interpreter: Interpreter, settings: Settings) -> bool:

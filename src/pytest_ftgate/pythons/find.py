@@ -38,14 +38,9 @@ def known_cache() -> Path | None:
     return None if user_cache() is None else cache_folder()
 
 
-def built_folder(cache: Path) -> Path:
-    """Where interpreters built from source are installed."""
-    return cache / "pythons" / "built"
-
-
-def uv_folder(cache: Path) -> Path:
-    """Where uv installs interpreters for us."""
-    return cache / "pythons" / "uv"
+def kept_folder(cache: Path) -> Path:
+    """Where uv installs interpreters for us; any other that is put there is found, too."""
+    return cache / "pythons"
 
 
 def find_interpreter(target: Target, *, cache: Path | None = None) -> Interpreter:
@@ -101,10 +96,8 @@ def _candidates(version: str, threaded: bool, cache: Path | None) -> Iterator[tu
 def _all_candidates(names: list[str], version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
     for executable in _on_path(names):
         yield executable, "PATH"
-    kept = ((built_folder, "cache: built from source"), (uv_folder, "cache: installed by uv"))
-    for folder, found in [(folder_of(cache), found) for folder_of, found in kept if cache is not None]:
-        for executable in _in_prefixes(folder, names):
-            yield executable, found
+    for executable in _in_prefixes(kept_folder(cache), names) if cache is not None else ():
+        yield executable, "cache"
     by_uv = _by_uv(version, threaded)
     if by_uv is not None:
         yield by_uv, "uv"

@@ -13,7 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ..model import Struct
 from ..model.targets import OLDEST, parse_target
-from .find import InterpreterNotFound, built_folder, find_interpreter, known_cache, uv_folder
+from .find import InterpreterNotFound, find_interpreter, kept_folder, known_cache
 from .uv_tool import user_home
 
 USUAL: Final = ("3.14", "3.15", "3.13")
@@ -87,7 +87,7 @@ def _named(cache: Path | None) -> set[str]:
 def _prefixes(cache: Path | None) -> Iterator[Path]:
     """None that depends on a home where there is none."""
     if cache is not None:
-        yield from (built_folder(cache), uv_folder(cache))
+        yield kept_folder(cache)
     home, given = user_home(), os.environ.get("UV_PYTHON_INSTALL_DIR", "")
     data = os.environ.get("XDG_DATA_HOME") or (home and home / ".local/share")
     if given or data:
