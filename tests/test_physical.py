@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from fractions import Fraction
 
 import pytest
 
+import physical
 from physical import (
     DECISIVE,
     LEAST_IF_TRUE,
@@ -154,7 +156,19 @@ def test_a_claim_that_is_left_open_is_a_skip() -> None:
         confirm_each(lambda: told("y?"), tries=5, monitor=lambda: QUIET)
 
 
-def test_what_the_cores_do_at_once_is_more_than_nothing() -> None:
+@pytest.mark.parametrize(("cores", "kind"), [(1.9, AssertionError), (1.2, pytest.skip.Exception)])
+def test_what_disagrees_without_free_cores_tells_nothing(
+    monkeypatch: pytest.MonkeyPatch, cores: float, kind: type[BaseException]
+) -> None:
+    free = itertools.cycle((2.0, cores))
+    monkeypatch.setattr(physical, "cores_now", lambda: next(free))
+    with pytest.raises(kind) as info:
+        confirm_each(lambda: told("n"), cores=1.5, tries=8, monitor=lambda: QUIET)
+    assert ("8x inconclusive: there were 1.20 cores for it: it does not" in str(info.value)) is (cores < 1.5)
+    confirm(lambda: None, cores=1.5, monitor=lambda: QUIET)
+
+
+def test_the_cores_that_this_process_gets_are_more_than_none() -> None:
     assert cores_now(0.01) > 0
 
 

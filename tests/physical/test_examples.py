@@ -15,7 +15,7 @@ import pytest
 from bench import BUILDS
 from stored_values import ratios_of, values_of
 
-from physical import Inconclusive, Outcome, Told, confirm_each, on_free_cores
+from physical import Inconclusive, Outcome, Told, confirm_each
 from pytest_ftgate.declare.declaration import notes_of
 from pytest_ftgate.judge.contracts import grammar
 from pytest_ftgate.judge.contracts import values as contract_values
@@ -101,7 +101,7 @@ def test_scenario_1_has_its_shape(tmp_path: Path, executables: dict[str, str]) -
     def sample() -> Told:
         return told(short_run(tmp_path, executables, "-k", cells, OVERHEAD), written(OVERHEAD))
 
-    confirm_each(lambda: on_free_cores(sample), decisive=10)
+    confirm_each(sample, decisive=10, cores=1.5)
 
 
 def test_scenario_2_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> None:
@@ -110,7 +110,7 @@ def test_scenario_2_has_its_shape(tmp_path: Path, executables: dict[str, str]) -
     def sample() -> Told:
         return scenario_2s_shape(short_run(tmp_path, executables, "-k", cells, SHARED_SET))
 
-    confirm_each(lambda: on_free_cores(sample), decisive=10)
+    confirm_each(sample, decisive=10, cores=1.5)
 
 
 def scenario_2s_shape(report: Report) -> Told:

@@ -9,7 +9,7 @@ import pytest
 from bench import BUILDS
 from test_examples import short_run, told
 
-from physical import Told, confirm_each, on_free_cores, outcome
+from physical import Told, confirm_each, outcome
 from pytest_ftgate.model import Figures, Latency, Report
 
 GRANIAN = "examples/granian/test_granian.py"
@@ -56,7 +56,7 @@ def test_granian_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> N
 
         return {**told(report, contracts), "each response takes its 10 ms": outcome(each_waits)}
 
-    confirm_each(lambda: on_free_cores(sample), decisive=10)
+    confirm_each(sample, decisive=10, cores=1.5)
 
 
 @needs_apache
@@ -82,4 +82,4 @@ def test_mod_wsgi_has_its_shape(tmp_path: Path, executables: dict[str, str]) -> 
 
         return {**told(report, contracts), "all clients wait at all times": outcome(all_clients_wait)}
 
-    confirm_each(lambda: on_free_cores(sample), decisive=10)
+    confirm_each(sample, decisive=10, cores=1.5)

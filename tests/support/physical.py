@@ -75,6 +75,7 @@ def confirm(
     sample: Callable[[], object],
     *,
     decisive: int = DECISIVE,
+    cores: float = 0.0,
     tries: int = TRIES,
     longest_s: float = LONGEST_S,
     clock: Callable[[], float] = time.monotonic,
@@ -89,6 +90,7 @@ def confirm(
     confirm_each(
         lambda: {"": outcome(sample)},
         decisive=decisive,
+        cores=cores,
         tries=tries,
         longest_s=longest_s,
         clock=clock,
@@ -109,12 +111,16 @@ def confirm_each(
     sample: Callable[[], Told],
     *,
     decisive: int = DECISIVE,
+    cores: float = 0.0,
     tries: int = TRIES,
     longest_s: float = LONGEST_S,
     clock: Callable[[], float] = time.monotonic,
     monitor: Callable[[], Conditions] | None = None,
 ) -> None:
     """Call `sample`, which tells of each claim, until all are confirmed or one is refuted.
+
+    What disagrees tells nothing where fewer than `cores` were free for the sample, whatever took them: where the system
+    does not see who does, it does not see either that the machine is busy.
 
     Fails the test where a claim is refuted. Skips it where `tries` samples or `longest_s` seconds did not decide, and
     where one is refuted on a machine that others kept too busy to tell. `clock` gives seconds, `monitor` what went on
@@ -124,7 +130,7 @@ def confirm_each(
     began, taken = clock(), 0
     claims: dict[str, _Claim] = {}
     while taken < tries and clock() - began < longest_s:
-        for name, error in sample().items():
+        for name, error in (_on_free_cores(sample, cores) if cores else sample()).items():
             claims.setdefault(name, _Claim(decisive)).add(error)
         taken += 1
         judged = {claim.judged for claim in claims.values()}
@@ -198,8 +204,8 @@ def _reason(claims: Mapping[str, _Claim], seconds: float, conditions: Conditions
     return "\n".join(lines)
 
 
-def on_free_cores(sample: Callable[[], Told], least: float = 1.5) -> Told:
-    """A sample, of which what disagrees tells nothing where there were fewer cores for it, before or after."""
+def _on_free_cores(sample: Callable[[], Told], least: float) -> Told:
+    """A sample, of which what disagrees tells nothing where there were fewer cores before or after it."""
     before = cores_now()
     found = sample()
     cores = min(before, cores_now())
@@ -207,7 +213,7 @@ def on_free_cores(sample: Callable[[], Told], least: float = 1.5) -> Told:
         return found
     why = f"there were {cores:.2f} cores for it"
     return {
-        claim: Inconclusive(f"{error}; {why}") if isinstance(error, AssertionError) else error
+        claim: Inconclusive(f"{why}: {error}") if isinstance(error, AssertionError) else error
         for claim, error in found.items()
     }
 
