@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from fractions import Fraction
 
 import pytest
 
+import physical
 from physical import (
     DECISIVE,
     LEAST_IF_TRUE,
     MOST_IF_FALSE,
     TRIES,
     Inconclusive,
+    Told,
     confirm,
+    confirm_each,
     confirm_near,
     confirmed,
+    cores_now,
     judge,
 )
 from pytest_ftgate.model import Conditions
@@ -111,6 +116,60 @@ def test_dear_samples_may_decide_sooner_at_a_larger_error() -> None:
         with contextlib.suppress(AssertionError):
             confirm(script, decisive=10, monitor=lambda: QUIET)
         assert script.taken == taken
+
+
+def told(answers: str) -> Told:
+    """Of the claims a, b ... what so many answers say."""
+    by_answer = {"y": None, "n": AssertionError("it does not"), "?": Inconclusive("no figure")}
+    return {name: by_answer[answer] for name, answer in zip("abc", answers, strict=False)}
+
+
+@pytest.mark.parametrize(("samples", "taken"), [("yyy", 1), ("y?y nyn", 2), ("yny nyn nyn", 3), ("??n y?y nyy", 3)])
+def test_each_claim_is_confirmed_by_itself_and_stays_so(samples: str, taken: int) -> None:
+    script = iter(samples.split())
+    count = 0
+
+    def sample() -> Told:
+        nonlocal count
+        count += 1
+        return told(next(script))
+
+    confirm_each(sample, decisive=10, monitor=lambda: QUIET)
+    assert count == taken
+
+
+def test_one_claim_that_is_refuted_fails_and_is_shown_with_those_left_open() -> None:
+    script = iter(["yn?", "yn?", "nn?", "nnn"])
+    with pytest.raises(AssertionError) as info:
+        confirm_each(lambda: told(next(script)), decisive=10, monitor=lambda: QUIET, clock=lambda: 1.0)
+    assert str(info.value).splitlines() == [
+        "refuted: 0 of 4 samples agreed in 0.0 s; other processes took 0.10 of 2 cores; b",
+        "  4x it does not",
+        "undecided: 0 of 4 samples agreed in 0.0 s; c",
+        "  1x it does not",
+        "  3x inconclusive: no figure",
+    ]
+
+
+def test_a_claim_that_is_left_open_is_a_skip() -> None:
+    with pytest.raises(pytest.skip.Exception, match=r"^undecided: 0 of 5 .*; b\n  5x inconclusive: no figure$"):
+        confirm_each(lambda: told("y?"), tries=5, monitor=lambda: QUIET)
+
+
+@pytest.mark.parametrize(("cores", "kind"), [(1.9, AssertionError), (1.2, pytest.skip.Exception)])
+def test_what_disagrees_without_free_cores_tells_nothing(
+    monkeypatch: pytest.MonkeyPatch, cores: float, kind: type[BaseException]
+) -> None:
+    free = itertools.cycle((2.0, cores))
+    monkeypatch.setattr(physical, "cores_now", lambda: next(free))
+    with pytest.raises(kind) as info:
+        confirm_each(lambda: told("n"), cores=1.5, tries=8, monitor=lambda: QUIET)
+    assert ("8x inconclusive: there were 1.20 cores for it: it does not" in str(info.value)) is (cores < 1.5)
+    confirm(lambda: None, cores=1.5, monitor=lambda: QUIET)
+
+
+def test_the_cores_that_this_process_gets_are_more_than_none() -> None:
+    assert cores_now(0.01) > 0
 
 
 def test_a_figure_and_a_whole_test_are_samples_too() -> None:

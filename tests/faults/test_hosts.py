@@ -82,7 +82,7 @@ def started(project: Example, *words: str) -> subprocess.Popen[str]:
 
 def failed(running: subprocess.Popen[str]) -> str:
     """What a run said that ends by itself, however its lines were wrapped."""
-    text = running.communicate(timeout=150)[0]
+    text = running.communicate(timeout=300)[0]
     assert running.returncode == pytest.ExitCode.TESTS_FAILED, text
     return " ".join(text.split())
 
@@ -90,7 +90,7 @@ def failed(running: subprocess.Popen[str]) -> str:
 def began(host: SshHost) -> int:
     """The process that holds a test there."""
     path = host.cache / "began"
-    for _ in range(600):
+    for _ in range(3000):
         if path.exists() and path.read_text():
             return int(path.read_text())
         time.sleep(0.1)
@@ -163,7 +163,7 @@ def test_a_host_is_cut_off_in_the_middle(project: Example, hosts: Hosts) -> None
 
 def _first(*hosts: SshHost) -> SshHost:
     """The host on which a test is held."""
-    for _ in range(600):
+    for _ in range(3000):
         for host in hosts:
             if (host.cache / "began").exists():
                 return host
@@ -173,7 +173,7 @@ def _first(*hosts: SshHost) -> SshHost:
 
 def _ends(host: SshHost) -> None:
     """Nothing of a run is left there, although nobody could tell it."""
-    for _ in range(600):
+    for _ in range(3000):
         if len(host.processes()) <= 1:  # its sshd
             return
         time.sleep(0.1)

@@ -353,9 +353,9 @@ def test_a_server_in_python_prints_its_stack_when_it_crashes_and_a_command_is_le
 
 def test_what_takes_too_long_is_ended_at_once_with_all_it_started(bench: Bench) -> None:
     hang = 'setsid sleep 60 & sh -c "echo going on; sleep 60"'
-    handle = bench.shell(hang, timeout_s=0.3)
+    handle = bench.shell(hang, timeout_s=2.0)
     error = fails(lambda: handle.iteration(MEASURED, 1, 0))
-    assert error.reason == "did not end within 0.3 s (its whole process tree was ended)"
+    assert error.reason == "did not end within 2 s (its whole process tree was ended)"
     assert "going on" in error.detail
     assert processes.marked(handle.mark) == []
 

@@ -170,7 +170,7 @@ def answers_at(port: int) -> bool:
 def nothing_is_left(handle: ServerHandle) -> None:
     assert marked(handle.mark) == []
     # A process that was killed listens until its last thread is gone, which may be after its main one.
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while answers_at(port_of(handle)) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not answers_at(port_of(handle))
@@ -222,9 +222,9 @@ def test_it_is_asked_until_it_answers_without_an_error(start: Start) -> None:
 
 
 def test_one_that_never_gets_ready_shows_what_it_printed(start: Start) -> None:
-    handle = start("never ready", timeout_s=0.5)
+    handle = start("never ready", timeout_s=3.0)
     with pytest.raises(
-        LaunchFailed, match=r"was not ready within 0.5 s: http://127\.0\.0\.1:\d+/ gave no answer"
+        LaunchFailed, match=r"was not ready within 3 s: http://127\.0\.0\.1:\d+/ gave no answer"
     ) as info:
         handle.ready()
     assert "never ready on its port" in info.value.error.detail

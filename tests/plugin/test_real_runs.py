@@ -72,15 +72,15 @@ def test_ctrl_c_leaves_no_process(pytester: pytest.Pytester, interpreters_on_pat
         )
     finally:
         signal.signal(signal.SIGINT, heard)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     mine: list[psutil.Process] = []
     while len(mine) < 5 and time.monotonic() < deadline:
         time.sleep(0.2)
         mine = psutil.Process(running.pid).children(recursive=True)
     running.send_signal(signal.SIGINT)
-    output = running.communicate(timeout=60)[0].decode()
+    output = running.communicate(timeout=300)[0].decode()
     assert running.returncode == 2, output
-    _, alive = psutil.wait_procs(mine, timeout=10)
+    _, alive = psutil.wait_procs(mine, timeout=60)
     assert alive == []
 
 

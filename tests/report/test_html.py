@@ -319,6 +319,7 @@ def test_sixty_cells_take_less_than_two_megabytes() -> None:
 # ---- in a browser
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE_MS = 300_000
 
 
 @pytest.fixture(scope="module")
@@ -326,10 +327,11 @@ def browser() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip(f"no browser here to read the page: none of {', '.join(BROWSERS)} is on PATH")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as tools:
-        started = tools.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        started = tools.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=PATIENCE_MS)
         yield started
         started.close()
 
@@ -345,6 +347,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 def opened(browser: Browser, address: str) -> Iterator[tuple[Page, list[str]]]:
     """The page as opened from its file, and what it says or asks for."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -499,6 +502,7 @@ def test_print_has_all_of_it(page: Page) -> None:
 
 def test_without_scripts_the_page_still_has_its_figures(browser: Browser, address: str, tmp_path: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(PATIENCE_MS)
     opened = context.new_page()
     opened.goto(address)
     assert "test_tokenise[3.14-forkserver-w8]: uss +34.8 %" in opened.inner_text("h1")

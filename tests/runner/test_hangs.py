@@ -254,9 +254,11 @@ def test_an_exit_handler_that_hangs_is_shown(bench: Bench, monkeypatch: pytest.M
         @ftgate.compare(threads)
         def test_it(worker): ...
     """)
-    handle = bench.start(THREADS, timeout_s=3.0)
+    handle = bench.start(THREADS)
+    assert isinstance(handle, WorkloadHandle)
     handle.ready()
     handle.iteration(COLD)
+    handle.timeout_s = 3.0
     with pytest.raises(
         LaunchFailed, match=r"did not exit within 3 s: an exit handler .* main thread was at "
     ) as failed:

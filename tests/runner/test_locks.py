@@ -172,7 +172,7 @@ WAITS = dedented("""
     mine = Mine()
 
     def condition_wait():
-        with condition: condition.wait()
+        with condition: condition.wait(5)  # it may have been notified before it waits
 
     def over_wait():
         with over: over.wait(5)

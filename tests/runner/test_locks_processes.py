@@ -41,11 +41,11 @@ PRIMITIVES = (
         assert not lock.acquire(timeout=H)
         with kit["condition"]:
             kit["ready"].set()
-            assert kit["condition"].wait(9)
-        assert kit["event"].wait(9) and kit["event"].wait()
-        kit["barrier"].wait(9)
+            assert kit["condition"].wait(60)
+        assert kit["event"].wait(60) and kit["event"].wait()
+        kit["barrier"].wait(60)
         assert kit["queue"].get() == 1
-        assert kit["queue"].get(timeout=9) == 2
+        assert kit["queue"].get(timeout=60) == 2
         try:
             kit["queue"].get(timeout=H)
         except queue.Empty:
