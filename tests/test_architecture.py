@@ -276,15 +276,12 @@ def test_nobody_reaches_past_a_door() -> None:
 
 def test_every_door_names_what_is_there_and_what_others_use() -> None:
     """A door that names more than others use is wider than it need be; a root package's face is the user's."""
+    crossed = [name for _, _, name in crossings(MODULES)]
     for package in MODULES:
         folder, _, last = package.name.rpartition("/")
         if last != "__init__" or wing_of(folder) in ("model", "pythons") or folder in ("", "runner/locks"):
             continue
-        used = {
-            name.removeprefix(f"{folder}/").partition("/")[0]
-            for _, _, name in crossings(MODULES)
-            if name.startswith(f"{folder}/")
-        }
+        used = {name.removeprefix(f"{folder}/").partition("/")[0] for name in crossed if name.startswith(f"{folder}/")}
         assert set(door_of(package)) == used - {"__init__"}, folder
 
 

@@ -20,7 +20,8 @@ from bench import (
 )
 
 from physical import confirm_near, confirmed
-from pytest_ftgate.measure.launch import Handle
+from pytest_ftgate.measure.launch import Handle, LaunchFailed
+from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.model import Barrier, BodyKind, Executor, Param
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
@@ -33,8 +34,8 @@ def params(**values: object) -> tuple[Param, ...]:
     return tuple(Param(name=name, literal=repr(value)) for name, value in values.items())
 
 
-@each_on_a_build(ALL)
 @pytest.mark.parametrize("body", ["worker", "executor"])
+@each_on_a_build(ALL, both=())
 def test_workers_without_threads_of_their_own_have_all_of_the_time(
     bench: Bench, executor: Executor, build: str, body: BodyKind
 ) -> None:
@@ -94,7 +95,7 @@ def uss(points: Sequence[Barrier]) -> float:
     return median(barrier.point.uss_bytes or 0 for barrier in points)
 
 
-@each_on_a_build(ALL, both=[THREADS, SPAWN])
+@each_on_a_build(ALL)
 def test_a_worker_that_touches_64_mib_adds_64_mib(bench: Bench, executor: Executor, build: str) -> None:
     bench.write(TOUCHES)
     barriers(bench, executor, build, mib=0)  # the first launch compiles what it imports
@@ -170,7 +171,7 @@ def test_what_a_forked_worker_writes_moves_from_shared_to_unique(bench: Bench, b
     assert pss[1] - pss[0] == pytest.approx(2 * 16, rel=0.03)
 
 
-@each_on_a_build(ALL, both=[THREADS, SPAWN])
+@each_on_a_build([THREADS, SPAWN, TASKS])
 def test_a_leak_is_seen_as_what_it_is(bench: Bench, executor: Executor, build: str) -> None:
     # A mapping is exactly as long as it says; of a bytearray of 100 KiB mimalloc makes 112.
     bench.write("""
@@ -224,3 +225,11 @@ def test_what_ends_before_the_window_does_is_watched_no_longer(bench: Bench) -> 
     assert held.iteration.ops == 2
     assert held.iteration.wall_ns < 20_000_000_000
     handle.finish()
+
+
+def test_a_launch_without_the_start_hook_is_an_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.write(TOUCHES)
+    monkeypatch.setattr(workload, "STARTHOOK", "elsewhere")
+    handle = bench.start(THREADS, side="locks", params=params(mib=0))
+    with pytest.raises(LaunchFailed, match="the lock probe is not active"):
+        handle.ready()

@@ -98,8 +98,8 @@ def test_at_80_columns_the_node_id_gives_way_and_not_the_figure(
     """
     files = {"pytest.ini": "[pytest]\nftgate_install =\n", "tests/storage/test_compaction.py": workload}
     example = Example(pytester, files)
-    for folder in (".", "tests/storage"):
-        result = example.run_fresh(*QUICK, "-n2", folder=folder)
+    for folder, options in ((".", ["-n2"]), ("tests/storage", [])):
+        result = example.run_fresh(*QUICK, *options, folder=folder)
         shown = sorted(line for line in result.outlines if line.startswith("BROKEN "))
         assert [line.partition(" - gil == on: the GIL was off in 1 ")[0] for line in shown] == [
             "BROKEN ...le_others_read[3.14t-threads-w1]",

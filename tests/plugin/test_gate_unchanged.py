@@ -125,8 +125,6 @@ def test_a_comment_is_not_measured_but_for_who_reads_sources(project: Project) -
     ("changed", "measured"),
     [
         ("helper.py", "test_alone"),
-        ("data/forked.txt", "test_forked"),
-        ("pkg/lazy.py", "test_forked"),
         ("pkg/text.txt", "test_forked"),
     ],
 )

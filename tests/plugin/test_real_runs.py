@@ -9,7 +9,6 @@ import time
 
 import psutil
 import pytest
-from bench import BUILDS
 from example import Example
 
 BURN = """
@@ -32,24 +31,6 @@ def test_a_contract_that_cannot_be_read_is_a_collection_error_with_its_column(
     result = Example(pytester, {"test_burn.py": refused}).run_fresh("--ftgate")
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*test_burn.py:*@ftgate.require of test_burn: *", "  wall < 64 MiB", "         ^"])
-
-
-def test_xdist_gives_the_same_cells_measured_once(example: Example) -> None:
-    path = example.pytester.path
-    (path / "test_plain.py").write_text("def test_plain():\n    assert True\n", encoding="utf-8")
-    short = ("--ftgate-update", "--ftgate-launches=2", "--ftgate-iterations=3")
-    result = example.run_fresh("-n2", "--ftgate", *short, "--ftgate-report=json:out/report.json")
-    assert result.ret == 0, result.stdout.str()
-    result.stdout.fnmatch_lines(["*1 passed, 2 no baseline*"])
-    rows = [row for table in example.report("out/report.json")["tables"] for row in table["rows"]]
-    assert [row["cell"]["nodeid"] for row in rows] == [
-        f"test_burn.py::test_burn[{build}-threads-w1]" for build in BUILDS
-    ]
-    orders = [[launch["started_at"] for launch in row["sample"]["launches"]] for row in rows]
-    assert orders[0] == orders[1]  # one tandem: the second item read what the first had measured
-    assert all(len(row["sample"]["launches"]) == 2 for row in rows)
-    (stored,) = (path / "baselines" / "test_burn.py" / "test_burn").glob("*.json")
-    assert stored.is_file()
 
 
 def test_ctrl_c_leaves_no_process(pytester: pytest.Pytester, interpreters_on_path: None) -> None:

@@ -62,7 +62,7 @@ def shares(profile: Profile) -> defaultdict[str, float]:
     return defaultdict(float, {name: count / whole for name, count in counts.items()})
 
 
-@each_on_a_build(ALL, both=ALL)
+@each_on_a_build(ALL)
 @confirmed
 def test_every_kind_of_worker_is_sampled_in_its_body_alone(bench: Bench, executor: Executor, build: str) -> None:
     body = """
@@ -139,7 +139,7 @@ def _relative(profile: Profile) -> Profile:
     return replace(profile, functions=tuple(replace(each, file=Path(each.file).name) for each in profile.functions))
 
 
-@each_on_a_build((THREADS, FORK), both=(THREADS, FORK))
+@each_on_a_build((THREADS, FORK), both=())
 @confirmed
 def test_a_function_that_is_called_more_often_is_named(bench: Bench, executor: Executor, build: str) -> None:
     body = """
