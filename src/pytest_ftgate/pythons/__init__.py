@@ -24,7 +24,7 @@ from .environments import (
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
 from .newest import DefaultPair, default_pair
-from .project import default_install, discovers_packages, pretended, project_name, required_python
+from .project import asks_git_alone, default_install, discovers_packages, pretended, project_name, required_python
 from .provide import InterpreterSource, Provided, provide
 from .steps import (
     InstallError,
@@ -51,6 +51,7 @@ __all__ = [
     "Steps",
     "UvMissing",
     "arguments",
+    "asks_git_alone",
     "build_from_source",
     "build_key",
     "cache_folder",

@@ -8,7 +8,7 @@ from .. import pythons
 from ..errors import FtgateError
 from ..model import Interpreter
 from ..pythons import Steps
-from . import installs, mending, worktrees
+from . import installs, mending, release, worktrees
 
 
 def failure(root: Path, interpreter: Interpreter, steps: Steps) -> str:
@@ -21,7 +21,7 @@ def failure(root: Path, interpreter: Interpreter, steps: Steps) -> str:
             root=environments,
             project=checkout.project,
             install=installs.steps_of(steps, root, checkout),
-            variables=pythons.pretended(checkout.project, "0"),
+            variables=release.variables(root, checkout.project),
         )
     except FtgateError as error:
         hint = worktrees.ignored_hint(str(error), checkout, root)
