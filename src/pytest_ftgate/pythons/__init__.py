@@ -28,6 +28,7 @@ from .project import asks_git_alone, default_install, discovers_packages, preten
 from .provide import InterpreterSource, Provided, provide
 from .steps import (
     InstallError,
+    OnStep,
     Step,
     Steps,
     arguments,
@@ -46,6 +47,7 @@ __all__ = [
     "InterpreterBroken",
     "InterpreterNotFound",
     "InterpreterSource",
+    "OnStep",
     "Provided",
     "Step",
     "Steps",

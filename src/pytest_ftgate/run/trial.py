@@ -7,12 +7,15 @@ from pathlib import Path
 from .. import pythons
 from ..errors import FtgateError
 from ..model import Interpreter
-from ..pythons import Steps
+from ..pythons import OnStep, Steps
 from . import installs, mending, release, worktrees
 
 
-def failure(root: Path, interpreter: Interpreter, steps: Steps) -> str:
-    """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit."""
+def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep) -> str:
+    """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit.
+
+    `on_step` is called as by `ensure_environment`.
+    """
     checkout, environments = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
     mending.remove_all_extras(root, checkout, environments)
     try:
@@ -22,6 +25,7 @@ def failure(root: Path, interpreter: Interpreter, steps: Steps) -> str:
             project=checkout.project,
             install=installs.steps_of(steps, root, checkout),
             variables=release.variables(root, checkout.project),
+            on_step=on_step,
         )
     except FtgateError as error:
         hint = worktrees.ignored_hint(str(error), checkout, root)
