@@ -547,7 +547,7 @@ def test_footer_leads_cells_without_a_baseline_to_what_decides() -> None:
 
 def test_footer_says_once_why_a_comparison_has_no_reference() -> None:
     why = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
-    verdict = Verdict(decision=Decision.NO_BASELINE, why=why)
+    verdict = Verdict(decision=Decision.NO_BASELINE, reason=why)
     new = [row(name, verdict=verdict, options=("--ftgate-against=main",)) for name in ("fork", "threads")]
     text = shown(one_table(*new), 160)
     assert text.count(f"new      {why}\n") == 1

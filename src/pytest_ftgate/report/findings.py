@@ -339,7 +339,7 @@ def unrecorded(report: Report) -> int:
 def new_since(report: Report) -> list[str]:
     """Why cells have no reference in a comparison, each reason once: `main (1eb3b87e5d) has no such test: ...`."""
     new = (row for row in report.rows if row.verdict.decision is Decision.NO_BASELINE and _is_against(row))
-    return [*dict.fromkeys(plain(row.verdict.why) for row in new if row.verdict.why)]
+    return [*dict.fromkeys(plain(row.verdict.reason) for row in new if row.verdict.reason)]
 
 
 def _is_against(row: Row) -> bool:
