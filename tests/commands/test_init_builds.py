@@ -12,6 +12,7 @@ import yaml
 from test_init import git, lay, repository
 
 from pytest_ftgate import cli
+from pytest_ftgate.commands import builds
 from pytest_ftgate.pythons import find_uv
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +77,8 @@ def test_its_workflow_gates_a_fresh_clone(project: Path, tmp_path: Path, capsys:
     assert cli.main(["init", "--ci", "github", "--requirement", str(ROOT)]) == 0
     said = capsys.readouterr().out
     assert "cannot be installed: cannot install -e .: " in said
-    assert "\nftgate_install =\n    $ uvx cython fast.pyx\n    -e .\n" in said
+    needed = '[tool.pytest.ini_options]\nftgate_install = ["$ uvx cython fast.pyx", "-e ."]\n'
+    assert f"(the workflow has them, pyproject.toml needs them):\n{needed}" in said
     assert (project / "fast.c").read_text() == '#error "as it is here"\n'
     git(project, "add", ".")
     git(project, "commit", "--quiet", "-m", "two")
@@ -94,6 +96,17 @@ def test_its_workflow_gates_a_fresh_clone(project: Path, tmp_path: Path, capsys:
         assert line is lines[-1] or not done.returncode, done.stdout + done.stderr
     (row,) = (row for table in json.loads((clone / "ftgate.json").read_text())["tables"] for row in table["rows"])
     assert (row["verdict"]["basis"], row["verdict"]["decision"]) == ("paired", "regressed"), done.stdout + done.stderr
+
+
+def test_an_ini_file_is_told_its_own_form_after_a_build_that_took_long(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "TOLD_EACH_S", 0.0)
+    lay(project, {"tox.ini": "[pytest]\naddopts = -q\n"})
+    assert cli.main(["init", "--ci", "none"]) == 0
+    said = capsys.readouterr()
+    assert "tox.ini needs them):\nftgate_install =\n    $ uvx cython fast.pyx\n    -e .\n" in said.out
+    assert "building the project, " in said.err
 
 
 def test_what_it_cannot_mend_it_says(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

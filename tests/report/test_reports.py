@@ -374,7 +374,7 @@ def test_a_regression_says_how_much_is_allowed() -> None:
 
 def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
     text = shown(report_by_hand.report())
-    end = text.partition("pytest --ftgate --ftgate-update\n\n")[2]
+    end = text.partition("ftgate baseline accept\n\n")[2]
     assert end.startswith(
         "regressed: tests/test_words.py::test_tokenise[3.14-forkserver-w8]\n"
         "    uss +34.8 % (33.6 MiB, was 24.9 MiB)\n"
@@ -534,13 +534,24 @@ def test_header_names_machine_interpreters_and_seed() -> None:
     assert "--ftgate-seed" not in shown(report_by_hand.report(), 160, verbosity=-1)
 
 
-def test_footer_shows_updates_in_place_of_the_advice_to_record() -> None:
-    new = row(decision=Decision.NO_BASELINE)
-    assert "--ftgate-update" in shown(one_table(new))
-    updated = msgspec.structs.replace(one_table(new), updates=("baselines/t.py/test.json: 1 cell new",))
+def test_footer_leads_cells_without_a_baseline_to_what_decides() -> None:
+    new = one_table(row(decision=Decision.NO_BASELINE))
+    text = shown(new)
+    assert "         pytest --ftgate --ftgate-against=REV\n         ftgate baseline accept\n" in text
+    assert "--ftgate-against" not in shown(msgspec.structs.replace(new, commit=""))  # outside of git
+    updated = msgspec.structs.replace(new, updates=("baselines/t.py/test.json: 1 cell new",))
     text = shown(updated)
     assert "updated  baselines/t.py/test.json: 1 cell new" in text
-    assert "--ftgate-update" not in text
+    assert "ftgate baseline accept" not in text
+
+
+def test_footer_says_once_why_a_comparison_has_no_reference() -> None:
+    why = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
+    verdict = Verdict(decision=Decision.NO_BASELINE, reason=why)
+    new = [row(name, verdict=verdict, options=("--ftgate-against=main",)) for name in ("fork", "threads")]
+    text = shown(one_table(*new), 160)
+    assert text.count(f"new      {why}\n") == 1
+    assert "ftgate baseline accept" not in text
 
 
 def test_report_of_nothing() -> None:

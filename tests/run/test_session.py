@@ -1057,6 +1057,21 @@ def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> Non
     assert max(len(launch.iterations) for launch in sample.launches) == PILOT_ITERATIONS
 
 
+def test_a_reference_that_lacks_the_test_is_not_built(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, looked = list[str](), list[str]()
+
+    def lookup(targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout) -> TargetLookup:
+        looked.append(checkout.label)
+        return project.lookup(cell.target)
+
+    monkeypatch.setattr(Targets, "make_all", lambda _, group, sides: made.extend(side.label for side in sides))
+    monkeypatch.setattr(Targets, "lookup", lookup)
+    project.label = "without it"
+    assert project.run(against="main").decision() is Decision.NO_BASELINE
+    assert "without it" not in {*made, *looked}
+    assert len(set(made)) == 1
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_what_the_reference_lacks_is_said_once_before_anything_is_measured(project: Project, there: bool) -> None:
     project.label = "without it"

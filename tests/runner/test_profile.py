@@ -168,3 +168,24 @@ def test_added_sleep_is_named_by_the_line_s_function(bench: Bench) -> None:
 """
     before, after = body.replace("AFTER", "0"), body.replace("AFTER", "15")
     assert named(bench, THREADS, "3.14", before, after, 4.0) == ["pause"]
+
+
+@each_on_a_build((TASKS,), both=(TASKS,))
+@confirmed
+def test_a_task_s_function_is_named_and_not_the_event_loop_s_question_for_events(
+    bench: Bench, executor: Executor, build: str
+) -> None:
+    bench.write("""
+        import asyncio
+
+        def step():
+            return sum(range(1500))  # far shorter than the interval after which threads switch
+
+        @ftgate.compare(tasks)
+        async def test_it(worker):
+            for _ in range(400):
+                step()
+                await asyncio.sleep(0)
+    """)
+    found = shares(profile_of(bench, executor, build, least=ENOUGH))
+    assert found["step"] > 0.3

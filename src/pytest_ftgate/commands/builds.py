@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
+import time
 from typing import Final
 
 import msgspec
 
 from .. import pythons
 from ..model.targets import parse_target
-from ..pythons import InterpreterNotFound, Steps, is_command
+from ..pythons import InterpreterNotFound, OnStep, Steps, is_command
 from ..run import trial
 from ..run.git import AgainstError, Repository
+from . import inifile
 from .project import Project
 
 CYTHON: Final = {".c": ("uvx", "cython"), ".cpp": ("uvx", "cython", "--cplus")}
 """What makes sources of each kind."""
+TOLD_EACH_S: Final = 10.0
 
 
 def tried(project: Project) -> tuple[Project, str]:
@@ -47,9 +51,18 @@ def tried(project: Project) -> tuple[Project, str]:
         why = _failure(project, steps)
     lines = [pythons.spelled(step) for step in steps]
     options = (*project.options, *(f"--ftgate-install={shlex.quote(line)}" for line in lines))
-    told = "these steps install it (the workflow has them, your ini needs them):\nftgate_install =\n    "
-    said = f"{said.splitlines()[0]}\n{told}" + "\n    ".join(lines)
+    said = f"{said.splitlines()[0]}\nthese steps install it (the workflow has them, {_setting(project, lines)}"
     return msgspec.structs.replace(project, install=steps, options=options), said
+
+
+def _setting(project: Project, lines: list[str]) -> str:
+    """The file that pytest reads, and what it needs to have."""
+    found = inifile.find(project.root, project.root)
+    path = project.root / "pyproject.toml" if found is None else found.path
+    if path.suffix == ".toml":
+        table = "" if found else "\n[tool.pytest.ini_options]"
+        return f"{path.name} needs them):{table}\nftgate_install = {json.dumps(lines, ensure_ascii=False)}"
+    return f"{path.name} needs them):\nftgate_install =\n    " + "\n    ".join(lines)
 
 
 def _failure(project: Project, steps: Steps) -> str:
@@ -61,8 +74,22 @@ def _failure(project: Project, steps: Steps) -> str:
             continue
         lines = "; ".join(map(pythons.spelled, steps))
         print(f"{'trying':<9} {lines} for {interpreter.name} in a clean checkout of HEAD", file=sys.stderr, flush=True)
-        return trial.failure(project.root, interpreter, steps)
+        return trial.failure(project.root, interpreter, steps, _progress())
     return ""
+
+
+def _progress() -> OnStep:
+    """What tells every 10 s what is done."""
+    began = told = time.monotonic()
+
+    def on_step(doing: str) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= TOLD_EACH_S:
+            told = now
+            print(f"{'':<9} {doing}, {now - began:.0f} s", file=sys.stderr, flush=True)
+
+    return on_step
 
 
 def _made_by_cython(repository: Repository, why: str) -> set[str]:

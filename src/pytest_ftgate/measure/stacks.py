@@ -42,7 +42,9 @@ _ENTRY: Final = re.compile(
     r"|/multiprocessing/\w+\.py:(?:run|_bootstrap|main|_main|spawn_main)$|/runpy\.py:|^<string>:"
 )
 _POOL: Final = "/loky/"  # a pool that is not the standard library's, whose code is no work either
-_WRAPPER: Final = re.compile(r"pytest_ftgate/runner/(?:locks/|primitives\.py|api\.py)")  # called by the workload
+_WRAPPER: Final = re.compile(
+    r"pytest_ftgate/runner/(?:locks/|primitives\.py|api\.py|profile\.py)"
+)  # called by the workload
 _OURS: Final = tuple(os.path.join("pytest_ftgate", wing, "") for wing in ("runner", "run"))
 
 

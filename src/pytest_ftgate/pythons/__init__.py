@@ -23,10 +23,11 @@ from .environments import (
 )
 from .find import InterpreterNotFound, cache_folder, find_interpreter
 from .newest import DefaultPair, default_pair
-from .project import default_install, discovers_packages, pretended, project_name, required_python
+from .project import asks_git_alone, default_install, discovers_packages, pretended, project_name, required_python
 from .provide import Provided, provide
 from .steps import (
     InstallError,
+    OnStep,
     Step,
     Steps,
     arguments,
@@ -44,11 +45,13 @@ __all__ = [
     "InstallError",
     "InterpreterBroken",
     "InterpreterNotFound",
+    "OnStep",
     "Provided",
     "Step",
     "Steps",
     "UvMissing",
     "arguments",
+    "asks_git_alone",
     "build_key",
     "cache_folder",
     "copied_modules",

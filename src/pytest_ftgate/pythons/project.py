@@ -23,6 +23,8 @@ VERSIONS: Final = {
     "pdm-backend": "PDM_BUILD_SCM_VERSION",
 }
 """What takes a project's version from git, and the environment variable that it takes it from first."""
+_ASKS_GIT: Final = "versioningit"
+"""What takes a version from git, and from no variable."""
 _REBUILDS: Final = ("meson-python", "mesonpy")
 _NOT_EDITABLE: Final = ("sipbuild.api",)
 
@@ -89,20 +91,31 @@ def pretended(project: Path, version: str) -> dict[str, str]:
 
     setuptools-scm's is for this project alone where its name is known: a dependency may be built by the same.
     """
-    tables, options = _readable(project)
-    build = tables.get("build-system", {}).get("requires", ())
-    script = project / "setup.py"
-    older = script.read_text(encoding="utf-8", errors="replace") if script.is_file() else ""
-    asked = " ".join((*map(str, build), options.get("setup_requires", ""), older)).lower().replace("_", "-")
+    asked = _asked(project)
     found = {
         variable: version
         for tool, variable in VERSIONS.items()
         if tool in asked and not any(name.startswith(variable) for name in os.environ)
     }
+    tables, _ = _readable(project)
     name = canonicalize_name(str(tables.get("project", {}).get("name", ""))).replace("-", "_").upper()
     if name and "hatch-vcs" not in asked and found.pop(_SCM, ""):
         found[f"{_SCM}_FOR_{name}"] = version
     return found
+
+
+def asks_git_alone(project: Path) -> bool:
+    """Whether a build takes its version from git, and no variable can say another."""
+    return _ASKS_GIT in _asked(project)
+
+
+def _asked(project: Path) -> str:
+    """What a build requires, in the one spelling of names."""
+    tables, options = _readable(project)
+    build = tables.get("build-system", {}).get("requires", ())
+    script = project / "setup.py"
+    older = script.read_text(encoding="utf-8", errors="replace") if script.is_file() else ""
+    return " ".join((*map(str, build), options.get("setup_requires", ""), older)).lower().replace("_", "-")
 
 
 def required_python(project: Path) -> str:

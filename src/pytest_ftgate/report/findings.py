@@ -336,6 +336,12 @@ def unrecorded(report: Report) -> int:
     return sum(row.verdict.decision is Decision.NO_BASELINE and not _is_against(row) for row in report.rows)
 
 
+def new_since(report: Report) -> list[str]:
+    """Why cells have no reference in a comparison, each reason once: `main (1eb3b87e5d) has no such test: ...`."""
+    new = (row for row in report.rows if row.verdict.decision is Decision.NO_BASELINE and _is_against(row))
+    return [*dict.fromkeys(plain(row.verdict.reason) for row in new if row.verdict.reason)]
+
+
 def _is_against(row: Row) -> bool:
     return any(word.startswith("--ftgate-against") for word in row.options)
 

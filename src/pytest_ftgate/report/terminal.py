@@ -165,9 +165,14 @@ def _footer(report: Report, style: Style) -> list[str]:
         lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
         lines += [" " * 9 + name for name in report.unused_baselines]
     counts = findings.counts(report)
+    for why in findings.new_since(report):
+        lines += entry("new", why, style, indent=0, column=9)
     if (count := findings.unrecorded(report)) and not report.updates:
-        text = f"{count} cell{'s have' if count > 1 else ' has'} no baseline, record with"
-        lines += [*entry("new", text, style, indent=0, column=9), " " * 9 + "pytest --ftgate --ftgate-update"]
+        text = (
+            f"{count} cell{'s have' if count > 1 else ' has'} no baseline: compare with a commit, or store the figures"
+        )
+        roads = [*(["pytest --ftgate --ftgate-against=REV"] if report.commit else []), "ftgate baseline accept"]
+        lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]
     if said := findings.limits_text(report):
         lines += entry("limits", said, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]

@@ -143,10 +143,12 @@ class PhaseStarter:
         return {cell.target.spec: prepared(cell, requires, checkout) for cell in one_per_target(self.phase.cells)}
 
     def _references(self, pair: worktrees.Pair, changed: Mapping[str, PreparedTarget]) -> dict[str, Reference]:
+        cells = [cell for cell in self.phase.cells if self._compared_with(cell).basis]
+        if not cells:  # a reference without the test is not built
+            return {}
         spec = self.resources.references.relocated(self.group.spec, pair.reference)
         targets = self._targets(pair.reference)
         _check_versions(pair, targets, changed)
-        cells = (cell for cell in self.phase.cells if self._compared_with(cell).basis)
         replace, there = msgspec.structs.replace, pair.reference
         return {
             cell.nodeid: Reference(

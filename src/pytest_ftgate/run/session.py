@@ -297,8 +297,8 @@ class Session:
     def _install(self, group: Group) -> None:
         """Make the environments of both sides of a comparison at once."""
         if self.config.against:
-            pair = self.references.requested()
-            self.targets.make_all(group, (pair.changed, pair.reference))
+            test, _ = names.split_nodeid(group.cells[0].nodeid)
+            self.targets.make_all(group, self.references.requested().sides_with(test))
 
     def _step(self, measurements: Sequence[Measurement]) -> None:
         """One round of the test that has had the fewest; of none if the time of the run is used up."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 from collections.abc import Iterable
-from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import TypeAlias
@@ -23,7 +21,7 @@ from ..measure.watch import self_test
 from ..model import Cell, Group, Interpreter, Struct, Target
 from ..model.targets import parse_target
 from ..pythons import InterpreterNotFound
-from . import git, worktrees
+from . import release, worktrees
 from .cells import one_per_target
 from .folder import RunFolder
 from .git import Checkout
@@ -184,7 +182,7 @@ class Targets:
                 root=self.folder.path / "envs",
                 project=project,
                 install=steps_of(install, root, checkout, requires),
-                variables=pythons.pretended(project, self._released) if checkout and checkout.commit else {},
+                variables=release.variables(root, project) if checkout and checkout.commit else {},
                 on_step=on_step,
             )
         except pythons.InstallError as error:
@@ -195,18 +193,6 @@ class Targets:
         if steps and checkout is not None:
             note_built(root, checkout)
         return python
-
-    @cached_property
-    def _released(self) -> str:
-        """The version of the newest tag of the project's history, "0" without one: both sides are built as this.
-
-        Builds that take a version from git would differ in it, and in file names, at each commit.
-        """
-        tag = git.Repository(self.folder.root).git(
-            "describe", "--tags", "--abbrev=0", "--match=*[0-9]*", allowed=(0, 128)
-        )
-        found = re.search(r"\d+(\.\d+)*", tag)
-        return found[0] if found else "0"
 
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
         """Why the wait states of this target's threads cannot be distinguished; empty if they can."""

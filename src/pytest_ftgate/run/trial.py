@@ -7,12 +7,15 @@ from pathlib import Path
 from .. import pythons
 from ..errors import FtgateError
 from ..model import Interpreter
-from ..pythons import Steps
-from . import installs, mending, worktrees
+from ..pythons import OnStep, Steps
+from . import installs, mending, release, worktrees
 
 
-def failure(root: Path, interpreter: Interpreter, steps: Steps) -> str:
-    """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit."""
+def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep) -> str:
+    """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit.
+
+    `on_step` is called as by `ensure_environment`.
+    """
     checkout, environments = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
     mending.remove_all_extras(root, checkout, environments)
     try:
@@ -21,7 +24,8 @@ def failure(root: Path, interpreter: Interpreter, steps: Steps) -> str:
             root=environments,
             project=checkout.project,
             install=installs.steps_of(steps, root, checkout),
-            variables=pythons.pretended(checkout.project, "0"),
+            variables=release.variables(root, checkout.project),
+            on_step=on_step,
         )
     except FtgateError as error:
         hint = worktrees.ignored_hint(str(error), checkout, root)

@@ -69,6 +69,10 @@ class Pair(Struct, frozen=True, kw_only=True):
     reference: Checkout
     changed: Checkout
 
+    def sides_with(self, test: str) -> tuple[Checkout, ...]:
+        """The sides that have a test: the changed one, and the reference unless `lacks` says otherwise."""
+        return (self.changed,) if lacks(self.reference, test) else (self.changed, self.reference)
+
 
 # ---- what is requested
 
