@@ -76,14 +76,14 @@ def served(folder: Path, script: str) -> tuple[Cell, Spec]:
 
 def test_a_server_whose_answer_drips_is_not_ready_in_time(tmp_path: Path) -> None:
     cell, spec = served(tmp_path, DRIP.replace("DRIPS", "True"))
-    with pytest.raises(LaunchFailed, match=r"was not ready within 1 s: http://.* gave no whole answer within"):
-        check_here(cell, spec, 1.0)
+    with pytest.raises(LaunchFailed, match=r"was not ready within 5 s: http://.* gave no whole answer within"):
+        check_here(cell, spec, 5.0)
 
 
 def test_a_check_that_hangs_ends_with_its_stack(tmp_path: Path) -> None:
     cell, spec = served(tmp_path, DRIP.replace("DRIPS", "False"))
-    with pytest.raises(LaunchFailed, match=rf"its check did not end within 2 s; the check was at {__file__}") as raised:
-        check_here(cell, spec, 2.0)
+    with pytest.raises(LaunchFailed, match=rf"its check did not end within 5 s; the check was at {__file__}") as raised:
+        check_here(cell, spec, 5.0)
     assert "in hanging_check" in raised.value.error.detail
 
 
@@ -173,7 +173,7 @@ JUNK = {
 }
 
 
-HUNG = "did not end a measured iteration within 1 s .*; worker 0 of 1 was at"
+HUNG = "did not end a measured iteration within 3 s .*; worker 0 of 1 was at"
 
 
 def piped(bench: Bench, junk: str, *, once: bool = True, timeout_s: float = 20.0) -> Any:
@@ -192,13 +192,13 @@ def test_junk_on_the_control_pipe_is_an_error_that_shows_it(bench: Bench, junk: 
 
 
 def test_a_flood_of_messages_is_no_answer(bench: Bench) -> None:
-    handle = piped(bench, "message(event='released') * 100", once=False, timeout_s=1.0)
+    handle = piped(bench, "message(event='released') * 100", once=False, timeout_s=3.0)
     with pytest.raises(LaunchFailed, match=HUNG):
         handle.iteration("measured")
 
 
 def test_half_a_message_is_no_answer(bench: Bench) -> None:
-    handle = piped(bench, "message(event='iteration')[:5]", timeout_s=1.0)
+    handle = piped(bench, "message(event='iteration')[:5]", timeout_s=3.0)
     with pytest.raises(LaunchFailed, match=HUNG):
         handle.iteration("measured")
 
