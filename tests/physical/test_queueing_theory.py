@@ -45,7 +45,6 @@ def in_theory(held_ns: list[int]) -> list[int]:
     ("build", "kind", "waits_for"),
     [
         ("3.14", "Lock", "lock"),
-        ("3.14t", "Lock", "lock"),
         ("3.14", "RLock", "lock"),
         ("3.14t", "Condition", "lock"),
         ("3.14", "Semaphore", "queue"),
@@ -115,9 +114,7 @@ def queued(visits: list[list[float]]) -> float:
     return waits
 
 
-@pytest.mark.parametrize(
-    ("build", "method"), [("3.14", "fork"), ("3.14t", "fork"), ("3.14t", "forkserver"), ("3.14", "spawn")]
-)
+@pytest.mark.parametrize(("build", "method"), [("3.14", "fork"), ("3.14t", "forkserver"), ("3.14", "spawn")])
 def test_processes_wait_for_a_lock_what_queueing_theory_says(
     tmp_path: Path, executables: dict[str, str], build: str, method: str
 ) -> None:

@@ -217,10 +217,9 @@ def test_children_wait_for_each_other(program: Program, build: str) -> None:
     confirm(judge)
 
 
-@BUILDS
-def test_cores_are_what_the_process_says_itself(program: Program, build: str) -> None:
+def test_cores_are_what_the_process_says_itself(program: Program) -> None:
     running = program(
-        build,
+        "3.14",
         BUSY
         + """
 threading.Thread(target=busy, daemon=True).start()
@@ -229,7 +228,7 @@ for _ in sys.stdin: ready(time.process_time())
 """,
     )
 
-    main = program(build, "ready()\nsys.stdin.read()")
+    main = program("3.14", "ready()\nsys.stdin.read()")
 
     def judge() -> None:
         began = running.ask("now")
@@ -262,8 +261,7 @@ def test_threads_come_and_go(program: Program) -> None:
     confirm(judge)
 
 
-@BUILDS
-def test_threads_that_live_shorter_than_an_accounts_turn_are_seen(program: Program, build: str) -> None:
+def test_threads_that_live_shorter_than_an_accounts_turn_are_seen(program: Program) -> None:
     code = """
     def short():
         while True:
@@ -274,7 +272,7 @@ def test_threads_that_live_shorter_than_an_accounts_turn_are_seen(program: Progr
     ready()
     sys.stdin.read()
     """
-    running = program(build, code)
+    running = program("3.14t", code)
 
     def judge() -> None:
         seen = watched(ProcessMap(main=running.pid))
@@ -287,8 +285,7 @@ def test_threads_that_live_shorter_than_an_accounts_turn_are_seen(program: Progr
     confirm(judge)
 
 
-@BUILDS
-def test_without_patterns_the_scheduler_tells_what_it_knows(program: Program, build: str) -> None:
+def test_without_patterns_the_scheduler_tells_what_it_knows(program: Program) -> None:
     code = (
         BUSY
         + """
@@ -300,7 +297,7 @@ ready()
 for _ in sys.stdin: ready(time.process_time())
 """
     )
-    running = program(build, code)
+    running = program("3.14", code)
 
     def judge() -> None:
         began = running.ask("now")
@@ -473,10 +470,9 @@ def test_without_a_gil_there_is_none_to_wait_for(program: Program) -> None:
 # -- whose threads -------------------------------------------------------------------------------------------------
 
 
-@BUILDS
-def test_a_real_tree_is_found_and_followed(program: Program, build: str) -> None:
+def test_a_real_tree_is_found_and_followed(program: Program) -> None:
     running = program(
-        build,
+        "3.14t",
         """
         import subprocess
         child = "import sys, threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"

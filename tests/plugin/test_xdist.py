@@ -1,4 +1,4 @@
-"""The same scripted project with and without pytest-xdist, in each of its distribution modes."""
+"""The same scripted project with and without pytest-xdist."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ import pytest
 from example import Example
 from under_xdist import FILES, QUICK, TESTS, outcome
 
-MODES = {
-    "-n2 --dist=loadgroup": ["-n2", "--dist=loadgroup"],
-    "-n2 --dist=each": ["-n2", "--dist=each"],
-}
-"""The others are in tests/faults/test_distribution.py: each takes seconds."""
-
 
 @pytest.fixture
 def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
@@ -24,22 +18,9 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: 
     return Example(pytester, {"pytest.ini": ini, "a/test_a.py": TESTS, "b/test_b.py": TESTS.replace("first", "fourth")})
 
 
-@pytest.fixture(scope="module")
-def without() -> dict[str, tuple[object, ...]]:
-    """What a run without pytest-xdist gives, once it was run."""
-    return {}
-
-
-@pytest.mark.parametrize(
-    "mode",
-    MODES,
-)
-def test_each_way_of_distribution_gives_the_same(
-    example: Example, without: dict[str, tuple[object, ...]], mode: str
-) -> None:
-    if not without:
-        without["-"] = outcome(example)
-    assert outcome(example, *MODES[mode]) == without["-"]
+def test_two_workers_give_the_same(example: Example) -> None:
+    """Other ways of distribution are in tests/faults/test_distribution.py: each takes seconds."""
+    assert outcome(example, "-n2", "--dist=loadgroup") == outcome(example)
 
 
 SLOW = """

@@ -225,7 +225,7 @@ BRIEF = """
 
 
 @pytest.mark.parametrize(("test", "one_ns"), [("test_it", CALL_NS), ("test_it", 3e9), ("test_uneven", 2e9)])
-@each_on_a_build([FORK, SPAWN, FORKSERVER, THREADS, INTERPRETERS], both=[FORK])
+@each_on_a_build([FORK, FORKSERVER, THREADS], both=())
 def test_every_sample_has_all_workers_however_short_they_live(
     bench: Bench, executor: Executor, build: str, test: str, one_ns: float
 ) -> None:
