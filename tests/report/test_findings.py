@@ -84,6 +84,13 @@ def test_the_headline_is_the_worst_cell_with_its_function() -> None:
         "test_tokenise[3.14-fork-w8]: wall +31.2 %, in iterencode, json/encoder.py:204"
     )
     assert findings.headline(report_of(*rows(Decision.PASSED, 2))) == "2 of 2 decided, nothing regressed"
+
+
+def test_the_headline_has_an_error_whole() -> None:
+    why = "main (1eb3b87e5d): cannot install -e .: gcc: not found"
+    verdict = Verdict(decision=Decision.ERROR, reason=why)
+    (failed,) = (msgspec.structs.replace(row, verdict=verdict) for row in rows(Decision.ERROR, 1))
+    assert findings.headline(report_of(failed)).endswith(f": {why}")
     left = report_of(*rows(Decision.INCONCLUSIVE, 2))
     assert findings.headline(left) == "nothing was decided: 0 of 2 compared cells"
 

@@ -222,8 +222,9 @@ def headline(report: Report, rows: Sequence[Row] | None = None) -> str:
     block = worst(report, rows)
     if not block:
         return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
-    text = f"{headlines.together(block)}: {headlines.short(said(block[0]))}"
-    return ", ".join(filter(None, (text, headlines.where(block[0]))))
+    failed = block[0].verdict.decision is Decision.ERROR  # `main (1eb3b87e5d): cannot install ...` has no figure
+    text = said(block[0]) if failed else headlines.short(said(block[0]))
+    return ", ".join(filter(None, (f"{headlines.together(block)}: {text}", headlines.where(block[0]))))
 
 
 def said(row: Row) -> str:
