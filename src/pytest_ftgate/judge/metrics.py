@@ -151,6 +151,11 @@ def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: 
     )
 
 
+def _once(name: str, read: Reader) -> MetricRow:
+    """A time that a launch has once, so that no quantile takes its scatter out."""
+    return MetricRow(name, name, "time", read, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
+
+
 def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
     def in_window(iteration: Iteration) -> float | None:
         return of(iteration.latency) if iteration.latency else None
@@ -172,12 +177,10 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             between=0.025,
         ),
         MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, gates=True),
-        MetricRow(
-            "cold", "cold", "time", time_figures.cold_values, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD
-        ),
-        MetricRow("start", "start", "time", _of_launch(time_figures.start_of)),
+        _once("cold", time_figures.cold_values),
+        _once("start", _of_launch(time_figures.start_of)),
         MetricRow("work", "work", "time", _of_launch(time_figures.work_of)),
-        MetricRow("join", "join", "time", _of_launch(time_figures.join_of)),
+        _once("join", _of_launch(time_figures.join_of)),
         _size(Metric.USS, "USS", lambda point: point.steadiest_bytes, gates=True),
         _size("pss", "PSS", lambda point: point.pss_bytes),
         _size("rss", "RSS", lambda point: point.rss_bytes),

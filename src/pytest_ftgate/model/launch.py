@@ -40,9 +40,9 @@ class Latency(Struct, frozen=True, kw_only=True):
 class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One iteration (or one window of a duration) of one launch.
 
-    wall_ns = start_ns + work_ns + join_ns. `ops` counts body calls over all workers (of the leading role, where there
-    are roles), or a server's answers; `rate` is operations per second over the measured window. `latency` is a
-    server's alone.
+    wall_ns = start_ns + work_ns + join_ns; the last is, of workers that are kept, until all have reported. `ops` counts
+    body calls over all workers (of the leading role, where there are roles), or a server's answers; `rate` is
+    operations per second over the measured window. `latency` is a server's alone.
     """
 
     wall_ns: Natural

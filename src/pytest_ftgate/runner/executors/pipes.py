@@ -30,7 +30,16 @@ from ..worker import (
     Port,
     place,
 )
-from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
+from .base import (
+    GRACE_S,
+    IterationResult,
+    Observer,
+    StandingTimes,
+    leaders,
+    others_cpu_ns,
+    process_map,
+    raise_first_error,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

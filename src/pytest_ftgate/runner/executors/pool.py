@@ -42,6 +42,8 @@ class PoolWorkers(StandingTimes):
         self.setup = setup
         self.shared = shared
         self.fresh = fresh
+        self.stands = not fresh and setup["kind"] != "serial"
+        """Whether it has workers that are kept."""
         self.context = context
         self.opened: Any = None
         self.pool: Any = None
@@ -61,7 +63,7 @@ class PoolWorkers(StandingTimes):
             self._open(executor)
         body = loading.body(self.setup)
         made_ns = now_ns()
-        if new and not self.fresh:
+        if new and self.stands:
             self.start_ns = made_ns - begin_ns
         before += self._set_up(observer)
         if order.flags & HOLDING:
@@ -108,15 +110,15 @@ class PoolWorkers(StandingTimes):
         try:
             raise_first_error(carry_out(self.setups, Observer(), TEARDOWN))
         finally:
-            ending_ns, kept = now_ns(), self.pool is not None
+            ending_ns = now_ns()
             self._shut_down()
-            if kept:
+            if self.stands:
                 self.join_ns = now_ns() - ending_ns
 
     def _open(self, executor: Any) -> None:
         """Make the pool; one that is kept starts all of its workers, unless its factory is the test's own."""
         gate = None
-        if not self.fresh and self.setup["kind"] in STARTED and not threads_are_greenlets():
+        if self.stands and self.setup["kind"] in STARTED and not threads_are_greenlets():
             from .standing import Gate
 
             gate = Gate(self.setup)
