@@ -18,7 +18,7 @@ from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.measure.watch import processes
-from pytest_ftgate.model import Executor, Param, Settings
+from pytest_ftgate.model import BodyKind, Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS)
@@ -117,19 +117,21 @@ WITH_WORKERS = (THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS)
 
 @pytest.mark.parametrize("body", ["worker", "executor"])
 @pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
-def test_the_start_of_kept_workers_is_measured_once_in_a_launch(bench: Bench, executor: Executor, body: str) -> None:
+def test_the_start_of_kept_workers_is_measured_once_in_a_launch(
+    bench: Bench, executor: Executor, body: BodyKind
+) -> None:
     if body == "executor" and executor is TASKS:
         return
     bench.write(WORKLOAD)
-    test = {"test": "test_pool" if body == "executor" else "test_it", "body": body}
+    test = "test_pool" if body == "executor" else "test_it"
     began_ns = time.monotonic_ns()
-    handle = bench.start(executor, reuse="pool", **test)
+    handle = bench.start(executor, reuse="pool", test=test, body=body)
     handle.ready()
     cold = handle.iteration(COLD)
     kept_ns = time.monotonic_ns() - began_ns
     later = [handle.iteration(MEASURED) for _ in range(3)]
     done = handle.finish()
-    fresh = bench.start(executor, reuse="fresh", **test)
+    fresh = bench.start(executor, reuse="fresh", test=test, body=body)
     fresh.ready()
     fresh.iteration(MEASURED)
     again = fresh.finish()
