@@ -293,7 +293,8 @@ def _starts(group: Sequence[Candidate]) -> list[StartTax]:
 def _phases(side: Candidate) -> _Phases | None:
     taxes = _sums(side.source, ("start", "join"))
     works = list(side.source("work").values())
-    tax = candidates.estimate(taxes, "start")
+    # New in each iteration, a start is as steady as the work: it is a median of a launch.
+    tax = candidates.estimate(taxes, "start" if side.keeps else "work")
     work = candidates.estimate(works, "work")
     figures = side.figures
     if tax is None and not taxes and figures.start_ns is not None:
