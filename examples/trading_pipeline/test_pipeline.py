@@ -175,7 +175,7 @@ async def evaluate_task(worker, proc_ms, eval_ms):
 
 # -- the matrix ----------------------------------------------------------------------------------------------------
 
-MATRIX = {"workers": ROLES, "iterations": 2, "warmup": 0, "timeout": 60 + 10 * SECONDS}
+MATRIX = {"workers": ROLES, "reuse": "fresh", "iterations": 2, "warmup": 0, "timeout": 60 + 10 * SECONDS}
 
 
 @ftgate.require("threads.counter.ticks > 0.75 * tasks.counter.ticks")

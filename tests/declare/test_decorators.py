@@ -56,8 +56,9 @@ def test_defaults() -> None:
         body="worker",
         executors=(Executor(kind="threads"),),
         workers=(2,),
-        reuse="fresh",
+        reuse="pool",
     )
+    assert spec(threads, reuse="fresh").reuse == "fresh"
 
 
 def test_positional_and_keyword_executors_keep_their_order_and_come_once() -> None:

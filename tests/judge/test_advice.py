@@ -28,6 +28,7 @@ from pytest_ftgate.model import (
     WaitFigures,
     WorkloadError,
 )
+from pytest_ftgate.report.advice import said
 
 TEST = "test_a.py::test_it"
 ROUNDS = 8
@@ -202,9 +203,15 @@ def test_break_even_is_where_both_take_as_long() -> None:
 
 
 def test_a_pool_pays_once_and_a_window_holds_no_start() -> None:
-    (tax,) = advised(candidate("spawn", windows=False, reuse="pool", wall=1e6, cold=5e6, work=9e5)).starts
+    figures: dict[str, Any] = {"windows": False, "reuse": "pool", "wall": 1e6, "start": 3e6, "join": 1e6, "work": 9e5}
+    pool = advised(candidate("spawn", **figures))
+    (tax,) = pool.starts
     assert tax.paid_once
+    assert tax.overtakes_ns is None
     assert math.isclose(tax.tax_ns.value, 4e6, rel_tol=0.02)
+    assert "the start is paid once" in str(said(pool))
+    (tax,) = advised(candidate("tasks", **figures)).starts
+    assert not tax.paid_once  # tasks start in each iteration
     found = advised(candidate("spawn", wall=1e6, start=5e5, join=1e5, work=9e5))
     assert found.starts == ()
     assert "start-up" in found.unknown

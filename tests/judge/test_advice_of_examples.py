@@ -116,13 +116,6 @@ def test_the_memory_of_spawn_grows_with_each_worker_and_that_of_threads_hardly()
         assert fork.further.low > threads.further.high  # type: ignore[union-attr]
 
 
-def test_a_pool_pays_its_start_once() -> None:
-    found = stored(f"{OVERHEAD}test_pool_of_workers")
-    assert found.starts
-    assert all(each.paid_once and each.overtakes_ns is None for each in found.starts)
-    assert "paid once" in text(found, "start-up")
-
-
 def test_a_comparison_over_builds_says_that_it_mixes_them() -> None:
     mixed, *pure = stored(f"{OVERHEAD}test_fresh_workers").builds
     assert (mixed.name, mixed.other, mixed.mixed) == ("threads on 3.14t", "fork on 3.14", True)

@@ -696,6 +696,16 @@ def test_a_value_is_positive_where_the_contract_is_broken() -> None:
     assert numbers("wall > 10 ms", of) == numbers("wall >= 10 ms", of) == numbers("10 ms < wall", of) == above
 
 
+def test_starts_of_workers_that_are_kept_are_compared_launch_by_launch() -> None:
+    starts = {"threads": (1, 2, 4), "fork": (10, 10, 10)}
+    threads, fork = (
+        sample(f"3.14-{name}-w2", *(launch(order, 5, start_ns=start * MS) for order, start in enumerate(each)))
+        for name, each in starts.items()
+    )
+    found = numbers("threads.start < 0.2 * processes[fork].start", threads, fork)
+    assert found == pytest.approx([math.log(0.5), 0.0, math.log(2)], abs=1e-12)
+
+
 def test_floors_of_launches_are_compared_and_never_pooled() -> None:
     walls = ((9.0, 5, 7, 6, 20), (4.0, 30, 8, 8, 8))
     of = sample("3.14-threads-w2", *(launch(order, *each) for order, each in enumerate(walls)))

@@ -111,6 +111,15 @@ def test_loops_divide_the_wall_and_the_phases() -> None:
     assert shown.work_ns == pytest.approx(0.75 * MS)
 
 
+def test_the_start_of_workers_that_are_kept_is_one_value_of_a_launch() -> None:
+    kept = [launch(order, 10, 10, loops=10, start_ns=start * MS, join_ns=MS) for order, start in enumerate((5, 9, 7))]
+    assert metrics.row("start").read(sample(*kept)) == {0: 5 * MS, 1: 9 * MS, 2: 7 * MS}
+    shown = figures(sample(*kept), reference=None)
+    assert (shown.start_ns, shown.join_ns) == (7 * MS, MS)
+    assert shown.wall_ns is not None
+    assert shown.wall_ns.value == pytest.approx(1 * MS)
+
+
 def test_cold_turn_has_one_loop() -> None:
     one = Launch(order=0, hash_seed=0, started_at="", loops=10, cold=iteration(3), iterations=(iteration(10),))
     assert figures(sample(one), reference=None).cold_ns == pytest.approx(3 * MS)

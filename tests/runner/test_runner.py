@@ -18,7 +18,7 @@ from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.runner_copy import install_runner
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.measure.watch import processes
-from pytest_ftgate.model import Executor, Param, Settings
+from pytest_ftgate.model import BodyKind, Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS)
@@ -110,6 +110,72 @@ def test_a_window_runs_the_body_until_it_ends(bench: Bench, executor: Executor) 
     done = handle.finish()
     assert done.counters["calls"] == 2 * iteration.ops
     assert done.results == ()
+
+
+WITH_WORKERS = (THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS)
+
+
+@pytest.mark.parametrize("body", ["worker", "executor"])
+@pytest.mark.parametrize("executor", ALL, ids=lambda executor: executor.label)
+def test_the_start_of_kept_workers_is_measured_once_in_a_launch(
+    bench: Bench, executor: Executor, body: BodyKind
+) -> None:
+    if body == "executor" and executor is TASKS:
+        return
+    bench.write(WORKLOAD)
+    test = "test_pool" if body == "executor" else "test_it"
+    began_ns = time.monotonic_ns()
+    handle = bench.start(executor, reuse="pool", test=test, body=body)
+    handle.ready()
+    cold = handle.iteration(COLD)
+    kept_ns = time.monotonic_ns() - began_ns
+    later = [handle.iteration(MEASURED) for _ in range(3)]
+    done = handle.finish()
+    fresh = bench.start(executor, reuse="fresh", test=test, body=body)
+    fresh.ready()
+    fresh.iteration(MEASURED)
+    again = fresh.finish()
+    assert (again.start_ns, again.join_ns) == (None, None)
+    assert all(each.wall_ns == each.start_ns + each.work_ns + each.join_ns for each in later)
+    if executor not in WITH_WORKERS:
+        assert (done.start_ns, done.join_ns) == (None, None)  # tasks start in each iteration
+        return
+    assert done.start_ns == cold.start_ns
+    assert done.start_ns is not None
+    assert done.join_ns is not None
+    assert 0 < done.start_ns < kept_ns
+    assert done.join_ns > 0
+    assert done.start_ns > min(each.start_ns for each in later)
+
+
+@pytest.mark.parametrize("executor", WITH_WORKERS, ids=lambda executor: executor.label)
+def test_all_workers_of_a_kept_pool_are_there_before_the_body(bench: Bench, executor: Executor) -> None:
+    bench.write("""
+        @ftgate.compare(threads)
+        def test_it(executor):
+            return len(getattr(executor, "_threads", None) or executor._processes)
+    """)
+    handle = bench.start(executor, reuse="pool", workers=3, body="executor")
+    handle.ready()
+    handle.iteration(CHECK)
+    assert handle.finish().results == ("3",)  # the body has given it no task
+
+
+def test_a_pool_whose_workers_cannot_start_ends_the_launch(bench: Bench) -> None:
+    bench.write("""
+        import multiprocessing
+
+        if multiprocessing.parent_process() is not None:
+            raise ImportError("not here")
+
+        @ftgate.compare(threads)
+        def test_it(executor):
+            return list(executor.map(abs, range(3)))
+    """)
+    handle = bench.start(SPAWN, reuse="pool", body="executor")
+    handle.ready()
+    with pytest.raises(LaunchFailed, match="BrokenProcessPool"):
+        handle.iteration(COLD)
 
 
 def test_pool_workers_keep_their_state_and_fresh_ones_do_not(bench: Bench) -> None:

@@ -272,7 +272,9 @@ def test_a_sample_without_figures_is_no_baseline(broken: dict[str, object]) -> N
 def test_a_mismatch_says_what_changed() -> None:
     entry = entry_of(change())
     assert recording.mismatch(entry, make_sample()) == ""
-    assert "reuse was fresh, is pool" in recording.mismatch(entry, make_sample(reuse="pool"))
+    assert '(reuse was fresh, is pool): write reuse="fresh" in the test, or record it again' in recording.mismatch(
+        entry, make_sample(reuse="pool")
+    )
     windows = msgspec.structs.replace(make_sample(), duration_s=5.0)
     assert "body was iterations=, is duration=" in recording.mismatch(entry, windows)
     asked = stored_of(msgspec.structs.replace(make_sample(), measures="0123"))

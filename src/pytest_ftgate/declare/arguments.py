@@ -125,10 +125,10 @@ class Arguments(Reader):
         return value
 
     def reuse(self, duration: float | None) -> Reuse:
-        """`fresh` by default; `pool` with duration=, which keeps its workers."""
+        """`pool` by default, and always with duration=."""
         value = self.kwargs.get("reuse")
         if value is None:
-            return "fresh" if duration is None else "pool"
+            return "pool"
         if value not in REUSES:
             self.fail(f"reuse= takes {listed(REUSES)}, not {value!r}")
         if duration is not None and value == "fresh":

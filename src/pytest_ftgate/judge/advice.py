@@ -291,31 +291,27 @@ def _starts(group: Sequence[Candidate]) -> list[StartTax]:
 
 
 def _phases(side: Candidate) -> _Phases | None:
-    if side.reuse == "pool":
-        taxes = _sums(side.source, ("cold",), less="wall")
-    else:
-        taxes = _sums(side.source, ("start", "join"))
+    taxes = _sums(side.source, ("start", "join"))
     works = list(side.source("work").values())
-    tax = candidates.estimate(taxes, "start")
+    # New in each iteration, a start is as steady as the work: it is a median of a launch.
+    tax = candidates.estimate(taxes, "start" if side.keeps else "work")
     work = candidates.estimate(works, "work")
     figures = side.figures
-    if tax is None and not taxes and figures.start_ns is not None and side.reuse == "fresh":
+    if tax is None and not taxes and figures.start_ns is not None:
         both = figures.start_ns + (figures.join_ns or 0)
         tax = Estimate(math.log(both), None) if both > 0 else None
         work = Estimate(math.log(figures.work_ns), None) if figures.work_ns else None
     return _Phases(side, tax, work) if tax and work else None
 
 
-def _sums(source: Callable[[str], Mapping[int, float]], names: Sequence[str], less: str = "") -> list[float]:
-    """The sum of these by round, in the rounds that have all, without that of `less`."""
+def _sums(source: Callable[[str], Mapping[int, float]], names: Sequence[str]) -> list[float]:
+    """The sum of these by round, in the rounds that have all."""
     parts = [source(name) for name in names]
-    taken = source(less) if less else {}
-    common = set(parts[0]).intersection(*parts[1:], *([taken] if less else []))
-    return [sum(part[order] for part in parts) - (taken[order] if less else 0) for order in sorted(common)]
+    return [sum(part[order] for part in parts) for order in sorted(set(parts[0]).intersection(*parts[1:]))]
 
 
 def _start_tax(each: _Phases, cheaper: Sequence[_Phases]) -> StartTax:
-    side, pool = each.side, each.side.reuse == "pool"
+    side, pool = each.side, each.side.keeps
     # The cheapest start on the same interpreter: what other executors cost is between the two.
     first = next((other for other in cheaper if other.side.target == side.target and not pool), None)
     overtakes = _break_even(each, first) if first else None

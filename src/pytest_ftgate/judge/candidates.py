@@ -50,6 +50,11 @@ class Candidate(NamedTuple):
         return f"{self.executor} on {self.target}" if self.target else self.executor
 
     @property
+    def keeps(self) -> bool:
+        """Whether its workers start once in a launch; tasks start in each iteration."""
+        return self.reuse == "pool" and not self.executor.startswith("tasks")
+
+    @property
     def place(self) -> tuple[str, str]:
         """What it shares with the cells that were interleaved with it."""
         return self.counted, self.setting

@@ -71,12 +71,15 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
         sites = ()
         states = {name: (_values(before, each), _values(sample, each)) for name, each in STORED_STATES.items()}
     relative = {name: (_values(before, name), _values(sample, name)) for name in (*PHASES, "cores")}
+    phases = (
+        PHASES if all(launch.start_ns is None for launch in sample.launches) else ()
+    )  # else no part of an iteration
     cores = _moves({"cores": relative["cores"]}, median(relative["cores"][0] or [0.0]))
     return Explanation(
         sites=sites,
         shares=_moves(states, 1.0),
         cores=cores[0] if cores else None,
-        phases=_moves({name: relative[name] for name in PHASES}, median(_values(before, "wall") or [0.0])),
+        phases=_moves({name: relative[name] for name in phases}, median(_values(before, "wall") or [0.0])),
     )
 
 

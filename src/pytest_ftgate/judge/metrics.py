@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ..model import Cell, Iteration, Latency, MemoryPoint, Metric, Need, Sample
+from ..model import Cell, Iteration, Latency, Launch, MemoryPoint, Metric, Need, Sample
 from ..text import did_you_mean, listed
 from . import memory_figures, per_launch, time_figures, wait_figures
 
@@ -91,8 +91,8 @@ def tails(sample: Sample) -> Mapping[int, float]:
     return per_launch.launch_values(sample.launches, quantile=TAIL_QUANTILE)
 
 
-def _phase(ns_of: Callable[[Iteration], int]) -> Reader:
-    return lambda sample: per_launch.by_order(sample.launches, lambda launch: time_figures.per_loop(launch, ns_of))
+def _of_launch(value_of: Callable[[Launch], float | None]) -> Reader:
+    return lambda sample: per_launch.by_order(sample.launches, value_of)
 
 
 def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:
@@ -151,8 +151,9 @@ def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: 
     )
 
 
-def _time(name: str, label: str, ns_of: Callable[[Iteration], int]) -> MetricRow:
-    return MetricRow(name, label, "time", _phase(ns_of))
+def _once(name: str, read: Reader) -> MetricRow:
+    """A time that a launch has once, so that no quantile takes its scatter out."""
+    return MetricRow(name, name, "time", read, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
 
 
 def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
@@ -176,12 +177,10 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             between=0.025,
         ),
         MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, gates=True),
-        MetricRow(
-            "cold", "cold", "time", time_figures.cold_values, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD
-        ),
-        _time("start", "start", lambda iteration: iteration.start_ns),
-        _time("work", "work", lambda iteration: iteration.work_ns),
-        _time("join", "join", lambda iteration: iteration.join_ns),
+        _once("cold", time_figures.cold_values),
+        _once("start", _of_launch(time_figures.start_of)),
+        MetricRow("work", "work", "time", _of_launch(time_figures.work_of)),
+        _once("join", _of_launch(time_figures.join_of)),
         _size(Metric.USS, "USS", lambda point: point.steadiest_bytes, gates=True),
         _size("pss", "PSS", lambda point: point.pss_bytes),
         _size("rss", "RSS", lambda point: point.rss_bytes),

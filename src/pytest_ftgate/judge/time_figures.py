@@ -17,6 +17,21 @@ def per_loop(launch: Launch, of: Callable[[Iteration], int]) -> float | None:
     return median_of(of(iteration) / max(1, launch.loops) for iteration in launch.iterations)
 
 
+def start_of(launch: Launch) -> float | None:
+    """The start of its workers in ns: once in a launch that keeps them, else the median over its iterations."""
+    return per_loop(launch, lambda iteration: iteration.start_ns) if launch.start_ns is None else launch.start_ns
+
+
+def join_of(launch: Launch) -> float | None:
+    """The end of its workers in ns, likewise."""
+    return per_loop(launch, lambda iteration: iteration.join_ns) if launch.join_ns is None else launch.join_ns
+
+
+def work_of(launch: Launch) -> float | None:
+    """The median of the work of its iterations in ns."""
+    return per_loop(launch, lambda iteration: iteration.work_ns)
+
+
 def cold_values(sample: Sample) -> dict[int, float]:
     """Launch order -> the cold iteration, in the unit of the wall time."""
     # It runs before loops are calibrated, so it has one loop.

@@ -278,7 +278,7 @@ class TimeRound:
         if short:
             worst = max(short, key=lambda each: each.first_share)
             took = f"start and join took {100 * worst.first_share:.0f} % of its first iteration"
-            fix = 'its time says little of its body: use reuse="pool" or duration='
+            fix = 'its time says little of its body: leave out reuse="fresh"'
             self.context.listener.warn(f"{worst.cell_run.cell.nodeid}: {took}, so {fix}")
 
     def _loops(self, launch: RunningLaunch) -> int:

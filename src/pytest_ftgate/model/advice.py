@@ -67,11 +67,11 @@ class BuildRatio(Struct, frozen=True, kw_only=True):
 
 
 class StartTax(Struct, frozen=True, kw_only=True):
-    """What starting and joining the workers costs each time, in ns; `task_ns` is the task of which it is 5 %.
+    """What starting and joining the workers costs, in ns; `task_ns` is the task of which it is 5 %.
 
     A task is what one start of the workers does: the time between start and join. `overtakes_ns` is the task at which
     the candidate, whose start costs more, takes as long as `overtaken`, whose work takes longer. `paid_once`: the
-    workers are kept, so that the first iteration alone pays it.
+    workers are kept, so that a launch pays it once.
     """
 
     name: str

@@ -40,9 +40,9 @@ class Latency(Struct, frozen=True, kw_only=True):
 class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One iteration (or one window of a duration) of one launch.
 
-    wall_ns = start_ns + work_ns + join_ns. `ops` counts body calls over all workers (of the leading role, where there
-    are roles), or a server's answers; `rate` is operations per second over the measured window. `latency` is a
-    server's alone.
+    wall_ns = start_ns + work_ns + join_ns; the last is, of workers that are kept, until all have reported. `ops` counts
+    body calls over all workers (of the leading role, where there are roles), or a server's answers; `rate` is
+    operations per second over the measured window. `latency` is a server's alone.
     """
 
     wall_ns: Natural
@@ -211,7 +211,8 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
     A timing launch has `iterations` only. A lock launch has `iterations` and `locks`, a profile launch `iterations` and
-    `profile`. A memory launch has `memory`
+    `profile`. `start_ns` and `join_ns` are what starting workers that are kept took, until all were ready, and ending
+    them; None where each iteration starts its own. A memory launch has `memory`
     (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process that ended
     or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`.
     """
@@ -222,6 +223,8 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     loops: Count = 1
     window_ns: Natural = 0
     cold: Iteration | None = None
+    start_ns: Natural | None = None
+    join_ns: Natural | None = None
     iterations: tuple[Iteration, ...] = ()
     counters: dict[str, Figure] = {}
     timers: dict[str, Timer] = {}

@@ -18,7 +18,6 @@ from ..model import (
     Machine,
     Metric,
     Report,
-    Reuse,
     Row,
     Table,
     Verdict,
@@ -289,21 +288,19 @@ def _ruled_out(table: Table) -> list[str]:
 
 
 def _hints(table: Table) -> list[str]:
-    """How to measure a body that is short beside the start and the end of its workers."""
-    shares: dict[Reuse, dict[str, float]] = {}
+    """How to measure a body that is short beside the start and the end of its workers in each iteration."""
+    shares: dict[str, float] = {}
     for row in table.rows:
         start, work, join = row.figures.start_ns, row.figures.work_ns, row.figures.join_ns
-        if row.sample is None or row.sample.duration_s or start is None or work is None or join is None:
+        if row.sample is None or row.sample.reuse != "fresh" or start is None or work is None or join is None:
             continue
         if (start + join) >= START_SHARE * (start + work + join) > 0:
-            shares.setdefault(row.sample.reuse, {})[row.cell.label] = (start + join) / (start + work + join)
-    hints = []
-    for reuse, found in shares.items():
-        share = units.whole_share(min(found.values())) + ("" if len(found) == 1 else " or more")
-        of = "the time" if len(found) == len(table.rows) else f"the time of {', '.join(found)}"
-        fix = 'reuse="pool" or duration=' if reuse == "fresh" else "duration="
-        hints.append(f"{share} of {of} is start and join: use {fix}")
-    return hints
+            shares[row.cell.label] = (start + join) / (start + work + join)
+    if not shares:
+        return []
+    share = units.whole_share(min(shares.values())) + ("" if len(shares) == 1 else " or more")
+    of = "the time" if len(shares) == len(table.rows) else f"the time of {', '.join(shares)}"
+    return [f'{share} of {of} is start and join: leave out reuse="fresh"']
 
 
 def _remarks(table: Table) -> list[str]:

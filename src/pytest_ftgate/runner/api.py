@@ -318,8 +318,8 @@ class Ftgate:
         """Run the decorated body under every given executor, on every target interpreter.
 
         Arguments: executors as tokens (`threads`, `processes("fork")`, `executor(...)`, `command(...)`) or by keyword
-        (`threads=True`, `processes=["fork", "spawn"]`); `workers` (int, "cores" or a list), `reuse` ("fresh" or
-        "pool"), `pythons` (list of targets), `iterations` (per launch) or `duration` (s per launch, in windows of
+        (`threads=True`, `processes=["fork", "spawn"]`); `workers` (int, "cores" or a list), `reuse` ("pool" or
+        "fresh"), `pythons` (list of targets), `iterations` (per launch) or `duration` (s per launch, in windows of
         `window` s), `warmup` (iterations, or s with `duration`), `timeout` (s per iteration), `requires` (requirements
         to install), `needs` (program -> command that installs it), `environment` (variables, or a list of such dicts,
         which multiplies the cells), `cpus` ("each": workers on cores of their own), `needs_cores` (int). `workers` may

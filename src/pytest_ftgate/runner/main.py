@@ -242,6 +242,7 @@ class MeasuredCell:
     def close(self) -> None:
         """End what is kept between iterations."""
         self.executor.close()
+        self.record.start_ns, self.record.join_ns = self.executor.start_ns, self.executor.join_ns
         if self.launch_setups is not None:
             self.launch_setups.end()
         self.shared_objects.close()

@@ -23,6 +23,8 @@ class LaunchRecord:
         self.spans: list[tuple[int, int]] = []
         """Of each measured iteration: when the first worker began and the last one ended, on the clock of `now_ns`."""
         self.warmed_ops = 0
+        self.start_ns: int | None = None
+        self.join_ns: int | None = None
 
     def add(self, kind: str, iteration: Mapping[str, Any], reports: Sequence[Mapping[str, Any]]) -> None:
         """Keep a cold or measured iteration; warm-ups, checks and barriers leave no figures.
@@ -57,4 +59,6 @@ class LaunchRecord:
             "timers": timers,
             "peaks": self.peaks,
             "results": sorted(self.results),
+            "start_ns": self.start_ns,
+            "join_ns": self.join_ns,
         }

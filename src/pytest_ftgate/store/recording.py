@@ -116,7 +116,10 @@ def mismatch(stored: StoredCell, sample: Sample) -> str:
         changed.append("another command line, load, window, requirement, environment or pinning")
     if not changed:
         return ""
-    return f"the baseline measured something else ({'; '.join(changed)}): record it again with --ftgate-update=all"
+    fix = "record it again with --ftgate-update=all"
+    if newest.reuse != sample.reuse:
+        fix = f'write reuse="{newest.reuse}" in the test, or {fix}'
+    return f"the baseline measured something else ({'; '.join(changed)}): {fix}"
 
 
 def _measured(sample: Sample) -> dict[str, Any]:

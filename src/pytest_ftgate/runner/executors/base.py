@@ -53,6 +53,16 @@ class Observer:
         """Every worker has done its part and collected its garbage, and waits until this returns."""
 
 
+class StandingTimes:
+    """How long workers that are kept took to start until all of them were ready, and to end, in ns.
+
+    None where each iteration starts its own: then these are phases of it.
+    """
+
+    start_ns: int | None = None
+    join_ns: int | None = None
+
+
 class IterationResult:
     """One iteration: its phases in ns, CPU time of this process and its workers in ns, and the workers' reports.
 

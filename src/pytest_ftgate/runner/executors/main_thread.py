@@ -6,7 +6,7 @@ import gc
 
 from .. import loading
 from ..worker import END, SETUP, TEARDOWN, Order, Worker, make_worker
-from .base import IterationResult, Observer, carry_out, observe_barrier, process_map, raise_first_error
+from .base import IterationResult, Observer, StandingTimes, carry_out, observe_barrier, process_map, raise_first_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..setups import WorkerSetups
 
 
-class MainThreadWorkers:
-    """Workers in the main thread; `work` is their part of an iteration."""
+class MainThreadWorkers(StandingTimes):
+    """Workers in the main thread; `work` is their part of an iteration, which starts tasks anew in any case."""
 
     loop: Any = None
     """What runs the coroutines of setups, where the workers are tasks."""

@@ -30,7 +30,16 @@ from ..worker import (
     Port,
     place,
 )
-from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, process_map, raise_first_error
+from .base import (
+    GRACE_S,
+    IterationResult,
+    Observer,
+    StandingTimes,
+    leaders,
+    others_cpu_ns,
+    process_map,
+    raise_first_error,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +200,7 @@ def _unpickled(pickled: bytes) -> Any:
         raise Failure(reason, NOT_PICKLED) from None
 
 
-class PipeWorkers:
+class PipeWorkers(StandingTimes):
     """Workers that wait on pipes: threads, processes, sub-interpreters; fresh in each iteration, or kept.
 
     With roles, `stop` is called once the leading workers have ended; then the others are awaited.
@@ -245,6 +254,8 @@ class PipeWorkers:
         if new:
             self._start(hub)
         started_ns = now_ns()
+        if new and not self.fresh:
+            self.start_ns = started_ns - begin_ns
         if new and self.setup["cpus"]:
             self._pin()
         self._rest(hub, observer, SETUP)
@@ -411,11 +422,13 @@ class PipeWorkers:
                 except BaseException:
                     self._end_early(self.hub)
                     raise
-            else:
+            ending_ns = now_ns()
+            if not self.begun:
                 self.hub.release(Order(0, 0, STOP))
             for worker in self.workers:
                 if worker.ident is not None:  # a thread that could not be started cannot be joined
                     worker.join()
+            self.join_ns = now_ns() - ending_ns
             self.ended(self.hub)
             self._drop()
 

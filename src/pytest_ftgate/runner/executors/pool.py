@@ -13,12 +13,14 @@ from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, run
 from .base import (
     IterationResult,
     Observer,
+    StandingTimes,
     carry_out,
     observe_barrier,
     others_cpu_ns,
     own_workers,
     process_map,
     raise_first_error,
+    threads_are_greenlets,
 )
 
 TYPE_CHECKING = False
@@ -27,15 +29,21 @@ if TYPE_CHECKING:
 
     from ..loading import Setup
     from ..setups import WorkerSetups
+    from .standing import Gate
+
+STARTED = ("threads", "processes", "interpreters")
+"""Pools of `concurrent.futures`, which start their workers as tasks come."""
 
 
-class PoolWorkers:
+class PoolWorkers(StandingTimes):
     """A body that drives a pool itself: it runs once per iteration, in the main thread."""
 
     def __init__(self, setup: Setup, shared: Any, fresh: bool, context: Any) -> None:
         self.setup = setup
         self.shared = shared
         self.fresh = fresh
+        self.stands = not fresh and setup["kind"] != "serial"
+        """Whether it has workers that are kept."""
         self.context = context
         self.opened: Any = None
         self.pool: Any = None
@@ -45,15 +53,18 @@ class PoolWorkers:
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration; reading the CPU time of other processes is not timed."""
+        executor = executor_class(self.setup["kind"])  # its import is nobody's start
+        new = self.pool is None
         before = others_cpu_ns()  # of a kept pool, and of a Manager, which outlives the iteration
         gc.collect()
         before += ended_cpu_ns() + process_time_ns()
         begin_ns = now_ns()
-        if self.pool is None:
-            self.opened = make_pool(self.setup, self.shared, self.context)
-            self.pool = self.opened.__enter__()
+        if new:
+            self._open(executor)
         body = loading.body(self.setup)
         made_ns = now_ns()
+        if new and self.stands:
+            self.start_ns = made_ns - begin_ns
         before += self._set_up(observer)
         if order.flags & HOLDING:
             body.call(self.pool)  # starts the pool's workers, so that they can be sampled
@@ -99,7 +110,22 @@ class PoolWorkers:
         try:
             raise_first_error(carry_out(self.setups, Observer(), TEARDOWN))
         finally:
+            ending_ns = now_ns()
             self._shut_down()
+            if self.stands:
+                self.join_ns = now_ns() - ending_ns
+
+    def _open(self, executor: Any) -> None:
+        """Make the pool; one that is kept starts all of its workers, unless its factory is the test's own."""
+        gate = None
+        if self.stands and self.setup["kind"] in STARTED and not threads_are_greenlets():
+            from .standing import Gate
+
+            gate = Gate(self.setup)
+        self.opened = make_pool(self.setup, self.shared, self.context, executor, gate)
+        self.pool = self.opened.__enter__()
+        if gate is not None:
+            gate.start(self.pool)
 
     def _shut_down(self) -> None:
         if self.pool is not None:
@@ -116,13 +142,28 @@ class PoolWorkers:
                 pool.shutdown(wait=False)
 
 
-def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
-    """A context manager that gives the cell's `concurrent.futures.Executor`.
-
-    Raises Unsupported where the interpreter has none, Failure where a factory returned something else.
-    """
+def executor_class(kind: str) -> Any:
+    """The class of `concurrent.futures` whose workers are of that kind; None for a factory of the test's own."""
     from concurrent import futures
 
+    if kind == "processes":
+        return futures.ProcessPoolExecutor
+    if kind == "interpreters":
+        return futures.InterpreterPoolExecutor  # type: ignore[attr-defined, unused-ignore]
+    if kind == "threads":
+        return futures.ThreadPoolExecutor
+    if kind == "executor":
+        return None
+    from .inline import InlineExecutor
+
+    return InlineExecutor
+
+
+def make_pool(setup: Setup, shared: Any, context: Any, executor: Any, gate: Gate | None) -> Any:
+    """A context manager that gives the cell's `concurrent.futures.Executor`, of that class.
+
+    Its workers pass the gate as they start. Raises Failure where a factory returned something else.
+    """
     from .. import state, worker
 
     kind, workers = setup["kind"], setup["workers"]
@@ -135,13 +176,17 @@ def make_pool(setup: Setup, shared: Any, context: Any) -> Any:
                 "or a context manager that gives one"
             )
         return made
-    start: dict[str, Any] = {"initializer": worker.start_pool_worker, "initargs": (setup, shared)}
-    if kind == "processes":
-        return futures.ProcessPoolExecutor(workers, mp_context=context, **start)
-    if kind == "interpreters":
-        return futures.InterpreterPoolExecutor(workers, **start)  # type: ignore[attr-defined, unused-ignore]
-    if kind == "threads":
-        return futures.ThreadPoolExecutor(workers, "pool")
-    from .inline import InlineExecutor
+    options: dict[str, Any] = {}
+    if gate is not None:
+        from .standing import pass_gate
 
-    return InlineExecutor()
+        options = {"initializer": pass_gate, "initargs": (gate.theirs, setup, shared)}
+    elif kind in ("processes", "interpreters"):
+        options = {"initializer": worker.start_pool_worker, "initargs": (setup, shared)}
+    if kind == "processes":
+        return executor(workers, mp_context=context, **options)
+    if kind == "interpreters":
+        return executor(workers, **options)
+    if kind == "threads":
+        return executor(workers, "pool", **options)
+    return executor()
