@@ -10,6 +10,7 @@ from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS,
 
 from physical import confirmed
 from pytest_ftgate.judge.explain import AddedTime, slower_functions
+from pytest_ftgate.measure import profiles
 from pytest_ftgate.model import Executor, FunctionTime, Profile
 from pytest_ftgate.runner.protocol import COLD, MEASURED
 
@@ -189,3 +190,19 @@ def test_a_task_s_function_is_named_and_not_the_event_loop_s_question_for_events
     """)
     found = shares(profile_of(bench, executor, build, least=ENOUGH))
     assert found["step"] > 0.3
+
+
+def test_a_process_that_serves_others_does_not_count_whatever_it_asks_through(tmp_path: Path) -> None:
+    through = '  File "/env/pytest_ftgate/runner/profile.py", line 9 in seldom\n'
+    for name, between in (("direct", ""), ("seldom", through)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "1").write_text(
+            "Current thread 0x00007f0000000000 (most recent call first):\n"
+            '  File "/usr/lib/python3.14/selectors.py", line 452 in select\n'
+            f"{between}"
+            '  File "/usr/lib/python3.14/multiprocessing/forkserver.py", line 250 in main\n'
+            '  File "<string>", line 1 in <module>\n'
+            "sampled at 50\n"
+        )
+        assert profiles.read(folder, [(0, 100)]).samples == (), name

@@ -67,7 +67,8 @@ def _at_work(text: str) -> Iterator[list[Function]]:
     What drives a pool counts while it works itself, and not while it waits for the pool. The processes of
     multiprocessing itself do not count.
     """
-    for _, _, frames in stacks.parsed(text):
+    for _, _, written in stacks.parsed(text):
+        frames = stacks.unwrapped(written)
         own = stacks.own(frames)
         waits = bool(own) and own[0].standard and any(_DRIVER in frame.path for frame in frames)
         serves = any(_SERVER.search(frame.path) for frame in frames[len(own) - 1 : len(own) + 1])

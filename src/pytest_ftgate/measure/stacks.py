@@ -257,9 +257,14 @@ def parsed(text: str) -> Iterable[tuple[bool, str, list[Frame]]]:
         yield current, name, frames
 
 
+def unwrapped(frames: Sequence[Frame]) -> list[Frame]:
+    """Without what the plugin puts around calls of the workload."""
+    return [frame for frame in frames if not _WRAPPER.search(frame.path)]
+
+
 def own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
     """The workload's calls up to the runner's or what starts a thread or process; an idle pool's worker has none."""
-    frames = [frame for frame in frames if not _WRAPPER.search(frame.path)]
+    frames = unwrapped(frames)
     for index, frame in enumerate(frames):
         entry = _ENTRY.search(f"{frame.path}:{frame.function}")
         if entry and entry[1] and all(each.standard or _POOL in each.path for each in frames[:index]):
