@@ -921,8 +921,9 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
         mine.start(); mine.join()
         timer = threading.Timer(0, print)
         timer.start(); timer.join()
+        together = threading.Barrier(3)  # else a thread that is done early does another one's part
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            list(pool.map(time.sleep, [0.05] * 3))
+            list(pool.map(lambda _: together.wait(), range(3)))
         with ThreadPool(2) as pool:
             pool.map(abs, range(4))
             pool.close(); pool.join()  # leaving the block alone does not wait for its threads

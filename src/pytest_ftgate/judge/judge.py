@@ -427,7 +427,8 @@ def doubted(verdict: Verdict, paired: str, alone: str) -> Verdict:
     """The verdict in which what the machine may have caused is in doubt.
 
     A paired regression becomes suspect for the reason `paired`: both sides met the same machine, so it may explain
-    noise, hardly a change. A broken contract about a cell's own time becomes inconclusive for the reason `alone`.
+    noise, hardly a change. A broken contract about a cell's own time, or about how many cores it could use, becomes
+    inconclusive for the reason `alone`.
     Memory does not depend on what else runs, and a prediction knows the machine by the deviation that it adds.
     """
     compared = paired if verdict.basis == "paired" else ""
@@ -456,10 +457,15 @@ def unchanged(verdict: Verdict, why: str) -> Verdict:
 
 
 def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
-    moved = (
-        check.absolute(grammar.parse(judged.contract)) if judged.contract else metrics.row(judged.metric).unit != "size"
-    )
-    if not (reason and moved and judged.decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)):
+    if not reason or judged.decision not in (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN):
+        return judged
+    if judged.contract:
+        contract = grammar.parse(judged.contract)
+        of_cores = any(name.metric in ("cores", "scaling") for name in grammar.all_names(contract))
+        moved = of_cores or check.absolute(contract)
+    else:
+        moved = metrics.row(judged.metric).unit != "size"
+    if not moved:
         return judged
     decision = Decision.INCONCLUSIVE if judged.contract else Decision.SUSPECT
     doubt = _joined(judged.reason, f"in doubt: {reason}")

@@ -16,7 +16,7 @@ def no_answer(url: str, timeout_s: float) -> str:
     """Why it is not ready yet; empty when it is. An answer counts once all of it has come, in `timeout_s`."""
     try:
         status, reason, _ = within(timeout_s, lambda: ask(url, timeout_s), "request")
-    except Late:
+    except (Late, TimeoutError):
         return f"gave no whole answer within {timeout_s:.3g} s"
     except (OSError, ValueError, http.client.HTTPException) as error:
         return f"gave no answer ({shortly(error)})"
