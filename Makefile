@@ -49,9 +49,13 @@ adopt: setup ## adopt five published projects from their source distributions, a
 # Most of the time a test waits, for a process to start or to end: two tests a core keep the machine busy.
 PARALLEL := -n $$($(PY) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))') --dist loadfile
 
+# What fails beside other tests is tried again by itself, and both outcomes are printed: it fails if it fails alone, too.
+ALONE := --last-failed --last-failed-no-failures none
+
 test: lint ## lint, check types, run every test: what measures alone, after all others
 	@status=0; \
-	$(PY) -m pytest tests --ignore tests/physical $(PARALLEL) || status=$$?; \
+	$(PY) -m pytest tests --ignore tests/physical $(PARALLEL) || \
+	  { echo "== again, alone"; $(PY) -m pytest tests --ignore tests/physical $(ALONE); } || status=$$?; \
 	$(PY) -m pytest tests/physical || status=$$?; \
 	exit $$status
 
@@ -68,7 +72,8 @@ newest: setup ## the tests of the controller's wings, with the newest Python on 
 	$(VENV)/bin/uv venv --quiet --no-project --clear --python $$(command -v $$python) $(NEWEST)
 	$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(NEWEST)/bin/python requirements.txt
 	$(VENV)/bin/uv pip install --quiet --no-deps --no-build-isolation --python $(NEWEST)/bin/python --editable .
-	$(NEWEST)/bin/python -m pytest $(CONTROLLER:%=tests/%) $(PARALLEL)
+	$(NEWEST)/bin/python -m pytest $(CONTROLLER:%=tests/%) $(PARALLEL) || \
+	  { echo "== again, alone"; $(NEWEST)/bin/python -m pytest $(CONTROLLER:%=tests/%) $(ALONE); }
 
 faults: setup ## every fault, also those that take long: signals, full disks, hostile files, hangs
 	$(PY) -m pytest tests/faults --long
