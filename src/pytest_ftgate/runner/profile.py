@@ -102,14 +102,14 @@ def _ask_less() -> None:
     kind: Any = getattr(sys.modules.get("selectors"), "DefaultSelector", None)
     if kind is None or "select" not in vars(kind) or vars(kind)["select"].__module__ == __name__:
         return
-    asked_ns, select = 0, kind.select
+    select = kind.select
 
     def seldom(self: Any, timeout: float | None = None) -> Any:
-        nonlocal asked_ns
         if timeout is not None and timeout <= 0:
-            if now_ns() - asked_ns < POLL_S * 1e9:
+            now = now_ns()
+            if now - vars(self).get("asked_ns", 0) < POLL_S * 1e9:
                 return []
-            asked_ns = now_ns()
+            self.asked_ns = now
         return select(self, timeout)
 
     kind.select = seldom
