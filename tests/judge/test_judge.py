@@ -918,9 +918,15 @@ class TestMissed:
 
 class TestDoubted:
     WAITING, UNSTEADY = "the CPU quota stopped the run", "the machine became 1.4x slower"
+    CROWDED = "other processes kept 0.9 of 2 cores busy"
 
     def doubted(
-        self, *metrics: MetricVerdict, paired: str = WAITING, alone: str = UNSTEADY, basis: Basis = "paired"
+        self,
+        *metrics: MetricVerdict,
+        paired: str = WAITING,
+        alone: str = UNSTEADY,
+        crowded: str = CROWDED,
+        basis: Basis = "paired",
     ) -> Verdict:
         before = Verdict(
             decision=Decision.REGRESSED,
@@ -931,7 +937,7 @@ class TestDoubted:
             why="y",
             same_code=True,
         )
-        found = judge_module.doubted(before, paired, alone)
+        found = judge_module.doubted(before, paired, alone, crowded)
         assert (found.baseline, found.commit, found.basis, found.why) == ("x", "1eb3b87", basis, "y")
         assert found.same_code
         return found
@@ -953,18 +959,26 @@ class TestDoubted:
         assert found.decision is Decision.REGRESSED
         assert [each.decision for each in found.metrics] == [Decision.REGRESSED, Decision.SUSPECT]
 
-    @pytest.mark.parametrize("text", ["wall < 15 ms", "scaling > 2", "threads.cores > 1.5 * serial.cores"])
-    def test_a_contract_that_a_machine_may_break_is_not_believed_where_the_machine_is_not(self, text: str) -> None:
-        broken = judged(Metric.CONTRACT, Decision.BROKEN, contract=text)
-        found = self.doubted(broken, paired="")
+    def test_a_contract_about_a_cell_by_itself_is_not_believed_where_the_machine_is_not(self) -> None:
+        broken = judged(Metric.CONTRACT, Decision.BROKEN, contract="wall < 15 ms")
+        found = self.doubted(broken, paired="", crowded="")
         assert (found.decision, found.metrics[0].reason) == (
             Decision.INCONCLUSIVE,
             f"+30 %; in doubt: {self.UNSTEADY}",
         )
         assert self.doubted(broken, alone="").metrics == (broken,)
 
-    @pytest.mark.parametrize("text", ["threads.wall < 0.5 * processes[fork].wall", "uss < 1 MiB", "gil == off"])
-    def test_a_contract_between_neighbours_or_about_memory_is_believed(self, text: str) -> None:
+    @pytest.mark.parametrize(
+        "text", ["threads.wall < 0.5 * processes[fork].wall", "scaling > 2", "threads.cores > 1.5 * serial.cores"]
+    )
+    def test_a_contract_between_neighbours_is_not_believed_where_others_take_their_cores(self, text: str) -> None:
+        broken = judged(Metric.CONTRACT, Decision.BROKEN, contract=text)
+        found = self.doubted(broken, paired="", alone="")
+        assert (found.decision, found.metrics[0].reason) == (Decision.INCONCLUSIVE, f"+30 %; in doubt: {self.CROWDED}")
+        assert self.doubted(broken, crowded="").metrics == (broken,)
+
+    @pytest.mark.parametrize("text", ["uss < 1 MiB", "threads.uss < processes[fork].uss", "gil == off"])
+    def test_a_contract_about_memory_is_believed(self, text: str) -> None:
         broken = judged(Metric.CONTRACT, Decision.BROKEN, contract=text)
         assert self.doubted(broken).metrics == (broken,)
 
@@ -975,7 +989,7 @@ class TestDoubted:
 
     def test_a_verdict_without_metrics_stays(self) -> None:
         early = Verdict(decision=Decision.ERROR, reason="ValueError")
-        assert judge_module.doubted(early, self.WAITING, self.UNSTEADY) is early
+        assert judge_module.doubted(early, self.WAITING, self.UNSTEADY, self.CROWDED) is early
 
 
 class TestUnchanged:

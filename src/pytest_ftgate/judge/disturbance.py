@@ -39,6 +39,8 @@ ALONE: Final = Limits(others=0.25, steal=0.05, quota=0.05, throttles=0, moved=1.
 # into account. Beyond these limits, workers mostly wait to be scheduled.
 PAIRED: Final = Limits(others=math.inf, steal=0.25, quota=0.5, throttles=math.inf, moved=math.inf)
 """For interleaved sides: the remaining risk is that the workers of an iteration did not run at the same time."""
+CROWDED: Final = PAIRED._replace(others=ALONE.others, steal=ALONE.steal)
+"""For interleaved cells that may need different numbers of cores: others leave too few for one of them."""
 REPORTED: Final = Limits(others=0.1, steal=0.01, quota=0.0, throttles=0, moved=1.1)
 """What is worth a line in the report."""
 

@@ -423,16 +423,25 @@ def _could_fail(own: MetricVerdict) -> bool:
     return own.decision not in open_ones or own.launches >= alpha_spending.LOOKS[0]
 
 
-def doubted(verdict: Verdict, paired: str, alone: str) -> Verdict:
+def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
     """The verdict in which what the machine may have caused is in doubt.
 
     A paired regression becomes suspect for the reason `paired`: both sides met the same machine, so it may explain
-    noise, hardly a change. A broken contract about a cell's own time, or about how many cores it could use, becomes
-    inconclusive for the reason `alone`.
+    noise, hardly a change. A broken contract becomes inconclusive: one about a cell's own time for the reason `alone`,
+    one between cells for the reason `crowded`, that others took cores, of which those cells may need different numbers.
     Memory does not depend on what else runs, and a prediction knows the machine by the deviation that it adds.
     """
     compared = paired if verdict.basis == "paired" else ""
-    judged = [_doubted(each, alone if each.contract else compared) for each in verdict.metrics]
+    judged = []
+    for each in verdict.metrics:
+        if each.contract:
+            contract = grammar.parse(each.contract)
+            names = () if contract.is_gil else grammar.all_names(contract)
+            timed = any(metrics.row(name.metric).unit != "size" for name in names)
+            reason = alone if check.absolute(contract) else crowded if timed else ""
+        else:
+            reason = compared if metrics.row(each.metric).unit != "size" else ""
+        judged.append(_doubted(each, reason))
     if judged == list(verdict.metrics):
         return verdict
     return decide.again(verdict, judged)
@@ -458,14 +467,6 @@ def unchanged(verdict: Verdict, why: str) -> Verdict:
 
 def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
     if not reason or judged.decision not in (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN):
-        return judged
-    if judged.contract:
-        contract = grammar.parse(judged.contract)
-        of_cores = any(name.metric in ("cores", "scaling") for name in grammar.all_names(contract))
-        moved = of_cores or check.absolute(contract)
-    else:
-        moved = metrics.row(judged.metric).unit != "size"
-    if not moved:
         return judged
     decision = Decision.INCONCLUSIVE if judged.contract else Decision.SUSPECT
     doubt = _joined(judged.reason, f"in doubt: {reason}")

@@ -399,6 +399,7 @@ class Measurement:
             row.verdict,
             paired=disturbance.unfit(self.conditions, disturbance.PAIRED),
             alone=disturbance.unfit(self.first_conditions, disturbance.ALONE),
+            crowded=disturbance.unfit(self.first_conditions, disturbance.CROWDED),
         )
         return msgspec.structs.replace(row, verdict=verdict)
 
