@@ -118,8 +118,8 @@ clean: ## remove .venv and what tests leave
 # cannot download any, but the mirror of a distribution can be reached, they are built into the folder where we look.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pytest-ftgate/pythons
 $(VENV)/.pythons: $(VENV)/.ready
-	@$(VENV)/bin/ftgate pythons --strict && touch $@ || { \
-	  .ci/build-pythons $(CACHE) && $(VENV)/bin/ftgate pythons --strict && touch $@; } || true
+	@$(VENV)/bin/ftgate pythons --strict && touch $@ || { test $$? -eq 3 && \
+	  if .ci/build-pythons "$(CACHE)"; then $(VENV)/bin/ftgate pythons --strict && touch $@; fi; }
 
 # The editable install needs no second resolution and no download: its build tools are pinned with the rest.
 $(VENV)/.ready: requirements.txt pyproject.toml | $(VENV)/bin/uv
