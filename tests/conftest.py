@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from bench import BUILDS, Bench
 
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import find_interpreter
+from pytest_ftgate.model.spec import parse_target
+from pytest_ftgate.targets.find import find_interpreter
 
 # These tests start hundreds of interpreters: they keep what they compile, whatever the caller's shell says.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -16,8 +16,8 @@ import pytest
 from pytest_ftgate import cli
 from pytest_ftgate.declare.options import OPTIONS
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.model import WORST_FIRST, Decision
-from pytest_ftgate.pythons import find_uv
+from pytest_ftgate.model.verdict import WORST_FIRST, Decision
+from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")])

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_ftgate.declare.declaration import notes_of
-from pytest_ftgate.model import Decision, MetricVerdict, Table, Verdict
+from pytest_ftgate.declare.tests import notes_of
+from pytest_ftgate.model.report import Table
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.report.json import parse
 
 ROOT = Path(__file__).parents[1]

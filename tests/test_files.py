@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.files import write_whole
+from pytest_ftgate.kit.files import write_whole
 
 
 def test_two_threads_write_the_same_file_at_once(tmp_path: Path) -> None:

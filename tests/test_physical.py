@@ -23,7 +23,7 @@ from physical import (
     cores_now,
     judge,
 )
-from pytest_ftgate.model import Conditions
+from pytest_ftgate.model.report import Conditions
 
 QUIET = Conditions(span_s=1.0, cores=2, calibration_ns=(), steal=0.0, others=0.1, quota=0.0, throttles=0)
 BUSY = Conditions(span_s=1.0, cores=2, calibration_ns=(), steal=0.0, others=0.9, quota=0.0, throttles=0)

@@ -10,7 +10,7 @@ import pytest
 import typed_workloads
 
 import pytest_ftgate
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
+from pytest_ftgate.measure.launchers.workload import install_runner
 
 
 def test_every_form_of_the_decorators_runs_as_it_is_typed(pytester: pytest.Pytester) -> None:

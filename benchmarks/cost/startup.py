@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_ftgate.pythons import find_uv
+from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[2]
 PEERS = ("pytest-benchmark", "pytest-codspeed", "pytest-xdist")

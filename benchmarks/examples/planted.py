@@ -17,8 +17,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_ftgate.model import Decision, Report
-from pytest_ftgate.report import findings
+from pytest_ftgate.model.report import Report
+from pytest_ftgate.model.verdict import Decision
+from pytest_ftgate.report import said
 from pytest_ftgate.report.json import parse
 
 ROOT = Path(__file__).parents[2]
@@ -253,7 +254,7 @@ def judged(report: Report, seconds: float) -> tuple[bool, str]:
     rows = [row for table in report.tables for row in table.rows]
     # A first round that took all of the time has found nothing.
     failed = [row for row in rows if row.verdict.decision in FAILS and "the time ended" not in row.verdict.reason]
-    return bool(failed), f"{len(failed)} of {len(rows)} cells, {seconds:3.0f} s: {findings.headline(report, rows)}"
+    return bool(failed), f"{len(failed)} of {len(rows)} cells, {seconds:3.0f} s: {said.first_line(report, rows)}"
 
 
 if __name__ == "__main__":

@@ -14,9 +14,10 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_ftgate.judge import advice
-from pytest_ftgate.judge.contracts import check, grammar, values
-from pytest_ftgate.model import Decision, Report, Row, Table, TestSamples
+from pytest_ftgate.judge import advice, contract_grammar, contracts
+from pytest_ftgate.model.report import Report, Row, Table
+from pytest_ftgate.model.sample import TestSamples
+from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report import advice as sentences
 from pytest_ftgate.report.json import parse
 from pytest_ftgate.store.names import split_nodeid
@@ -106,8 +107,8 @@ def verdict_of(words: list[str]) -> str:
 
 def figure_of(text: str, rows: list[Row]) -> str:
     """One side over the other without the factor, of all cells at which a contract or a ratio is judged."""
-    contract = grammar.parse(text if any(sign in text for sign in "<>=") else f"{text} > 1")
-    product = grammar.product_of(contract)
+    contract = contract_grammar.parse(text if any(sign in text for sign in "<>=") else f"{text} > 1")
+    product = contract_grammar.product_of(contract)
     found = sorted(sides_of(contract, rows))
     if not found or product is None:
         return ""
@@ -115,13 +116,13 @@ def figure_of(text: str, rows: list[Row]) -> str:
     return " to ".join(f"{float(end):g}" for end in ends)
 
 
-def sides_of(contract: grammar.Contract, rows: list[Row]) -> Iterator[float]:
+def sides_of(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[float]:
     """Left over right, wherever the contract is judged; cells of other parameters are apart, as in a test."""
     for params in {row.cell.params for row in rows}:
         samples = TestSamples(row.sample for row in rows if row.sample is not None and row.cell.params == params)
         for sample in samples:
-            if check.concerns(contract, sample.cell, samples.cells):
-                left, right = values.sides(contract, sample, samples)
+            if contracts.concerns(contract, sample.cell, samples.cells):
+                left, right = contracts.sides(contract, sample, samples)
                 if left is not None and right:
                     yield left / right
 

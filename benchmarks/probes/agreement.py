@@ -29,10 +29,9 @@ from pathlib import Path
 
 import psutil
 
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import lock_environment
+from pytest_ftgate.kit.proc import ProcessMap
+from pytest_ftgate.measure.launchers.workload import install_runner, lock_environment
 from pytest_ftgate.measure.watch.memory import MemorySampler
-from pytest_ftgate.measure.watch.process_map import ProcessMap
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITEUPS = Path(__file__).with_name("writeups.py")

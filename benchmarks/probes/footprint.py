@@ -20,14 +20,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from pytest_ftgate.kit.proc import ProcessMap
 from pytest_ftgate.measure.launch import LaunchRole, Request
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import WorkloadHandle, WorkloadLauncher
+from pytest_ftgate.measure.launchers.workload import WorkloadHandle, WorkloadLauncher, install_runner
 from pytest_ftgate.measure.watch.memory import barrier_point
-from pytest_ftgate.measure.watch.process_map import ProcessMap
-from pytest_ftgate.model import Cell, Executor, Source, Spec, Target
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import find_interpreter
+from pytest_ftgate.model.spec import Cell, Executor, Source, Spec, Target, parse_target
+from pytest_ftgate.targets.find import find_interpreter
 
 BUILDS = ("3.14", "3.14t")
 WORK = "def work():\n    return [number for number in range(1000)]\n"

@@ -22,12 +22,11 @@ import msgspec
 
 from pytest_ftgate.judge.explain import added_time, slower_functions
 from pytest_ftgate.measure.launch import LaunchRole, Request
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import WorkloadHandle, WorkloadLauncher
-from pytest_ftgate.model import Cell, Executor, Launch, Profile, Sample, Source, Spec, Target
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import find_interpreter
+from pytest_ftgate.measure.launchers.workload import WorkloadHandle, WorkloadLauncher, install_runner
+from pytest_ftgate.model.sample import Launch, Profile, Sample
+from pytest_ftgate.model.spec import Cell, Executor, Source, Spec, Target, parse_target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
+from pytest_ftgate.targets.find import find_interpreter
 
 BUILDS = ("3.14", "3.14t")
 SIDES = ("reference", "same", "slower")

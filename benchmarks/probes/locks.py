@@ -19,12 +19,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import lock_environment
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import find_interpreter
+from pytest_ftgate.measure.launchers.workload import install_runner, lock_environment
+from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.runner.locks.sites import RECORD, WINDOW
 from pytest_ftgate.stats.rank_tests import location
+from pytest_ftgate.targets.find import find_interpreter
 
 AIM_NS, AIM_SHARE = 50.0, 0.05
 

@@ -20,12 +20,11 @@ import statistics
 import subprocess
 import time
 
-from pytest_ftgate.measure.watch.memory import MemorySampler, hold_needed_s
-from pytest_ftgate.measure.watch.process_map import ProcessMap
-from pytest_ftgate.measure.watch.sampling import run_samplers
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import find_interpreter
+from pytest_ftgate.kit.proc import ProcessMap
+from pytest_ftgate.measure.watch.memory import MemorySampler, hold_needed_s, run_samplers
+from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.stats.rank_tests import ratio_interval
+from pytest_ftgate.targets.find import find_interpreter
 
 BUILDS = ("3.14", "3.14t")
 KINDS = ("cpu", "fault")

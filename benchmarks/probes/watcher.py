@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytest_ftgate.measure.watch.process_map import ProcessMap
+from pytest_ftgate.kit.proc import ProcessMap
 from pytest_ftgate.measure.watch.threads import ThreadSampler
-from pytest_ftgate.model import Waits
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import find_interpreter
+from pytest_ftgate.model.sample import Waits
+from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.stats.rank_tests import location
+from pytest_ftgate.targets.find import find_interpreter
 
 # One order per line: the window's seconds; one answer: operations per second, and per second of its CPU time.
 TARGET = """

@@ -28,30 +28,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_ftgate.judge import disturbance
+from pytest_ftgate.judge import decide
 from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.measure import conditions
-from pytest_ftgate.measure.cell_run import PreparedTarget
+from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.machine import read_machine
-from pytest_ftgate.model import (
-    Cell,
-    Decision,
-    Interpreter,
-    Iteration,
-    Launch,
-    LockSite,
-    LockWaits,
-    MemoryPoint,
-    Row,
-    Sample,
-    Verdict,
-)
+from pytest_ftgate.model.report import Row
+from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, MemoryPoint, Sample
+from pytest_ftgate.model.spec import Cell, Interpreter
+from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.plugin.collection import CELL
-from pytest_ftgate.pythons import build_key
-from pytest_ftgate.run import phase, session
+from pytest_ftgate.run import phase
+from pytest_ftgate.run import run as session
 from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.store.folder import Store
 from pytest_ftgate.store.update import apply_updates, update_plan
+from pytest_ftgate.targets.describe import build_key
 
 CELLS_PER_TEST, TESTS_PER_FILE = 10, 10
 STORED_LAUNCHES = 12
@@ -170,7 +162,7 @@ class MadeUp:
         patch.setattr(session, "install_runner", lambda _: None)
         patch.setattr(Targets, "lookup", lookup)
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
-        patch.setattr(disturbance, "unfit", lambda *_: "")
+        patch.setattr(decide, "unfit", lambda *_: "")
         patch.setattr(phase.InterleavedRun, "step", lambda _: False)
         patch.setattr(phase.InterleavedRun, "samples", lambda run: [self.sample(each.cell) for each in run.cell_runs])
 

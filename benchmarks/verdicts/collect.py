@@ -33,13 +33,12 @@ from series import Calibration, Kind, Pair, Side
 
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
 from pytest_ftgate.measure.launch import LaunchRole as SideName
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
-from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, StartMethod
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import environment_variables, find_interpreter
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
+from pytest_ftgate.model.spec import Cell, Executor, Param, Source, Spec, StartMethod, parse_target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 from pytest_ftgate.stats.rank_tests import floor, iterations_ratio
+from pytest_ftgate.targets.describe import environment_variables
+from pytest_ftgate.targets.find import find_interpreter
 
 WORKERS = 2
 WORKLOAD = """

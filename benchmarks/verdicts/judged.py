@@ -23,24 +23,10 @@ from series import Kind, Pair, Side
 
 from pytest_ftgate.judge import decide
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, ComparedWith, Judge, Policy
-from pytest_ftgate.model import (
-    Cell,
-    Decision,
-    Executor,
-    Interpreter,
-    Iteration,
-    Launch,
-    LockSite,
-    LockWaits,
-    MemoryPoint,
-    Metric,
-    MetricVerdict,
-    Sample,
-    Source,
-    Spec,
-    Target,
-    TestSamples,
-)
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, MemoryPoint, Sample, TestSamples
+from pytest_ftgate.model.spec import Cell, Executor, Interpreter, Source, Spec, Target
+from pytest_ftgate.model.verdict import Decision, MetricVerdict
 from pytest_ftgate.stats import alpha_spending
 
 ALPHA, PROBE_COST, WORKERS = 0.01, 0.25, 2

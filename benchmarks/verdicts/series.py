@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_ftgate.model import Struct
+from pytest_ftgate.kit.values import Struct
 from pytest_ftgate.stats import rank_tests
 
 Floats: TypeAlias = NDArray[np.float64]

@@ -30,9 +30,11 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 from series import Floats, Pair
 
-from pytest_ftgate.judge import comparisons, decide, metrics, thresholds
+from pytest_ftgate.judge import compare, decide, metrics
+from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS
-from pytest_ftgate.model import Comparison, Decision, Look, Metric
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.verdict import Comparison, Decision, Look
 from pytest_ftgate.stats import alpha_spending, moderated, rank_tests
 
 ALPHA = 0.01
@@ -226,7 +228,7 @@ def measured(found: Sequence[Pair], redrawn: bool) -> list[Noise]:
     for cell in sorted({pair.cell for pair in found}):
         same = [pair for pair in found if pair.cell == cell and not pair.effect]
         for metric in METRICS:
-            values = [comparisons.time_pair(metric, pair.changed.wall_ns, pair.reference.wall_ns) for pair in same]
+            values = [compare.time_pair(metric, pair.changed.wall_ns, pair.reference.wall_ns) for pair in same]
             logs = np.array([math.log(each.new / each.reference) for each in values if each])
             errors = np.array([each.error for each in values if each])
             logs -= rank_tests.location(logs, 0.0).value

@@ -21,8 +21,12 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pytest_ftgate.judge import decide, disturbance, metrics, prediction, recorded, thresholds
-from pytest_ftgate.model import Comparison, Conditions, Decision, Metric, MetricVerdict
+from pytest_ftgate.judge import decide, metrics, prediction, recorded
+from pytest_ftgate.judge import decide as disturbance
+from pytest_ftgate.judge import limits as thresholds
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.report import Conditions
+from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
 from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store import folder as store_folder
 

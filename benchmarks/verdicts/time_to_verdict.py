@@ -41,10 +41,12 @@ from typing import NoReturn
 
 import rates
 
-from pytest_ftgate.model import Decision, Metric, Row
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import find_interpreter
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.report import Row
+from pytest_ftgate.model.spec import parse_target
+from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report.json import parse
+from pytest_ftgate.targets.find import find_interpreter
 
 BODIES_S = {"2 ms": 0.002, "20 ms": 0.02, "200 ms": 0.2, "2 s": 2.0}
 CHANGES = (0.0, 0.05, 0.10, 0.25, 1.0)
@@ -440,7 +442,7 @@ def measure(root: Path, options: Sequence[str], results: Results) -> None:
 @cache
 def peer_python(folder: Path, python: str) -> Path:
     """The interpreter of an environment with the other tools."""
-    from pytest_ftgate.pythons.uv_tool import find_uv
+    from pytest_ftgate.targets.environments import find_uv
 
     home = folder / f"peers-{python}"
     output([find_uv(), "venv", "--quiet", "--python", executable(python), home])

@@ -32,14 +32,15 @@ from typing import NamedTuple
 import numpy as np
 from series import PAIRED, Estimator, iterations_ratio
 
+from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure.conditions import ConditionsMonitor, calibration_ns
 from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
-from pytest_ftgate.model import Cell, Conditions, Executor, Source, Spec, Target, to_builtins
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import environment_variables, find_interpreter
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
+from pytest_ftgate.model.report import Conditions
+from pytest_ftgate.model.spec import Cell, Executor, Source, Spec, Target, parse_target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
+from pytest_ftgate.targets.describe import environment_variables
+from pytest_ftgate.targets.find import find_interpreter
 
 WORKERS = 2
 WARMUPS = 2

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from .errors import FtgateError
-from .platforms import unsupported
-from .text import plain
+from .kit.errors import FtgateError
+from .kit.platforms import unsupported
+from .kit.text import plain
 
 COMMANDS: Final = (
     "init",

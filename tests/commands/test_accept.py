@@ -10,7 +10,9 @@ import pytest
 from stored_values import MACHINE, TEST, make_sample
 
 from pytest_ftgate import cli
-from pytest_ftgate.model import Decision, Interval, MetricVerdict, Report, Row, Table, Verdict
+from pytest_ftgate.kit.values import Interval
+from pytest_ftgate.model.report import Report, Row, Table
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.report import json
 
 CELL = f"{TEST}[3.14t-threads-w2]"

@@ -13,9 +13,11 @@ from stored_values import COMMIT, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST
 
 from golden import check_golden
 from pytest_ftgate.commands import baseline
-from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model import Acceptance, Decision, Host, Report, Row, Table, WorkloadError
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.model.report import Host, Report, Row, Table
+from pytest_ftgate.model.sample import WorkloadError
+from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import json
 from pytest_ftgate.report.baselines import render_diff, render_test, update_lines
 from pytest_ftgate.store import recording, update

@@ -9,22 +9,10 @@ import pytest
 from stored_values import MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, make_row, make_sample
 
 from pytest_ftgate import cli
-from pytest_ftgate.model import (
-    Conditions,
-    Decision,
-    Expected,
-    Host,
-    Machine,
-    Metric,
-    MetricVerdict,
-    Report,
-    Row,
-    Sample,
-    Table,
-    Threshold,
-    Verdict,
-    WorkloadError,
-)
+from pytest_ftgate.kit.values import Metric, Threshold
+from pytest_ftgate.model.report import Conditions, Host, Machine, Report, Row, Table
+from pytest_ftgate.model.sample import Sample, WorkloadError
+from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
 from pytest_ftgate.report import json
 
 

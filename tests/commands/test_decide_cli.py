@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from stored_values import MACHINE, TEST, change_of, make_row, make_sample
 
 from pytest_ftgate import cli
-from pytest_ftgate.model import Executor, Report, Table
+from pytest_ftgate.model.report import Report, Table
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.report import json as report_json
 from pytest_ftgate.store.folder import Store
 

@@ -11,19 +11,11 @@ import pytest
 from report_by_hand import FREE_THREADED
 
 from pytest_ftgate.commands import diagnosis, doctor
-from pytest_ftgate.commands.diagnosis import (
-    Diagnosis,
-    Probes,
-    Problem,
-    TargetState,
-    diagnose,
-    read_probes,
-    to_text,
-)
+from pytest_ftgate.commands.diagnosis import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
 from pytest_ftgate.commands.pythons import Progress, outcome_text
-from pytest_ftgate.model import Machine
-from pytest_ftgate.model.targets import TargetError, parse_target
-from pytest_ftgate.pythons import Provided
+from pytest_ftgate.model.report import Machine
+from pytest_ftgate.model.spec import TargetError, parse_target
+from pytest_ftgate.targets.provide import Provided
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",

@@ -16,7 +16,8 @@ from golden import check_golden
 from pytest_ftgate import cli
 from pytest_ftgate.commands.last_run import LAST_RUN
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model import Machine, Report, Sample, Table
+from pytest_ftgate.model.report import Machine, Report, Table
+from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.report import json
 from pytest_ftgate.store import recording
 from pytest_ftgate.store.folder import Store

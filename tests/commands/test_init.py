@@ -18,8 +18,8 @@ import yaml
 from pytest_ftgate import cli
 from pytest_ftgate.commands import inifile, init, project
 from pytest_ftgate.commands.project import Git
-from pytest_ftgate.declare.option_types import report_target
-from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.declare.options import report_target
+from pytest_ftgate.kit.errors import FtgateError
 
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
 MESON = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'

@@ -13,7 +13,7 @@ from test_init import git, lay, repository
 
 from pytest_ftgate import cli
 from pytest_ftgate.commands import builds
-from pytest_ftgate.pythons import find_uv
+from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[2]
 FILES = {

@@ -15,7 +15,8 @@ import report_by_hand
 import yaml
 
 from pytest_ftgate import cli
-from pytest_ftgate.report import formats, markdown
+from pytest_ftgate.report import json as formats
+from pytest_ftgate.report import markdown
 
 SHA = "a" * 40
 GH = """
@@ -172,7 +173,7 @@ def runner(folder: Path) -> Runner:
 
 def test_the_first_report_is_a_new_comment(runner: Runner) -> None:
     report = report_by_hand.report()
-    (runner.folder / "artifact.json").write_text("".join(formats.pieces("json", report)), encoding="utf-8")
+    (runner.folder / "artifact.json").write_text("".join(formats.rendered("json", report)), encoding="utf-8")
     marked = {"id": 1, "user": {"login": "mallory"}, "body": f"{markdown.MARKER}\nedit me"}
     runner.answer("comments", marked, {"id": 2, "user": {"login": "github-actions[bot]"}, "body": "another"})
     *_, post = runner.run("x'; touch pwned; $(touch pwned)")
@@ -186,7 +187,7 @@ def test_the_first_report_is_a_new_comment(runner: Runner) -> None:
 
 def test_the_next_one_is_edited_in_place(runner: Runner) -> None:
     (runner.folder / "artifact.json").write_text(
-        "".join(formats.pieces("json", report_by_hand.report())), encoding="utf-8"
+        "".join(formats.rendered("json", report_by_hand.report())), encoding="utf-8"
     )
     ours = {"id": 3, "user": {"login": "github-actions[bot]"}, "body": f"{markdown.MARKER}\nold"}
     runner.answer("comments", ours)

@@ -14,7 +14,7 @@ from report_by_hand import part_of
 
 from golden import check_golden
 from pytest_ftgate import cli
-from pytest_ftgate.declare.option_types import report_target, shard
+from pytest_ftgate.declare.options import report_target, shard
 from pytest_ftgate.report import json
 
 UV = """

@@ -11,7 +11,7 @@ from stored_values import COMMIT, MACHINE, make_sample
 
 from pytest_ftgate import cli
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model import Machine
+from pytest_ftgate.model.report import Machine
 from pytest_ftgate.store import recording
 from pytest_ftgate.store.folder import Store
 

@@ -12,7 +12,8 @@ import report_by_hand
 from report_by_hand import part_of
 
 from pytest_ftgate import cli
-from pytest_ftgate.model import Decision, Host, Report, Verdict
+from pytest_ftgate.model.report import Host, Report
+from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json
 
 REPORT = report_by_hand.report()

@@ -8,13 +8,12 @@ import pytest
 from test_declarations import awaited, compared, labels, served, source_of, spec
 
 from pytest_ftgate import command, ftgate, interpreters, processes, serial, tasks, threads
-from pytest_ftgate.declare.declaration import check_arguments, check_placeholders
+from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.declare.plan import choices
-from pytest_ftgate.declare.reader import DeclarationError
-from pytest_ftgate.measure import cores
-from pytest_ftgate.measure.cell_run import measures
-from pytest_ftgate.model import Cell, Environment, Spec
-from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.declare.tests import check_arguments, check_placeholders
+from pytest_ftgate.measure import machine
+from pytest_ftgate.measure.context import measures
+from pytest_ftgate.model.spec import Cell, Environment, Spec, parse_target
 
 ONE, MANY = {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "{workers}"}
 
@@ -142,8 +141,8 @@ def test_another_environment_is_another_measurement_and_none_orphans_nothing() -
 
 @pytest.fixture
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "available", lambda: 4)
-    monkeypatch.setattr(cores, "for_workers", lambda: [0, 2])
+    monkeypatch.setattr(machine, "available", lambda: 4)
+    monkeypatch.setattr(machine, "for_workers", lambda: [0, 2])
 
 
 @pytest.mark.usefixtures("four_cores")
@@ -173,7 +172,7 @@ def test_cores_that_can_be_pinned_to_count_where_workers_are_pinned() -> None:
 
 def test_contracts_are_right_or_wrong_whatever_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for there in (1, 2, 8):
-        monkeypatch.setattr(cores, "available", lambda there=there: there)
+        monkeypatch.setattr(machine, "available", lambda there=there: there)
         test = compared(threads, workers=[1, 2, "cores"])
         for right in ("scaling >= 1.5", "threads[wcores].wall < 3 * threads[w2].wall", "threads[wcores].scaling > 1"):
             assert spec(ftgate.require(right)(test)).requirements
@@ -191,7 +190,7 @@ def test_contracts_are_right_or_wrong_whatever_the_machine(monkeypatch: pytest.M
 
 def test_known_failures_name_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     for there in (1, 2, 8):
-        monkeypatch.setattr(cores, "available", lambda there=there: there)
+        monkeypatch.setattr(machine, "available", lambda there=there: there)
 
         def known(workers: Any, counts: Any) -> tuple[int, ...]:
             marked = ftgate.expect("regressed", reason="x", workers=workers)(compared(threads, workers=counts))

@@ -14,11 +14,10 @@ from example import Example
 
 from pytest_ftgate import command, executor, ftgate, interpreters, load, processes, serial, tasks, threads
 from pytest_ftgate.declare import plan
-from pytest_ftgate.declare.declaration import check_arguments, check_placeholders, spec_of
-from pytest_ftgate.declare.reader import DeclarationError
-from pytest_ftgate.measure import cell_run
-from pytest_ftgate.model import Cell, Load, Service, Source, Spec
-from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.declare.arguments import DeclarationError
+from pytest_ftgate.declare.tests import check_arguments, check_placeholders, spec_of
+from pytest_ftgate.measure import context
+from pytest_ftgate.model.spec import Cell, Load, Service, Source, Spec, parse_target
 
 READY = "http://127.0.0.1:{port}/"
 ROLES = {"producer": 2, "writer": 1}
@@ -427,7 +426,7 @@ def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
     def measured(test: Any) -> str:
         (choice, *_) = plan.choices(spec(test), [parse_target("3.14")])
         cell = Cell(nodeid="", target=choice.target, executor=choice.executor, workers=choice.workers)
-        return cell_run.measures(cell, spec(test))
+        return context.measures(cell, spec(test))
 
     kinds = [
         served(["x", "{port}"]),

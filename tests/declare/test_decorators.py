@@ -18,11 +18,12 @@ import pytest
 from example import Example, assert_collection_error
 
 from pytest_ftgate import command, executor, ftgate, interpreters, processes, serial, tasks, threads
-from pytest_ftgate.declare import declaration
-from pytest_ftgate.declare.declaration import param_of, spec_of
-from pytest_ftgate.declare.executors import default_method
-from pytest_ftgate.declare.reader import DeclarationError
-from pytest_ftgate.model import Decision, Executor, Expectation, Metric, Requirement, Source, Spec, Threshold
+from pytest_ftgate.declare import tests
+from pytest_ftgate.declare.arguments import DeclarationError, default_method
+from pytest_ftgate.declare.tests import param_of, spec_of
+from pytest_ftgate.kit.values import Metric, Threshold
+from pytest_ftgate.model.spec import Executor, Expectation, Requirement, Source, Spec
+from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.api import Declaration
 
@@ -110,7 +111,7 @@ def test_the_fitting_variant_decides_on_a_cell_s_body() -> None:
     made.add_variant(tasks)(coroutine)
     made.add_variant(processes("spawn"))(pooled)
     found = spec_of(made, SOURCE, "n")
-    kinds = {executor.label: declaration.body_kind(made, executor) for executor in found.executors}
+    kinds = {executor.label: tests.body_kind(made, executor) for executor in found.executors}
     assert kinds == {"threads": "worker", "fork": "worker", "spawn": "executor", "tasks": "worker"}
     assert made.body_for("tasks", None) is coroutine
     assert made.body_for("processes", "fork") is body
@@ -121,10 +122,10 @@ def test_the_decorator_gives_the_function_back() -> None:
     try:
         assert decorated is body
         assert decorated(5) == 5
-        found = declaration.declaration_of(body)
+        found = tests.declaration_of(body)
         assert found is decorated.__ftgate__
         assert found.kwargs == {"workers": 3}
-        assert declaration.declaration_of(pooled) is None
+        assert tests.declaration_of(pooled) is None
     finally:
         for name in ("__ftgate__", "shared", "check", "variant"):
             delattr(body, name)
@@ -242,11 +243,11 @@ def _with(name: str) -> Callable[..., Any]:
 def test_arguments_of_bodies() -> None:
     def method(self: Any, worker: Any, n: int, left: int = 3, *rest: Any, **more: Any) -> None: ...
 
-    declaration.check_arguments(Declaration(method, (), {}), _method_source(), {"n": False})
+    tests.check_arguments(Declaration(method, (), {}), _method_source(), {"n": False})
     with pytest.raises(DeclarationError, match="fixture 'n' cannot be used"):
-        declaration.check_arguments(Declaration(method, (), {}), _method_source(), {})
+        tests.check_arguments(Declaration(method, (), {}), _method_source(), {})
     with pytest.raises(DeclarationError, match="the indirect parameter 'n' cannot be used"):
-        declaration.check_arguments(Declaration(method, (), {}), _method_source(), {"n": True})
+        tests.check_arguments(Declaration(method, (), {}), _method_source(), {"n": True})
 
 
 def _method_source() -> Source:
@@ -263,7 +264,7 @@ def line_of(function: Callable[..., Any], text: str) -> int:
 
 
 def spec_with_notes(function: Any) -> Spec:
-    found = declaration.declaration_of(function)
+    found = tests.declaration_of(function)
     assert found is not None
     return spec_of(found, SOURCE, "test_a.py::test_it")
 
@@ -304,12 +305,12 @@ def test_the_notes_leave_the_function_as_it_is() -> None:
     assert ftgate.gate("wall", margin=0.1)(plain) is plain
     assert ftgate.compare(threads)(plain) is plain
     assert ftgate.require("wall < 2 s")(plain) is plain
-    found = declaration.declaration_of(plain)
+    found = tests.declaration_of(plain)
     assert found is not None
     assert found.body is plain
-    assert [note.decorator for note in declaration.notes_of(plain)] == ["require", "gate", "require"]
+    assert [note.decorator for note in tests.notes_of(plain)] == ["require", "gate", "require"]
     assert plain(5) == 5
-    assert declaration.notes_of(body) == declaration.notes_of(3) == ()
+    assert tests.notes_of(body) == tests.notes_of(3) == ()
 
 
 def refused(function: Any) -> str:
@@ -468,11 +469,11 @@ def test_notes_without_a_comparison() -> None:
 
     line = line_of(lost, "@ftgate.require")
     with pytest.raises(DeclarationError) as caught:
-        declaration.check_notes(lost, "test_a.py")
+        tests.check_notes(lost, "test_a.py")
     assert str(caught.value).startswith(f"test_a.py:{line}: @ftgate.require of test_notes_without_a_comparison.")
     assert "it has no cells; add @ftgate.compare(" in str(caught.value)
-    declaration.check_notes(noted, "test_a.py")
-    declaration.check_notes(body, "test_a.py")
+    tests.check_notes(noted, "test_a.py")
+    tests.check_notes(body, "test_a.py")
 
 
 def test_notes_on_a_class() -> None:
@@ -482,7 +483,7 @@ def test_notes_on_a_class() -> None:
     with pytest.raises(
         DeclarationError, match=r"@ftgate.require of .*TestIt: it is a class; decorate its test methods"
     ):
-        declaration.check_class(TestIt)
+        tests.check_class(TestIt)
 
 
 def test_a_bad_contract_is_a_collection_error(pytester: pytest.Pytester) -> None:

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 from example import Example, assert_usage_error
 
-from pytest_ftgate.declare import option_types
+from pytest_ftgate.declare import options as option_types
 from pytest_ftgate.declare import options as options_table
-from pytest_ftgate.declare.option_types import OptionError
-from pytest_ftgate.declare.options import OPTIONS, Option, resolve
-from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.declare.options import OPTIONS, Option, OptionError, resolve
+from pytest_ftgate.judge import limits
 from pytest_ftgate.judge import metrics as table
-from pytest_ftgate.judge import thresholds
-from pytest_ftgate.model import Decision, Load, Metric, Service, Source, Spec, Threshold
-from pytest_ftgate.model.targets import TargetError
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.values import Metric, Threshold
+from pytest_ftgate.model.spec import Load, Service, Source, Spec, TargetError
+from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.plugin import collection, options
 
 TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
@@ -297,7 +297,7 @@ def test_thresholds_of_each_place() -> None:
         {"FTGATE_MEMORY_EFFECT": "30%", "FTGATE_GATE": "wall: floor=1 ms; tail: margin=7%"},
         {"gate": ["uss: effect=20%"], "memory_margin": "1%", "effect": None, "margin": None},
     )
-    of_time = [Threshold(metric=metric, margin=0.02) for metric in thresholds.LIKE_WALL]
+    of_time = [Threshold(metric=metric, margin=0.02) for metric in limits.LIKE_WALL]
     from_environment = (
         Threshold(metric=Metric.USS, effect=0.3),
         Threshold(metric=Metric.WALL, floor=0.001),
@@ -306,10 +306,10 @@ def test_thresholds_of_each_place() -> None:
     given, written = layers
     assert given == (*from_environment, *of_time, Threshold(metric=Metric.WALL, margin=0.01))
     assert written == (Threshold(metric=Metric.USS, margin=0.01), Threshold(metric=Metric.USS, effect=0.2))
-    wall = thresholds.effective(Metric.WALL, "paired", cli=given, ini=written)
+    wall = limits.effective(Metric.WALL, "paired", cli=given, ini=written)
     assert (wall.margin, wall.effect, wall.floor) == (0.01, 0.05, 0.001)
-    assert thresholds.effective(Metric.SCALING, "paired", cli=given, ini=written).margin == 0.02
-    uss = thresholds.effective(Metric.USS, "paired", cli=given, ini=written)
+    assert limits.effective(Metric.SCALING, "paired", cli=given, ini=written).margin == 0.02
+    uss = limits.effective(Metric.USS, "paired", cli=given, ini=written)
     assert (uss.margin, uss.effect) == (0.01, 0.3)
     assert options_table.threshold_layers({}, {}, {}) == ((), ())
     with pytest.raises(OptionError, match=r"--ftgate-gate=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):

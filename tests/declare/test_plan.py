@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from pytest_ftgate.declare.plan import choices, group_key, plan_of
-from pytest_ftgate.model import Cell, Executor, Param, Source, Spec, Target
-from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.model.spec import Cell, Executor, Param, Source, Spec, Target, parse_target
 
 THREADS = Executor(kind="threads")
 SPAWN = Executor(kind="processes", method="spawn")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pytest_ftgate import ftgate, processes, tasks, threads
-from pytest_ftgate.declare import declaration
-from pytest_ftgate.declare.reader import DeclarationError
-from pytest_ftgate.model import Source, Spec
+from pytest_ftgate.declare import tests
+from pytest_ftgate.declare.arguments import DeclarationError
+from pytest_ftgate.model.spec import Source, Spec
 
 SOURCE = Source(path="/project/test_a.py", line=3, module="test_a", qualname="test_it")
 
@@ -29,8 +29,8 @@ def compared(*executors: Any, **options: Any) -> Any:
 
 def checked(test: Any, *parametrized: str) -> Spec:
     """As collection checks it."""
-    spec = declaration.spec_of(test.__ftgate__, SOURCE, "test_a.py::test_it")
-    declaration.check_arguments(test.__ftgate__, SOURCE, dict.fromkeys(parametrized, False))
+    spec = tests.spec_of(test.__ftgate__, SOURCE, "test_a.py::test_it")
+    tests.check_arguments(test.__ftgate__, SOURCE, dict.fromkeys(parametrized, False))
     return spec
 
 

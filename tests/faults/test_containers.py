@@ -15,14 +15,15 @@ from bench import THREADS, Bench
 from container import Container, container
 from fake_launcher import CONFIG, Quiet
 
-from pytest_ftgate import pythons
 from pytest_ftgate.commands.diagnosis import diagnose
-from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.kit import git
+from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers.process import Process
-from pytest_ftgate.pythons.uv_tool import uv_environment
-from pytest_ftgate.run import assembly, git
-from pytest_ftgate.run.session import Session
+from pytest_ftgate.run import assembly
+from pytest_ftgate.run.run import Session
+from pytest_ftgate.targets import find
+from pytest_ftgate.targets.environments import uv_environment
 
 
 @pytest.fixture
@@ -39,9 +40,9 @@ def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("homeless")
 def test_without_a_home_interpreters_are_found_and_only_what_keeps_one_fails(tmp_path: Path) -> None:
-    assert pythons.default_pair().targets
+    assert find.default_pair().targets
     with pytest.raises(FtgateError, match="set HOME or XDG_CACHE_HOME"):
-        pythons.cache_folder()
+        find.cache_folder()
     assert uv_environment()["UV_NO_CACHE"] == "1"
     found = diagnose(["/nowhere/python"], tmp_path)
     assert "set HOME or XDG_CACHE_HOME to a folder that can be written" in [problem.fix for problem in found.problems]

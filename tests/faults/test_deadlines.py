@@ -18,14 +18,12 @@ import pytest
 from bench import THREADS, Bench
 from example import Example
 
-from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.kit import git, processes
+from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed
-from pytest_ftgate.measure.launchers.http import no_answer
-from pytest_ftgate.measure.launchers.server import check_here
-from pytest_ftgate.measure.launchers.within import Late, within
-from pytest_ftgate.model import Cell, Executor, Program, Service, Source, Spec, Target
-from pytest_ftgate.pythons import waiting
-from pytest_ftgate.run import git
+from pytest_ftgate.measure.launchers.process import Late, within
+from pytest_ftgate.measure.launchers.server import check_here, no_answer
+from pytest_ftgate.model.spec import Cell, Executor, Program, Service, Source, Spec, Target
 from pytest_ftgate.run.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX")
@@ -232,16 +230,16 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float | None], list[str]]]:
     """Begins a run that waits in silence for a moment only; what it warns of."""
-    monkeypatch.setattr(waiting, "SAID_AFTER_S", 0.1)
-    monkeypatch.setattr(waiting, "LEAST_S", 0.1)
+    monkeypatch.setattr(processes, "SAID_AFTER_S", 0.1)
+    monkeypatch.setattr(processes, "LEAST_S", 0.1)
     warnings: list[str] = []
 
     def begin(budget_s: float | None) -> list[str]:
-        waiting.begin("this run", budget_s, warnings.append)
+        processes.begin("this run", budget_s, warnings.append)
         return warnings
 
     yield begin
-    waiting.begin("", None, lambda _: None)
+    processes.begin("", None, lambda _: None)
 
 
 def test_who_holds_a_lock_is_said_and_its_death_frees_it(
@@ -285,7 +283,7 @@ def test_the_processes_of_one_run_wait_for_each_other_in_silence(
     with subprocess.Popen([sys.executable, "-c", holds, str(lock)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        with waiting.held(lock):
+        with processes.locked(lock):
             pass
     assert warnings == []
 
@@ -298,8 +296,8 @@ def test_a_command_ends_with_the_time_of_the_run_and_all_that_it_started(
 ) -> None:
     begin(0.3)
     words = ["/bin/sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid; wait"]
-    with pytest.raises(waiting.TooLong, match=r"`/bin/sh -c .*` did not end within 0.\d+ s: --ftgate-time was over"):
-        waiting.run_within(words, environment=os.environ)
+    with pytest.raises(processes.TooLong, match=r"`/bin/sh -c .*` did not end within 0.\d+ s: --ftgate-time was over"):
+        processes.run_within(words, environment=os.environ)
     pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
     for _ in range(1000):
         if not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -311,9 +309,9 @@ def test_a_command_ends_with_the_time_of_the_run_and_all_that_it_started(
 
 def test_a_command_has_a_limit_of_its_own_where_the_run_has_none(begin: Callable[[float | None], list[str]]) -> None:
     begin(None)
-    with pytest.raises(waiting.TooLong, match=r"`sleep 600` did not end within 0.2 s: that is the limit of such a"):
-        waiting.run_within(["sleep", "600"], environment=os.environ, own_s=0.2)
-    done = waiting.run_within(["cat"], environment=os.environ, given="a text")
+    with pytest.raises(processes.TooLong, match=r"`sleep 600` did not end within 0.2 s: that is the limit of such a"):
+        processes.run_within(["sleep", "600"], environment=os.environ, own_s=0.2)
+    done = processes.run_within(["cat"], environment=os.environ, given="a text")
     assert (done.returncode, done.stdout) == (0, "a text")
 
 
@@ -330,11 +328,11 @@ def test_git_and_uv_that_hang_are_named(
         with pytest.raises(git.AgainstError, match=r"`git rev-parse --is-inside.*` did not end within .*--ftgate-time"):
             git.Repository(tmp_path)
         return
-    from pytest_ftgate.pythons import uv_tool
+    from pytest_ftgate.targets import environments
 
-    monkeypatch.setattr(uv_tool, "find_uv", lambda: str(hangs))
+    monkeypatch.setattr(environments, "find_uv", lambda: str(hangs))
     with pytest.raises(FtgateError, match=r"uv venv x` did not end within .*--ftgate-time was over"):
-        uv_tool.run_uv(["venv", "x"])
+        environments.run_uv(["venv", "x"])
 
 
 # -- plain runs ----------------------------------------------------------------------------------------------------

@@ -20,12 +20,14 @@ import pytest
 from bench import THREADS, Bench
 from example import HEAD
 
+from pytest_ftgate.kit import processes
+from pytest_ftgate.kit import processes as marks
+from pytest_ftgate.kit.proc import TRACKER
+from pytest_ftgate.kit.processes import Owner
 from pytest_ftgate.measure.launch import LaunchFailed
-from pytest_ftgate.measure.launchers import guard, output
+from pytest_ftgate.measure.launchers import guard
+from pytest_ftgate.measure.launchers import process as output
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
-from pytest_ftgate.measure.watch import marks, processes
-from pytest_ftgate.measure.watch.marks import Owner
-from pytest_ftgate.measure.watch.proc import TRACKER
 from pytest_ftgate.runner.protocol import COLD
 
 PROMISED_S = 5.0

@@ -16,13 +16,15 @@ from mutations import places
 from stored_values import TEST, change
 
 from pytest_ftgate import cli
-from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import advice as judged_advice
-from pytest_ftgate.model import Decision, Report
-from pytest_ftgate.report import advice, baselines, formats, terminal
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.model.report import Report
+from pytest_ftgate.model.verdict import Decision
+from pytest_ftgate.report import advice, baselines, terminal
+from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import json as report_json
-from pytest_ftgate.store.assembly import assembled, changed
-from pytest_ftgate.store.file_format import decode, encode
+from pytest_ftgate.store.folder import assembled, changed
+from pytest_ftgate.store.schema import decode, encode
 from pytest_ftgate.store.update import Difference
 
 HOSTILE = "\x1b[31m\x9b2J\x1b]0;title\x07\x90q\x9c\u202e\u2066\u200f\x00\x08\x7f\x85\x1b"
@@ -65,7 +67,7 @@ def shown(report: Report) -> str:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_form_of_a_report_has_them_raw(form: str) -> None:
-    assert RAW.findall("".join(formats.pieces(form, hostile_report()))) == []
+    assert RAW.findall("".join(formats.rendered(form, hostile_report()))) == []
 
 
 def test_nor_has_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

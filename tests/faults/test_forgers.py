@@ -20,19 +20,21 @@ from example import Example
 from fake_launcher import CONFIG, FakeLauncher, Quiet, group_of, spec_of
 
 from pytest_ftgate import cli
-from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.launch import LaunchFailed, Request, request_here
-from pytest_ftgate.measure.launchers import turns
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.turns import CLOCK, Turns, too_many_cores
-from pytest_ftgate.model import Decision, Iteration, Plan, Row, Verdict
-from pytest_ftgate.pythons.environments import STAMP
-from pytest_ftgate.run import mending, worktrees
+from pytest_ftgate.measure.launchers import workload
+from pytest_ftgate.measure.launchers.workload import CLOCK, Turns, install_runner, too_many_cores
+from pytest_ftgate.model.report import Row
+from pytest_ftgate.model.sample import Iteration
+from pytest_ftgate.model.spec import Plan
+from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.run.assembly import message_of
-from pytest_ftgate.run.git import Checkout
-from pytest_ftgate.run.session import Session
-from pytest_ftgate.run.tracked import refuse_tracked
+from pytest_ftgate.run.run import Session, refuse_tracked
+from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides import worktrees as mending
 from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED
+from pytest_ftgate.targets.environments import STAMP
 
 MS = 1_000_000
 WHO = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -279,7 +281,7 @@ def test_one_turn_in_time_or_too_few_turns_prove_nothing() -> None:
 
 
 def test_more_cores_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_ftgate.measure.launchers.turns.usable_cores", lambda: 2)
+    monkeypatch.setattr("pytest_ftgate.measure.launchers.workload.usable_cores", lambda: 2)
     forged = Iteration(wall_ns=70 * MS, work_ns=70 * MS, cpu_ns=190 * MS)
     error = too_many_cores(_request(), [forged] * 20)
     assert error is not None
@@ -336,7 +338,7 @@ def test_a_runner_whose_clock_is_replaced_is_an_error(bench: Bench) -> None:
 def test_a_clock_that_hides_its_replacement_disagrees_with_the_controllers(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "DELAYS", 0.0)  # else this machine may be too busy to tell
+    monkeypatch.setattr(workload, "DELAYS", 0.0)  # else this machine may be too busy to tell
     _measured(bench, "", reference=True, count=5)
     with pytest.raises(LaunchFailed) as failed:
         _measured(bench, IN_THIRDS)

@@ -11,11 +11,12 @@ import msgspec
 import pytest
 from fake_launcher import GIL, MIB, At, BrokenTest, FakeLauncher, Quiet, group_of, memory_of
 
-from pytest_ftgate.measure.budget import Limits
-from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
-from pytest_ftgate.measure.interleaved import InterleavedRun
+from pytest_ftgate.kit.values import Struct
+from pytest_ftgate.measure.context import PreparedTarget, Reference
+from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.launch import LaunchRole
-from pytest_ftgate.model import Sample, Struct
+from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
 
 TARGETS = {"3.14": PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="a build", environment={})}

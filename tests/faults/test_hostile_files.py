@@ -13,9 +13,9 @@ import pytest
 from mutations import mutate, mutate_text
 
 from pytest_ftgate import cli
-from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.measure.launchers import load_generators, workload
-from pytest_ftgate.model import RowMessage
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.measure.launchers import load, workload
+from pytest_ftgate.model.report import RowMessage
 from pytest_ftgate.run.folder import decoded
 
 
@@ -36,8 +36,8 @@ def test_mutations_raise_nothing_but_our_errors(kind: hostile.Kind) -> None:
 
 def test_a_number_of_answers_that_is_infinite_is_no_output() -> None:
     text = hostile.OHA.decode().replace('"200":', '"201": 1e999, "200":', 1)
-    with pytest.raises(load_generators.LoadError):
-        load_generators.parse("oha", text)
+    with pytest.raises(load.LoadError):
+        load.parse("oha", text)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 100, b"c\x00\x00"])

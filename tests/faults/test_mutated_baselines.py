@@ -18,15 +18,17 @@ from mutations import mutate, mutate_text
 from values import held, probed, timed
 
 from pytest_ftgate import cli
-from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
 from pytest_ftgate.judge.recorded import WALL_OF_CONTROL
-from pytest_ftgate.model import Cell, Decision, Executor, Figures, Sample, Source, Spec, Target, TestSamples
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.model.report import Figures
+from pytest_ftgate.model.sample import Sample, TestSamples
+from pytest_ftgate.model.spec import Cell, Executor, Source, Spec, Target
+from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.stats import alpha_spending
-from pytest_ftgate.store.assembly import assembled
-from pytest_ftgate.store.file_format import decode, encode
-from pytest_ftgate.store.schema import POSITIVE, RecordedRun, Recording
+from pytest_ftgate.store.folder import assembled
+from pytest_ftgate.store.schema import POSITIVE, RecordedRun, Recording, decode, encode
 
 ROOT = Path(__file__).parents[2]
 SLOWER = 10.0

@@ -11,7 +11,9 @@ import report_by_hand
 from example import Example
 from stored_values import make_sample
 
-from pytest_ftgate.model import Cell, Environment, Executor, Program, RowMessage, WorkloadError
+from pytest_ftgate.model.report import RowMessage
+from pytest_ftgate.model.sample import WorkloadError
+from pytest_ftgate.model.spec import Cell, Environment, Executor, Program
 from pytest_ftgate.run import privacy
 
 SECRET = "s3cr3t-0123456789"

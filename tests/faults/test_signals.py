@@ -16,12 +16,13 @@ import pytest
 from bench import FORK, SERIAL, THREADS, Bench
 from fake_launcher import GIL, Quiet
 
-from pytest_ftgate.measure.budget import Limits
-from pytest_ftgate.measure.cell_run import PreparedTarget
-from pytest_ftgate.measure.interleaved import InterleavedRun
+from pytest_ftgate.measure.context import PreparedTarget
+from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.measure.launchers import workload
-from pytest_ftgate.model import Cell, Group, Sample, Source, Spec, Target
+from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.model.sample import Sample
+from pytest_ftgate.model.spec import Cell, Group, Source, Spec, Target
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for what is left in /proc")
 

@@ -13,15 +13,20 @@ from fake_launcher import CONFIG, GIL, MS, TEST, At, Clock, FakeHandle, FakeLaun
 from stored_values import MACHINE
 
 from pytest_ftgate.declare import plan
-from pytest_ftgate.judge import disturbance
-from pytest_ftgate.measure import conditions, interleaved
-from pytest_ftgate.measure.cell_run import PreparedTarget
+from pytest_ftgate.judge import decide
+from pytest_ftgate.kit import git
+from pytest_ftgate.measure import conditions
+from pytest_ftgate.measure import group as interleaved
+from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.launch import Request
-from pytest_ftgate.model import FAILURES, Row
-from pytest_ftgate.pythons import build_key
-from pytest_ftgate.run import git, resources, session, worktrees
-from pytest_ftgate.run.references import References
+from pytest_ftgate.model.report import Row
+from pytest_ftgate.model.verdict import FAILURES
+from pytest_ftgate.run import context
+from pytest_ftgate.run import run as session
+from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
+from pytest_ftgate.targets.describe import build_key
 
 CELL = f"{TEST}[3.14-threads-w2]"
 BODIES_MS = (1, 10, 100, 1_000, 3_000, 10_000)
@@ -69,12 +74,12 @@ def scripted() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock()
         monotonic = types.SimpleNamespace(monotonic=clock)
-        for module in (interleaved, resources):
+        for module in (interleaved, context):
             patch.setattr(module, "time", monotonic)
         patch.setattr(session, "read_machine", lambda: MACHINE)
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
-        patch.setattr(disturbance, "deviation", lambda *_: 0.0)
-        patch.setattr(disturbance, "unfit", lambda *_: "")
+        patch.setattr(decide, "deviation", lambda *_: 0.0)
+        patch.setattr(decide, "unfit", lambda *_: "")
         patch.setattr(worktrees, "lacks", lambda *_: False)
         patch.setattr(References, "relocated", lambda _, spec, checkout: spec)
         patch.setattr(Targets, "lookup", lookup)

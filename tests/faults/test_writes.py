@@ -16,7 +16,7 @@ import pytest
 from example import Example
 from failing_writes import FailingWrites
 
-from pytest_ftgate.report import formats
+from pytest_ftgate.report import json as formats
 from pytest_ftgate.store.folder import Store
 
 KINDS = tuple(formats.FORMATS)

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import acceptance, expectations
-from pytest_ftgate.model import (
-    Acceptance,
-    Cell,
-    Decision,
-    Executor,
-    Expectation,
-    MetricVerdict,
-    Target,
-    Verdict,
-)
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.model.spec import Cell, Executor, Expectation, Target
+from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 
 COMMIT = "1eb3b87e5d0123456789"
 NODE = "tests/test_x.py::test_x[3.14t-threads-w2]"

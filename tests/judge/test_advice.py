@@ -14,20 +14,11 @@ from report_by_hand import MIB, cell, figures
 
 from pytest_ftgate.judge import advice, recorded, scaling_advice
 from pytest_ftgate.judge.candidates import Candidate, estimate, of_row
-from pytest_ftgate.model import (
-    Advice,
-    Decision,
-    Figures,
-    Interval,
-    Report,
-    RoleFigures,
-    Row,
-    SiteFigures,
-    Table,
-    Verdict,
-    WaitFigures,
-    WorkloadError,
-)
+from pytest_ftgate.kit.values import Interval
+from pytest_ftgate.model.advice import Advice
+from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, SiteFigures, Table, WaitFigures
+from pytest_ftgate.model.sample import WorkloadError
+from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report.advice import said
 
 TEST = "test_a.py::test_it"

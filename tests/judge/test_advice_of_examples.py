@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_ftgate.judge import advice
-from pytest_ftgate.model import Advice, Choice, Ranked, Ranking
+from pytest_ftgate.model.advice import Advice, Choice, Ranked, Ranking
 from pytest_ftgate.report import advice as sentences
 from pytest_ftgate.report import json
 from pytest_ftgate.store.folder import Store

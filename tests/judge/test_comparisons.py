@@ -15,18 +15,14 @@ import pytest
 from fake_launcher import memory_of
 from values import FOUR, held, probed, sample_of, timed, windows
 
-from pytest_ftgate.judge import comparisons, metrics
-from pytest_ftgate.judge.comparisons import Numbers
-from pytest_ftgate.model import (
-    Launch,
-    Metric,
-    Sample,
-    WorkloadError,
-)
+from pytest_ftgate.judge import compare, metrics
+from pytest_ftgate.judge.compare import Numbers
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
 
 
 def both(own: Sequence[Launch], other: Sequence[Launch]) -> dict[str, Numbers]:
-    return comparisons.paired(sample_of(own, reference=sample_of(other)))
+    return compare.paired(sample_of(own, reference=sample_of(other)))
 
 
 def both_sides(numbers: Numbers) -> Any:
@@ -67,7 +63,7 @@ class TestPairs:
         other = [timed(order, [1000 + order] * 12) for order in range(8) if order != 3]
         memory = [held(order, 100 + order) for order in range(8)]
         reference = sample_of(reversed(other), memory=[held(order, 200 + order) for order in range(8)])
-        found = comparisons.paired(sample_of(own, memory=memory, reference=reference))
+        found = compare.paired(sample_of(own, memory=memory, reference=reference))
         kept = [order for order in range(8) if order != 3]
         assert found[Metric.WALL].new == pytest.approx([2000 + order for order in kept])
         assert found[Metric.WALL].reference == pytest.approx([1000 + order for order in kept])
@@ -83,7 +79,7 @@ class TestPairs:
             "single": own,
         }
         both_of = sample_of(own, FOUR, reference=sample_of(own, FOUR, **sides), **sides)
-        found = comparisons.paired(both_of, (*metrics.GATING, Metric.SCALING))
+        found = compare.paired(both_of, (*metrics.GATING, Metric.SCALING))
         assert {metric: numbers.unit for metric, numbers in found.items()} == {
             Metric.WALL: "ns",
             Metric.TAIL: "ns",
@@ -95,21 +91,21 @@ class TestPairs:
 
     def test_without_a_reference(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
-        assert comparisons.paired(sample_of(own, memory=[held(0, 5)])) == {}
+        assert compare.paired(sample_of(own, memory=[held(0, 5)])) == {}
         failed = sample_of(error=WorkloadError(reason="ValueError"))
-        assert comparisons.paired(sample_of(own, memory=[held(0, 5)], reference=failed)) == {}
-        assert comparisons.paired(sample_of(own, reference=sample_of())) == {}
+        assert compare.paired(sample_of(own, memory=[held(0, 5)], reference=failed)) == {}
+        assert compare.paired(sample_of(own, reference=sample_of())) == {}
 
     def test_what_the_reference_never_gave_is_left_out(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
         here = sample_of(own, memory=[held(0, 5)], locks=[probed(0, 0.2)])
-        found = comparisons.paired(msgspec.structs.replace(here, reference=sample_of(own)))
+        found = compare.paired(msgspec.structs.replace(here, reference=sample_of(own)))
         assert set(found) == {Metric.WALL, Metric.TAIL}
 
     def test_what_the_cell_alone_lacks_stays_without_new_values(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
         there = sample_of(own, memory=[held(0, 5)], locks=[probed(0, 0.2)])
-        found = comparisons.paired(sample_of(own, reference=there))
+        found = compare.paired(sample_of(own, reference=there))
         lost = {metric for metric, numbers in found.items() if not numbers.new}
         assert lost == {Metric.USS, Metric.LOCK_WAIT}
         assert found[Metric.USS].reference == (5.0,)
@@ -148,13 +144,13 @@ class TestTurns:
         """Of normal values as many times that of their mean as the simulation says."""
         rng = np.random.default_rng(7)
         assert float(np.quantile(rng.normal(size=(20_000, 100)), 0.9, axis=1).std()) * 10 == pytest.approx(
-            comparisons.TAIL_ERROR, rel=0.05
+            compare.TAIL_ERROR, rel=0.05
         )
         found = both(*split(rounds_of(3, 4)))
         known = zip(found[Metric.TAIL].errors, found[Metric.WALL].errors, strict=False)
         pairs = both(*split([pair for pair in rounds_of(3, 4) if len(pair[0].iterations) >= 10]))
         assert found[Metric.TAIL].errors == pytest.approx(
-            tuple(comparisons.TAIL_ERROR * error for error in pairs[Metric.WALL].errors)
+            tuple(compare.TAIL_ERROR * error for error in pairs[Metric.WALL].errors)
         )
         assert all(tail > wall for tail, wall in known)
 
@@ -172,7 +168,7 @@ class TestTurns:
     def test_of_a_tail_that_gates_alone_it_does_not(self) -> None:
         """What holds the wall time itself must gate, or a body could become slower unseen."""
         own, other = ([timed(0, [ns] * 12)] for ns in (2000, 1000))
-        alone = comparisons.paired(sample_of(own, reference=sample_of(other)), [Metric.TAIL])[Metric.TAIL]
+        alone = compare.paired(sample_of(own, reference=sample_of(other)), [Metric.TAIL])[Metric.TAIL]
         assert both_sides(alone) == ((2000,), (1000,))
 
     def test_a_value_never_changes_when_rounds_are_added(self) -> None:
@@ -254,7 +250,7 @@ class TestRounds:
             memory=[held(order, 100 + order) for order in range(4)],
             locks=[probed(order, order / 20) for order in range(4)],
         )
-        found = comparisons.paired(msgspec.structs.replace(own, reference=other))
+        found = compare.paired(msgspec.structs.replace(own, reference=other))
         assert found[Metric.USS][:3] == ((10.0, 31.0), (100.0, 102.0), "bytes")
         assert found[Metric.USS].errors == pytest.approx((0.0, 0.0), abs=1e-9)
         assert found[Metric.LOCK_WAIT].new == pytest.approx((0.1, 0.3))
@@ -264,19 +260,19 @@ class TestRounds:
         own = sample_of(memory=[held(0, 30, 33), held(1, 30)])
         other = sample_of(memory=[held(0, 30), held(1, 30)])
         scatter = math.log(1.1) / math.sqrt(2)  # of the one launch with two samples
-        found = comparisons.paired(msgspec.structs.replace(own, reference=other))[Metric.USS]
+        found = compare.paired(msgspec.structs.replace(own, reference=other))[Metric.USS]
         expected = [math.sqrt(math.pi / 2) * scatter * math.sqrt(counts) for counts in (1 / 2 + 1, 2)]
         assert found.errors == pytest.approx(expected)
 
     def test_no_wait_at_all_is_a_share(self) -> None:
         locks = [probed(order, 0.0) for order in range(4)]
-        found = comparisons.paired(sample_of(locks=locks, reference=sample_of(locks=locks)))
+        found = compare.paired(sample_of(locks=locks, reference=sample_of(locks=locks)))
         assert both_sides(found[Metric.LOCK_WAIT]) == ((0.0,) * 4, (0.0,) * 4)
 
     def test_a_launch_without_a_figure_is_no_round(self) -> None:
         unknown = Launch(order=0, hash_seed=1, started_at="", memory=memory_of(None))
         own = sample_of(memory=[unknown, held(1, 10)])
-        found = comparisons.paired(msgspec.structs.replace(own, reference=own))
+        found = compare.paired(msgspec.structs.replace(own, reference=own))
         assert found[Metric.USS].new == (10.0,)
 
 
@@ -287,7 +283,7 @@ class TestScaling:
 
     @staticmethod
     def compared(sample: Sample) -> dict[str, Numbers]:
-        return comparisons.paired(sample, [Metric.SCALING])
+        return compare.paired(sample, [Metric.SCALING])
 
     def test_it_is_compared_as_a_ratio_of_ratios(self) -> None:
         reference = self.scaled(1000, 1000)

@@ -11,35 +11,36 @@ import msgspec
 import pytest
 from report_by_hand import FREE_THREADED, executor
 
-from pytest_ftgate.judge import per_launch, recorded, time_figures, wait_figures
-from pytest_ftgate.judge.contracts import grammar
-from pytest_ftgate.judge.contracts.check import absolute, check, concerns, involved, metrics_needed
-from pytest_ftgate.judge.contracts.grammar import ContractError, Where, parse
-from pytest_ftgate.judge.contracts.values import gil_verdict, sides, unreported, value_text, values
-from pytest_ftgate.judge.thresholds import SIZES_BYTES
-from pytest_ftgate.model import (
-    Cell,
-    Decision,
-    Environment,
-    Executor,
+from pytest_ftgate.judge import contract_grammar, readers, recorded
+from pytest_ftgate.judge.contract_grammar import ContractError, Where, parse
+from pytest_ftgate.judge.contracts import (
+    absolute,
+    check,
+    concerns,
+    gil_verdict,
+    involved,
+    metrics_needed,
+    sides,
+    unreported,
+    value_text,
+    values,
+)
+from pytest_ftgate.judge.limits import SIZES_BYTES
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.sample import (
     Iteration,
     Latency,
     Launch,
     LockSite,
     LockWaits,
     MemoryPoint,
-    Metric,
-    Param,
-    Program,
-    RoleCounts,
     Sample,
-    Source,
-    Spec,
-    Target,
     TestSamples,
     Timer,
     Waits,
 )
+from pytest_ftgate.model.spec import Cell, Environment, Executor, Param, Program, RoleCounts, Source, Spec, Target
+from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.stats import rank_tests
 
@@ -89,7 +90,7 @@ GOOD = [
 def test_good_contracts(text: str) -> None:
     contract = parse(text)
     assert contract.text == text
-    assert contract.operator in grammar.COMPARISONS
+    assert contract.operator in contract_grammar.COMPARISONS
     assert contract.is_gil is ("gil ==" in text)
 
 
@@ -97,7 +98,7 @@ def test_a_cell_is_named_in_any_order() -> None:
     whole = Where(kind="processes", method="spawn", workers=8, target="3.14t[gil=on,jit=off]")
     for inner in ("spawn, w8, 3.14t[gil=on, jit=off]", "3.14t[gil=on,jit=off],w8,spawn"):
         left = parse(f"processes[{inner}].wall < 1 s").left
-        assert isinstance(left, grammar.Name)
+        assert isinstance(left, contract_grammar.Name)
         assert (left.metric, left.where) == ("wall", whole)
 
 
@@ -114,7 +115,7 @@ def test_a_cell_is_named_in_any_order() -> None:
     ],
 )
 def test_arithmetic(text: str, value: float) -> None:
-    assert grammar._constant(parse(f"cores < {text}").right) == value
+    assert contract_grammar._constant(parse(f"cores < {text}").right) == value
 
 
 @pytest.mark.parametrize(
@@ -122,11 +123,11 @@ def test_arithmetic(text: str, value: float) -> None:
     [("1 ns", 1e-9), ("1us", 1e-6), ("1 μs", 1e-6), ("1 ms", 1e-3), ("1 s", 1.0)],
 )
 def test_units_of_time(text: str, value: float) -> None:
-    assert grammar._constant(parse(f"wall < {text}").right) == value
+    assert contract_grammar._constant(parse(f"wall < {text}").right) == value
 
 
 def test_units_of_size() -> None:
-    sizes = [grammar._constant(parse(f"uss < 3 {unit}").right) for unit in SIZES_BYTES]
+    sizes = [contract_grammar._constant(parse(f"uss < 3 {unit}").right) for unit in SIZES_BYTES]
     assert sizes == [3, 3e3, 3e6, 3e9, 3 * 2**10, 3 * 2**20, 3 * 2**30]
 
 
@@ -224,7 +225,7 @@ def test_bad_contracts_point_at_the_column(text: str, caret: str, problem: str) 
     assert problem in said
     assert below == "  " + caret
     assert caught.value.column == len(caret) - 1
-    if len(text) <= grammar.LONGEST:
+    if len(text) <= contract_grammar.LONGEST:
         assert expression == "  " + text
 
 
@@ -236,16 +237,16 @@ def test_what_cannot_be_shown_does_not_move_the_caret() -> None:
 
 def test_keywords_are_expressions() -> None:
     said = {"scaling": ">= 1.6", "gil": "off", "uss": " < 64 MiB ", "wall": "1 s", "cores": "!= 2"}
-    texts = [grammar.keyword_text(metric, text) for metric, text in said.items()]
+    texts = [contract_grammar.keyword_text(metric, text) for metric, text in said.items()]
     assert texts == ["scaling >= 1.6", "gil == off", "uss < 64 MiB", "wall == 1 s", "cores != 2"]
 
 
 WORDS = [
-    *grammar.METRICS,
-    *grammar.KINDS,
-    *grammar.METHODS,
-    *grammar.UNITS,
-    *grammar.COMPARISONS,
+    *contract_grammar.METRICS,
+    *contract_grammar.KINDS,
+    *contract_grammar.METHODS,
+    *contract_grammar.UNITS,
+    *contract_grammar.COMPARISONS,
     *"+-*/().[],%=!7",
     *("w8", "w0", "3.14t", "on", "off", "0.5", "1e9", "1e400", " ", " ", "\n", "\x00", "µ", "\ud800", "٣", "²", "__"),
 ]
@@ -253,7 +254,7 @@ WORDS = [
 
 def test_whatever_the_text_is_it_is_parsed_or_refused() -> None:
     rng = random.Random(7)
-    parsed: list[grammar.Contract] = []
+    parsed: list[contract_grammar.Contract] = []
     columns: list[tuple[int, int]] = []
     for number in range(12_000):
         if number % 2:
@@ -270,7 +271,7 @@ def test_whatever_the_text_is_it_is_parsed_or_refused() -> None:
         else:
             parsed.append(contract)
     assert all(0 <= column <= length for column, length in columns)
-    assert all(map(grammar.all_names, parsed))
+    assert all(map(contract_grammar.all_names, parsed))
     assert len(parsed) > 150
 
 
@@ -285,7 +286,7 @@ def test_any_characters_are_refused_alike() -> None:
 @pytest.mark.parametrize("text", ["wall" + " + wall" * 55 + " < 1 s", "cores < " + "(" * 40 + "1" + ")" * 40])
 def test_the_longest_and_the_deepest(text: str) -> None:
     assert len(text) > 80
-    assert grammar.all_names(parse(text))
+    assert contract_grammar.all_names(parse(text))
 
 
 # -- the test that declares it ---------------------------------------------------------------------------------------
@@ -352,7 +353,7 @@ def test_cells_that_the_test_has_not(text: str, caret: int, problem: str) -> Non
 
 
 @pytest.mark.parametrize("workers", [(1,), (8,), (2, 8)])
-@pytest.mark.parametrize("metric", grammar.SCALINGS)
+@pytest.mark.parametrize("metric", contract_grammar.SCALINGS)
 def test_a_scaling_needs_a_cell_with_one_worker(workers: tuple[int, ...], metric: str) -> None:
     with pytest.raises(
         ContractError, match=rf"{metric} compares with the same cell with one worker: .* workers=\[1, 8"
@@ -747,7 +748,7 @@ def test_times_of_two_cells_are_compared_turn_by_turn(text: str) -> None:
         assert numbers(text, own, other) == pytest.approx([-math.log(2 / 1.25), -math.log(4 / 1.25)])
         return
     assert numbers(text, own, other) == pytest.approx(wanted)
-    floors = per_launch.launch_values(own.launches), per_launch.launch_values(other.launches)
+    floors = readers.launch_values(own.launches), readers.launch_values(other.launches)
     assert math.log(floors[0][1] / floors[1][1] / 0.8) != pytest.approx(wanted[1], abs=0.01)
 
 
@@ -814,14 +815,14 @@ def test_shares_that_are_zero_are_compared_by_their_difference() -> None:
     assert numbers("lock_wait_share < 21 %", sample("3.14-threads-w2", locks=busy[:1])) == pytest.approx(
         [math.log(0.2 / 0.21)], rel=1e-3
     )
-    assert tuple(wait_figures.shares_by_order(of, "lock").values()) == pytest.approx((0.2, 0.4))
+    assert tuple(readers.shares_by_order(of, "lock").values()) == pytest.approx((0.2, 0.4))
 
 
 def test_scaling_is_that_of_the_figures_by_order() -> None:
     single = tuple(launch(order, *(8 * wall for wall in DRIFT)) for order in (0, 2, 3))
     own = tuple(launch(order, *((order + 1) * wall for wall in DRIFT)) for order in (3, 1, 2))
     of = sample("3.14-threads-w4", *own, single=single)
-    assert time_figures.scaling_values(of) == pytest.approx({2: 4 * 8 / 3, 3: 4 * 8 / 4})
+    assert readers.scaling_values(of) == pytest.approx({2: 4 * 8 / 3, 3: 4 * 8 / 4})
     assert numbers("scaling < 1", of) == pytest.approx([math.log(4 * 8 / 3), math.log(4 * 8 / 4)])
     assert numbers("efficiency >= 1", of) == pytest.approx([-math.log(8 / 3), -math.log(2)])
     other = sample("3.14-serial-w4", launch(2, 1), launch(3, 1))
@@ -835,21 +836,21 @@ def test_the_ceiling_is_the_scaling_of_the_control_workload_by_order() -> None:
     of = sample(
         "3.14-threads-w4", *own, control=control, single=(launch(2, 5.0), launch(3, 5.0)), single_control=single
     )
-    assert time_figures.ceiling_values(of) == pytest.approx({2: 4 * 5 / 7, 3: 4 * 5 / 8})
+    assert readers.ceiling_values(of) == pytest.approx({2: 4 * 5 / 7, 3: 4 * 5 / 8})
     assert numbers("ceiling > 1", of) == pytest.approx([-math.log(4 * 5 / 7), -math.log(4 * 5 / 8)])
     # By pairs: in each round, how far its scaling of 2 is below what the machine gave in that round.
     expected = [-math.log(2 / (0.8 * ceiling)) for ceiling in (4 * 5 / 7, 4 * 5 / 8)]
     assert numbers("scaling >= 0.8 * ceiling", of) == pytest.approx(expected)
-    assert numbers(grammar.keyword_text("scaling", ">= 0.8 * ceiling"), of) == pytest.approx(expected)
+    assert numbers(contract_grammar.keyword_text("scaling", ">= 0.8 * ceiling"), of) == pytest.approx(expected)
 
 
 def test_the_ceiling_of_windows_counts_operations_and_a_pool_has_a_task_for_each_worker() -> None:
     four, alone = (launch(0, 5.0, 5.0, rate=rate, window_ns=1) for rate in (3000.0, 1000.0))
     windowed = sample("3.14-threads-w4", launch(0, 5.0, window_ns=1), control=(four,), single_control=(alone,))
-    assert time_figures.ceiling_values(windowed) == pytest.approx({0: 3.0})
+    assert readers.ceiling_values(windowed) == pytest.approx({0: 3.0})
     pooled = msgspec.structs.replace(windowed, cell=msgspec.structs.replace(windowed.cell, body="executor"))
-    assert time_figures.ceiling_values(pooled) == pytest.approx({0: 12.0})
-    assert time_figures.ceiling_values(sample("3.14-threads-w1", control=(four,))) == {}
+    assert readers.ceiling_values(pooled) == pytest.approx({0: 12.0})
+    assert readers.ceiling_values(sample("3.14-threads-w1", control=(four,))) == {}
 
 
 def test_a_contract_on_the_ceiling_needs_one_worker_and_a_workload_in_python() -> None:
@@ -908,7 +909,7 @@ def test_waits_for_the_gil_by_launch_and_none_at_all() -> None:
     blind = Waits(samples=0, unavailable="forbidden")
     found = [launch(order, waits=each) for order, each in enumerate((seen, Waits(samples=100), few, blind))]
     of = sample("3.14-threads-w2", memory=tuple(found))
-    read = wait_figures.gil_wait_values(of)
+    read = readers.gil_wait_values(of)
     assert read == {0: pytest.approx(5 * MS, rel=0.1), 1: 0.0}
     assert numbers("gil_wait_p95 < 1 ms", of) == pytest.approx([apart(read[0] / 1e9, 0.001), -2])
 

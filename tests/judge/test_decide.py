@@ -17,8 +17,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import t
 
-from pytest_ftgate.judge import comparisons, decide, evidence, looks, metrics, scale
-from pytest_ftgate.model import Comparison, Decision, Interval, Metric, MetricVerdict
+from pytest_ftgate.judge import compare, decide, metrics
+from pytest_ftgate.judge import decide as evidence
+from pytest_ftgate.judge import decide as looks
+from pytest_ftgate.judge import limits as scale
+from pytest_ftgate.kit.values import Interval, Metric
+from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
 from pytest_ftgate.stats import alpha_spending, moderated
 from pytest_ftgate.stats.alpha_spending import BETA, LOOKS
 
@@ -815,7 +819,7 @@ class TestImproved:
                 places = np.linspace(0, 6, 2 * turns)
                 drift = np.interp(places, np.arange(7), ends) + 0.05 * rng.normal(size=2 * turns)
                 sides = [1e7 * np.exp(drift[at::2]) for at in rng.permutation(2)]
-                pairs.append(comparisons.neighbour_pair(*(tuple(side.tolist()) for side in sides)))
+                pairs.append(compare.neighbour_pair(*(tuple(side.tolist()) for side in sides)))
             new, reference, errors = zip(*(pair[:3] for pair in pairs), strict=True)
             found.append(decide.compare(looked(new, reference, errors=errors)))
         for decision in (Decision.IMPROVED, Decision.REGRESSED):

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pytest_ftgate.judge.expectations import applied
-from pytest_ftgate.model import Cell, Decision, Executor, Expectation, MetricVerdict, Target, Verdict
+from pytest_ftgate.model.spec import Cell, Executor, Expectation, Target
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 
 THREADS, FORK = Executor(kind="threads"), Executor(kind="processes", method="fork")
 CELL = Cell(

@@ -11,10 +11,9 @@ from report_by_hand import FREE_THREADED, cell
 
 from pytest_ftgate.judge import explain
 from pytest_ftgate.judge.explain import AddedTime
-from pytest_ftgate.model import (
-    Explanation,
+from pytest_ftgate.model.report import Explanation, FunctionTime
+from pytest_ftgate.model.sample import (
     Function,
-    FunctionTime,
     Iteration,
     Launch,
     LockSite,

@@ -13,13 +13,11 @@ from report_by_hand import FREE_THREADED, cell
 
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.figures import figures
-from pytest_ftgate.judge.memory_figures import TREE
-from pytest_ftgate.judge.per_launch import launch_value, paired_ratio
-from pytest_ftgate.judge.time_figures import scaling_values
-from pytest_ftgate.judge.wait_figures import shares_by_order
-from pytest_ftgate.model import (
+from pytest_ftgate.judge.readers import TREE, launch_value, paired_ratio, scaling_values, shares_by_order
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.report import Figures, RoleFigures, WaitFigures
+from pytest_ftgate.model.sample import (
     Barrier,
-    Figures,
     Footprint,
     Iteration,
     Latency,
@@ -27,15 +25,12 @@ from pytest_ftgate.model import (
     LockSite,
     LockWaits,
     MemoryPoint,
-    Metric,
-    RoleFigures,
     Sample,
     SamplingCost,
     Timer,
-    WaitFigures,
     Waits,
+    iteration_value,
 )
-from pytest_ftgate.model.launch import iteration_value
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.stats import moderated, rank_tests
 

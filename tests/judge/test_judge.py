@@ -25,24 +25,11 @@ from pytest_ftgate.judge.judge import (
     unchanged,
 )
 from pytest_ftgate.judge.recorded import figure_of
-from pytest_ftgate.model import (
-    Basis,
-    Cell,
-    Decision,
-    Figures,
-    Interval,
-    Launch,
-    Metric,
-    MetricVerdict,
-    Requirement,
-    Sample,
-    Spec,
-    TestSamples,
-    Threshold,
-    Verdict,
-    WorkloadError,
-)
-from pytest_ftgate.model.launch import EVERYTHING, IN_PAIRS, Need
+from pytest_ftgate.kit.values import Interval, Metric, Threshold
+from pytest_ftgate.model.report import Figures
+from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, TestSamples, WorkloadError
+from pytest_ftgate.model.spec import Cell, Requirement, Spec
+from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Verdict
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)

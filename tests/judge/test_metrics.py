@@ -12,35 +12,29 @@ from fake_launcher import MIB, MS, group_of, spec_of
 from stored_values import COMMIT, change_of
 from values import sample_of, timed
 
-from pytest_ftgate.declare.option_types import metric as metric_option
-from pytest_ftgate.judge import comparisons, decide, metrics, thresholds
-from pytest_ftgate.judge.contracts import check, grammar
-from pytest_ftgate.judge.contracts import values as contract_values
+from pytest_ftgate.declare.options import metric as metric_option
+from pytest_ftgate.judge import compare, contract_grammar, contracts, decide, metrics
+from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
-from pytest_ftgate.model import (
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.report import Figures
+from pytest_ftgate.model.sample import (
     Barrier,
-    Basis,
-    Cell,
-    Decision,
-    Executor,
-    Figures,
     Iteration,
     Latency,
     Launch,
     LockSite,
     LockWaits,
     MemoryPoint,
-    Metric,
-    MetricVerdict,
-    Program,
     Sample,
-    Spec,
     TestSamples,
     Timer,
     Waits,
     WaitsFor,
 )
+from pytest_ftgate.model.spec import Cell, Executor, Program, Spec
+from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store.folder import Store
@@ -190,10 +184,10 @@ def test_whatever_has_a_row_is_an_option_and_has_thresholds(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_whatever_has_a_row_stands_in_a_contract(name: str) -> None:
     unit = {"time": " us", "size": " B", "share": "", "ratio": "", "number": ""}[metrics.row(name).unit]
-    contract = grammar.parse(f"{name} > 0.001{unit}")
+    contract = contract_grammar.parse(f"{name} > 0.001{unit}")
     of = sample(cell_for(name))
-    assert check.metrics_needed(contract) == metrics.row(name).needs
-    found = contract_values.values(contract, of, TestSamples([of]))
+    assert contracts.metrics_needed(contract) == metrics.row(name).needs
+    found = contracts.values(contract, of, TestSamples([of]))
     assert len(found) == ROUNDS
     assert all(value < 0 for value in found)  # it holds in every round
 
@@ -226,14 +220,14 @@ def test_the_p99_of_a_pair_is_that_of_neighbouring_windows() -> None:
 
     drift = [10.0, 20.0, 40.0, 80.0, 30.0]  # the machine is slower in some windows than in others
     of = sample_of(side(1.3, drift), SERVER, reference=sample_of(side(1.0, drift), SERVER))
-    found = comparisons.paired(of, ["latency_p99"])["latency_p99"]
+    found = compare.paired(of, ["latency_p99"])["latency_p99"]
     assert found.new[0] / found.reference[0] == pytest.approx(1.3, rel=0.01)
     assert found.errors[0] < 0.01
     scattered = sample_of(side(1.0, [20.0, 10.0, 80.0, 40.0, 30.0]), SERVER)
     of = msgspec.structs.replace(of, reference=scattered)
-    assert comparisons.paired(of, ["latency_p99"])["latency_p99"].errors[0] > 0.1
+    assert compare.paired(of, ["latency_p99"])["latency_p99"].errors[0] > 0.1
     lone = sample_of(side(1.3, [20.0]), SERVER, reference=sample_of(side(1.0, [20.0]), SERVER))
-    assert comparisons.paired(lone, ["latency_p99"])["latency_p99"].errors == (comparisons.LONE_WINDOW_ERROR,)
+    assert compare.paired(lone, ["latency_p99"])["latency_p99"].errors == (compare.LONE_WINDOW_ERROR,)
 
 
 def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:

@@ -12,7 +12,8 @@ from scipy.stats import t
 
 from pytest_ftgate.judge import metrics, prediction
 from pytest_ftgate.judge.decide import suspect_level
-from pytest_ftgate.model import Comparison, Decision, Metric, MetricVerdict
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
 
 STORED = (0.98, 1.01, 1.0, 0.99, 1.02, 1.0, 1.01, 0.985, 1.005, 0.995, 1.015, 0.99)
 ALPHA, BETA = 5e-4, 0.04

@@ -11,8 +11,9 @@ from fake_launcher import MIB
 from values import FOUR, entry, held, probed, sample_of, timed, windows
 
 from pytest_ftgate.judge import metrics, recorded
-from pytest_ftgate.judge.comparisons import Numbers
-from pytest_ftgate.model import Launch, MemoryPoint, Metric, Sample
+from pytest_ftgate.judge.compare import Numbers
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.sample import Launch, MemoryPoint, Sample
 
 NAMES = (*metrics.GATING, Metric.SCALING)
 with_stored, portable = (partial(compared, names=NAMES) for compared in (recorded.with_stored, recorded.portable))

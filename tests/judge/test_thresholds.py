@@ -7,9 +7,11 @@ from typing import Any, get_args
 
 import pytest
 
-from pytest_ftgate.judge import metrics, thresholds
-from pytest_ftgate.judge.thresholds import Effective, ThresholdError, effective, parse, threshold
-from pytest_ftgate.model import Basis, Metric, Threshold
+from pytest_ftgate.judge import limits as thresholds
+from pytest_ftgate.judge import metrics
+from pytest_ftgate.judge.limits import Effective, ThresholdError, effective, parse, threshold
+from pytest_ftgate.kit.values import Metric, Threshold
+from pytest_ftgate.model.verdict import Basis
 
 BASES: tuple[Basis, ...] = get_args(Basis)
 KIB = 2.0**10

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from pytest_ftgate.measure.budget import (
+from pytest_ftgate.measure.plan import (
     SPREAD_BETWEEN,
     Costs,
     IterationPlan,
@@ -17,7 +17,7 @@ from pytest_ftgate.measure.budget import (
     iterations_wanted,
     launches_wanted,
 )
-from pytest_ftgate.model import Source, Spec
+from pytest_ftgate.model.spec import Source, Spec
 
 MS = 1e6
 COSTS = Costs(launch_ns=500 * MS, iteration_ns=100 * MS)

@@ -12,11 +12,19 @@ import pytest
 from bench import THREADS, Bench
 from fake_launcher import GIL, MIB, MS, At, FakeLauncher, Quiet, group_of, memory_of, noisy, spec_of
 
-from pytest_ftgate.measure.budget import Limits
-from pytest_ftgate.measure.capacity import BARE_BYTES, DESCRIPTORS, SPARE_DESCRIPTORS, WORKLOAD_BYTES, Capacity, Needed
-from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
-from pytest_ftgate.measure.interleaved import InterleavedRun
-from pytest_ftgate.model import Group
+from pytest_ftgate.measure.context import (
+    BARE_BYTES,
+    DESCRIPTORS,
+    SPARE_DESCRIPTORS,
+    WORKLOAD_BYTES,
+    Capacity,
+    Needed,
+    PreparedTarget,
+    Reference,
+)
+from pytest_ftgate.measure.group import InterleavedRun
+from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.model.spec import Group
 from pytest_ftgate.runner.protocol import MEASURED
 
 READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={})

@@ -17,11 +17,15 @@ import pytest
 from fake_launcher import EXECUTORS, GIL, FakeLauncher, Quiet, spec_of
 
 from pytest_ftgate.judge.judge import hypotheses
-from pytest_ftgate.measure.budget import Limits
-from pytest_ftgate.measure.cell_run import PreparedTarget
-from pytest_ftgate.measure.interleaved import InterleavedRun
+from pytest_ftgate.kit import processes
+from pytest_ftgate.kit import processes as marks
+from pytest_ftgate.kit.text import expanded
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.measure.context import PreparedTarget
+from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed, Request
-from pytest_ftgate.measure.launchers import output, program_words
+from pytest_ftgate.measure.launchers import process as output
+from pytest_ftgate.measure.launchers import words
 from pytest_ftgate.measure.launchers.command import (
     WAITS_UNKNOWN,
     CommandHandle,
@@ -34,26 +38,12 @@ from pytest_ftgate.measure.launchers.command import (
     run_here,
 )
 from pytest_ftgate.measure.launchers.factory import Launchers
-from pytest_ftgate.measure.launchers.output import PipeOutput
-from pytest_ftgate.measure.launchers.process import Process
-from pytest_ftgate.measure.watch import marks, memory, processes
-from pytest_ftgate.model import (
-    Cell,
-    Executor,
-    Group,
-    Iteration,
-    Metric,
-    Param,
-    Program,
-    Sample,
-    Source,
-    Spec,
-    Target,
-    Timer,
-    executor_cell,
-)
+from pytest_ftgate.measure.launchers.process import PipeOutput, Process
+from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.measure.watch import memory
+from pytest_ftgate.model.sample import Iteration, Sample, Timer, executor_cell
+from pytest_ftgate.model.spec import Cell, Executor, Group, Param, Program, Source, Spec, Target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.text import expanded
 
 MS = 1_000_000
 WINDOW_NS = 250 * MS
@@ -82,7 +72,7 @@ def test_the_values_are_the_cells_with_parameters_as_they_print() -> None:
     cell = msgspec.structs.replace(
         cell, params=(Param(name="path", literal="'/json'"), Param(name="sizes", literal="(1, 2.5)"))
     )
-    values = program_words.values_of(cell, spec, "/env/bin/python", port=80)
+    values = words.values_of(cell, spec, "/env/bin/python", port=80)
     assert values == {
         "python": "/env/bin/python",
         "folder": str(Path("test_work.py").absolute().parent),
@@ -102,24 +92,24 @@ def test_a_program_is_looked_for_beside_the_python_then_on_path(
     (elsewhere / "plain").write_text("")
     monkeypatch.setenv("PATH", str(elsewhere))
     python = str(env / "python")
-    assert program_words.which("one", python) == str(both[0])
-    assert program_words.which("one", "") == str(both[1])
-    assert program_words.which("two", python) == str(two)
-    assert program_words.which("three", python) is None
-    assert program_words.which("plain", python) is None
-    assert program_words.which("elsewhere/two", python, str(tmp_path)) == str(two)
-    assert program_words.which(str(two), python) == str(two)
-    assert program_words.which("./two", python, str(tmp_path)) is None
+    assert words.which("one", python) == str(both[0])
+    assert words.which("one", "") == str(both[1])
+    assert words.which("two", python) == str(two)
+    assert words.which("three", python) is None
+    assert words.which("plain", python) is None
+    assert words.which("elsewhere/two", python, str(tmp_path)) == str(two)
+    assert words.which(str(two), python) == str(two)
+    assert words.which("./two", python, str(tmp_path)) is None
 
 
 def test_what_is_missing_names_the_mend() -> None:
     needs = (("sh", "never"), ("no-such-wrk", "apt install wrk"), ("no-such-apxs", "apt install apache2-dev"))
-    assert program_words.missing(needs[:1]) == ""
-    assert program_words.missing(needs[:2]) == "needs no-such-wrk: install it with `apt install wrk`"
-    assert program_words.missing(needs).endswith(", and no-such-apxs: install it with `apt install apache2-dev`")
-    assert program_words.absent("no-such-wrk", needs) == program_words.missing(needs[:2])
-    assert program_words.absent("other", needs) == "needs other, which is not on PATH"
-    assert program_words.absent("./other", needs) == "needs ./other, which is not there"
+    assert words.missing(needs[:1]) == ""
+    assert words.missing(needs[:2]) == "needs no-such-wrk: install it with `apt install wrk`"
+    assert words.missing(needs).endswith(", and no-such-apxs: install it with `apt install apache2-dev`")
+    assert words.absent("no-such-wrk", needs) == words.missing(needs[:2])
+    assert words.absent("other", needs) == "needs other, which is not on PATH"
+    assert words.absent("./other", needs) == "needs ./other, which is not there"
 
 
 # -- what a run says -----------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 from bench import FORKSERVER, Bench
 
-from pytest_ftgate.judge.disturbance import ALONE, MOVED, PAIRED, REPORTED, deviation, moved, remarks, unfit
+from pytest_ftgate.judge.decide import MOVED, PAIRED, REPORTED, UNPAIRED, deviation, drift, remarks, unfit
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure.conditions import CALIBRATION_BURNS, ConditionsMonitor, CpuTimes, cpu_times, own_cpu_s
-from pytest_ftgate.model import Conditions
+from pytest_ftgate.model.report import Conditions
 from pytest_ftgate.runner.protocol import COLD, MEASURED
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -118,7 +118,7 @@ def test_nothing_is_known_where_nothing_can_be_read(tmp_path: Path, content: str
     clock.now += 5
     seen = observed.observe()
     assert (seen.steal, seen.others, seen.quota, seen.throttles) == (None, None, None, None)
-    assert unfit(seen, ALONE) == ""
+    assert unfit(seen, UNPAIRED) == ""
     assert deviation(seen, 2) == 0.0
     assert remarks(seen, 1) == ()
 
@@ -189,19 +189,29 @@ def beyond(**changes: Any) -> Conditions:
 
 
 AT_ALONE: tuple[tuple[str, Any, Any, str], ...] = (
-    ("others", ALONE.others * 2, ALONE.others * 2 + 0.01, "kept 0.5 of 2 cores busy"),
-    ("steal", ALONE.steal, ALONE.steal + 0.001, "5.1% of the cores' time"),
-    ("quota", ALONE.quota, ALONE.quota + 0.01, "in 6% of its periods"),
+    ("others", UNPAIRED.others * 2, UNPAIRED.others * 2 + 0.01, "kept 0.5 of 2 cores busy"),
+    ("steal", UNPAIRED.steal, UNPAIRED.steal + 0.001, "5.1% of the cores' time"),
+    ("quota", UNPAIRED.quota, UNPAIRED.quota + 0.01, "in 6% of its periods"),
     ("throttles", 0, 1, "throttled 1 time because of heat"),
-    ("calibration_ns", (100, 100, 100 * ALONE.moved), (100, 100, 101 * ALONE.moved), "slower during the measurement"),
-    ("calibration_ns", (100 * ALONE.moved, 50, 100), (101 * ALONE.moved, 50, 100), "faster during the measurement"),
+    (
+        "calibration_ns",
+        (100, 100, 100 * UNPAIRED.moved),
+        (100, 100, 101 * UNPAIRED.moved),
+        "slower during the measurement",
+    ),
+    (
+        "calibration_ns",
+        (100 * UNPAIRED.moved, 50, 100),
+        (101 * UNPAIRED.moved, 50, 100),
+        "faster during the measurement",
+    ),
 )
 
 
 @pytest.mark.parametrize(("name", "at", "above", "words"), AT_ALONE)
 def test_what_stands_alone_is_trusted_up_to_each_limit(name: str, at: object, above: object, words: str) -> None:
-    assert unfit(beyond(**{name: at}), ALONE) == ""
-    assert words in unfit(beyond(**{name: above}), ALONE)
+    assert unfit(beyond(**{name: at}), UNPAIRED) == ""
+    assert words in unfit(beyond(**{name: above}), UNPAIRED)
     if name not in ("others", "steal"):
         assert [deviation(beyond(**{name: each}), 1) for each in (at, above)] == [0.0, MOVED / 4]
 
@@ -229,14 +239,14 @@ def test_interleaved_launches_bear_more() -> None:
 
 
 def test_what_refuses_is_also_said() -> None:
-    assert all(said <= alone for said, alone in zip(REPORTED, ALONE, strict=True))
-    assert all(alone <= group for alone, group in zip(ALONE, PAIRED, strict=True))
+    assert all(said <= alone for said, alone in zip(REPORTED, UNPAIRED, strict=True))
+    assert all(alone <= group for alone, group in zip(UNPAIRED, PAIRED, strict=True))
 
 
 def test_nothing_seen_refuses_nothing() -> None:
-    assert unfit(None, ALONE) == ""
+    assert unfit(None, UNPAIRED) == ""
     assert remarks(None, 99) == ()
-    assert unfit(QUIET, ALONE) == ""
+    assert unfit(QUIET, UNPAIRED) == ""
     assert remarks(QUIET, 2) == ()
 
 
@@ -255,14 +265,14 @@ def test_remarks_say_what_does_not_refuse() -> None:
         "the hypervisor gave 2.0% of the cores' time to others",
         "the machine became 1.15x slower during the measurement",
     )
-    assert unfit(beyond(others=0.3, steal=0.02, calibration_ns=(100, 100, 115)), ALONE) == ""
+    assert unfit(beyond(others=0.3, steal=0.02, calibration_ns=(100, 100, 115)), UNPAIRED) == ""
 
 
 @pytest.mark.parametrize(("workers", "cores", "said"), [(2, 2, False), (3, 2, True), (3, 0, False)])
 def test_oversubscription_is_said_and_not_judged(workers: int, cores: int, said: bool) -> None:
     conditions = beyond(cores=cores)
     assert any("oversubscribed: 3 workers on 2 cores" in line for line in remarks(conditions, workers)) is said
-    assert unfit(conditions, ALONE) == ""
+    assert unfit(conditions, UNPAIRED) == ""
 
 
 def test_a_single_core_is_one() -> None:
@@ -270,10 +280,10 @@ def test_a_single_core_is_one() -> None:
 
 
 def test_moved_compares_the_low_quartiles_of_both_ends() -> None:
-    assert moved([]) == moved([100, 900]) == 1.0
-    assert moved([100, 999, 300, 5, 5, 5, 400, 120, 999]) == pytest.approx(1.2)
-    assert moved([1, *[100] * 3, 9, 9, 9, 9, 1, *[80] * 3]) == pytest.approx(0.8)
-    assert moved([0, 0, 0]) == 1.0
+    assert drift([]) == drift([100, 900]) == 1.0
+    assert drift([100, 999, 300, 5, 5, 5, 400, 120, 999]) == pytest.approx(1.2)
+    assert drift([1, *[100] * 3, 9, 9, 9, 9, 1, *[80] * 3]) == pytest.approx(0.8)
+    assert drift([0, 0, 0]) == 1.0
 
 
 # -- this machine ------------------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ import pytest
 from fake_launcher import group_of, spec_of
 from test_machine import put
 
-from pytest_ftgate.measure import cores, machine
-from pytest_ftgate.model import Cell, Spec
+from pytest_ftgate.measure import machine
+from pytest_ftgate.measure import machine as cores
+from pytest_ftgate.model.spec import Cell, Spec
 
 CPU = "sys/devices/system/cpu/cpu"
 
@@ -113,7 +114,7 @@ def test_workers_that_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_specs_of_both_differ_in_their_digests() -> None:
-    from pytest_ftgate.measure.cell_run import measures
+    from pytest_ftgate.measure.context import measures
 
     cell, spec = cell_of("threads", 2)
     pinned = msgspec.structs.replace(spec, cpus="each")

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 from gil_by_hand import Draw, Line, constant, exponential, lognormal
 
-from pytest_ftgate.measure.watch.gil_waits import Asking, Episodes, Lengths, Slices, Wait, lengths
+from pytest_ftgate.kit.proc import Slices
+from pytest_ftgate.measure.watch.gil_waits import Asking, Episodes, Lengths, Wait, lengths
 from pytest_ftgate.stats.histogram import percentile
 
 MS = 1e-3

@@ -28,22 +28,15 @@ from fake_launcher import (
     unsupported,
 )
 
-from pytest_ftgate.measure.budget import LEAST_ITERATIONS, PILOT_ITERATIONS, Limits
-from pytest_ftgate.measure.cell_run import PreparedTarget, Reference
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.measure.interleaved import InterleavedRun, StoppingRule
+from pytest_ftgate.measure.context import Floors, PreparedTarget, Reference
+from pytest_ftgate.measure.group import InterleavedRun, StoppingRule
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
-from pytest_ftgate.measure.memory_round import (
-    BARE_HOLDS,
-    BARRIERS,
-    GROWTH_AT_LEAST,
-    GROWTH_AT_MOST,
-    GROWTHS,
-)
-from pytest_ftgate.measure.run_context import Floors
+from pytest_ftgate.measure.memory_round import BARE_HOLDS, BARRIERS, GROWTH_AT_LEAST, GROWTH_AT_MOST, GROWTHS
+from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Limits
 from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
-from pytest_ftgate.model import Environment, Executor, Group, Program, Sample, Settings, WorkloadError
-from pytest_ftgate.model.launch import EVERYTHING, IN_PAIRS, Need
+from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, WorkloadError
+from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 ITERATIONS = (COLD, CHECKED_COLD, WARMUP, MEASURED, CHECK)

@@ -16,16 +16,17 @@ import msgspec
 import pytest
 from fake_launcher import group_of, spec_of
 
-from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.kit import processes
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure import launch
-from pytest_ftgate.measure.cell_run import CellRun
+from pytest_ftgate.measure.context import CellRun, RunningLaunch
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
-from pytest_ftgate.measure.launchers import guard, runner_copy, workload
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
-from pytest_ftgate.measure.run_context import RunningLaunch
-from pytest_ftgate.measure.watch import marks
-from pytest_ftgate.model import Iteration, Launch, MemoryPoint, Param, Settings, Source, Spec, Timer, to_builtins
+from pytest_ftgate.measure.launchers import guard, workload
+from pytest_ftgate.measure.launchers import workload as runner_copy
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
+from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Timer
+from pytest_ftgate.model.spec import Param, Settings, Source, Spec
 from pytest_ftgate.runner import loading, pytest_stub
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MARSHAL, MEASURED, PROTOCOL, WARMUP
 from pytest_ftgate.runner.record import LaunchRecord
@@ -121,7 +122,7 @@ CALLERS = {
     "COV_CORE_SOURCE": "calc",
     "COVERAGE_PROCESS_START": ".coveragerc",
     "COVERAGE_PROCESS_CONFIG": "{}",
-    marks.MARK: "an outer launch",
+    processes.MARK: "an outer launch",
 }
 
 
@@ -132,7 +133,7 @@ def test_the_caller_s_python_settings_reach_no_launch(tmp_path: Path) -> None:
         "PYTHONPATH": str(tmp_path),
         "PYTHONHASHSEED": "7",
         "FTGATE_PADDING": "x" * 100,
-        marks.MARK: "mark",
+        processes.MARK: "mark",
     }
 
 

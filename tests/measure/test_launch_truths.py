@@ -22,7 +22,8 @@ from bench import (
 from physical import confirm_near, confirmed
 from pytest_ftgate.measure.launch import Handle, LaunchFailed
 from pytest_ftgate.measure.launchers import workload
-from pytest_ftgate.model import Barrier, BodyKind, Executor, Param
+from pytest_ftgate.model.sample import Barrier
+from pytest_ftgate.model.spec import BodyKind, Executor, Param
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
 PROCESSES = (FORK, FORKSERVER, SPAWN)

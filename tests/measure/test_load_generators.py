@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_ftgate.measure.launchers import load_generators
-from pytest_ftgate.measure.launchers.load_generators import (
+from pytest_ftgate.measure.launchers import load as load_generators
+from pytest_ftgate.measure.launchers.load import (
     LoadError,
     Requests,
     argv_of,
@@ -23,7 +23,7 @@ from pytest_ftgate.measure.launchers.load_generators import (
     split_note,
     threads_of,
 )
-from pytest_ftgate.model import Generator
+from pytest_ftgate.model.spec import Generator
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SCRIPT = Path(load_generators.__file__).with_name("wrk.lua")

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 from bench import SERIAL, SPAWN, TASKS, THREADS
 
-from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.watch.lock_waits import Written, merged, read, thread_ns
-from pytest_ftgate.model import BodyKind, Cell, Executor
-from pytest_ftgate.model.targets import parse_target
+from pytest_ftgate.model.spec import BodyKind, Cell, Executor, parse_target
 from pytest_ftgate.runner.locks.lives import Lives
 from pytest_ftgate.runner.locks.sites import Book, Site, bucket_of
 from pytest_ftgate.stats.histogram import percentile

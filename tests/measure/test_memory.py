@@ -17,18 +17,13 @@ import pytest
 from bench import BUILDS
 
 from physical import confirmed
-from pytest_ftgate.measure.watch import memory, proc
-from pytest_ftgate.measure.watch import processes as processes_module
-from pytest_ftgate.measure.watch.marks import MARK, marks
-from pytest_ftgate.measure.watch.proc import FORKSERVER, children_of
-from pytest_ftgate.measure.watch.process_map import ProcessMap
-from pytest_ftgate.measure.watch.processes import (
-    kill_all,
-    leftovers,
-    marked,
-)
-from pytest_ftgate.measure.watch.sampling import run_samplers
-from pytest_ftgate.model import Footprint, MemoryPoint
+from pytest_ftgate.kit import proc
+from pytest_ftgate.kit import processes as processes_module
+from pytest_ftgate.kit.proc import FORKSERVER, ProcessMap, children_of
+from pytest_ftgate.kit.processes import MARK, kill_all, leftovers, marked, marks
+from pytest_ftgate.measure.watch import memory
+from pytest_ftgate.measure.watch.memory import run_samplers
+from pytest_ftgate.model.sample import Footprint, MemoryPoint
 
 MIB = 1 << 20
 PAGE = 4096

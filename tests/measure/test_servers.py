@@ -21,14 +21,16 @@ import pytest
 
 from physical import confirm, confirmed
 from pytest_ftgate import Server
+from pytest_ftgate.kit.processes import MARK, marked, tree
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, Request
-from pytest_ftgate.measure.launchers import load_generators, load_window, output, server_process
-from pytest_ftgate.measure.launchers.cpus import cpus_note
+from pytest_ftgate.measure.launchers import load as load_generators
+from pytest_ftgate.measure.launchers import process as output
+from pytest_ftgate.measure.launchers import server as load_window
+from pytest_ftgate.measure.launchers import server as server_process
 from pytest_ftgate.measure.launchers.server import ServerHandle, ServerLauncher, check_here, tool_for
-from pytest_ftgate.measure.watch import sampling
-from pytest_ftgate.measure.watch.marks import MARK
-from pytest_ftgate.measure.watch.processes import marked, tree
-from pytest_ftgate.model import Cell, Executor, Generator, Load, Param, Program, Service, Source, Spec, Target
+from pytest_ftgate.measure.launchers.words import cpus_note
+from pytest_ftgate.measure.watch import memory
+from pytest_ftgate.model.spec import Cell, Executor, Generator, Load, Param, Program, Service, Source, Spec, Target
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 
 HERE = Path(__file__).parent
@@ -575,7 +577,7 @@ def test_an_interrupt_ends_the_load_too(start: Start, monkeypatch: pytest.Monkey
 
     handle = start("forks")
     handle.ready()
-    monkeypatch.setattr(sampling, "run_samplers", interrupted)
+    monkeypatch.setattr(memory, "run_samplers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         handle.measure_held(2_000_000_000, sampled=True)
     assert handle.window is not None

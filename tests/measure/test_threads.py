@@ -16,15 +16,12 @@ import pytest
 from gil_by_hand import Draw, Line, constant, exponential
 from waits_seen import fraction, parts_of
 
-from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.measure.watch import self_test as self_test_module
-from pytest_ftgate.measure.watch.gil_waits import Slices
-from pytest_ftgate.measure.watch.proc import CALLS, UNBORN, Account, Calls, Proc
-from pytest_ftgate.measure.watch.process_map import ProcessMap
-from pytest_ftgate.measure.watch.self_test import VERSION, disagrees, patterns_hold, self_test
-from pytest_ftgate.measure.watch.threads import ThreadSampler, unsupported
-from pytest_ftgate.measure.watch.wait_states import Sleepers, writable_statics
-from pytest_ftgate.model import Waits
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.proc import CALLS, UNBORN, Account, Calls, Proc, ProcessMap, Slices
+from pytest_ftgate.measure.watch import threads as self_test_module
+from pytest_ftgate.measure.watch.gil_waits import Sleepers, writable_statics
+from pytest_ftgate.measure.watch.threads import VERSION, ThreadSampler, disagrees, patterns_hold, self_test, unsupported
+from pytest_ftgate.model.sample import Waits
 from pytest_ftgate.stats.histogram import percentile
 
 pytestmark = pytest.mark.skipif(bool(unsupported()), reason="only Linux tells")

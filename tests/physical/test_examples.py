@@ -16,11 +16,12 @@ from bench import BUILDS
 from stored_values import ratios_of, values_of
 
 from physical import Inconclusive, Outcome, Told, confirm_each
-from pytest_ftgate.declare.declaration import notes_of
-from pytest_ftgate.judge.contracts import grammar
-from pytest_ftgate.judge.contracts import values as contract_values
-from pytest_ftgate.judge.disturbance import ALONE, unfit
-from pytest_ftgate.model import Decision, MetricVerdict, Report, Row, TestSamples
+from pytest_ftgate.declare.tests import notes_of
+from pytest_ftgate.judge import contract_grammar, contracts
+from pytest_ftgate.judge.decide import UNPAIRED, unfit
+from pytest_ftgate.model.report import Report, Row
+from pytest_ftgate.model.sample import TestSamples
+from pytest_ftgate.model.verdict import Decision, MetricVerdict
 from pytest_ftgate.report.json import parse
 from pytest_ftgate.store import folder, names, schema
 
@@ -87,10 +88,10 @@ def told(report: Report, expected: set[str]) -> dict[str, Outcome]:
 
 def _told_at(row: Row, judged: MetricVerdict, samples: TestSamples) -> Outcome:
     assert row.sample is not None
-    values = contract_values.values(grammar.parse(judged.contract), row.sample, samples)
+    values = contracts.values(contract_grammar.parse(judged.contract), row.sample, samples)
     if values and max(values) < 0:
         return None
-    disturbed = unfit(row.conditions, ALONE)
+    disturbed = unfit(row.conditions, UNPAIRED)
     return Inconclusive(f"{judged.reason}; {disturbed}") if disturbed or not values else AssertionError(judged.reason)
 
 

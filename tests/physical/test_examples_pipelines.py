@@ -17,7 +17,8 @@ from bench import BUILDS, INTERPRETERS, TASKS, THREADS, runner_home
 from physical import confirm
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
-from pytest_ftgate.model import Cell, Executor, Launch, Param, RoleCounts, Source, Spec, Target
+from pytest_ftgate.model.sample import Launch
+from pytest_ftgate.model.spec import Cell, Executor, Param, RoleCounts, Source, Spec, Target
 from pytest_ftgate.runner.protocol import MEASURED, WARMUP
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,8 @@ from bench import BUILDS
 from test_examples import short_run, told
 
 from physical import Told, confirm_each, outcome
-from pytest_ftgate.model import Figures, Latency, Report
+from pytest_ftgate.model.report import Figures, Report
+from pytest_ftgate.model.sample import Latency
 
 GRANIAN = "examples/granian/test_granian.py"
 MOD_WSGI = "examples/mod_wsgi/test_mod_wsgi.py"

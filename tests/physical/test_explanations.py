@@ -10,7 +10,9 @@ from report_by_hand import FREE_THREADED
 
 from physical import confirmed
 from pytest_ftgate.judge import explain
-from pytest_ftgate.model import Cell, FunctionTime, Launch, Profile, Sample, Target
+from pytest_ftgate.model.report import FunctionTime
+from pytest_ftgate.model.sample import Launch, Profile, Sample
+from pytest_ftgate.model.spec import Cell, Target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
 BUILD = "3.14t"

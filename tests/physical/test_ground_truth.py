@@ -17,7 +17,8 @@ from bench import (
 
 from physical import confirm, confirm_near
 from pytest_ftgate.measure.launch import Held
-from pytest_ftgate.model import Executor, LockSite, LockWaits, Waits
+from pytest_ftgate.model.sample import LockSite, LockWaits, Waits
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
 PROCESSES = (FORK, FORKSERVER, SPAWN)

@@ -17,12 +17,10 @@ import pytest
 from waits_seen import fraction, parts_of
 
 from physical import Inconclusive, confirm
-from pytest_ftgate.judge.wait_figures import PAUSES_CROWDED
-from pytest_ftgate.measure.watch.proc import CALLS, Proc
-from pytest_ftgate.measure.watch.process_map import ProcessMap
-from pytest_ftgate.measure.watch.self_test import self_test
-from pytest_ftgate.measure.watch.threads import ThreadSampler, unsupported
-from pytest_ftgate.model import Waits
+from pytest_ftgate.judge.readers import PAUSES_CROWDED
+from pytest_ftgate.kit.proc import CALLS, Proc, ProcessMap
+from pytest_ftgate.measure.watch.threads import ThreadSampler, self_test, unsupported
+from pytest_ftgate.model.sample import Waits
 from pytest_ftgate.stats.histogram import percentile
 
 pytestmark = pytest.mark.skipif(bool(unsupported()), reason="only Linux tells")

@@ -14,7 +14,7 @@ import pytest
 from example import Example
 from junitparser import JUnitXml
 
-from pytest_ftgate.pythons import run_uv
+from pytest_ftgate.targets.environments import run_uv
 
 ROOT = Path(__file__).parents[2]
 PINNED = Path(__file__).with_name("beside.txt")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_ftgate.judge.acceptance import otherwise
-from pytest_ftgate.model import Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.plugin.gate import fails
 
 DEFAULT = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}

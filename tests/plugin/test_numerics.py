@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.plugin.numerics import import_needed
+from pytest_ftgate.plugin.collection import import_needed
 
 SOURCE = """\
 from fakenum import part

@@ -11,7 +11,8 @@ import elsewhere
 import pytest
 from example import Example, assert_usage_error
 
-from pytest_ftgate import cli, platforms
+from pytest_ftgate import cli
+from pytest_ftgate.kit import platforms
 
 TEST = """
     from concurrent.futures import ThreadPoolExecutor

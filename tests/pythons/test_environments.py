@@ -15,26 +15,28 @@ import msgspec
 import pytest
 from packaging import tags
 
-from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.model import Interpreter
-from pytest_ftgate.pythons import (
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.model.spec import Interpreter
+from pytest_ftgate.targets import environments
+from pytest_ftgate.targets.describe import describe
+from pytest_ftgate.targets.environments import (
     EnvironmentBroken,
     InstallError,
+    OnStep,
     Steps,
+    cause_of,
     copied_modules,
     default_install,
-    describe,
     ensure_environment,
     environment_folder,
-    environments,
     find_environments,
     missing_hint,
     pretended,
     rebuild_hint,
     run_uv,
     spelled,
+    with_wheels,
 )
-from pytest_ftgate.pythons.steps import OnStep, cause_of, with_wheels
 
 BACKEND = '''\
 """A build backend of the standard library alone: installs need no network."""

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 from report_by_hand import GIL
 
-from pytest_ftgate.model import Interpreter, Target
-from pytest_ftgate.pythons import InterpreterNotFound, default_pair, newest, required_python
+from pytest_ftgate.model.spec import Interpreter, Target
+from pytest_ftgate.targets import find as newest
+from pytest_ftgate.targets.environments import required_python
+from pytest_ftgate.targets.find import InterpreterNotFound, default_pair
 
 Machine = Callable[..., None]
 

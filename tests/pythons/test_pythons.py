@@ -13,19 +13,17 @@ import pytest
 from report_by_hand import GIL
 
 from pytest_ftgate import cli
-from pytest_ftgate.model import Interpreter, Settings, Target
-from pytest_ftgate.model.targets import TargetError, parse_target
-from pytest_ftgate.pythons import (
+from pytest_ftgate.model.spec import Interpreter, Settings, Target, TargetError, parse_target
+from pytest_ftgate.targets.describe import (
     InterpreterBroken,
-    InterpreterNotFound,
     build_key,
     describe,
     environment_variables,
-    find_interpreter,
-    provide,
+    scrubbed_environment,
     settings_unsupported,
 )
-from pytest_ftgate.pythons.describe import scrubbed_environment
+from pytest_ftgate.targets.find import InterpreterNotFound, find_interpreter
+from pytest_ftgate.targets.provide import provide
 
 OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 

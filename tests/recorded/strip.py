@@ -11,7 +11,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from pytest_ftgate.model import Interpreter, Launch, Report, Row, Sample, Verdict
+from pytest_ftgate.model.report import Report, Row
+from pytest_ftgate.model.sample import Launch, Sample
+from pytest_ftgate.model.spec import Interpreter
+from pytest_ftgate.model.verdict import Verdict
 from pytest_ftgate.report import json
 
 

@@ -10,9 +10,11 @@ import report_by_hand
 
 from golden import check_golden
 from pytest_ftgate.judge import advice as judged
-from pytest_ftgate.model import Advice, Interval, MemoryUse, Report
+from pytest_ftgate.kit.values import Interval
+from pytest_ftgate.model.advice import Advice, MemoryUse
+from pytest_ftgate.model.report import Report
 from pytest_ftgate.report import advice
-from pytest_ftgate.report.lines import Style, wrapped
+from pytest_ftgate.report.details import Style, wrapped
 
 
 def test_the_sentences_of_every_kind_of_row() -> None:

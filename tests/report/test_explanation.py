@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from report_by_hand import HEAVIER, SLOWER, WAITING
 
-from pytest_ftgate.model import Explanation, FunctionTime
-from pytest_ftgate.report.explanation import sentences
+from pytest_ftgate.model.report import Explanation, FunctionTime
+from pytest_ftgate.report.said import sentences
 
 
 def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:

@@ -17,19 +17,11 @@ from values import sample_of, timed
 
 from golden import check_golden
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.model import (
-    Decision,
-    Environment,
-    History,
-    Interval,
-    Param,
-    Recorded,
-    Report,
-    Row,
-    Table,
-    Verdict,
-)
-from pytest_ftgate.report import formats
+from pytest_ftgate.kit.values import Interval
+from pytest_ftgate.model.report import History, Recorded, Report, Row, Table
+from pytest_ftgate.model.spec import Environment, Param
+from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.report import json as formats
 
 KINDS = ("bmf", "gha-benchmark", "benchstat", "otava", "openmetrics")
 WALL = "tests/test_words.py::test_tokenise[3.14t-threads-w8] wall_ns"
@@ -56,7 +48,7 @@ SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:\w+="(?:[^"\\\n]|\\["\\n])
 
 
 def rendered(kind: str, **fields: Any) -> str:
-    return "".join(formats.pieces(kind, msgspec.structs.replace(report_by_hand.report(), **fields)))
+    return "".join(formats.rendered(kind, msgspec.structs.replace(report_by_hand.report(), **fields)))
 
 
 def table_of(*rows: Row) -> tuple[Table, ...]:
@@ -189,7 +181,7 @@ def test_nothing_measured_is_still_a_file_of_its_format() -> None:
     report = msgspec.structs.replace(report_by_hand.report(), tables=())
     assert isinstance(report, Report)
     assert {
-        kind: "".join(formats.pieces(kind, report)) for kind in ("bmf", "gha-benchmark", "otava", "openmetrics")
+        kind: "".join(formats.rendered(kind, report)) for kind in ("bmf", "gha-benchmark", "otava", "openmetrics")
     } == {
         "bmf": "{}\n",
         "gha-benchmark": "[]\n",

@@ -20,20 +20,11 @@ from values import sample_of
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
-from pytest_ftgate.model import (
-    Interval,
-    Iteration,
-    Launch,
-    LockSite,
-    LockWaits,
-    Report,
-    Row,
-    Sample,
-    Table,
-    TestSamples,
-    Timer,
-)
-from pytest_ftgate.report import headlines, html, markdown, terminal, units
+from pytest_ftgate.kit import units
+from pytest_ftgate.kit.values import Interval
+from pytest_ftgate.model.report import Report, Row, Table
+from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Sample, TestSamples, Timer
+from pytest_ftgate.report import html, markdown, said, terminal
 from pytest_ftgate.report import json as json_report
 
 ROUNDS, LOOPS, SECOND = 6, 3, 1e9
@@ -220,4 +211,4 @@ def test_now_was_and_the_change_of_a_metric_follow_from_both_sides(report: Repor
     )
     (shown,) = report.rows
     change, figures_shown = units.change(judged["wall"]["ratio"]["value"]), map(units.time, (now["wall"], was["wall"]))
-    assert headlines.headline(shown).startswith(f"wall {change} ({', was '.join(figures_shown)}")
+    assert said.headline(shown).startswith(f"wall {change} ({', was '.join(figures_shown)}")

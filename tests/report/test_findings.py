@@ -6,8 +6,9 @@ import msgspec
 import pytest
 import report_by_hand
 
-from pytest_ftgate.model import Decision, Report, Row, Shard, Shortfall, Table, Verdict
-from pytest_ftgate.report import findings
+from pytest_ftgate.model.report import Report, Row, Shard, Shortfall, Table
+from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.report import said as findings
 
 
 def report_of(*rows: Row, **fields: object) -> Report:
@@ -73,26 +74,26 @@ def test_nothing_regressed_is_never_said_alone(decision: Decision) -> None:
 
 def test_the_headline_is_the_worst_cell_with_its_function() -> None:
     report = report_by_hand.report()
-    assert findings.headline(report) == "test_tokenise[3.14-forkserver-w8]: uss +34.8 %"
-    by_test = [findings.headline(report, table.rows) for table in report.tables]
+    assert findings.first_line(report) == "test_tokenise[3.14-forkserver-w8]: uss +34.8 %"
+    by_test = [findings.first_line(report, table.rows) for table in report.tables]
     assert by_test[1:] == [
         "test_lookup[3.14t-threads-w8]: lock_wait_share +4.1 points, at src/words/cache.py:12 Lock",
         "nothing was compared",
     ]
     slower = [row for row in report.rows if row.explanation and row.explanation.functions]
-    assert findings.headline(report, slower) == (
+    assert findings.first_line(report, slower) == (
         "test_tokenise[3.14-fork-w8]: wall +31.2 %, in iterencode, json/encoder.py:204"
     )
-    assert findings.headline(report_of(*rows(Decision.PASSED, 2))) == "2 of 2 decided, nothing regressed"
+    assert findings.first_line(report_of(*rows(Decision.PASSED, 2))) == "2 of 2 decided, nothing regressed"
 
 
 def test_the_headline_has_an_error_whole() -> None:
     why = "main (1eb3b87e5d): cannot install -e .: gcc: not found"
     verdict = Verdict(decision=Decision.ERROR, reason=why)
     (failed,) = (msgspec.structs.replace(row, verdict=verdict) for row in rows(Decision.ERROR, 1))
-    assert findings.headline(report_of(failed)).endswith(f": {why}")
+    assert findings.first_line(report_of(failed)).endswith(f": {why}")
     left = report_of(*rows(Decision.INCONCLUSIVE, 2))
-    assert findings.headline(left) == "nothing was decided: 0 of 2 compared cells"
+    assert findings.first_line(left) == "nothing was decided: 0 of 2 compared cells"
 
 
 def test_of_cells_that_fail_alike_the_larger_change_comes_first() -> None:

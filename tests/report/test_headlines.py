@@ -7,18 +7,11 @@ import pytest
 import report_by_hand
 from report_by_hand import cell
 
-from pytest_ftgate.model import (
-    Basis,
-    Decision,
-    Interval,
-    Metric,
-    MetricVerdict,
-    Row,
-    Sample,
-    Verdict,
-    WorkloadError,
-)
-from pytest_ftgate.report.headlines import (
+from pytest_ftgate.kit.values import Interval, Metric
+from pytest_ftgate.model.report import Row
+from pytest_ftgate.model.sample import Sample, WorkloadError
+from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Verdict
+from pytest_ftgate.report.said import (
     error_text,
     exception,
     failure_text,
@@ -26,7 +19,7 @@ from pytest_ftgate.report.headlines import (
     origin,
     same_error,
     severity,
-    short,
+    shortened,
     whose,
 )
 
@@ -94,7 +87,7 @@ def test_a_change_is_as_severe_as_it_is_large_in_the_direction_of_what_is_worse(
     ],
 )
 def test_where_there_is_no_room_the_figure_is_kept(said: str, kept: str) -> None:
-    assert short(said) == kept
+    assert shortened(said) == kept
 
 
 @pytest.mark.parametrize(

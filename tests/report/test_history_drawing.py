@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_ftgate.judge import history as judged
-from pytest_ftgate.model import History, Interval, LevelChange, Recorded
+from pytest_ftgate.kit.values import Interval
+from pytest_ftgate.model.report import History, LevelChange, Recorded
 from pytest_ftgate.report import history
 from pytest_ftgate.store.schema import Recording
 

@@ -20,25 +20,12 @@ from values import timed
 
 from golden import check_golden
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.model import (
-    Acceptance,
-    Decision,
-    Figures,
-    Footprint,
-    History,
-    Interval,
-    Launch,
-    LevelChange,
-    MemoryPoint,
-    Recorded,
-    Report,
-    Row,
-    Sample,
-    Table,
-    Verdict,
-    to_builtins,
-)
-from pytest_ftgate.report import advice, formats
+from pytest_ftgate.kit.values import Interval, to_builtins
+from pytest_ftgate.model.report import Figures, History, LevelChange, Recorded, Report, Row, Table
+from pytest_ftgate.model.sample import Footprint, Launch, MemoryPoint, Sample
+from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
+from pytest_ftgate.report import advice
+from pytest_ftgate.report import json as formats
 from pytest_ftgate.report.html import page as page_module
 from pytest_ftgate.report.html import plots
 
@@ -124,7 +111,7 @@ def full() -> Report:
 
 
 def rendered(report: Report) -> str:
-    return "".join(formats.pieces("html", report))
+    return "".join(formats.rendered("html", report))
 
 
 def block(text: str) -> dict[str, Any]:

@@ -16,34 +16,20 @@ from report_by_hand import KIB, MIB, around, cell, role, site
 from values import entry, held, probed, sample_of, timed
 
 from golden import check_golden
-from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import figures
-from pytest_ftgate.model import (
-    WORST_FIRST,
-    Decision,
-    Expected,
-    Figures,
-    Interval,
-    Latency,
-    Launch,
-    LockSite,
-    LockWaits,
-    Metric,
-    MetricVerdict,
-    Report,
-    RoleFigures,
-    Row,
-    Sample,
-    Shortfall,
-    Table,
-    Verdict,
-    WaitFigures,
-    WorkloadError,
-)
-from pytest_ftgate.report import budgets, findings, headlines, json, lines, terminal, units
+from pytest_ftgate.kit import units
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.values import Interval, Metric
+from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, Table, WaitFigures
+from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
+from pytest_ftgate.model.verdict import WORST_FIRST, Decision, Expected, MetricVerdict, Verdict
+from pytest_ftgate.report import details, json, terminal
+from pytest_ftgate.report import said as budgets
+from pytest_ftgate.report import said as findings
+from pytest_ftgate.report import said as headlines
 from pytest_ftgate.report.baselines import render_diff, update_lines
+from pytest_ftgate.report.details import Style, phrases, shortened
 from pytest_ftgate.report.details import detail_lines as block_of
-from pytest_ftgate.report.lines import Style, phrases, shortened
 from pytest_ftgate.store.update import Difference, Update
 
 TERMINALS: dict[str, dict[str, Any]] = {
@@ -307,8 +293,8 @@ def test_narrow_terminal_gives_up_the_less_important_columns_first() -> None:
 
 
 def test_numbers_end_in_one_column() -> None:
-    lines = shown(report_by_hand.report(), 120).splitlines()
-    times = [re.search(r"\d [mµn]?s(?= )", line) for line in lines if re.match(r"  3\.14t?-\w+-w8  ", line)]
+    details = shown(report_by_hand.report(), 120).splitlines()
+    times = [re.search(r"\d [mµn]?s(?= )", line) for line in details if re.match(r"  3\.14t?-\w+-w8  ", line)]
     assert len({found.end() for found in times if found}) == 1
 
 
@@ -670,13 +656,13 @@ def test_table_of_several_worker_counts_has_distinct_labels_and_a_scaling() -> N
 
 def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
     rows = [row(figures=Figures(lock_wait_share=share)) for share in (None, 0.0, 0.0001)]
-    lines = [line for line in shown(one_table(*rows)).splitlines() if line.startswith("  3.14t")]
-    assert [line.split("w8")[1].strip() for line in lines] == ["passed", "0  passed", "<0.1 %  passed"]
+    details = [line for line in shown(one_table(*rows)).splitlines() if line.startswith("  3.14t")]
+    assert [line.split("w8")[1].strip() for line in details] == ["passed", "0  passed", "<0.1 %  passed"]
 
 
 def test_a_lock_launch_that_failed_says_why_there_are_no_figures() -> None:
-    lines = detail_lines(no_locks="with the lock probe: raised TypeError: no lock")
-    assert lines == "lock     no figures: with the lock probe: raised TypeError: no lock"
+    details = detail_lines(no_locks="with the lock probe: raised TypeError: no lock")
+    assert details == "lock     no figures: with the lock probe: raised TypeError: no lock"
 
 
 def test_worst_sites_are_shown_and_the_rest_counted() -> None:
@@ -837,16 +823,16 @@ def test_memory_of_one_process_is_a_line_and_of_several_a_grid() -> None:
     alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
     assert detail_lines(1, memory=alone) == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"
     several = {"workers": role(8, 67.2), "main": role(1, 9.1), "tree": role(9, 76.3)}
-    lines = detail_lines(1, memory=several, memory_cost=around(1.01, 0.01)).splitlines()
-    assert [line.split()[0] for line in lines] == ["memory", "tree", "main", "workers", "sampled"]
-    assert lines[0].split() == ["memory", "USS", "peak", ">="]
+    details = detail_lines(1, memory=several, memory_cost=around(1.01, 0.01)).splitlines()
+    assert [line.split()[0] for line in details] == ["memory", "tree", "main", "workers", "sampled"]
+    assert details[0].split() == ["memory", "USS", "peak", ">="]
     assert detail_lines(memory=several) == ""
 
 
 def test_looks_at_memory_that_gave_no_sample_are_counted() -> None:
     alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
-    lines = detail_lines(1, memory=alone, memory_samples=41, memory_dropped=16)
-    assert lines == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); 41 of 57 samples hold"
+    details = detail_lines(1, memory=alone, memory_samples=41, memory_dropped=16)
+    assert details == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); 41 of 57 samples hold"
     assert "hold" not in detail_lines(1, memory=alone, memory_samples=41)
 
 
@@ -865,14 +851,16 @@ def test_memory_by_role_replaces_what_phases_say_of_it() -> None:
 
 def test_a_long_name_covers_nothing_of_its_text() -> None:
     style = Style(40, color=False, unicode=True, verbosity=0)
-    assert lines.entry("wall time", "20 ms", style, 2, 11) == ["  wall time  20 ms"]
-    assert lines.entry("mean latency", "20 ms", style, 2, 11) == ["  mean latency 20 ms"]
+    assert details.entry("wall time", "20 ms", style, 2, 11) == ["  wall time  20 ms"]
+    assert details.entry("mean latency", "20 ms", style, 2, 11) == ["  mean latency 20 ms"]
 
 
 def test_phrases_are_broken_between_parts() -> None:
     style = Style(40, color=False, unicode=True, verbosity=0)
-    lines = phrases("lock", ["one part of this", "another part", "last part;", "x" * 20 + " " + "y" * 20], style, 2, 6)
-    assert lines == [
+    details = phrases(
+        "lock", ["one part of this", "another part", "last part;", "x" * 20 + " " + "y" * 20], style, 2, 6
+    )
+    assert details == [
         "  lock  one part of this, another part,",
         "        last part; xxxxxxxxxxxxxxxxxxxx",
         "        yyyyyyyyyyyyyyyyyyyy",
@@ -997,9 +985,9 @@ def difference(old: Sample, new: Sample) -> Difference:
 def test_diff_has_lock_wait_and_scaling_where_a_row_has_them() -> None:
     plain, full = cell_with(), cell_with(0.312, 1.72)
     assert "lock wait" not in render_diff([difference(plain, plain)])
-    head, *lines = render_diff([difference(cell_with(0.271, 1.96), full), difference(plain, plain)]).splitlines()[1:]
+    head, *details = render_diff([difference(cell_with(0.271, 1.96), full), difference(plain, plain)]).splitlines()[1:]
     assert re.split(r"\s{2,}", head.strip())[7:] == ["lock wait", "change", "scaling", "change", "verdict", "baseline"]
-    first, second = (re.split(r"\s{2,}", line.strip())[7:11] for line in lines)
+    first, second = (re.split(r"\s{2,}", line.strip())[7:11] for line in details)
     assert first == ["27.1 % -> 31.2 %", "+4.1 points", "1.96x -> 1.72x", "-12.2 %"]
     assert second == ["-", "-", "-", "-"]
 

@@ -8,9 +8,11 @@ import msgspec
 import report_by_hand
 from report_by_hand import cell
 
-from pytest_ftgate.model import Decision, Report, Row, Table, Verdict, WorkloadError, failed_row
+from pytest_ftgate.model.report import Report, Row, Table, failed_row
+from pytest_ftgate.model.sample import WorkloadError
+from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.plugin import github
-from pytest_ftgate.report import headlines, markdown, terminal
+from pytest_ftgate.report import markdown, said, terminal
 from pytest_ftgate.report.html import page
 
 WHY = "cannot install -e .: src/fast.c:1:10: fatal error: nothere.h: No such file"
@@ -38,10 +40,10 @@ NAMES = "6 cells: {0}test_put[3.14t-threads-w1]{0}, {0}test_put[3.14t-threads-w2
 
 
 def test_cells_of_one_error_are_named_together() -> None:
-    found = [[row.cell.workers for row in block] for block in headlines.blocks(TWO_TESTS.rows)]
+    found = [[row.cell.workers for row in block] for block in said.blocks(TWO_TESTS.rows)]
     assert found == [[1, 2, 4, 8, 1, 2], [8]]
-    assert headlines.cells("abcd") == "a, b, c, d"
-    assert headlines.cells("abcdefgh") == "8 cells: a, b, c, and 5 more"
+    assert said.cells("abcd") == "a, b, c, d"
+    assert said.cells("abcdefgh") == "8 cells: a, b, c, and 5 more"
 
 
 def test_other_errors_and_other_decisions_stay_alone() -> None:
@@ -49,7 +51,7 @@ def test_other_errors_and_other_decisions_stay_alone() -> None:
     slow = [Row(cell=one.cell, verdict=Verdict(decision=Decision.REGRESSED))] * 2
     own = failed_row(one.cell, "its baseline cannot be read", "a.json: no such cell")
     other = msgspec.structs.replace(own, error=WorkloadError(reason=own.verdict.reason, detail="b.json: no such cell"))
-    assert [len(block) for block in headlines.blocks([one, *slow, own, other, one])] == [2, 1, 1, 1, 1]
+    assert [len(block) for block in said.blocks([one, *slow, own, other, one])] == [2, 1, 1, 1, 1]
 
 
 def test_the_terminal_has_it_below_the_first_test_and_at_the_end() -> None:

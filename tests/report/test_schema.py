@@ -13,7 +13,8 @@ import pytest
 import report_by_hand
 
 from golden import FOLDER
-from pytest_ftgate.model import Figures, Interval, Report, Row, Table
+from pytest_ftgate.kit.values import Interval
+from pytest_ftgate.model.report import Figures, Report, Row, Table
 from pytest_ftgate.report import json
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_launcher import Quiet
 
-from pytest_ftgate.errors import FtgateError
+from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.run.acceptances import Acceptances, Collected
 from pytest_ftgate.run.folder import RunFolder
 

@@ -11,7 +11,9 @@ from fake_launcher import EXECUTORS, MS, FakeLauncher, group_of, spec_of
 from test_measurement import Desk, required, rows_of, run
 
 from pytest_ftgate.measure.memory_round import BARRIERS
-from pytest_ftgate.model import Decision, Group, Row
+from pytest_ftgate.model.report import Row
+from pytest_ftgate.model.spec import Group
+from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.runner.protocol import BARRIER, MEASURED
 
 CELLS = ("threads", "fork", "spawn", "interpreters")

@@ -28,51 +28,33 @@ from fake_launcher import (
 from stored_values import MACHINE
 from values import entry
 
-from pytest_ftgate.declare.option_types import seconds
-from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.judge import disturbance, metrics
-from pytest_ftgate.judge.disturbance import MOVED
+from pytest_ftgate.declare.options import seconds
+from pytest_ftgate.judge import decide, metrics
+from pytest_ftgate.judge.decide import MOVED
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
-from pytest_ftgate.measure import conditions as conditions_module
-from pytest_ftgate.measure.budget import Limits
-from pytest_ftgate.measure.capacity import Capacity
-from pytest_ftgate.measure.cell_run import PreparedTarget
+from pytest_ftgate.kit import git
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.model import (
-    Acceptance,
-    Cell,
-    Conditions,
-    Decision,
-    Expectation,
-    Explanation,
-    Function,
-    Group,
-    Metric,
-    Moved,
-    Plan,
-    Profile,
-    Requirement,
-    Row,
-    Sample,
-    Spec,
-    StackSamples,
-    TestSamples,
-    Verdict,
-    executor_cell,
-)
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.report import headlines
-from pytest_ftgate.report.explanation import sentences
-from pytest_ftgate.run import explaining, worktrees
-from pytest_ftgate.run import git as git_module
+from pytest_ftgate.measure.context import Capacity, PreparedTarget
+from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
+from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
+from pytest_ftgate.model.spec import Cell, Expectation, Group, Plan, Requirement, Spec, parse_target
+from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
+from pytest_ftgate.report import said as headlines
+from pytest_ftgate.report.said import sentences
+from pytest_ftgate.run import explaining
 from pytest_ftgate.run.acceptances import Acceptances
+from pytest_ftgate.run.context import Resources, RunTime
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.measurement import Measurement
-from pytest_ftgate.run.references import References
-from pytest_ftgate.run.resources import Resources, RunTime
+from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
+from pytest_ftgate.run.trial import Measurement
 from pytest_ftgate.run.unchanged import Checked, UnchangedCells
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.stats import alpha_spending
@@ -96,18 +78,14 @@ class ScriptedTargets(Targets):
         self.missing: set[str] = set()
         self.uninstallable: set[str] = set()
 
-    def lookup(
-        self, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
-    ) -> TargetLookup:
+    def lookup(self, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None) -> TargetLookup:
         if cell.nodeid in self.missing:
             return TargetLookup(reason="no 3.14")
         return TargetLookup(
             target=PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="k", environment={})
         )
 
-    def prepared(
-        self, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
-    ) -> PreparedTarget:
+    def prepared(self, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None) -> PreparedTarget:
         if checkout is not None and checkout.label in self.uninstallable:
             raise FtgateError(f"cannot install {checkout.label}: no such package\nand more of it")
         return super().prepared(cell, requires, checkout)
@@ -136,13 +114,13 @@ class ScriptedReferences(References):
         if commit in self.refused:
             raise self.refused[commit]
         labels = (self.label or commit, "work tree")
-        sides = (git_module.Checkout(label=label, commit=commit, root=f"/trees/{label}") for label in labels)
+        sides = (git.Checkout(label=label, commit=commit, root=f"/trees/{label}") for label in labels)
         return worktrees.Pair(reference=next(sides), changed=next(sides))
 
-    def relocated(self, spec: Spec, checkout: git_module.Checkout) -> Spec:
+    def relocated(self, spec: Spec, checkout: git.Checkout) -> Spec:
         return msgspec.structs.replace(spec, pythons=(checkout.label,))
 
-    def hint(self, detail: str, checkout: git_module.Checkout | None) -> str:
+    def hint(self, detail: str, checkout: git.Checkout | None) -> str:
         return self.hinted if checkout else ""
 
 
@@ -224,10 +202,10 @@ class Desk:
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on this machine says nothing of scripts."""
-    monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
-    monkeypatch.setattr(conditions_module, "own_cpu_s", lambda *_: 0.0)
-    monkeypatch.setattr(disturbance, "deviation", lambda *_: 0.0)
-    monkeypatch.setattr(disturbance, "unfit", lambda *_: "")
+    monkeypatch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
+    monkeypatch.setattr(conditions, "own_cpu_s", lambda *_: 0.0)
+    monkeypatch.setattr(decide, "deviation", lambda *_: 0.0)
+    monkeypatch.setattr(decide, "unfit", lambda *_: "")
     monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
 
 
@@ -533,7 +511,7 @@ class TestFollowUp:
     def test_what_cannot_pass_beside_other_work_is_paired_with_its_commit(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(disturbance, "deviation", lambda *_: MOVED)
+        monkeypatch.setattr(decide, "deviation", lambda *_: MOVED)
         desk = screening(day(), THREADS_ALONE)
         row = run(desk.measurement(THREADS_ALONE))[THREADS]
         assert row.paired is not None
@@ -544,7 +522,7 @@ class TestFollowUp:
         desk = screening(day(cells_slower(2.0, THREADS)))
         seen = iter([Conditions(others=0.0), Conditions(others=1.0)])
         monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: next(seen))
-        monkeypatch.setattr(disturbance, "deviation", lambda seen, _: MOVED * seen.others)
+        monkeypatch.setattr(decide, "deviation", lambda seen, _: MOVED * seen.others)
         rows = run(desk.measurement(TWO))
         assert next(seen, None) is None
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
@@ -558,7 +536,7 @@ class TestFollowUp:
 
 class TestPredicted:
     def test_where_the_commit_cannot_be_had(self) -> None:
-        desk = screening(day(cells_slower(1.1, THREADS)), refused={"1eb3b87": git_module.AgainstError("no git here")})
+        desk = screening(day(cells_slower(1.1, THREADS)), refused={"1eb3b87": git.AgainstError("no git here")})
         rows = run(desk.measurement(TWO))
         row = rows[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
@@ -630,8 +608,8 @@ class TestPredicted:
     def test_other_work_widens_the_limits_and_twice_the_time_fails(
         self, monkeypatch: pytest.MonkeyPatch, factor: float, moved: float
     ) -> None:
-        monkeypatch.setattr(disturbance, "deviation", lambda *_: moved)
-        refused = {"1eb3b87": git_module.AgainstError("no git here")}
+        monkeypatch.setattr(decide, "deviation", lambda *_: moved)
+        refused = {"1eb3b87": git.AgainstError("no git here")}
         desk = screening(day(cells_slower(factor, THREADS)), refused=refused)
         rows = run(desk.measurement(TWO))
         assert rows[THREADS].verdict.basis == "predicted"
@@ -641,7 +619,7 @@ class TestPredicted:
     def test_a_paired_regression_is_suspect_where_the_workers_mostly_wait(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(disturbance, "unfit", lambda _, limits: BUSY if limits is disturbance.PAIRED else "")
+        monkeypatch.setattr(decide, "unfit", lambda _, limits: BUSY if limits is decide.PAIRED else "")
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
         assert run(desk.measurement(THREADS_ALONE))[THREADS].verdict.decision is Decision.SUSPECT
 
@@ -944,9 +922,7 @@ def build(spec: str) -> TargetLookup:
 class Builds(ScriptedTargets):
     """Every target is there."""
 
-    def lookup(
-        self, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
-    ) -> TargetLookup:
+    def lookup(self, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None) -> TargetLookup:
         return build(target_of(cell, checkout).spec)
 
 
@@ -958,7 +934,7 @@ class AnotherInterpreter(ScriptedReferences):
         self.python = python
 
     def requested(self) -> worktrees.Pair:
-        here = git_module.Checkout(label="as installed", commit="", root="/project")
+        here = git.Checkout(label="as installed", commit="", root="/project")
         return worktrees.Pair(
             reference=msgspec.structs.replace(here, label=self.python, python=self.python), changed=here
         )

@@ -13,7 +13,7 @@ from example import Example
 
 import pytest_ftgate
 from pytest_ftgate.measure.launch import Handle, Request
-from pytest_ftgate.model import Cell, Spec
+from pytest_ftgate.model.spec import Cell, Spec
 from pytest_ftgate.runner.protocol import CHECK
 
 ALL = '@ftgate.compare(serial, threads, interpreters, processes=["fork", "forkserver", "spawn"], pythons=["3.14"])'

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.run import others
-from pytest_ftgate.run.others import OtherTests
+from pytest_ftgate.run import turns
+from pytest_ftgate.run.turns import OtherTests
 
 OTHER = """
 import sys
@@ -68,7 +68,7 @@ def mine_of(folder: Path, *, exclusive: bool = True) -> OtherTests:
 def test_a_measurement_waits_for_a_test_and_says_which(
     tmp_path: Path, other: Other, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(others, "SAID_AFTER_S", 0.05)
+    monkeypatch.setattr(turns, "SAID_AFTER_S", 0.05)
     mine, said = mine_of(tmp_path), list[str]()
 
     def say(text: str) -> None:
@@ -122,9 +122,9 @@ def test_a_test_that_waits_for_something_is_not_waited_for(
     tmp_path: Path, other: Other, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as for what a session fixture of the measuring process holds."""
-    monkeypatch.setattr(others, "SAID_AFTER_S", 0.05)
-    monkeypatch.setattr(others, "IDLE_S", 0.3)
-    monkeypatch.setattr(others, "_cpu_s", lambda _: 1.0)
+    monkeypatch.setattr(turns, "SAID_AFTER_S", 0.05)
+    monkeypatch.setattr(turns, "IDLE_S", 0.3)
+    monkeypatch.setattr(turns, "_cpu_s", lambda _: 1.0)
     mine = mine_of(tmp_path)
     assert other.ask("test_waits") == "running"
     with mine.excluded(lambda _: None):

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from pytest_ftgate.run.references import portable
+from pytest_ftgate.run.sides.references import portable
 
 ROOT = PurePosixPath("/opt/someone/project")
 

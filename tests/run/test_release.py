@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.run import release
+from pytest_ftgate.run.sides import references
 
 QUESTIONS = (
     "rev-parse --is-inside-work-tree",
@@ -41,7 +41,7 @@ def committed(folder: Path, text: str) -> None:
 
 
 def answers(project: Path) -> list[str]:
-    given = release.variables(project, project)
+    given = references.variables(project, project)
     return [git(project, question, **given) for question in QUESTIONS]
 
 
@@ -65,12 +65,12 @@ def test_a_history_without_tags_is_version_0(project: Path) -> None:
     committed(project, BUILD.format("versioningit"))
     assert answers(project)[2].startswith("0-0-g")
     committed(project, BUILD.format("setuptools-scm"))
-    assert release.variables(project, project) == {"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_SAMPLE": "0"}
+    assert references.variables(project, project) == {"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_SAMPLE": "0"}
 
 
 def test_a_build_that_asks_git_for_nothing_is_given_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     committed(project, BUILD.format("flit_core"))
-    assert release.variables(project, project) == {}
+    assert references.variables(project, project) == {}
     committed(project, BUILD.format("versioningit"))
     monkeypatch.setenv("GIT_DIR", str(project / ".git"))
-    assert release.variables(project, project) == {}
+    assert references.variables(project, project) == {}

@@ -11,11 +11,12 @@ from fake_launcher import CONFIG, Quiet
 from stored_values import MACHINE, OTHER_MACHINE, TEST, change, make_row, make_sample
 
 from pytest_ftgate.judge import advice
-from pytest_ftgate.model import Decision, Report, RowMessage, Verdict
-from pytest_ftgate.report import findings, formats, junit, markdown, terminal
+from pytest_ftgate.model.report import Report, RowMessage
+from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.report import json, junit, markdown, said, terminal
 from pytest_ftgate.report.html import page
 from pytest_ftgate.run.assembly import on_host
-from pytest_ftgate.run.session import Session
+from pytest_ftgate.run.run import Session
 
 DAYS = ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00")
 HOSTS = {"one": MACHINE, "two": MACHINE, "other": OTHER_MACHINE}
@@ -110,19 +111,19 @@ def test_a_cell_that_failed_on_one_machine_did_not_on_the_other(session: Session
         for host, each in (("one", good), ("other", bad))
     ]
     report = msgspec.structs.replace(reported(session, *both), failing=frozenset({good.row.cell.nodeid}))
-    assert {row.host for row in report.rows if findings.fails(report, row)} == {"other"}
+    assert {row.host for row in report.rows if said.fails(report, row)} == {"other"}
 
 
 @pytest.mark.parametrize("kind", ["bmf", "gha-benchmark", "benchstat", "otava", "openmetrics"])
 def test_no_export_mixes_the_figures_of_two_machines(session: Session, kind: str) -> None:
     both = reported(session, message("one"), message("other", scale=3))
-    text = "".join(formats.pieces(kind, both))
+    text = "".join(json.rendered(kind, both))
     if kind == "openmetrics":
         series = [line.rpartition(" ")[0] for line in text.splitlines()]
         assert len(set(series)) == len(series)
     assert all(machine.fingerprint in text for machine in (MACHINE, OTHER_MACHINE))
     alike = reported(session, message("one"), message("two", "3.14t-threads-w4", position=1))
-    assert MACHINE.fingerprint not in "".join(formats.pieces(kind, alike))
+    assert MACHINE.fingerprint not in "".join(json.rendered(kind, alike))
 
 
 def test_junit_names_the_machine_of_each_suite(session: Session) -> None:

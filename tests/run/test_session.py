@@ -35,41 +35,34 @@ from fake_launcher import (
 from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
-from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.judge import disturbance, metrics, prediction, thresholds
+from pytest_ftgate.judge import decide, metrics, prediction
+from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import Judge
+from pytest_ftgate.kit import git
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.measure import conditions as conditions_module
-from pytest_ftgate.measure import cores
-from pytest_ftgate.measure.budget import LEAST_LAUNCHES, PILOT_ITERATIONS
-from pytest_ftgate.measure.capacity import Capacity
-from pytest_ftgate.measure.cell_run import PreparedTarget
-from pytest_ftgate.model import (
-    Cell,
-    Comparison,
-    Decision,
-    Group,
-    Metric,
-    MetricVerdict,
-    Report,
-    Requirement,
-    Sample,
-    Target,
-    Threshold,
-    Verdict,
-)
-from pytest_ftgate.pythons import InstallError, build_key
-from pytest_ftgate.run import git as git_module
-from pytest_ftgate.run import session as session_module
-from pytest_ftgate.run import shards, worktrees
-from pytest_ftgate.run.measurement import Measurement
-from pytest_ftgate.run.references import References
-from pytest_ftgate.run.resources import LAUNCHES, hypotheses_of
-from pytest_ftgate.run.session import Session
+from pytest_ftgate.measure import machine
+from pytest_ftgate.measure.context import Capacity, PreparedTarget
+from pytest_ftgate.measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
+from pytest_ftgate.model.report import Report
+from pytest_ftgate.model.sample import Sample
+from pytest_ftgate.model.spec import Cell, Group, Requirement, Target
+from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
+from pytest_ftgate.run import run as session_module
+from pytest_ftgate.run import shards
+from pytest_ftgate.run.context import LAUNCHES, hypotheses_of
+from pytest_ftgate.run.run import Session
+from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
+from pytest_ftgate.run.trial import Measurement
 from pytest_ftgate.runner.protocol import MEASURED
-from pytest_ftgate.store import assembly
+from pytest_ftgate.store import folder as assembly
 from pytest_ftgate.store.names import split_nodeid
 from pytest_ftgate.store.schema import BaselineError
+from pytest_ftgate.targets.describe import build_key
+from pytest_ftgate.targets.environments import InstallError
 
 GIL_KEY = build_key(GIL)
 THREADS, FORK = f"{TEST}[3.14-threads-w2]", f"{TEST}[3.14-fork-w2]"
@@ -125,8 +118,8 @@ class Project:
         self.paired = True
         monkeypatch.setattr(session_module, "read_machine", lambda: self.machine)
         monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
-        monkeypatch.setattr(disturbance, "deviation", lambda *_: 0.0)
-        monkeypatch.setattr(disturbance, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
+        monkeypatch.setattr(decide, "deviation", lambda *_: 0.0)
+        monkeypatch.setattr(decide, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
         monkeypatch.setattr(conditions_module, "own_cpu_s", lambda _: 0.0)  # nor what else this process started
         monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
         monkeypatch.setattr(References, "requested", lambda _: self.pair(self.label))
@@ -149,10 +142,8 @@ class Project:
     def pair(self, label: str) -> worktrees.Pair:
         """Both sides, of which the reference's launches are scripted apart; none where there is no git."""
         if not self.paired:
-            raise git_module.AgainstError("no git here")
-        sides = (
-            git_module.Checkout(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree")
-        )
+            raise git.AgainstError("no git here")
+        sides = (git.Checkout(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree"))
         return worktrees.Pair(reference=next(sides), changed=next(sides))
 
     label = "main (1eb3b87)"
@@ -646,8 +637,8 @@ def test_a_target_that_is_not_there_is_unsupported_and_the_others_run(project: P
 def test_a_machine_with_too_few_cores_cannot_run_a_test_and_installs_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores, "available", lambda *_: 2)
-    monkeypatch.setattr(cores, "for_workers", lambda *_: [0])
+    monkeypatch.setattr(machine, "available", lambda *_: 2)
+    monkeypatch.setattr(machine, "for_workers", lambda *_: [0])
     project.missing["3.14"] = "nobody looked"
     for declared, reason in (
         ({"needs_cores": 4}, "needs 4 cores, 2 are available to this process"),
@@ -804,7 +795,7 @@ def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monke
 
 
 def test_so_does_one_while_a_test_is_begun(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cores, "lacking", lambda *_: 1 / 0)
+    monkeypatch.setattr(machine, "lacking", lambda *_: 1 / 0)
     outcome = project.run()
     assert {outcome.reason(each) for each in (THREADS, FORK)} == {
         "a mistake of pytest-ftgate: ZeroDivisionError: division by zero"
@@ -1060,7 +1051,7 @@ def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> Non
 def test_a_reference_that_lacks_the_test_is_not_built(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     made, looked = list[str](), list[str]()
 
-    def lookup(targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout) -> TargetLookup:
+    def lookup(targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout) -> TargetLookup:
         looked.append(checkout.label)
         return project.lookup(cell.target)
 
@@ -1101,7 +1092,7 @@ def test_nothing_is_said_where_the_reference_has_it_or_there_is_none(project: Pr
 
 def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     def prepared(
-        targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
+        targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None
     ) -> PreparedTarget:
         if checkout is not None and checkout.label != "work tree":
             raise InstallError("cannot install -e . (of old): no such package")
@@ -1133,7 +1124,7 @@ def test_a_busy_machine_hides_no_doubling_and_passes_only_memory(
 ) -> None:
     project.recorded()
     project.paired = False
-    monkeypatch.setattr(disturbance, "deviation", lambda *_: disturbance.MOVED)
+    monkeypatch.setattr(decide, "deviation", lambda *_: decide.MOVED)
     outcome = project.run(day(cell_slower(2.0)))
     assert outcome.decision() in (Decision.REGRESSED, Decision.SUSPECT)
     assert outcome.decision(FORK) is Decision.INCONCLUSIVE
@@ -1143,9 +1134,7 @@ def test_a_busy_machine_hides_no_doubling_and_passes_only_memory(
 def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_fails(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lookup(
-        _: Targets, cell: Cell, requires: tuple[str, ...], checkout: git_module.Checkout | None = None
-    ) -> TargetLookup:
+    def lookup(_: Targets, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None) -> TargetLookup:
         if checkout is not None and checkout.label != "work tree":
             return TargetLookup(reason="cannot install -e .: no network", failed=True)
         return project.lookup(cell.target)

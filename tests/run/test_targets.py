@@ -12,14 +12,12 @@ import msgspec
 import pytest
 from fake_launcher import GIL, Quiet, group_of
 
-from pytest_ftgate import pythons
-from pytest_ftgate.model import Cell, Group, Interpreter
-from pytest_ftgate.model.targets import parse_target
-from pytest_ftgate.pythons import InstallError
-from pytest_ftgate.pythons.steps import OnStep
+from pytest_ftgate.kit.git import Checkout
+from pytest_ftgate.model.spec import Cell, Group, Interpreter, parse_target
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.git import Checkout
 from pytest_ftgate.run.targets import Targets
+from pytest_ftgate.targets import environments, find
+from pytest_ftgate.targets.environments import InstallError, OnStep
 
 Make = Callable[[str, str, OnStep], None]
 """What making an environment does, of a side, for a target."""
@@ -37,8 +35,8 @@ class Sides:
         self.group: Group = msgspec.structs.replace(group, cells=tuple(cells))
         self.made: list[tuple[str, str]] = []
         self.make: Make = lambda *_: None
-        monkeypatch.setattr(pythons, "find_interpreter", lambda target: GIL)
-        monkeypatch.setattr(pythons, "ensure_environment", self._ensure)
+        monkeypatch.setattr(find, "find_interpreter", lambda target: GIL)
+        monkeypatch.setattr(environments, "ensure_environment", self._ensure)
         monkeypatch.setattr(Targets, "_waits_unavailable", lambda *_: "")
 
     def _ensure(self, interpreter: Interpreter, *, project: Path, on_step: OnStep, **_: object) -> Path:

@@ -14,8 +14,8 @@ import pytest
 from example import Example
 
 from pytest_ftgate.measure import stacks
-from pytest_ftgate.run import time_limit
-from pytest_ftgate.run.time_limit import check_fork
+from pytest_ftgate.run import plain
+from pytest_ftgate.run.plain import check_fork
 from pytest_ftgate.runner.protocol import Failure
 
 HANGING = """
@@ -158,7 +158,7 @@ def test_only_the_main_thread_is_limited() -> None:
 
     def run() -> None:
         setup: dict[str, object] = {"stacks": None}
-        with time_limit.time_limit(0.0, setup):
+        with plain.time_limit(0.0, setup):
             time.sleep(0.1)
         seen.append(setup["stacks"])
 
@@ -169,15 +169,15 @@ def test_only_the_main_thread_is_limited() -> None:
 
 
 def test_nothing_stays_of_a_limit() -> None:
-    before = signal.getsignal(time_limit._INTERRUPT), threading.active_count(), threading.current_thread().daemon
-    with time_limit.time_limit(60.0, {"stacks": None, "kind": "threads", "workers": 1, "roles": []}):
+    before = signal.getsignal(plain._INTERRUPT), threading.active_count(), threading.current_thread().daemon
+    with plain.time_limit(60.0, {"stacks": None, "kind": "threads", "workers": 1, "roles": []}):
         assert threading.active_count() == before[1] + 2  # one waits for its end, one for Ctrl-C
-    after = signal.getsignal(time_limit._INTERRUPT), threading.active_count(), threading.current_thread().daemon
+    after = signal.getsignal(plain._INTERRUPT), threading.active_count(), threading.current_thread().daemon
     assert after == before
 
 
 def test_a_fork_beside_a_sub_interpreter_that_hangs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_limit, "_left", ["test_other"])
+    monkeypatch.setattr(plain, "_left", ["test_other"])
     check_fork({"method": "spawn"})
     with pytest.raises(Failure, match="cannot fork since a sub-interpreter of test_other hangs"):
         check_fork({"method": "fork"})

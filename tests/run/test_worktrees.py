@@ -14,14 +14,16 @@ import filelock
 import msgspec
 import pytest
 
-from pytest_ftgate import pythons
-from pytest_ftgate.errors import FtgateError
-from pytest_ftgate.model import Executor, Interpreter, Source, Spec
-from pytest_ftgate.run import assembly, installs, worktrees
-from pytest_ftgate.run import git as git_module
-from pytest_ftgate.run.git import AgainstError, Checkout, Repository
-from pytest_ftgate.run.worktrees import NothingToCompare, Pair
+from pytest_ftgate.kit import git as git_module
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.git import AgainstError, Checkout, Repository
+from pytest_ftgate.model.spec import Executor, Interpreter, Source, Spec
+from pytest_ftgate.run import assembly
+from pytest_ftgate.run.sides import references as installs
+from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.worktrees import NothingToCompare, Pair
 from pytest_ftgate.store.names import file_name
+from pytest_ftgate.targets import describe, environments
 
 NO_CI = {"HOME": "/nowhere"}
 CI = {"CI": "true"}
@@ -861,7 +863,7 @@ def test_their_environments_have_names_of_one_length(repo: Path, interpreter: In
     for found in (distribution, against(repo, "HEAD~1")):
         folders = {
             str(
-                pythons.environment_folder(
+                environments.environment_folder(
                     interpreter,
                     root=repo / ".ftgate" / "envs",
                     project=side.project,
@@ -949,17 +951,17 @@ def test_an_entry_of_a_worktree_of_ours_that_is_gone_goes_and_the_users_stays(re
 
 @pytest.fixture
 def interpreter() -> Interpreter:
-    return pythons.describe(getattr(sys, "_base_executable", sys.executable), found="path")
+    return describe.describe(getattr(sys, "_base_executable", sys.executable), found="path")
 
 
 def test_the_environments_of_a_pruned_worktree_go_with_it(repo: Path, interpreter: Interpreter) -> None:
     envs = repo / ".ftgate" / "envs"
     pair = against(repo, "HEAD~1")
     old, new = (
-        pythons.ensure_environment(interpreter, root=envs, project=side.project, install=()).parent.parent
+        environments.ensure_environment(interpreter, root=envs, project=side.project, install=()).parent.parent
         for side in (pair.reference, pair.changed)
     )
-    own = pythons.ensure_environment(interpreter, root=envs, project=repo, install=()).parent.parent
+    own = environments.ensure_environment(interpreter, root=envs, project=repo, install=()).parent.parent
     aged(repo, pair.reference.commit[:12], 10_000)
     with filelock.FileLock(f"{old}.lock"):  # another run is at it
         assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=1) == [pair.reference.project]

@@ -7,7 +7,7 @@ import time
 import pytest
 from bench import BUILDS, FORK, FORKSERVER, SERIAL, TASKS, THREADS, Bench, each_on_a_build
 
-from pytest_ftgate.model import Executor
+from pytest_ftgate.model.spec import Executor
 
 MS = 1_000_000
 BURN = """

@@ -10,10 +10,10 @@ import pytest
 from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 from fake_launcher import group_of, spec_of
 
-from pytest_ftgate.measure import cores
+from pytest_ftgate.measure import machine
 from pytest_ftgate.measure.launch import LaunchFailed, LaunchRole, setup_of
-from pytest_ftgate.model import Executor
-from pytest_ftgate.runner.executors import threads as thread_workers
+from pytest_ftgate.model.spec import Executor
+from pytest_ftgate.runner.executors import threads
 from pytest_ftgate.runner.executors.base import Observer
 from pytest_ftgate.runner.protocol import CHECK, MEASURED
 from pytest_ftgate.runner.worker import Order
@@ -45,7 +45,7 @@ def test_variables_are_set_before_the_interpreter_starts(bench: Bench, executor:
 
 # ---- cores
 
-CAN_PIN = pytest.mark.skipif(len(cores.for_workers()) < 2, reason="it takes two cores that workers can be pinned to")
+CAN_PIN = pytest.mark.skipif(len(machine.for_workers()) < 2, reason="it takes two cores that workers can be pinned to")
 PINNED = """
     import os
 
@@ -70,7 +70,7 @@ def test_each_worker_has_a_core_of_its_own_and_the_main_thread_is_left_alone(
         handle.iteration(MEASURED, 2)
     (result,) = handle.finish().results
     seen = [json.loads(worker) for worker in result.split("; ")]
-    assert [own for own, _, _ in seen] == [[cpu] for cpu in cores.for_workers()[:2]]
+    assert [own for own, _, _ in seen] == [[cpu] for cpu in machine.for_workers()[:2]]
     if executor.kind == "processes":  # the parent of a worker: the launch, or its forkserver
         assert [parent for _, _, parent in seen] == [everywhere] * 2
     else:
@@ -106,7 +106,7 @@ def test_all_threads_of_a_worker_process_have_its_core(bench: Bench, executor: E
     handle.ready()
     handle.iteration(CHECK)
     (result,) = handle.finish().results
-    assert [json.loads(worker) for worker in result.split("; ")] == [[cpu] for cpu in cores.for_workers()[:2]]
+    assert [json.loads(worker) for worker in result.split("; ")] == [[cpu] for cpu in machine.for_workers()[:2]]
 
 
 @CAN_PIN
@@ -116,7 +116,7 @@ def test_a_serial_worker_is_the_main_thread(bench: Bench) -> None:
     handle.ready()
     handle.iteration(CHECK)
     (result,) = handle.finish().results
-    assert [json.loads(worker)[0] for worker in result.split("; ")] == [[cores.for_workers()[0]]] * 2
+    assert [json.loads(worker)[0] for worker in result.split("; ")] == [[machine.for_workers()[0]]] * 2
 
 
 @CAN_PIN
@@ -138,7 +138,7 @@ def test_a_worker_that_dies_is_named_and_not_the_pinning(bench: Bench) -> None:
 
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])
 def test_pinning_is_in_no_phase_of_an_iteration(reuse: str) -> None:
-    class Slow(thread_workers.ThreadWorkers):
+    class Slow(threads.ThreadWorkers):
         def _pin(self) -> None:
             pinned.append(len(self.workers))
             time.sleep(0.1)

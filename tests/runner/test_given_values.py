@@ -14,7 +14,7 @@ import pytest
 from bench import FORK, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
 
 from pytest_ftgate.measure.launch import LaunchFailed
-from pytest_ftgate.model import Executor
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.explain import detail, headline
 from pytest_ftgate.runner.protocol import CHECK, MEASURED, WARMUP
 from pytest_ftgate.runner.results import canonical, digest

@@ -10,7 +10,7 @@ from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS,
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
-from pytest_ftgate.model import Executor
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import COLD
 
 HANGS = "open(__file__ + '.hangs', 'w').close()"

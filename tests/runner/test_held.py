@@ -12,8 +12,8 @@ from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, 
 
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.watch import memory
-from pytest_ftgate.measure.watch.sampling import SAMPLED
-from pytest_ftgate.model import Executor
+from pytest_ftgate.measure.watch.memory import SAMPLED
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.clock import now_ns
 from pytest_ftgate.runner.held import ENDLESS, FileWords, Stop, Tally, TaskTally, endless, task_words
 

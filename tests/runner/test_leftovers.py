@@ -9,19 +9,19 @@ import sys
 import pytest
 from bench import BUILDS, FORK, FORKSERVER, SERIAL, SPAWN, THREADS, Bench, each_on_a_build
 
+from pytest_ftgate.kit import proc, processes
 from pytest_ftgate.measure.launch import LaunchFailed
-from pytest_ftgate.measure.launchers import output
-from pytest_ftgate.measure.launchers.output import left_error
+from pytest_ftgate.measure.launchers import process
+from pytest_ftgate.measure.launchers.process import left_error
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
-from pytest_ftgate.measure.watch import proc, processes
-from pytest_ftgate.model import Executor
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import COLD
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left is an error after half a second."""
-    monkeypatch.setattr(output, "leftovers", functools.partial(processes.leftovers, wait_s=0.5))
+    monkeypatch.setattr(process, "leftovers", functools.partial(processes.leftovers, wait_s=0.5))
 
 
 both_builds = pytest.mark.parametrize("build", BUILDS)

@@ -14,16 +14,7 @@ import pytest
 from bench import BUILDS
 
 from physical import confirm, confirmed
-from pytest_ftgate.runner.locks.sites import (
-    COUNT,
-    OFF,
-    RECORD,
-    WINDOW,
-    Site,
-    bounds_of,
-    bucket_of,
-    is_inner,
-)
+from pytest_ftgate.runner.locks.sites import COUNT, OFF, RECORD, WINDOW, Site, bounds_of, bucket_of, is_inner
 
 SOURCE = Path(__file__).parents[2] / "src"
 HOOK = SOURCE / "pytest_ftgate" / "runner" / "starthook"

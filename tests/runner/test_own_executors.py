@@ -8,7 +8,7 @@ from example import Example
 
 from physical import confirmed
 from pytest_ftgate.measure.launch import LaunchFailed
-from pytest_ftgate.model import Executor
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import CHECK, MEASURED
 
 POOLS = """

@@ -10,8 +10,10 @@ from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS,
 
 from physical import confirmed
 from pytest_ftgate.judge.explain import AddedTime, slower_functions
-from pytest_ftgate.measure import profiles
-from pytest_ftgate.model import Executor, FunctionTime, Profile
+from pytest_ftgate.measure import memory_round
+from pytest_ftgate.model.report import FunctionTime
+from pytest_ftgate.model.sample import Profile
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import COLD, MEASURED
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, TASKS)
@@ -205,4 +207,4 @@ def test_a_process_that_serves_others_does_not_count_whatever_it_asks_through(tm
             '  File "<string>", line 1 in <module>\n'
             "sampled at 50\n"
         )
-        assert profiles.read(folder, [(0, 100)]).samples == (), name
+        assert memory_round.read(folder, [(0, 100)]).samples == (), name

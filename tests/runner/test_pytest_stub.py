@@ -19,7 +19,7 @@ from bench import BUILDS, FORK, INTERPRETERS, SPAWN, THREADS, Bench, runner_home
 from packaging.requirements import Requirement
 
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
-from pytest_ftgate.model import Executor
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner import pytest_parts, pytest_stub
 from pytest_ftgate.runner.protocol import CHECK, Failure, Unsupported
 

@@ -15,26 +15,14 @@ from example import Example
 from fake_launcher import GIL, group_of, spec_of
 
 from pytest_ftgate.judge import figures
-from pytest_ftgate.measure.cell_run import CellRun, disagreements
+from pytest_ftgate.measure.context import CellRun, disagreements
 from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request, setup_of
-from pytest_ftgate.model import (
-    Cell,
-    Decision,
-    Executor,
-    Figures,
-    Launch,
-    Param,
-    RoleCounts,
-    Row,
-    Sample,
-    Source,
-    Spec,
-    Target,
-    Verdict,
-)
-from pytest_ftgate.report.details import detail_lines
-from pytest_ftgate.report.lines import Style
-from pytest_ftgate.run import once
+from pytest_ftgate.model.report import Figures, Row
+from pytest_ftgate.model.sample import Launch, Sample
+from pytest_ftgate.model.spec import Cell, Executor, Param, RoleCounts, Source, Spec, Target
+from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.report.details import Style, detail_lines
+from pytest_ftgate.run import plain
 from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 from pytest_ftgate.runner.worker import Worker
@@ -447,14 +435,14 @@ def test_functional_runs_have_roles(bench: Bench, monkeypatch: pytest.MonkeyPatc
 """,
         f"test_roles_here_{executor.label}.py",
     )
-    once.run_here(*cell_of(path, executor))
+    plain.run_here(*cell_of(path, executor))
     assert Path(f"{path}.ran").read_text(encoding="utf-8") == "5"
 
 
 def test_functional_runs_where_pipes_cannot_be_polled(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(select, "poll")
     monkeypatch.syspath_prepend(bench.folder)
-    once.run_here(*cell_of(bench.write(WORKLOAD, "test_roles_without_poll.py"), THREADS))
+    plain.run_here(*cell_of(bench.write(WORKLOAD, "test_roles_without_poll.py"), THREADS))
 
 
 @pytest.mark.parametrize("executor", [THREADS, FORK, TASKS], ids=lambda executor: executor.label)
@@ -468,8 +456,8 @@ def test_functional_runs_end_with_a_worker_that_fails(
     )
     cell, spec = cell_of(path, executor, LED)
     cell = msgspec.structs.replace(cell, params=(Param(name="how", literal="'writer raises'"),))
-    with pytest.raises(once.Failure, match="writer 0: raised ValueError: writer raises"):
-        once.run_here(cell, spec)
+    with pytest.raises(plain.Failure, match="writer 0: raised ValueError: writer raises"):
+        plain.run_here(cell, spec)
 
 
 def test_pytest_ends_though_threads_wait_for_a_worker_that_failed(pytester: pytest.Pytester) -> None:

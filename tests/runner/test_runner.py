@@ -14,11 +14,10 @@ from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, 
 from values import sample_of
 
 from pytest_ftgate.judge.figures import figures
+from pytest_ftgate.kit import processes
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import WorkloadHandle
-from pytest_ftgate.measure.watch import processes
-from pytest_ftgate.model import BodyKind, Executor, Param, Settings
+from pytest_ftgate.measure.launchers.workload import WorkloadHandle, install_runner
+from pytest_ftgate.model.spec import BodyKind, Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS, TASKS)

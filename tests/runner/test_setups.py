@@ -9,7 +9,7 @@ import pytest
 from bench import FORK, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
 from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed
-from pytest_ftgate.model import Executor, Param
+from pytest_ftgate.model.spec import Executor, Param
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
 
 ALL = (SERIAL, THREADS, FORK, SPAWN, INTERPRETERS, TASKS)

@@ -32,26 +32,17 @@ from stored_values import (
 
 from golden import check_golden
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model import (
-    Decision,
-    Launch,
-    LockSite,
-    LockWaits,
-    MetricVerdict,
-    Sample,
-    Timer,
-    Verdict,
-    WorkloadError,
-)
-from pytest_ftgate.pythons import build_key
-from pytest_ftgate.store import assembly, file_format, folder, names, recording
-from pytest_ftgate.store import unused as unused_module
+from pytest_ftgate.model.sample import Launch, LockSite, LockWaits, Sample, Timer, WorkloadError
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
+from pytest_ftgate.store import folder, names, recording, schema
+from pytest_ftgate.store import folder as assembly
+from pytest_ftgate.store import update as unused_module
 from pytest_ftgate.store.folder import Store
 from pytest_ftgate.store.names import matches
 from pytest_ftgate.store.recording import Change
 from pytest_ftgate.store.schema import BaselineError, StoredCell, TestBaseline
-from pytest_ftgate.store.unused import prunable, prune, source_is_gone
-from pytest_ftgate.store.update import apply_updates, differences, update_plan
+from pytest_ftgate.store.update import apply_updates, differences, prunable, prune, source_is_gone, update_plan
+from pytest_ftgate.targets.describe import build_key
 
 SOURCE = str(Path(folder.__file__).parents[2])
 
@@ -152,7 +143,7 @@ def test_the_file_format_is_the_golden_one(store: Store) -> None:
     (path,) = files(store)
     text = path.read_text(encoding="utf-8")
     check_golden("baseline.json", text)
-    assert file_format.encode(file_format.decode(text.encode(), "golden")) == text
+    assert schema.encode(schema.decode(text.encode(), "golden")) == text
 
 
 def test_a_cell_takes_one_line(store: Store) -> None:

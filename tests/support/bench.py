@@ -15,10 +15,20 @@ import msgspec
 import pytest
 
 from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
-from pytest_ftgate.measure.launchers.runner_copy import install_runner
-from pytest_ftgate.measure.launchers.workload import WorkloadLauncher
-from pytest_ftgate.model import BodyKind, Cell, Environment, Executor, Param, RoleCounts, Settings, Source, Spec, Target
-from pytest_ftgate.pythons import environment_variables
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
+from pytest_ftgate.model.spec import (
+    BodyKind,
+    Cell,
+    Environment,
+    Executor,
+    Param,
+    RoleCounts,
+    Settings,
+    Source,
+    Spec,
+    Target,
+)
+from pytest_ftgate.targets.describe import environment_variables
 
 BUILDS = ("3.14", "3.14t")
 SERIAL = Executor(kind="serial")

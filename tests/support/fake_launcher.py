@@ -11,33 +11,20 @@ import msgspec
 import report_by_hand
 
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.measure.launch import (
-    CellUnsupported,
-    Held,
-    LaunchFailed,
-    LaunchRole,
-    Request,
-)
-from pytest_ftgate.model import (
+from pytest_ftgate.measure.launch import CellUnsupported, Held, LaunchFailed, LaunchRole, Request
+from pytest_ftgate.model.sample import (
     Barrier,
-    BodyKind,
-    Cell,
-    Executor,
-    Group,
     Iteration,
     Launch,
     LockSite,
     LockWaits,
     MemoryPoint,
     Profile,
-    Settings,
-    Source,
-    Spec,
-    Target,
     Timer,
     Waits,
     WorkloadError,
 )
+from pytest_ftgate.model.spec import BodyKind, Cell, Executor, Group, Settings, Source, Spec, Target
 from pytest_ftgate.run.config import RunConfig
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.runner.protocol import BARRIER, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP

@@ -12,14 +12,14 @@ import report_by_hand
 import scipy.stats  # noqa: F401 -- pytester forgets what a run imports, and NumPy cannot be imported again
 from fake_launcher import MS, At, FakeHandle, FakeLauncher, failed
 
-from pytest_ftgate.judge import disturbance
+from pytest_ftgate.judge import decide
 from pytest_ftgate.measure import conditions
-from pytest_ftgate.measure.cell_run import PreparedTarget
+from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.launch import Request
-from pytest_ftgate.model import Cell
-from pytest_ftgate.pythons import build_key
-from pytest_ftgate.run import session
+from pytest_ftgate.model.spec import Cell
+from pytest_ftgate.run import run
 from pytest_ftgate.run.targets import TargetLookup, Targets
+from pytest_ftgate.targets.describe import build_key
 
 ELSEWHERE: dict[str, str] = {}
 """Fields of the interpreter that a test has otherwise, such as its `executable`."""
@@ -61,10 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """From here on, until the end of the run."""
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
-    patch.setattr(session, "Launchers", lambda *_: ByName())
-    patch.setattr(session, "install_runner", lambda _: None)
+    patch.setattr(run, "Launchers", lambda *_: ByName())
+    patch.setattr(run, "install_runner", lambda _: None)
     patch.setattr(Targets, "lookup", lookup)
     patch.setattr(Targets, "make_all", lambda *_: None)
     patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
-    patch.setattr(disturbance, "deviation", lambda *_: 0.0)
-    patch.setattr(disturbance, "unfit", lambda *_: "")
+    patch.setattr(decide, "deviation", lambda *_: 0.0)
+    patch.setattr(decide, "unfit", lambda *_: "")

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pytest_ftgate.measure.watch.gil_waits import Slices
+from pytest_ftgate.kit.proc import Slices
 
 Draw = Callable[[random.Random], float]
 ARM_S = 20e-6

@@ -14,16 +14,18 @@ import msgspec
 import report_by_hand
 from stored_values import MACHINE, TEST, change, make_sample
 
-from pytest_ftgate.errors import FtgateError
 from pytest_ftgate.judge import advice, history, recorded
-from pytest_ftgate.measure.launchers import command, load_generators, workload
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.values import to_builtins
+from pytest_ftgate.measure.launchers import command, load, workload
 from pytest_ftgate.measure.watch import lock_waits
-from pytest_ftgate.model import Report, RowMessage, to_builtins
-from pytest_ftgate.report import baselines, formats, terminal
+from pytest_ftgate.model.report import Report, RowMessage
+from pytest_ftgate.report import baselines, terminal
+from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import json as report_json
 from pytest_ftgate.runner.protocol import MARSHAL, PROTOCOL
-from pytest_ftgate.store.assembly import assembled, changed
-from pytest_ftgate.store.file_format import decode, encode
+from pytest_ftgate.store.folder import assembled, changed
+from pytest_ftgate.store.schema import decode, encode
 
 
 class Kind(NamedTuple):
@@ -52,7 +54,7 @@ def _used(report: Report) -> None:
     terminal.render(report, width=100, color=False, unicode=True, verbosity=2)
     advice.of_report(report)
     for form in ("html", "md", "junit", "benchstat", "otava"):
-        "".join(formats.pieces(form, report))
+        "".join(formats.rendered(form, report))
 
 
 def read_baseline(content: bytes) -> None:
@@ -92,7 +94,7 @@ def _read_program(content: bytes) -> bool:
 
 
 def _read_load(content: bytes) -> None:
-    load_generators.parse("oha", content.decode(errors="replace"))
+    load.parse("oha", content.decode(errors="replace"))
 
 
 def _read_locks(content: bytes) -> bool:

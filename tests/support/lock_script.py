@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import runner_home
 
 from pytest_ftgate.measure.watch.lock_waits import read
-from pytest_ftgate.model import LockSite
+from pytest_ftgate.model.sample import LockSite
 from pytest_ftgate.runner.locks.sites import FOLDER, RECORD, WINDOW
 
 START_METHODS = ("fork", "forkserver", "spawn")

@@ -37,10 +37,10 @@ from typing import Final, Literal, ParamSpec
 
 import pytest
 
-from pytest_ftgate.judge.disturbance import ALONE, unfit
+from pytest_ftgate.judge.decide import UNPAIRED, unfit
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.machine import usable_cores
-from pytest_ftgate.model import Conditions
+from pytest_ftgate.model.report import Conditions
 
 LEAST_IF_TRUE: Final = Fraction(1, 2)
 MOST_IF_FALSE: Final = Fraction(1, 20)
@@ -141,7 +141,7 @@ def confirm_each(
     conditions = monitor()
     left = {name: claim for name, claim in claims.items() if claim.judged != "confirmed"}
     reason = _reason(left, clock() - began, conditions)
-    if unfit(conditions, ALONE) or all(claim.judged == "undecided" for claim in left.values()):
+    if unfit(conditions, UNPAIRED) or all(claim.judged == "undecided" for claim in left.values()):
         pytest.skip(reason)
     raise AssertionError(reason)
 
@@ -192,7 +192,7 @@ def confirmed(test: Callable[P, None]) -> Callable[P, None]:
 def _reason(claims: Mapping[str, _Claim], seconds: float, conditions: Conditions) -> str:
     """The figures behind a failure or a skip: of each claim the samples that did not agree, the same ones once."""
     busy = "unknown" if conditions.others is None else f"{conditions.others:.2f} of {conditions.cores} cores"
-    machine = "; ".join(filter(None, (f"other processes took {busy}", unfit(conditions, ALONE))))
+    machine = "; ".join(filter(None, (f"other processes took {busy}", unfit(conditions, UNPAIRED))))
     lines = []
     for name, claim in sorted(claims.items(), key=lambda each: each[1].judged != "refuted"):
         others = claim.disagreements + claim.untold

@@ -7,40 +7,26 @@ from typing import Any
 
 import msgspec
 
-from pytest_ftgate.model import (
-    Acceptance,
-    Cell,
+from pytest_ftgate.kit.values import Interval, Metric
+from pytest_ftgate.model.report import (
     Conditions,
-    Decision,
-    Executor,
     Explanation,
     Figures,
     FunctionTime,
-    Interpreter,
-    Interval,
-    Iteration,
-    Launch,
     Machine,
-    MemoryPoint,
-    Metric,
-    MetricVerdict,
     Moved,
-    Param,
     Report,
     RoleFigures,
     Row,
-    Sample,
     Shard,
     SiteFigures,
     Table,
-    Target,
-    Timer,
-    Verdict,
     WaitFigures,
-    WaitsFor,
-    WorkloadError,
 )
-from pytest_ftgate.report.headlines import figure
+from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Sample, Timer, WaitsFor, WorkloadError
+from pytest_ftgate.model.spec import Cell, Executor, Interpreter, Param, Target
+from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
+from pytest_ftgate.report.said import figure
 
 KIB = 2.0**10
 MIB = 2.0**20

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pytest_ftgate.pythons import run_uv
+from pytest_ftgate.targets.environments import run_uv
 
 ROOT = Path(__file__).parents[2]
 CONTROLLERS = ("3.11", "3.12", "3.13", "3.14", "3.14t")

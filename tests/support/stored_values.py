@@ -6,25 +6,14 @@ import msgspec
 import report_by_hand
 
 from pytest_ftgate.judge.recorded import WALL_OF_CONTROL, stored_values
-from pytest_ftgate.model import (
-    Cell,
-    Decision,
-    Executor,
-    Iteration,
-    Launch,
-    Machine,
-    MemoryPoint,
-    Reuse,
-    Row,
-    Sample,
-    Target,
-    Verdict,
-    WorkloadError,
-)
-from pytest_ftgate.pythons import build_key
+from pytest_ftgate.model.report import Machine, Row
+from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Sample, WorkloadError
+from pytest_ftgate.model.spec import Cell, Executor, Reuse, Target
+from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.store import recording
 from pytest_ftgate.store.recording import Change
 from pytest_ftgate.store.schema import StoredCell
+from pytest_ftgate.targets.describe import build_key
 
 TEST = "tests/test_words.py::TestA::test_count"
 

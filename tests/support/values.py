@@ -9,14 +9,8 @@ import msgspec
 from fake_launcher import GIL, group_of, memory_of, spec_of
 
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model import (
-    Cell,
-    Iteration,
-    Launch,
-    LockSite,
-    LockWaits,
-    Sample,
-)
+from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Sample
+from pytest_ftgate.model.spec import Cell
 from pytest_ftgate.store import recording as recording_module
 from pytest_ftgate.store import schema
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_ftgate.model import Waits
+from pytest_ftgate.model.sample import Waits
 
 
 def fraction(seen: Waits, *parts: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ..text import takes_unicode
+from ..kit.text import takes_unicode
 
 
 def unicode() -> bool:

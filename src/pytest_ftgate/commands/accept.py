@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import FtgateError
 from ..judge import acceptance
-from ..model import Decision, Row
-from ..report import findings
-from ..run.git import AgainstError, Repository
+from ..kit.errors import FtgateError
+from ..kit.git import AgainstError, Repository
+from ..kit.text import listed, plain
+from ..model.report import Row
+from ..model.verdict import Decision
+from ..report import said
 from ..store.names import matches, named
-from ..text import listed, plain
 from . import unicode
 from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir
 
@@ -64,7 +65,7 @@ def accept(args: argparse.Namespace) -> int:
         print(trailer)
         return FINE
     commit = _amended(rootdir(args), trailer) if args.amend else _committed(rootdir(args), args.cells, names, trailer)
-    print(plain(f"commit {findings.commit(commit)}: {trailer}"))
+    print(plain(f"commit {said.commit(commit)}: {trailer}"))
     for line in _effects(rows, chosen, names):
         print(plain(line))
     return FINE
@@ -101,7 +102,7 @@ def _effects(rows: Sequence[Row], chosen: Sequence[Row], names: Sequence[str]) -
             named_here = row in chosen and any(acceptance.covers(name, each.metric) for name in names)
             accepted = named_here and acceptance.acceptable(each)
             if accepted or each.decision in FAILED:
-                found = findings.change(each, row, unicode=unicode())
+                found = said.change(each, row, unicode=unicode())
                 word = "accepts" if accepted else "still fails"
                 yield f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..judge.recorded import stored_values
-from ..model import Decision, Machine, Report, Row
+from ..model.report import Machine, Report, Row
+from ..model.verdict import Decision
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
 from ..store.folder import Store
 from ..store.names import named
-from ..store.unused import prunable, prune
-from ..store.update import Update, apply_updates, differences, update_plan
+from ..store.update import Update, apply_updates, differences, prunable, prune, update_plan
 from . import unicode
 from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir
 from .last_run import store as store_of

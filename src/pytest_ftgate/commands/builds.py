@@ -11,11 +11,12 @@ from typing import Final
 
 import msgspec
 
-from .. import pythons
-from ..model.targets import parse_target
-from ..pythons import InterpreterNotFound, OnStep, Steps, is_command
-from ..run import trial
-from ..run.git import AgainstError, Repository
+from ..kit.git import AgainstError, Repository
+from ..model.spec import parse_target
+from ..run.sides import references
+from ..targets import environments, find
+from ..targets.environments import OnStep, Steps, is_command
+from ..targets.find import InterpreterNotFound
 from . import inifile
 from .project import Project
 
@@ -49,7 +50,7 @@ def tried(project: Project) -> tuple[Project, str]:
         commands = [[*words, *(f"{name.rpartition('.')[0]}.pyx" for name in names)] for words, names in kinds if names]
         steps = (*(("$", shlex.join(command)) for command in commands), *project.install)
         why = _failure(project, steps)
-    lines = [pythons.spelled(step) for step in steps]
+    lines = [environments.spelled(step) for step in steps]
     options = (*project.options, *(f"--ftgate-install={shlex.quote(line)}" for line in lines))
     said = f"{said.splitlines()[0]}\nthese steps install it (the workflow has them, {_setting(project, lines)}"
     return msgspec.structs.replace(project, install=steps, options=options), said
@@ -69,12 +70,12 @@ def _failure(project: Project, steps: Steps) -> str:
     """Why these steps do not install it for the first target that is here; "" if they do, or none is."""
     for spec in project.targets:
         try:
-            interpreter = pythons.find_interpreter(parse_target(spec))
+            interpreter = find.find_interpreter(parse_target(spec))
         except InterpreterNotFound:
             continue
-        lines = "; ".join(map(pythons.spelled, steps))
+        lines = "; ".join(map(environments.spelled, steps))
         print(f"{'trying':<9} {lines} for {interpreter.name} in a clean checkout of HEAD", file=sys.stderr, flush=True)
-        return trial.failure(project.root, interpreter, steps, _progress())
+        return references.failure(project.root, interpreter, steps, _progress())
     return ""
 
 

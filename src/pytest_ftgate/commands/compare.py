@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..declare import options
-from ..judge import thresholds, two_runs
+from ..judge import limits, two_runs
 from ..judge.judge import Policy
 from ..stats import alpha_spending
 from . import inifile
@@ -64,7 +64,7 @@ def _policy(root: Path) -> Policy:
         return options.resolve(options.by_name(name), None, os.environ, raw(name))
 
     given, written = options.threshold_layers({}, os.environ, {name: raw(name) for name in options.THRESHOLDS})
-    thresholds.check(cli=given, ini=written)
+    limits.check(cli=given, ini=written)
     return Policy(
         metrics=value("metrics"),
         cli=given,

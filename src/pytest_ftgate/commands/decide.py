@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ..declare.options import by_name, resolve
 from ..judge import advice as judged
-from ..model import Advice, Report
+from ..model.advice import Advice
+from ..model.report import Report
 from ..report import advice
 from ..store.names import named
 from ..store.schema import TestBaseline

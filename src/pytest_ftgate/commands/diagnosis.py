@@ -9,25 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ..errors import FtgateError
+from ..kit import units
+from ..kit.errors import FtgateError
+from ..kit.platforms import unsupported
+from ..kit.values import Struct
 from ..measure.machine import ROOT, read_machine, read_text
-from ..measure.watch.self_test import self_test
-from ..model import Interpreter, Machine, Struct
-from ..model.targets import parse_target
-from ..platforms import unsupported
-from ..pythons import (
-    InterpreterNotFound,
-    UvMissing,
-    cache_folder,
-    default_pair,
-    environment_variables,
-    find_environments,
-    find_interpreter,
-    find_uv,
-    required_python,
-    settings_unsupported,
-)
-from ..report import units
+from ..measure.watch.threads import self_test
+from ..model.report import Machine
+from ..model.spec import Interpreter, parse_target
+from ..targets.describe import environment_variables, settings_unsupported
+from ..targets.environments import UvMissing, find_environments, find_uv, required_python
+from ..targets.find import InterpreterNotFound, cache_folder, default_pair, find_interpreter
 
 ENVIRONMENTS: Final = Path(".ftgate") / "envs"
 

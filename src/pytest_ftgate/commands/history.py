@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..declare.option_types import metric as known_metric
-from ..errors import FtgateError
-from ..model import History, Metric, to_builtins
+from ..declare.options import metric as known_metric
+from ..kit.errors import FtgateError
+from ..kit.values import Metric, to_builtins
+from ..model.report import History
 from ..report import history as shown
 from ..run import history as recorded
 from ..store import names

@@ -11,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import FtgateError
-from ..model import Struct
+from ..kit.errors import FtgateError
+from ..kit.values import Struct
 
 ALWAYS: Final = {"pytest.toml": "pytest", ".pytest.toml": "pytest", "pytest.ini": "pytest", ".pytest.ini": "pytest"}
 """Files that are pytest's own, with their section: pytest reads them even where they are empty."""

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final, TextIO
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from ..errors import FtgateError
-from ..model import Struct
-from ..model.targets import is_path, parse_target
-from ..pythons import InterpreterNotFound, Step, default_pair, find_interpreter, is_command, spelled
+from ..kit.errors import FtgateError
+from ..kit.values import Struct
+from ..model.spec import is_path, parse_target
+from ..targets.environments import Step, is_command, spelled
+from ..targets.find import InterpreterNotFound, default_pair, find_interpreter
 from .builds import tried
 from .project import Project, ci_of, has_workload, look, name_for
 from .templates import fill

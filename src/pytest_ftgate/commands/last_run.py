@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..declare.options import by_name, resolve
-from ..errors import FtgateError
-from ..model import Report
+from ..kit.errors import FtgateError
+from ..kit.text import plain
+from ..model.report import Report
 from ..report import json
 from ..store.folder import Store, default_folder
-from ..text import plain
 from . import inifile
 
 FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..errors import FtgateError
 from ..judge import joining
-from ..model import Decision
-from ..report import findings
+from ..kit.errors import FtgateError
+from ..model.verdict import Decision
+from ..report import said as findings
 from ..store.joining import join
 from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
 from .report import add_forms, checked, command, show, write

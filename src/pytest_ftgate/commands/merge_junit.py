@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import FtgateError
+from ..kit.errors import FtgateError
 
 if TYPE_CHECKING:
     from junitparser import JUnitXml, TestCase, TestSuite

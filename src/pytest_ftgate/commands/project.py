@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ..declare.option_types import install_step
-from ..errors import FtgateError
-from ..model import Struct
-from ..pythons import Steps, default_install, default_pair, required_python
-from ..run.git import AgainstError, Repository
+from ..declare.options import install_step
+from ..kit.errors import FtgateError
+from ..kit.git import AgainstError, Repository
+from ..kit.values import Struct
+from ..targets.environments import Steps, default_install, required_python
+from ..targets.find import default_pair
 from . import inifile, requirements
 from .requirements import Needs
 

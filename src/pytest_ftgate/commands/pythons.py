@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TextIO
 
-from ..model.targets import parse_target
-from ..pythons import Provided, default_pair, provide, required_python
-from ..report import units
+from ..kit import units
+from ..model.spec import parse_target
+from ..targets.environments import required_python
+from ..targets.find import default_pair
+from ..targets.provide import Provided, provide
 from .last_run import FINE, NOTHING_FOUND
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..declare.option_types import report_target
-from ..errors import FtgateError
-from ..model import Report
-from ..report import formats, terminal
-from ..run import history, libraries, report_files
+from ..declare.options import report_target
+from ..kit.errors import FtgateError
+from ..model.report import Report
+from ..report import json, terminal
+from ..run import history, libraries
+from ..run import run as report_files
 from . import unicode
 from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store
 
@@ -41,7 +42,7 @@ def register(subparsers: Subparsers) -> None:
 
 def add_forms(parser: argparse.ArgumentParser) -> None:
     """Add the options that `show` reads."""
-    kinds = ", ".join(f"{kind}:PATH" for kind in formats.FORMATS)
+    kinds = ", ".join(f"{kind}:PATH" for kind in json.FORMATS)
     parser.add_argument(
         "--to", action="append", default=[], metavar="KIND:PATH", help=f"write it to a file ({kinds}; repeatable)"
     )
@@ -78,7 +79,7 @@ def write(report: Report, targets: Sequence[str]) -> None:
         raise FtgateError("; ".join(f"--to {kind}: {why}" for kind, why in own.items()))
     for target in targets:
         try:
-            path = report_files.write(target, report, Path.cwd())
+            path = report_files.write_report(target, report, Path.cwd())
         except OSError as error:
             raise FtgateError(f"--to {target}: cannot be written: {error.strerror}; name another path") from error
         print(f"wrote {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")

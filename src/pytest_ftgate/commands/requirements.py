@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from ..model import Struct
+from ..kit.values import Struct
 from . import inifile
 
 NAMES: Final = ("test", "tests", "testing", "pytest", "ci", "dev")

@@ -1,6 +1,4 @@
 """What a test says: decorators read and checked, the options table, and the plan of a run.
 
-Start at `declaration.py`.
+Start at `tests.py`.
 """
-
-__all__ = ["declaration", "option_types", "options", "plan", "reader"]

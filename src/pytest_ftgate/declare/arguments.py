@@ -2,16 +2,550 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import os
 import re
-from collections.abc import Sequence
-from typing import Any, Literal, get_args
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal, NoReturn, get_args
 
-from ..model import Environment, Executor, Reuse, RoleCounts, Service
+from ..kit import text as text_module
+from ..kit.errors import FtgateError
+from ..kit.text import did_you_mean, listed
+from ..model.spec import (
+    PLACEHOLDERS,
+    Environment,
+    Executor,
+    ExecutorKind,
+    Generator,
+    Load,
+    Program,
+    Reuse,
+    RoleCounts,
+    Service,
+    Spec,
+    StartMethod,
+    TargetError,
+    parse_target,
+)
+from ..runner.api import CommandToken, Declaration, ExecutorToken, FactoryToken, LoadToken
 from ..runner.loading import shape_of
-from ..text import did_you_mean, listed
-from .loads import load_of
-from .reader import KINDS, SERVE_EXAMPLE, Reader, is_count
+
+# What the readers of a declaration share: its place, which every error names with a fix, and the words it may use.
+
+KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("executor", "command", "server"))
+METHODS: tuple[str, ...] = get_args(StartMethod)
+SERVE_EXAMPLE = (
+    "@ftgate.serve(['gunicorn', '--bind', '127.0.0.1:{port}', 'app:app'], "
+    "ready='http://127.0.0.1:{port}/', load=load('/'))"
+)
+OWN = ("worker", "executor", "server")
+"""The argument that a body takes from its cell; parametrize carries the cell to pytest under the same name."""
+
+
+class DeclarationError(FtgateError):
+    """A decorated test that cannot be gated; the text names the file, the line and a fix."""
+
+
+class Reader:
+    """A declaration and its place. Every method of a reader raises DeclarationError."""
+
+    def __init__(self, declared: Declaration, path: str, name: str) -> None:
+        self.declared = declared
+        self.kwargs = declared.kwargs
+        self.place = f"{path}:{declared.line}: @ftgate.{declared.decorator} of {name}"
+
+    def fail(self, text: str) -> NoReturn:
+        """Raise what is wrong, at its place."""
+        raise DeclarationError(f"{self.place}: {text}")
+
+    def targets(self, value: Any, what: str) -> tuple[str, ...] | None:
+        """The targets of an argument, each once; None where it is not given."""
+        if value is None:
+            return None
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
+            self.fail(f"{what} takes a list of targets such as ['3.14', '3.14t'], not {value!r}")
+        for name in names:
+            try:
+                parse_target(name)
+            except TargetError as error:
+                self.fail(f"{what}{value!r}: {error}")
+        return tuple(dict.fromkeys(names))
+
+
+def shown(value: Any) -> str:
+    """A value as its author would know it: a function by its name."""
+    return value.__name__ if isinstance(value, Callable) and hasattr(value, "__name__") else repr(value)  # type: ignore[arg-type]
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+# Reads the functions of a test: its body, variants, roles, and what they take.
+
+SCOPES = ("iteration", "worker", "launch")
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Bodies(Reader):
+    """Checks the functions against the executors and the parameters."""
+
+    def bodies(self, executors: Sequence[Executor]) -> None:
+        """Check that every executor has a body that takes what the executor gives."""
+        self._variants(executors)
+        for function in (self.declared.body, *(body for _, body in self.declared.variants)):
+            if not shape_of(function):
+                self.fail(
+                    f"{function.__name__} takes neither worker nor executor: "
+                    "a body that every worker runs takes `worker`, "
+                    "one that drives a pool takes `executor`"
+                )
+        for executor in executors:
+            if executor.program is None:
+                self._body(executor, self.declared.body_for(executor.kind, executor.qualifier))
+
+    def _body(self, executor: Executor, function: Callable[..., Any]) -> None:
+        if executor.kind == "executor" and shape_of(function) != "executor":
+            self.fail(
+                f"{function.__name__} takes `worker`: only our own workers can be released together; for "
+                f"{executor.label} make a body that takes `executor` and submits to it, or add one with "
+                f"@{self.declared.body.__name__}.variant(...)"
+            )
+        is_async = inspect.iscoroutinefunction(function)
+        if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
+            self.fail(
+                "tasks run coroutines: make the body `async def ...(worker)`, or add one with "
+                f"@{self.declared.body.__name__}.variant(tasks)"
+            )
+        if is_async and shape_of(function) == "executor":
+            self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` instead")
+
+    def roles(self, executors: Sequence[Executor], role_counts: Sequence[RoleCounts]) -> None:
+        """Check that every role but the first has a body for each executor, and that there are no other roles."""
+        name = self.declared.body.__name__
+        names = [role for role, _ in role_counts[0]] if role_counts else []
+        for role, tokens, function in self.declared.roles:
+            if role not in names[1:]:
+                leads = (
+                    f"the test itself is the body of {role!r}, the leading role"
+                    if role in names[:1]
+                    else "no such role"
+                )
+                self.fail(f"@{name}.role({role!r}): {leads}; workers= has {listed(names) if names else 'no roles'}")
+            for token in tokens:
+                if not isinstance(token, ExecutorToken):
+                    self.fail(
+                        f"@{name}.role({role!r}) is for {shown(token)}, which is not an executor; use {listed(KINDS)}"
+                    )
+                if token.kind not in [executor.kind for executor in executors]:
+                    self.fail(f"@{name}.role({role!r}) is for {token!r}, which the comparison does not name")
+            if shape_of(function) != "worker":
+                self.fail(f"{function.__name__} is the body of a role: it takes `worker`")
+        if self.declared.stop is not None and not names:
+            self.fail(f"@{name}.stop ends the other roles: it needs workers= with roles")
+        for executor in executors if names else ():
+            self._role_bodies(executor, names)
+
+    def _role_bodies(self, executor: Executor, names: Sequence[str]) -> None:
+        name = self.declared.body.__name__
+        if executor.kind == "serial":
+            self.fail("serial runs one worker after another: roles that wait for each other need another executor")
+        if executor.kind == "command":
+            self.fail("a command has no roles; remove it, or give it its own test")
+        if shape_of(self.declared.body_for(executor.kind, executor.qualifier)) != "worker":
+            self.fail("workers= with roles needs a body that takes `worker`; a body that takes `executor` has no roles")
+        for role in names[1:]:
+            body = self.declared.role_for(role, executor.kind, executor.qualifier)
+            if body is None:
+                self.fail(f"the role {role!r} has no body for {executor.label}; write one with @{name}.role({role!r})")
+            if (executor.kind == "tasks") != inspect.iscoroutinefunction(body):
+                self.fail(
+                    f"{body.__name__} is the body of {role!r} for {executor.label}: "
+                    "tasks take an `async def`, other executors a plain function"
+                )
+
+    def setups(self, executors: Sequence[Executor]) -> None:
+        """Check that setups and teardowns fit the bodies, and that no body is left without one that others have."""
+        bodies = [self.declared.body_for(each.kind, each.qualifier) for each in executors if each.program is None]
+        for what, scope, function in self.declared.setups:
+            place = f"@{self.declared.body.__name__}.{what}"
+            if scope not in SCOPES:
+                self.fail(f"{place}({shown(scope)}): no such scope; use {listed([repr(each) for each in SCOPES])}")
+            if not inspect.isfunction(function):
+                self.fail(f"{place}: {shown(function)} is no function")
+            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+                self.fail(f"{function.__name__} is {place} and has a yield: make what comes after it a teardown")
+            self._around(place, what, scope, function, bodies)
+
+    def _around(
+        self, place: str, what: str, scope: str, function: Callable[..., Any], bodies: Sequence[Callable[..., Any]]
+    ) -> None:
+        name, shape = function.__name__, shape_of(function)
+        if scope == "launch" and shape in ("worker", "executor"):
+            self.fail(f"{name} is {place}('launch'), where there is no {shape}: it takes the shared state")
+        if scope == "worker" and "executor" in (shape, *map(shape_of, bodies)):
+            self.fail(
+                f"{place}('worker') is for bodies that take `worker`: a pool starts its workers by itself; "
+                f"give it an initializer, or do it in {place}, which takes `executor`"
+            )
+        around = [body for body in bodies if scope == "launch" or shape_of(body) == shape]
+        if not around:
+            takes = listed(sorted({f"`{shape_of(body)}`" for body in bodies}))
+            self.fail(f"{name} is {place} and takes what the body does: {takes}")
+        same = {shape_of(each) for *kind, each in self.declared.setups if kind == [what, scope]}
+        for body in bodies:
+            if scope != "launch" and shape_of(body) not in same:
+                self.fail(
+                    f"{body.__name__} takes `{shape_of(body)}`: it needs a {place} of its own that takes that too"
+                )
+        plain = next((body for body in around if not inspect.iscoroutinefunction(body)), None)
+        if inspect.iscoroutinefunction(function) and plain is not None:
+            self.fail(
+                f"{name} is a coroutine, but {plain.__name__} is not and has no event loop: make it a plain function"
+            )
+
+    def _variants(self, executors: Sequence[Executor]) -> None:
+        named = {executor.kind for executor in executors}
+        for tokens, function in self.declared.variants:
+            for token in tokens:
+                if not isinstance(token, ExecutorToken) or isinstance(token, CommandToken):
+                    self.fail(
+                        f"variant {function.__name__} is for {shown(token)}, which is not an executor; "
+                        f"use {listed(KINDS)}"
+                    )
+                if token.kind not in named:
+                    self.fail(
+                        f"variant {function.__name__} is for {token!r}, which the comparison does not name; "
+                        "add it or remove the variant"
+                    )
+
+    def parameters(self, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool) -> None:
+        """Check that a body takes an argument of the cell, plain parameters, and nothing else."""
+        parameters = list(inspect.signature(function).parameters.values())[method:]
+        taken = [parameter.name for parameter in parameters if parameter.kind not in VARIADIC]
+        own = [name for name in OWN if name in taken]
+        if len(own) > 1:
+            self.fail(
+                f"{function.__name__} takes worker and executor; a body that every worker runs takes only `worker`"
+            )
+        needed = [p.name for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
+        for name in needed:
+            if name not in (*own, *parametrized):
+                self.fixture(name)
+        for name in parametrized:
+            if name not in taken:
+                self.fail(f"{function.__name__} does not take {name!r}, which the test is parametrized with; add it")
+
+    def setup_parameters(
+        self, what: str, scope: str, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool
+    ) -> None:
+        """Check that a setup or teardown takes what it gets first, then parameters of the test."""
+        given = "the shared state" if scope == "launch" else f"`{shape_of(function)}`"
+        parameters = list(inspect.signature(function).parameters.values())[method:]
+        first = next((p.name for p in parameters if p.kind in POSITIONAL), None)
+        if first in (None, *parametrized) or (scope != "launch" and first != shape_of(function)):
+            self.fail(f"{function.__name__} is @{self.declared.body.__name__}.{what}: its first parameter is {given}")
+        for other in parameters[1:]:
+            if other.default is other.empty and other.kind not in VARIADIC and other.name not in parametrized:
+                self.fixture(other.name)
+
+    def fixture(self, name: str, what: str = "fixture") -> NoReturn:
+        """Refuse a value that a fixture makes: fixtures exist in this interpreter only."""
+        self.fail(
+            f"{what} {name!r} cannot be used: the workload runs in another interpreter; "
+            "make what it needs in the body, in @test.shared or in @test.setup, or pass plain values with "
+            "pytest.mark.parametrize"
+        )
+
+    def surrounded(self, by: str) -> NoReturn:
+        """Refuse what pytest would run around the test, but in this interpreter and with another instance."""
+        name = self.declared.body.__name__
+        ways = f"use @{name}.setup and @{name}.teardown, or @{name}.shared"
+        if self.declared.decorator == "serve":
+            ways = "do it in the test itself"
+        self.fail(f"{by} would run in pytest's process, not where the body runs; {ways} (other tests: another file)")
+
+    def takes_one(self, function: Callable[..., Any] | None, role: str, given: str, *, method: bool) -> None:
+        """Check that `@test.shared`, `@test.check` or `@test.stop` can be called with one argument."""
+        if function is None:
+            return
+        parameters = list(inspect.signature(function).parameters.values())[method:]
+        needed = [p for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
+        if len(needed) > 1 or not any(p.kind in POSITIONAL or p.kind is p.VAR_POSITIONAL for p in parameters):
+            self.fail(f"{function.__name__} is @test.{role}, which takes one argument: {given}")
+
+
+# Reads the executors, programs and servers that a decorator names.
+
+EXAMPLE = "@ftgate.compare(threads, processes=['fork', 'spawn'])"
+PROGRAM_OPTIONS = ("build", "pythons", "environment")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+class Executors(Reader):
+    """Reads executors and programs."""
+
+    def executors(self) -> tuple[Executor, ...]:
+        """All executors, in the order written, each once."""
+        if self.declared.args == (self.declared.body,):
+            self.fail(f"it needs parentheses and its executors: {EXAMPLE}")
+        found: list[Executor] = []
+        for token in self.declared.args:
+            if not isinstance(token, ExecutorToken):
+                self.fail(
+                    f"{shown(token)} is not an executor; use {listed((*KINDS, 'executor', 'command'))} "
+                    "from pytest_ftgate"
+                )
+            if isinstance(token, CommandToken):
+                found.append(Executor(kind="command", program=self.program(token)))
+                continue
+            if isinstance(token, FactoryToken):
+                made = self._made(token)
+                if made in found:  # it does not hold its factory, so the second one would be dropped
+                    self.fail(f"two executors are named {made.label!r}; give each its own name")
+                found.append(made)
+                continue
+            found += self._expand(token.kind, token.methods or True)
+        for kind in KINDS:
+            if kind in self.kwargs:
+                found += self._expand(kind, self.kwargs[kind])
+        if not found:
+            self.fail(f"it names no executor; for example {EXAMPLE}")
+        return self._each_once(found)
+
+    def _each_once(self, found: Sequence[Executor]) -> tuple[Executor, ...]:
+        """Drop duplicates; refuse two programs with one name."""
+        once = tuple(dict.fromkeys(found))
+        for label in (executor.label for executor in once):
+            if sum(other.label == label for other in once) > 1:
+                self.fail(f"two executors are named {label!r}; give each its own name")
+        return once
+
+    def _expand(self, kind: Any, value: Any) -> list[Executor]:
+        if value is False or value is None:
+            return []
+        if kind != "processes":
+            if value is not True:
+                loop = " (an event loop of another kind is written tasks(name, loop_factory))" * (kind == "tasks")
+                self.fail(f"{kind}= takes True or False, not {value!r}{loop}")
+            return [Executor(kind=kind)]
+        if value is True:
+            return [Executor(kind="processes", method=default_method())]
+        methods = [value] if isinstance(value, str) else value
+        if not isinstance(methods, (list, tuple)) or not methods:
+            self.fail(f"processes= takes True, a start method or a list of them ({listed(METHODS)}), not {value!r}")
+        return [Executor(kind="processes", method=self._method(method)) for method in methods]
+
+    def _made(self, token: FactoryToken) -> Executor:
+        """An executor or an event loop of the user's own."""
+        (name,), word = token.methods, token.kind
+        self._name(name, word)
+        if not callable(token.factory):
+            given = "the number of workers and returns an Executor" if word == "executor" else "nothing, returns a loop"
+            self.fail(f"{word}({name!r}) takes a function that gets {given}, not {token.factory!r}")
+        for option in token.options:
+            if option != "processes":
+                hint = did_you_mean(option, ["processes"])
+                self.fail(f"executor({name!r}): unknown argument {option!r}{hint}; it takes processes")
+        in_processes = token.options.get("processes", False)
+        if not isinstance(in_processes, bool):
+            self.fail(f"executor({name!r}): processes= takes True or False, not {in_processes!r}")
+        return Executor(kind=word, name=name, in_processes=in_processes)  # type: ignore[arg-type]
+
+    def _name(self, name: Any, word: str) -> None:
+        if not isinstance(name, str) or not NAME.fullmatch(name) or name in (*KINDS, *METHODS):
+            self.fail(
+                f"{word}(...) takes a name made of letters, digits, '.', '_' and '-' "
+                f"that is not an executor's: {name!r}"
+            )
+
+    def _method(self, method: Any) -> StartMethod:
+        if method not in METHODS:
+            self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{did_you_mean(method, METHODS)}")
+        return method  # type: ignore[no-any-return]
+
+    def servers(self) -> tuple[Executor, ...]:
+        """The command lines of @ftgate.serve, in the order written; one without a name is called `server`."""
+        args = self.declared.args
+        if args == (self.declared.body,) or not args:
+            self.fail(f"it needs a command line: {SERVE_EXAMPLE}")
+        tokens = [arg if isinstance(arg, CommandToken) else CommandToken("server", arg, {}) for arg in args]
+        return self._each_once([Executor(kind="server", program=self.program(token)) for token in tokens])
+
+    def program(self, token: CommandToken) -> Program:
+        """The program of a token, its arguments checked."""
+        name, options = token.name, token.options
+        self._name(name, "command")
+        for option in options:
+            if option not in PROGRAM_OPTIONS:
+                hint = did_you_mean(option, PROGRAM_OPTIONS)
+                self.fail(f"command({name!r}): unknown argument {option!r}{hint}; it takes {listed(PROGRAM_OPTIONS)}")
+        environment = options.get("environment") or {}
+        if not isinstance(environment, dict) or not all(
+            isinstance(part, str) for item in environment.items() for part in item
+        ):
+            self.fail(f"command({name!r}): environment= takes a dict of strings, not {environment!r}")
+        if options.get("build") and self.declared.decorator == "serve":
+            self.fail(f"command({name!r}): build= is for commands of @ftgate.compare; a server has no build step")
+        if options.get("pythons") is not None and self.declared.decorator == "compare":
+            self.fail(
+                f"command({name!r}): pythons= is for servers; a command of @ftgate.compare runs once for all targets"
+            )
+        return Program(
+            name=name,
+            argv=self._words(name, token.argv),
+            build=self._words(name, options["build"], "build=") if options.get("build") else (),
+            pythons=self.targets(options.get("pythons"), f"command({name!r}): pythons="),
+            environment=tuple(environment.items()),
+        )
+
+    def _words(self, name: str, words: Any, what: str = "it") -> tuple[str, ...]:
+        if not isinstance(words, (list, tuple)) or not words or not all(isinstance(word, str) for word in words):
+            self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {words!r}")
+        return tuple(words)
+
+    def placeholders(self, spec: Spec, parametrized: Iterable[str]) -> None:
+        """Refuse a placeholder that has no value."""
+        foreign = ("port", "scratch") if spec.service is None else ("seconds",)
+        known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
+        programs = [executor.program for executor in spec.executors if executor.program]
+        shared = [value for environment in spec.environments for _, value in environment.variables]
+        texts = [*shared, *(word for program in programs for word in (*_texts(program), *program.build))]
+        if spec.service is not None:
+            load = spec.service.load  # braces in its body may be its own
+            texts += [spec.service.ready, *(path for path, _ in load.mix), *(value for _, value in load.headers)]
+        for text in texts:
+            for name in text_module.placeholders(text):
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    self.fail(
+                        f"{text!r}: nothing fills in {{{name}}}{hint}; the known placeholders are {listed(known)}"
+                    )
+        for program in programs:
+            if any("{seconds}" in word for word in program.build):
+                self.fail(f"command {program.name!r}: build= runs once, before any window, so {{seconds}} has no value")
+        started = [*shared, *(word for program in programs for word in _texts(program))]
+        if spec.duration_s is None and any("{seconds}" in word for word in started):
+            self.fail("{seconds} is the length of an iteration of duration=, which is missing")
+        if spec.service is not None:
+            self._port(spec.service, programs, shared)
+
+    def _port(self, service: Service, programs: Iterable[Program], shared: Sequence[str]) -> None:
+        """Refuse a server that does not get its port, and a `ready` URL without it."""
+        if "{port}" not in service.ready:
+            self.fail(f"ready={service.ready!r} has no {{port}}: a server gets a new free port at each start")
+        for program in programs:
+            if not any("{port}" in word for word in (*_texts(program), *shared)):
+                self.fail(
+                    f"command {program.name!r} does not get its port: put {{port}} into its words or environment="
+                )
+
+
+def default_method() -> StartMethod:
+    """The start method of plain `processes`: CPython 3.14's default on this platform."""
+    return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"
+
+
+def _texts(program: Program) -> tuple[str, ...]:
+    """The texts of a program that may have placeholders at each start."""
+    return (*program.argv, *(value for _, value in program.environment))
+
+
+# Reads `load(...)` of a server: paths and their mix, method, headers, body, connections and rate.
+
+CONNECTIONS: Final = 10
+OPTIONS: Final = ("method", "body", "headers", "connections", "rate", "generator")
+HTTP_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+LONGEST_MIX: Final = 1000
+"""The most requests of a round of a mix."""
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f]")
+
+
+def load_of(reader: Reader) -> Load:
+    """The checked form of `load=`. Raises DeclarationError."""
+    token = reader.kwargs.get("load")
+    if not isinstance(token, LoadToken):
+        reader.fail(f"load= takes load(path, connections=...), not {token!r}: {SERVE_EXAMPLE}")
+    options = token.options
+    for name in options:
+        if name not in OPTIONS:
+            hint = did_you_mean(name, OPTIONS)
+            reader.fail(f"load(): unknown argument {name!r}{hint}; it takes {listed(OPTIONS)}")
+    connections, body = options.get("connections", CONNECTIONS), options.get("body", b"")
+    if not is_count(connections):
+        reader.fail(f"load(): connections= takes a whole number from 1, not {connections!r}")
+    if not isinstance(body, (str, bytes)):
+        fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
+        reader.fail(f"load(): body= takes a text or bytes, not {body!r}{fix}")
+    method = options.get("method", "POST" if body else "GET")
+    if method not in HTTP_METHODS:
+        reader.fail(f"load(): method= takes {listed(HTTP_METHODS)}, not {method!r}")
+    rate = _rate(reader, options.get("rate"))
+    return Load(
+        path=_path(reader, token.path),
+        connections=connections,
+        generator=_generator(reader, options.get("generator"), rate),
+        method=method,
+        body=body if isinstance(body, str) else "",
+        body_bytes=body if isinstance(body, bytes) else b"",
+        headers=_headers(reader, options.get("headers", {})),
+        rate=rate,
+    )
+
+
+def _path(reader: Reader, given: Any) -> str | tuple[tuple[str, int], ...]:
+    paths = list(given) if isinstance(given, (dict, list, tuple)) else [given]
+    if not paths:
+        reader.fail(f"load() takes a path, a list of paths, or a dict such as {{'/a': 3, '/b': 1}}, not {given!r}")
+    for path in paths:
+        if not isinstance(path, str) or not path or _UNSAFE.search(path):
+            reader.fail(f"load(): a path is a text without spaces such as '/items?page=2', not {path!r}")
+    if isinstance(given, str):
+        return given
+    if len(set(paths)) < len(paths):
+        reader.fail(f"load(): a path is twice in {given!r}; a dict says how often each comes: {{'/a': 3, '/b': 1}}")
+    times = list(given.values()) if isinstance(given, dict) else [1] * len(paths)
+    if not all(map(is_count, times)):
+        reader.fail(f"load(): each path comes a whole number of times from 1: {given!r}")
+    divisor = math.gcd(*times)
+    if sum(times) // divisor > LONGEST_MIX:
+        reader.fail(f"load(): the numbers of {given!r} add up to more than {LONGEST_MIX}; make them smaller")
+    return tuple((path, number // divisor) for path, number in zip(paths, times, strict=True))
+
+
+def _headers(reader: Reader, headers: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(headers, dict):
+        example = "{'Content-Type': 'application/json'}"
+        reader.fail(f"load(): headers= takes a dict such as {example}, not {headers!r}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):
+            reader.fail(f"load(): headers= takes names of headers such as 'Content-Type', not {name!r}")
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+            reader.fail(f"load(): the header {name} takes one line of ASCII text, not {value!r}")
+    return tuple(headers.items())
+
+
+def _rate(reader: Reader, rate: Any) -> float | None:
+    if rate is None:
+        return None
+    if not isinstance(rate, (int, float)) or isinstance(rate, bool) or not 0 < rate < math.inf:
+        reader.fail(f"load(): rate= takes requests per second above 0, not {rate!r}")
+    return float(rate)
+
+
+def _generator(reader: Reader, generator: Any, rate: float | None) -> Generator | None:
+    if generator not in (None, *get_args(Generator)):
+        reader.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
+    if rate and generator == "wrk":
+        reader.fail("load(): wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
+    return "oha" if rate else generator
+
 
 REUSES: tuple[str, ...] = get_args(Reuse)
 BOTH = (
@@ -59,8 +593,8 @@ class Arguments(Reader):
             return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
         if not counts or not all(is_count(count) or count == CORES for count in counts):
             self.fail(f"workers= takes a whole number from 1, {CORES!r}, or a list of them, not {value!r}")
-        cores = self.cores()
-        return tuple(dict.fromkeys(cores if count == CORES else count for count in counts)), ()
+        machine = self.cores()
+        return tuple(dict.fromkeys(machine if count == CORES else count for count in counts)), ()
 
     def cores(self) -> int:
         """What "cores" stands for in workers=: the cores of this process, with cpus= those that can be pinned to.
@@ -69,9 +603,9 @@ class Arguments(Reader):
         """
         if CORES not in self._written():
             return 0
-        from ..measure import cores  # plain runs of other tests do without
+        from ..measure import machine  # plain runs of other tests do without
 
-        return max(1, len(cores.for_workers())) if self.kwargs.get("cpus") else cores.available()
+        return max(1, len(machine.for_workers())) if self.kwargs.get("cpus") else machine.available()
 
     def cores_named(self) -> bool:
         """Whether no number of workers= is that of the cores: then the id of the cell says `wcores`."""

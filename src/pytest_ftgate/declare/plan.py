@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..errors import FtgateError
-from ..model import Cell, Environment, Executor, Group, Param, Plan, RoleCounts, Spec, Struct, Target
+from ..kit.errors import FtgateError
+from ..kit.values import Struct
+from ..model.spec import Cell, Environment, Executor, Group, Param, Plan, RoleCounts, Spec, Target
 
 
 class PlanError(FtgateError):
@@ -121,3 +122,11 @@ def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
 def _group(group: Sequence[tuple[Spec, Cell]]) -> Group:
     cells = tuple(cell for _, cell in group)
     return Group(key=group_key(cells), spec=group[0][0], cells=cells)
+
+
+# Cells of a test that belong together.
+
+
+def one_per_target(cells: Sequence[Cell]) -> list[Cell]:
+    """The first cell of each target."""
+    return list({cell.target.spec: cell for cell in reversed(cells)}.values())

@@ -8,10 +8,11 @@ from typing import Final
 
 import msgspec
 
-from ..errors import FtgateError
-from ..model import Acceptance, Decision, Metric, MetricVerdict, Verdict
+from ..kit.errors import FtgateError
+from ..kit.text import COMMIT_DIGITS
+from ..kit.values import Metric
+from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..store.names import matches
-from ..text import COMMIT_DIGITS
 from . import decide, metrics
 
 KEY: Final = "Ftgate-Accept"

@@ -10,30 +10,28 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from ..model import (
+from ..kit.text import COMMIT_DIGITS
+from ..kit.values import Interval, Metric
+from ..model.advice import (
     Advice,
     BuildRatio,
     Choice,
     Contention,
     Criterion,
-    Decision,
     Hazard,
     HazardKind,
-    Interval,
     MemoryUse,
-    Metric,
     Ranked,
     Ranking,
-    Report,
-    Row,
     StartTax,
 )
+from ..model.report import Report, Row
+from ..model.verdict import Decision
 from ..store.names import split_nodeid
 from ..store.schema import StoredCell, TestBaseline
-from ..text import COMMIT_DIGITS
 from . import candidates, metrics, scaling_advice
 from .candidates import MEMORY, Candidate, Estimate, ratio, value
-from .per_launch import median_of
+from .readers import median_of
 
 Weights = tuple[tuple[Criterion, float], ...]
 TAX = 0.05

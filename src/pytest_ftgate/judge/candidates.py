@@ -10,11 +10,13 @@ from statistics import fmean
 from typing import NamedTuple
 from zlib import crc32
 
-from ..model import Figures, Interval, Metric, Reuse, Row
+from ..kit.values import Interval, Metric
+from ..model.report import Figures, Row
+from ..model.spec import Reuse
 from ..stats import moderated
 from ..store.schema import StoredCell
 from . import metrics, recorded
-from .per_launch import INTERVAL_LEVEL
+from .readers import INTERVAL_LEVEL
 from .recorded import ByRound, Source
 
 SPREAD_BOUND = moderated.BOUND

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from statistics import median, median_low
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from ..model import WORST_FIRST, Basis, Comparison, Decision, Interval, Look, Metric, MetricVerdict, Verdict
+from ..kit.text import apart, p_value
+from ..kit.values import WIDEST, Interval, Metric, Struct
+from ..model.report import Conditions
+from ..model.verdict import WORST_FIRST, Basis, Comparison, Decision, Look, MetricVerdict, Verdict
 from ..stats import alpha_spending, moderated, rank_tests
-from ..text import apart, p_value
-from . import looks
-from .evidence import (
-    Evidence,
-    as_costs,
-    deviations,
-    other_side,
-    p_pass,
-    paired,
-    pairs,
-    ruled_out,
-    seen,
-    weigh,
-    without_values,
-)
-from .metrics import is_gain, is_share, row
-from .power import POWER
-from .scale import (
+from ..stats.alpha_spending import PAIRS, Schedule
+from . import limits
+from .limits import (
     allowed,
     beside_limit,
     change_text,
@@ -43,6 +33,185 @@ from .scale import (
     tested,
     worse_text,
 )
+from .metrics import is_gain, is_share, row
+
+# The evidence of a decision: what the test of pairs says about each limit. Pure.
+
+INTERVAL_LEVEL = 0.95
+RULED_OUT = range(1, round(100 * (WIDEST - 1)) + 1)
+"""The percents of which a report says that they are ruled out."""
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """The results of the test at one look. `shift` is on the metric's scale (see `scale.scaled`): more is worse.
+
+    `deviation` is that of a pair on the scale of `tested`, as a pass is judged; `bound` is the larger one at which a
+    failure is.
+    """
+
+    shift: Interval
+    p_fail: float
+    p_improve: float
+    p_pass: float
+    deviation: float
+    bound: float
+
+
+def without_values(comparison: Comparison) -> MetricVerdict | None:
+    """The verdict where there is nothing to compare with, or values that cannot be compared."""
+    if not comparison.reference:
+        reason = "nothing is stored to compare with" if comparison.stored else "the reference gave no value"
+        return MetricVerdict(metric=comparison.metric, decision=Decision.NO_BASELINE, reason=reason)
+    if fault := _fault(comparison):
+        return MetricVerdict(metric=comparison.metric, decision=Decision.ERROR, reason=fault)
+    return None
+
+
+def as_costs(comparison: Comparison) -> Comparison:
+    """The comparison in values of which less is better: a gain is inverted."""
+    if not is_gain(comparison.metric):
+        return comparison
+    new, reference = (tuple(1 / value for value in side) for side in (comparison.new, comparison.reference))
+    return msgspec.structs.replace(comparison, new=new, reference=reference)
+
+
+def pairs(comparison: Comparison) -> int:
+    """How many pairs there are."""
+    return min(len(comparison.new), len(comparison.reference))
+
+
+def seen(costs: Comparison, count: int) -> Comparison:
+    """The comparison as it stands after `count` pairs."""
+    of_pairs = ("new", "reference", "errors", "wall_growth")
+    return msgspec.structs.replace(costs, **{name: getattr(costs, name)[:count] for name in of_pairs})
+
+
+def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
+    """The differences of pairs, rounded to twelve digits of the larger side."""
+    # Without rounding, the last bits of equal values would count as a difference and get a rank.
+    digits = 1e-12 * max(1.0, *map(abs, new), *map(abs, reference))
+    return [round((own - other) / digits) * digits for own, other in zip(new, reference, strict=False)]
+
+
+def _fault(comparison: Comparison) -> str:
+    """Why the values cannot be compared, or nothing."""
+    share = is_share(comparison.metric)
+    wanted = "a share of 0 or more" if share else "a positive number"
+    for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
+        if not values:
+            return f"no {side} launch gave a value of {comparison.metric}"
+        for value in values:
+            if not (math.isfinite(value) and (value > 0 or (share and value == 0))):
+                return f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not {wanted}"
+    return ""
+
+
+def other_side(comparison: Comparison) -> str:
+    """The word for the side that is not new."""
+    return "stored" if comparison.stored else "reference"
+
+
+# ---- the test
+
+
+def weigh(costs: Comparison) -> Evidence:
+    """What the pairs say."""
+    expected, bound = deviations(costs), deviations(costs, moderated.BOUND)
+    # A tail that is shorter beside a longer body alone has not improved.
+    measured = [value / by for value, by in zip_longest(costs.reference, costs.wall_growth, fillvalue=1.0)]
+    deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
+    return Evidence(
+        shift=_shift(costs, expected),
+        p_fail=_p_beyond(costs, costs.new, limits.moved(costs.reference, costs.margin, costs.floor), bound),
+        p_improve=_p_beyond(costs, measured, limits.moved(costs.new, costs.margin, costs.floor), bound),
+        p_pass=p_pass(costs, costs.effect, expected),
+        deviation=deviation,
+        bound=largest,
+    )
+
+
+def p_pass(costs: Comparison, effect: float, expected: moderated.Floats) -> float:
+    """The p-value of a change that is not as large as `effect`; `expected` are the `deviations` of the pairs."""
+    return _p_beyond(costs, limits.passing(costs, costs.reference, effect), costs.new, expected)
+
+
+def ruled_out(costs: Comparison, reference: Sequence[float], rejects: Callable[[float], bool]) -> float | None:
+    """The smallest effect that a pass test rejects, in whole percent, as `MetricVerdict.ruled_out` has it.
+
+    What rejects an effect rejects larger ones; the effect asked for counts beside the whole percents.
+    """
+    percent = bisect_left(RULED_OUT, True, key=lambda each: rejects(each / 100)) + RULED_OUT[0]
+    found = [percent / 100] if percent in RULED_OUT else []
+    found += [costs.effect] if rejects(costs.effect) else []
+    return limits.worse_by(costs, reference, min(found)) if found else None
+
+
+def deviations(costs: Comparison, times: float = 1.0) -> moderated.Floats:
+    """The standard deviation of each pair, where its stated part is `times` that of the metric."""
+    shifts = paired(limits.tested(costs, costs.new), limits.tested(costs, costs.reference))
+    return moderated.deviations(shifts, costs.errors, times * row(costs.metric).spread)
+
+
+def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float], scales: moderated.Floats) -> float:
+    return moderated.p_above(paired(limits.tested(costs, above), limits.tested(costs, below)), scales)
+
+
+def _shift(costs: Comparison, expected: moderated.Floats) -> Interval:
+    """New - reference on the metric's scale, with an interval of INTERVAL_LEVEL; that of a share is converted."""
+    new, reference = (limits.tested(costs, side) for side in (costs.new, costs.reference))
+    low, value, high = moderated.interval(paired(new, reference), expected, INTERVAL_LEVEL)
+    if is_share(costs.metric):
+        unit = median(costs.reference) + limits.least_share(costs)
+        low, value, high = (unit * math.expm1(end) for end in (low, value, high))
+    return Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
+
+
+# The interim looks of a group-sequential test: which are due, and the part of the pairs that each sees. Pure.
+
+
+def due(
+    there: int, alpha: float, beta: float, at_most: int, *, final: bool, schedule: Schedule = PAIRS
+) -> Iterator[Look]:
+    """The looks that `there` pairs are enough for; at the end a last one with all levels not spent before.
+
+    One pair of a comparison decides nothing: its noise cannot be told from a change.
+    """
+    planned = alpha_spending.plan(alpha, beta, at_most=max(at_most, there), schedule=schedule)
+    yield from (look for look in planned if look.launches <= there and not (final and look.launches == there))
+    if final and there >= schedule.looks[0]:
+        yield alpha_spending.last(alpha, beta, there, schedule)
+
+
+# What a comparison can find at its noise. Pure.
+
+POWER = 0.8
+"""The chance of an unchanged cell to pass, and of a change to be decided, with the number of pairs that is named."""
+
+
+def least_pairs(
+    spread: float,
+    effect: float,
+    alpha: float,
+    beta: float,
+    at_most: int,
+    correlation: float = 0.0,
+    schedule: alpha_spending.Schedule = alpha_spending.PAIRS,
+) -> int:
+    """The fewest pairs that can decide if no more follow, `at_most` at most.
+
+    Both levels can be reached, and an unchanged cell, whose pairs vary by `spread`, passes at `effect` with the chance
+    POWER.
+    """
+    looks = schedule.looks
+    for pairs in sorted(set(range(looks[0], looks[7])).union(looks)):
+        look = alpha_spending.last(alpha, beta, pairs, schedule)
+        failing, passing = (moderated.reach(pairs, level, POWER, correlation) for level in (look.alpha, look.beta))
+        if pairs >= at_most:
+            break
+        if failing < math.inf and passing * spread <= math.log1p(effect):
+            return pairs
+    return at_most
+
 
 COST_LEVEL = 0.9
 BEYOND_LEVEL = 0.08
@@ -93,7 +262,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
     costs = as_costs(comparison)
     there = pairs(costs)
     levels = (costs.alpha, costs.beta, costs.at_most)
-    for look in looks.due(there, *levels, final=costs.final):
+    for look in due(there, *levels, final=costs.final):
         part = seen(costs, look.launches)
         evidence = weigh(part)
         decision = _decide(evidence, look)
@@ -155,7 +324,7 @@ def require(
         reason = "no launch gave a value"
         return MetricVerdict(metric=Metric.CONTRACT, decision=Decision.INCONCLUSIVE, reason=reason, contract=text)
     schedule = alpha_spending.of_rounds(correlation)
-    for look in looks.due(len(values), alpha, beta, at_most, final=final, schedule=schedule):
+    for look in due(len(values), alpha, beta, at_most, final=final, schedule=schedule):
         verdict = _required(values[: look.launches], look, text, correlation, spread)
         if settled(verdict):
             return verdict
@@ -437,3 +606,103 @@ def _until_required(
     deviation = float(moderated.deviations(exact, (), spread)[0])
     levels = _planned(alpha, beta, fails=centre > 0, schedule=alpha_spending.of_rounds(correlation))
     return _enough(len(values), levels, abs(centre) / deviation, correlation)
+
+
+# Whether the conditions on the machine put a verdict in doubt. Pure.
+
+
+class Tolerated(NamedTuple):
+    """The largest values that leave a verdict standing: shares, except `throttles` (a count) and `moved` (a ratio).
+
+    `others` is the share of the usable cores that other processes kept busy; the rest is as in Conditions.
+    """
+
+    others: float
+    steal: float
+    quota: float
+    throttles: float
+    moved: float
+
+
+MOVED: Final = 10.0
+"""How many times the usual deviation between recordings (`MetricRow.between`) a run is moved where no worker has a core
+to itself. It grows with the square of the share of workers that have none.
+
+By benchmarks/verdicts/stored.py, of two cores: beside one busy process most times over the control moved by 1 to 3 %,
+of two workers that make objects under the GIL by +20 %, and beside two processes by +60 %. A contended lock became 43 %
+faster, and its share of waits beside two processes rose from 6 to 39 %.
+"""
+# Of a change of the controller's own speed the control left 2 to 25 % in interpreter-bound work, about half in
+# memory-bound work: 1.2x leaves up to 9 %, half of it on average over a run. Single samples differ by 2x and more at an
+# unchanged speed, so their range is not used.
+UNPAIRED: Final = Tolerated(others=0.25, steal=0.05, quota=0.05, throttles=0, moved=1.2)
+"""Where a time is compared with none that was taken together with it."""
+# Both sides of paired launches meet the same machine, which favours neither; their noise grows, and the test takes that
+# into account. Beyond these limits, workers mostly wait to be scheduled.
+PAIRED: Final = Tolerated(others=math.inf, steal=0.25, quota=0.5, throttles=math.inf, moved=math.inf)
+"""For interleaved sides: the remaining risk is that the workers of an iteration did not run at the same time."""
+CROWDED: Final = PAIRED._replace(others=UNPAIRED.others, steal=UNPAIRED.steal)
+"""For interleaved cells that may need different numbers of cores: others leave too few for one of them."""
+REPORTED: Final = Tolerated(others=0.1, steal=0.01, quota=0.0, throttles=0, moved=1.1)
+"""What is worth a line in the report."""
+
+
+def unfit(conditions: Conditions | None, limits: Tolerated) -> str:
+    """Why what was found is in doubt; empty if it is not."""
+    return "" if conditions is None else "; ".join(_exceeded(conditions, limits))
+
+
+def deviation(conditions: Conditions | None, workers: int) -> float:
+    """What the conditions add to the deviation between recordings, in multiples of what it usually is."""
+    if conditions is None or not conditions.cores:
+        return 0.0
+    taken = (conditions.others or 0.0) + (conditions.steal or 0.0) * conditions.cores
+    crowded = (min(workers, conditions.cores) + taken - conditions.cores) / workers
+    others = _exceeded(conditions, UNPAIRED._replace(others=math.inf, steal=math.inf))
+    return MOVED * min(1.0, max(crowded, 0.5 if others else 0.0)) ** 2
+
+
+def remarks(conditions: Conditions | None, workers: int) -> tuple[str, ...]:
+    """Lines for the report on the conditions of a group with this many workers; none if all was quiet."""
+    if conditions is None:
+        return ()
+    found = _exceeded(conditions, REPORTED)
+    if 0 < conditions.cores < workers:
+        found.append(f"oversubscribed: {workers} workers on {_cores(conditions)}")
+    return tuple(found)
+
+
+def drift(calibration_ns: Sequence[int]) -> float:
+    """How many times longer the fixed work took in the last third of the samples than in the first; 1 for fewer than 3.
+
+    The lower quartile of each third is compared, because single samples vary by far more at an unchanged speed.
+    """
+    third = len(calibration_ns) // 3
+    if not third or min(calibration_ns) <= 0:
+        return 1.0
+    first, last = sorted(calibration_ns[:third]), sorted(calibration_ns[-third:])
+    return last[third // 4] / first[third // 4]
+
+
+def _exceeded(conditions: Conditions, limits: Tolerated) -> list[str]:
+    """A phrase for each condition beyond its limit."""
+    found = []
+    others, steal, quota, throttles = (conditions.others, conditions.steal, conditions.quota, conditions.throttles)
+    # `cores` is 0 if unknown.
+    if others is not None and others > limits.others * max(1, conditions.cores):
+        found.append(f"other processes kept {others:.1f} of {_cores(conditions)} busy")
+    if steal is not None and steal > limits.steal:
+        found.append(f"the hypervisor gave {steal:.1%} of the cores' time to others")
+    if quota is not None and quota > limits.quota:
+        found.append(f"the CPU quota stopped the run in {max(quota, 0.01):.0%} of its periods")
+    if throttles is not None and throttles > limits.throttles:
+        found.append(f"the CPU throttled {throttles} time{'' if throttles == 1 else 's'} because of heat")
+    change = drift(conditions.calibration_ns)
+    factor, word = max(change, 1 / change), "slower" if change > 1 else "faster"
+    if factor > limits.moved:
+        found.append(f"the machine became {factor:.2f}x {word} during the measurement")
+    return found
+
+
+def _cores(conditions: Conditions) -> str:
+    return f"{conditions.cores} core{'' if conditions.cores == 1 else 's'}"

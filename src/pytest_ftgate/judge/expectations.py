@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..model import Cell, Decision, Expectation, Expected, MetricVerdict, Verdict
-from ..text import matches
+from ..kit.text import matches
+from ..model.spec import Cell, Expectation
+from ..model.verdict import Decision, Expected, MetricVerdict, Verdict
 from . import decide
 
 _FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)

@@ -10,23 +10,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..model import (
-    Explanation,
-    Function,
-    FunctionTime,
-    Launch,
-    Moved,
-    Profile,
-    Sample,
-    SiteFigures,
-    StackSamples,
-    WaitFigures,
-    iteration_value,
-)
+from ..model.report import Explanation, FunctionTime, Moved, SiteFigures, WaitFigures
+from ..model.sample import Function, Launch, Profile, Sample, StackSamples, iteration_value
 from ..store.schema import StoredCell
-from . import comparisons, recorded
-from .per_launch import sides_by_order
-from .wait_figures import site_figures, waits_of
+from . import compare, recorded
+from .readers import sides_by_order, site_figures, waits_of
 
 LEAST_MOVE: Final = 0.02
 """What moves less is not worth a line: a share of the workers' time, or of what it was before."""
@@ -168,7 +156,7 @@ def added_time(sample: Sample) -> AddedTime | None:
     if reference is None:
         return None
     sides = sides_by_order(sample.launches, reference.launches, _work).values()
-    pairs = [comparisons.neighbour_pair(own, other) for own, other in sides]
+    pairs = [compare.neighbour_pair(own, other) for own, other in sides]
     if not pairs:
         return None
     logs = [math.log(pair.new / pair.reference) for pair in pairs]

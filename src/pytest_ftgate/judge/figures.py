@@ -7,12 +7,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from ..model import Figures, Interval, Latency, Launch, Metric, Sample, work_ratio
+from ..kit.values import Interval, Metric
+from ..model.report import Figures
+from ..model.sample import Latency, Launch, Sample, work_ratio
 from ..stats import moderated, rank_tests
 from . import metrics, recorded
-from .memory_figures import TREE, growth, peak, roles, steady
-from .per_launch import INTERVAL_LEVEL, Sides, interval, launch_values, paired_ratio, paired_values
-from .wait_figures import acquires, site_figures, waits_of
+from .readers import (
+    INTERVAL_LEVEL,
+    TREE,
+    Sides,
+    acquires,
+    growth,
+    interval,
+    launch_values,
+    paired_ratio,
+    paired_values,
+    peak,
+    roles,
+    site_figures,
+    steady,
+    waits_of,
+)
 
 MEDIANS: Final[Mapping[str, str]] = {
     "start_ns": "start",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..model import History, Interval, LevelChange, Metric, Recorded
+from ..kit.values import Interval, Metric
+from ..model.report import History, LevelChange, Recorded
 from ..stats import rank_tests
 from ..stats.change_points import change_points
 from ..store.schema import Recording

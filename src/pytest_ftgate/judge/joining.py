@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ..errors import FtgateError
-from ..model import FAILURES, Host, Report, Row, Shard, Table
-from ..text import listed, plain
+from ..kit.errors import FtgateError
+from ..kit.text import listed, plain
+from ..model.report import Host, Report, Row, Shard, Table
+from ..model.verdict import FAILURES
 
 SHOWN = 5
 """Cells and shards that an error names."""

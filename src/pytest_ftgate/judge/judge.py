@@ -11,35 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ..model import (
-    EVERYTHING,
-    FAILURES,
-    IN_PAIRS,
-    NS_PER_S,
-    Basis,
-    Cell,
-    Comparison,
-    Conditions,
-    Decision,
-    Figures,
-    Interval,
-    Metric,
-    MetricVerdict,
-    Need,
-    Sample,
-    Spec,
-    Struct,
-    TestSamples,
-    Threshold,
-    Verdict,
-    single_cell,
-)
+from ..kit.values import Interval, Metric, Struct, Threshold
+from ..model.report import Conditions, Figures
+from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, TestSamples, single_cell
+from ..model.spec import Cell, Spec
+from ..model.verdict import FAILURES, Basis, Comparison, Decision, MetricVerdict, Verdict
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import comparisons, decide, disturbance, metrics, per_launch, power, prediction, recorded, thresholds
-from .comparisons import Numbers
-from .contract_judge import ContractJudge
-from .contracts import check, grammar
+from . import compare, contract_grammar, contracts, decide, metrics, prediction, readers, recorded
+from . import decide as disturbance
+from . import decide as power
+from . import limits as thresholds
+from .compare import Numbers
+from .contracts import ContractJudge
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 SCREEN_LAUNCHES = prediction.MOST_LAUNCHES
@@ -115,8 +99,8 @@ class Judge:
         found: dict[str, set[Need]] = {cell.nodeid: {"time", *self._alone_or_gating(cell.nodeid)} for cell in cells}
         for cell in cells:
             for contract in self.contracts.contracts:
-                for other in check.involved(contract, cell, cells):
-                    found[other.nodeid] |= check.metrics_needed(contract)
+                for other in contracts.involved(contract, cell, cells):
+                    found[other.nodeid] |= contracts.metrics_needed(contract)
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
     def _alone_or_gating(self, nodeid: str) -> frozenset[Need]:
@@ -182,8 +166,8 @@ class Judge:
                 found.update({other: {"time"} for other in partners.get(verdict.metric, []) if other != own})
         for contract, verdict in self.contracts.verdicts(sample, samples, final=False):
             if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.rounds):
-                for other in check.involved(contract, sample.cell, samples.cells):
-                    found.setdefault(other.nodeid, set()).update(check.metrics_needed(contract))
+                for other in contracts.involved(contract, sample.cell, samples.cells):
+                    found.setdefault(other.nodeid, set()).update(contracts.metrics_needed(contract))
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
     def _hopeful(self, verdict: MetricVerdict, sample: Sample, at_most: int) -> bool:
@@ -347,7 +331,7 @@ class Judge:
     def _numbers(self, sample: Sample, samples: TestSamples, compared_with: ComparedWith) -> dict[str, Numbers]:
         names = self.policy.metrics
         if sample.reference is not None:
-            return comparisons.paired(sample, names)
+            return compare.paired(sample, names)
         if compared_with.entry is None or not sample.launches:
             return {}
         entry = compared_with.entry
@@ -435,10 +419,10 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
     judged = []
     for each in verdict.metrics:
         if each.contract:
-            contract = grammar.parse(each.contract)
-            names = () if contract.is_gil else grammar.all_names(contract)
+            contract = contract_grammar.parse(each.contract)
+            names = () if contract.is_gil else contract_grammar.all_names(contract)
             timed = any(metrics.row(name.metric).unit != "size" for name in names)
-            reason = alone if check.absolute(contract) else crowded if timed else ""
+            reason = alone if contracts.absolute(contract) else crowded if timed else ""
         else:
             reason = compared if metrics.row(each.metric).unit != "size" else ""
         judged.append(_doubted(each, reason))
@@ -508,8 +492,8 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
         and (spec.duration_s or 0.0) / spec.window_s < metrics.LEAST_TAIL_ITERATIONS,
     }
     gating = [name for name in names if not absent.get(name) and metrics.row(name).applies(cell)]
-    judged = (grammar.parse(each.text) for each in spec.requirements)
-    held = [each for each in judged if not each.is_gil and check.concerns(each, cell, cells)]
+    judged = (contract_grammar.parse(each.text) for each in spec.requirements)
+    held = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
     return (len(gating) if compared else 0) + len(held)
 
 
@@ -518,7 +502,7 @@ def _unit_in(unit: str, sample: Sample) -> float:
     if unit == "ns":
         return NS_PER_S
     if unit == recorded.OF_CONTROL:
-        control_ns = per_launch.median_of(recorded.value_of(sample, recorded.CONTROL).values())
+        control_ns = readers.median_of(recorded.value_of(sample, recorded.CONTROL).values())
         return NS_PER_S / control_ns if control_ns else 0.0
     return 1.0
 

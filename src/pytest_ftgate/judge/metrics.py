@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ..model import Cell, Iteration, Latency, Launch, MemoryPoint, Metric, Need, Sample
-from ..text import did_you_mean, listed
-from . import memory_figures, per_launch, time_figures, wait_figures
+from ..kit.text import did_you_mean, listed
+from ..kit.values import Metric
+from ..model.sample import Iteration, Latency, Launch, MemoryPoint, Need, Sample
+from ..model.spec import Cell
+from . import readers
 
 Unit: TypeAlias = Literal["time", "size", "share", "ratio", "number"]
 """Times are in ns, sizes in bytes, shares are fractions of the workers' time, ratios and numbers have no unit."""
@@ -83,28 +85,28 @@ class MetricRow(NamedTuple):
 
 def floors(sample: Sample) -> Mapping[int, float]:
     """The floor of each timing launch: a low quantile of its iterations."""
-    return per_launch.launch_values(sample.launches)
+    return readers.launch_values(sample.launches)
 
 
 def tails(sample: Sample) -> Mapping[int, float]:
     """The slow iterations of each timing launch: a high quantile."""
-    return per_launch.launch_values(sample.launches, quantile=TAIL_QUANTILE)
+    return readers.launch_values(sample.launches, quantile=TAIL_QUANTILE)
 
 
 def _of_launch(value_of: Callable[[Launch], float | None]) -> Reader:
-    return lambda sample: per_launch.by_order(sample.launches, value_of)
+    return lambda sample: readers.by_order(sample.launches, value_of)
 
 
 def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:
-    return lambda sample: memory_figures.memory_values(sample.memory, bytes_of)
+    return lambda sample: readers.memory_values(sample.memory, bytes_of)
 
 
 def _latency(of: Callable[[Latency], float]) -> Reader:
-    return lambda sample: per_launch.by_order(sample.launches, lambda launch: time_figures.latency_of(launch, of))
+    return lambda sample: readers.by_order(sample.launches, lambda launch: readers.latency_of(launch, of))
 
 
 def _efficiency(sample: Sample) -> Mapping[int, float]:
-    return {order: scaling / sample.cell.workers for order, scaling in time_figures.scaling_values(sample).items()}
+    return {order: scaling / sample.cell.workers for order, scaling in readers.scaling_values(sample).items()}
 
 
 # ---- which cells can have a value
@@ -177,42 +179,42 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             between=0.025,
         ),
         MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, gates=True),
-        _once("cold", time_figures.cold_values),
-        _once("start", _of_launch(time_figures.start_of)),
-        MetricRow("work", "work", "time", _of_launch(time_figures.work_of)),
-        _once("join", _of_launch(time_figures.join_of)),
+        _once("cold", readers.cold_values),
+        _once("start", _of_launch(readers.start_of)),
+        MetricRow("work", "work", "time", _of_launch(readers.work_of)),
+        _once("join", _of_launch(readers.join_of)),
         _size(Metric.USS, "USS", lambda point: point.steadiest_bytes, gates=True),
         _size("pss", "PSS", lambda point: point.pss_bytes),
         _size("rss", "RSS", lambda point: point.rss_bytes),
         _size("growth", "growth", lambda _: None)._replace(
-            read=memory_figures.growth_values, may_be_zero=True, sampled=None, beside="growth"
+            read=readers.growth_values, may_be_zero=True, sampled=None, beside="growth"
         ),
-        _share(Metric.LOCK_WAIT, "lock wait", lambda sample: wait_figures.shares_by_order(sample, "lock"), gates=True),
-        _share("queue_wait_share", "queue wait", lambda sample: wait_figures.shares_by_order(sample, "queue")),
-        _share("gil_wait_share", "GIL wait", wait_figures.gil_shares, "memory")._replace(applies=_is_no_command),
+        _share(Metric.LOCK_WAIT, "lock wait", lambda sample: readers.shares_by_order(sample, "lock"), gates=True),
+        _share("queue_wait_share", "queue wait", lambda sample: readers.shares_by_order(sample, "queue")),
+        _share("gil_wait_share", "GIL wait", readers.gil_shares, "memory")._replace(applies=_is_no_command),
         MetricRow(
             Metric.SCALING,
             "scaling",
             "ratio",
-            time_figures.scaling_values,
+            readers.scaling_values,
             "time",
             "gain",
             applies=_is_counted,
             explains=True,
         ),
         MetricRow("efficiency", "efficiency", "ratio", _efficiency, "time", "gain", applies=_is_counted, explains=True),
-        MetricRow("cores", "cores", "number", time_figures.core_values, explains=True),
-        MetricRow("ops_per_s", "operations", "number", time_figures.rate_values, "time", "gain"),
+        MetricRow("cores", "cores", "number", readers.core_values, explains=True),
+        MetricRow("ops_per_s", "operations", "number", readers.rate_values, "time", "gain"),
         _answer("latency_mean", "mean latency", lambda latency: latency.mean_ns),
         _answer("latency_p50", "p50 latency", lambda latency: latency.p50_ns),
         _answer("latency_p95", "p95 latency", lambda latency: latency.p95_ns),
         _answer("latency_p99", "p99 latency", lambda latency: latency.p99_ns),
-        MetricRow("errors", "errors", "number", time_figures.error_values, may_be_zero=True, applies=is_server),
+        MetricRow("errors", "errors", "number", readers.error_values, may_be_zero=True, applies=is_server),
         MetricRow(
             "gil_wait_p95",
             "p95 GIL wait",
             "time",
-            wait_figures.gil_wait_values,
+            readers.gil_wait_values,
             "memory",
             may_be_zero=True,
             paired=Limits(0.25, 0.5),
@@ -228,7 +230,7 @@ _DERIVED: Final[Mapping[str, MetricRow]] = {
         Metric.CEILING,
         "ceiling",
         "ratio",
-        time_figures.ceiling_values,
+        readers.ceiling_values,
         "time",
         "gain",
         applies=_is_workload,
@@ -263,12 +265,12 @@ class OwnKind(NamedTuple):
 
 
 OWN: Final[Mapping[str, OwnKind]] = {
-    "timer": OwnKind("time", "cost", lambda sample, name: time_figures.timer_values(sample.launches, name)),
-    "counter": OwnKind("number", "gain", lambda sample, name: time_figures.counter_values(sample.launches, name)),
+    "timer": OwnKind("time", "cost", lambda sample, name: readers.timer_values(sample.launches, name)),
+    "counter": OwnKind("number", "gain", lambda sample, name: readers.counter_values(sample.launches, name)),
     "peak": OwnKind(
         "number",
         "cost",
-        lambda sample, name: per_launch.by_order(sample.launches, lambda launch: launch.peaks.get(name)),
+        lambda sample, name: readers.by_order(sample.launches, lambda launch: launch.peaks.get(name)),
     ),
 }
 """A timer's mean, a counter per second, a peak."""
@@ -297,7 +299,7 @@ def row(name: str) -> MetricRow:
 
 def middle(name: str, sample: Sample) -> float | None:
     """The median of a metric over a sample's launches, None without a value."""
-    return per_launch.median_of(row(name).read(sample).values())
+    return readers.median_of(row(name).read(sample).values())
 
 
 def known(name: str) -> bool:

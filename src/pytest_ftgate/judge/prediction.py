@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..model import Comparison, Decision, Interval, MetricVerdict
-from .decide import suspect_level
-from .evidence import INTERVAL_LEVEL, as_costs, ruled_out, without_values
+from ..kit.values import Interval
+from ..model.verdict import Comparison, Decision, MetricVerdict
+from .decide import INTERVAL_LEVEL, as_costs, ruled_out, suspect_level, without_values
+from .limits import allowed, beside_limit, least_share, moved_log, passing, points, ratio, shown_shift
 from .metrics import is_gain, is_share, row
-from .scale import allowed, beside_limit, least_share, moved_log, passing, points, ratio, shown_shift
 
 PRIOR_FREEDOM = 12
 """Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two

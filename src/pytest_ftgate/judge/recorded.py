@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Final, TypeAlias
 
-from ..model import Metric, Sample
+from ..kit.values import Metric
+from ..model.sample import Sample
 from ..stats import rank_tests
 from ..store.schema import Recording, StoredCell
-from . import metrics, per_launch
-from .comparisons import UNITS, Numbers
-from .memory_figures import memory_values
+from . import metrics, readers
+from .compare import UNITS, Numbers
 from .metrics import LEAST_TAIL_ITERATIONS, MetricRow
+from .readers import memory_values
 
 OF_CONTROL = "x control"
 """The unit of a time over that of the control workload."""
@@ -52,12 +53,12 @@ def value_of(sample: Sample, name: str) -> ByRound:
 
 
 def _control(sample: Sample) -> ByRound:
-    return per_launch.launch_values(sample.control)
+    return readers.launch_values(sample.control)
 
 
 def _walls(sample: Sample) -> ByRound:
     """The ratio of a launch's iterations to those of the control, each to the one beside it."""
-    sides = per_launch.sides_by_order(sample.launches, sample.control)
+    sides = readers.sides_by_order(sample.launches, sample.control)
     return {order: rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
 
 
@@ -66,7 +67,7 @@ def _tails(sample: Sample) -> ByRound:
     # Not over the control's own tail, which would add its noise.
     return {
         order: rank_tests.tail(own) / median(control)
-        for order, (own, control) in per_launch.sides_by_order(sample.launches, sample.control).items()
+        for order, (own, control) in readers.sides_by_order(sample.launches, sample.control).items()
         if len(own) >= LEAST_TAIL_ITERATIONS
     }
 

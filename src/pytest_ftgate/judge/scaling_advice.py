@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..model import Interval, Metric, ScalingAdvice, ScalingPoint
+from ..kit.values import Interval, Metric
+from ..model.advice import ScalingAdvice, ScalingPoint
 from ..stats import rank_tests
 from .candidates import Candidate, Estimate, value, wall_log
 

@@ -7,26 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from ..model import (
-    FAILURES,
-    Cell,
-    Decision,
-    Expectation,
-    Machine,
-    Metric,
-    Report,
-    Row,
-    Sample,
-    Source,
-    Spec,
-    Struct,
-    Table,
-    TestSamples,
-    Verdict,
-    executor_cell,
-)
-from ..pythons import build_key
+from ..kit.values import Metric, Struct
+from ..model.report import Machine, Report, Row, Table
+from ..model.sample import Sample, TestSamples, executor_cell
+from ..model.spec import Cell, Expectation, Source, Spec
+from ..model.verdict import FAILURES, Decision, Verdict
 from ..store import recording, schema
+from ..targets.describe import build_key
 from . import decide, expectations, recorded
 from .judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
 

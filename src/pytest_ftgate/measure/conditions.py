@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from ..model import Conditions
+from ..model.report import Conditions
 from ..runner.control import burn
 from .machine import ROOT, cgroup_folders, read_text, usable_cores
 

@@ -9,19 +9,11 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from ..errors import FtgateError
-from ..model import (
-    Barrier,
-    Cell,
-    Iteration,
-    Launch,
-    MemoryPoint,
-    Spec,
-    Struct,
-    Waits,
-    WorkloadError,
-    first_line,
-)
+from ..kit.errors import FtgateError
+from ..kit.values import Struct
+from ..model.report import first_line
+from ..model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
+from ..model.spec import Cell, Spec
 from ..runner.control import BURN, EMPTY
 
 LaunchRole = Literal["own", "control", "locks", "empty", "profile"]

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import functools
 import math
-from collections.abc import Iterator, Mapping
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 
-from ..model import Barrier, Launch, SamplingCost, iteration_value
-from ..runner.protocol import WARMUP
-from .budget import LEAST_LAUNCHES, TimeIsUp
-from .cell_run import CellRun
-from .launch import Handle, Held, LaunchRole
-from .run_context import LONG_NS, RunContext, RunningLaunch
+from ..model.sample import Barrier, Function, Launch, Profile, SamplingCost, StackSamples, iteration_value
+from ..runner.profile import END
+from ..runner.protocol import COLD, MEASURED, WARMUP
+from . import stacks
+from .context import LONG_NS, ROLES, CellRun, RunContext, RunningLaunch
+from .launch import CellUnsupported, Handle, Held, LaunchRole, error_of
+from .plan import LEAST_LAUNCHES, RunBudget, TimeIsUp
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
 """How long workers are held at least; in a paired comparison long enough for what is judged."""
@@ -209,3 +217,201 @@ def _sampling_cost(held: Mapping[bool, Held]) -> SamplingCost | None:
     if len(values) < 2 or not all(map(math.isfinite, values.values())):
         return None
     return SamplingCost(bare_ns=(values[False],), watched_ns=(values[True],))
+
+
+# The pair of profile launches of a cell and its reference: not timed, the stacks of their workers sampled.
+
+WORK_S, MOST_S = 1.0, 5.0
+"""How long workers are at work in a profile launch, unless it would take longer than MOST_S."""
+WORK_SHARE = 0.5
+"""Of the time left for a launch, what its iterations take at most: it starts, warms up and ends in the rest."""
+MOMENTS = 1000
+"""How often stacks are sampled in that time, about."""
+LEAST_ITERATIONS, MOST_ITERATIONS = 10, 500
+SAMPLING_NS = 500_000, 10_000_000
+"""The mean time between two samples, at least and at most."""
+NO_SAMPLES = {
+    "command": "a command's stacks are not sampled",
+    "server": "a server's stacks are not sampled",
+    "interpreters": "stacks in sub-interpreters cannot be sampled",
+}
+"""Why an executor has no profile launches."""
+
+
+class NoProfile(Exception):
+    """Why a cell has no profiles of both sides."""
+
+
+class ProfileRound:
+    """One pair of profile launches, within a time of its own."""
+
+    def __init__(self, context: RunContext, cell_run: CellRun, left_s: float) -> None:
+        """`context` is that of the run in which the cell was paired; `left_s` is what is left of the time."""
+        self.cell_run = cell_run
+        limits = msgspec.structs.replace(context.budget.limits, budget_s=left_s)
+        self.budget = RunBudget(limits, context.budget.clock)
+        self.context = RunContext(
+            [cell_run], context.launcher, context.rng, context.iterations, self.budget, context.listener
+        )
+
+    def measure(self) -> tuple[Profile, Profile]:
+        """The profiles of the reference and of the cell. Raises NoProfile."""
+        reference, executor = self.cell_run.reference, self.cell_run.cell.executor
+        if executor.kind in NO_SAMPLES:
+            raise NoProfile(NO_SAMPLES[executor.kind])
+        if reference is None:
+            raise NoProfile("it has no reference that can be measured")
+        self.budget.begin_round()
+        profiles: dict[CellRun, Profile] = {}
+        try:
+            for side in self.context.shuffled([reference, self.cell_run]):
+                self.context.report(side, "sampling the stacks of")
+                left_s = self.budget.left_s / (2 - len(profiles))
+                profiles[side] = self._profile(side, min(MOST_S, WORK_SHARE * left_s))
+        except TimeIsUp:
+            raise NoProfile("no time left") from None
+        except CellUnsupported as error:
+            raise NoProfile(f"{ROLES['profile']}{error}") from error
+        except Exception as error:
+            raise NoProfile(f"{ROLES['profile']}{error_of(error).reason}") from error
+        finally:
+            self.budget.end_round()
+        return profiles[reference], profiles[self.cell_run]
+
+    def _profile(self, side: CellRun, most_s: float) -> Profile:
+        iterations = self.context.iterations
+        loops, window_ns = iterations.loops or 1, iterations.window_ns
+        count, work_ns = self._planned(side, most_s)
+        low, high = SAMPLING_NS
+        sampling_ns = round(min(max(count * work_ns / MOMENTS, low), high))
+        with self.context.ready(side, "profile", sampling_ns=sampling_ns) as launch:
+            launch.handle.iteration(COLD, 1, window_ns)
+            for _ in self.context.in_time(range(iterations.warmups)):
+                launch.handle.iteration(WARMUP, loops, window_ns)
+            for _ in self.context.in_time(range(count)):
+                launch.handle.iteration(MEASURED, loops, window_ns)
+            return launch.finish(self.budget.rounds).profile or Profile()
+
+    def _planned(self, side: CellRun, most_s: float) -> tuple[int, float]:
+        """How many iterations in at most `most_s`, and the time of the work of one, by that side's latest launch."""
+        latest = [each for launch in side.launches[-1:] for each in launch.iterations]
+        work_ns = max([1.0, *(each.work_ns for each in latest)])
+        wall_ns = max([work_ns, *(each.wall_ns for each in latest)])
+        wanted = max(LEAST_ITERATIONS, math.ceil(WORK_S * 1e9 / work_ns))
+        return max(1, min(wanted, MOST_ITERATIONS, int(most_s * 1e9 / wall_ns))), work_ns
+
+
+# The stacks that a profile launch has written (see runner/profile.py), as functions.
+
+LEAST_BLOCKS: Final = 10
+"""Fewer iterations are cut into parts: the scatter between blocks is an estimate of what samples vary by."""
+_DRIVER: Final = "pytest_ftgate/runner/executors/pool.py"
+_SERVER: Final = re.compile(r"/(?:multiprocessing|loky/backend)/(?:forkserver|managers|resource_tracker)\.py$")
+_ESCAPED: Final = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")  # as faulthandler writes them
+
+
+def read(folder: Path, spans: Sequence[tuple[int, int]]) -> Profile:
+    """All samples of a launch that fall into its measured iterations. Raises OSError.
+
+    `spans` is when the workers of each iteration were at work, in ns on the runner's clock, in ascending order.
+    """
+    indices: dict[Function, int] = {}
+    counted: Counter[tuple[int, tuple[int, ...]]] = Counter()
+    parts = math.ceil(LEAST_BLOCKS / max(1, len(spans)))
+    begins = [begin for begin, _ in spans]
+    for path in sorted(folder.iterdir()):
+        for at_ns, text in _moments(path):
+            number = bisect_right(begins, at_ns) - 1
+            if number < 0 or at_ns > spans[number][1]:
+                continue
+            begin, end = spans[number]
+            block = number * parts + min(parts - 1, (at_ns - begin) * parts // max(1, end - begin))
+            for functions in _at_work(text):
+                key = tuple(indices.setdefault(function, len(indices)) for function in functions)
+                counted[block, key] += 1
+    samples = tuple(
+        StackSamples(block=block, functions=functions, count=count)
+        for (block, functions), count in sorted(counted.items())
+    )
+    return Profile(functions=tuple(indices), samples=samples)
+
+
+def _moments(path: Path) -> Iterator[tuple[int, str]]:
+    """The time of each sample in ns, and what faulthandler wrote; what a process left half written has no time."""
+    mark = END.decode()
+    lines: list[str] = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if line.startswith(mark):
+            yield int(line.removeprefix(mark)), "\n".join(lines)
+            lines = []
+        else:
+            lines.append(line)
+
+
+def _at_work(text: str) -> Iterator[list[Function]]:
+    """The functions of each thread that does the workload's work, the outermost first, each once.
+
+    What drives a pool counts while it works itself, and not while it waits for the pool. The processes of
+    multiprocessing itself do not count.
+    """
+    for _, _, written in stacks.parsed(text):
+        frames = stacks.unwrapped(written)
+        own = stacks.own(frames)
+        waits = bool(own) and own[0].standard and any(_DRIVER in frame.path for frame in frames)
+        serves = any(_SERVER.search(frame.path) for frame in frames[len(own) - 1 : len(own) + 1])
+        if own and not waits and not serves:
+            yield list(dict.fromkeys(map(_function, reversed(own))))
+
+
+def _function(frame: stacks.Frame) -> Function:
+    return _found(frame.path, int(frame.line) if frame.line.isdigit() else 0, frame.function)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _found(path: str, line: int, name: str) -> Function:
+    """The function that a frame is of, by the source; where that is unknown, by its bare name."""
+    path, name = _unescaped(path), _unescaped(name)
+    inner = [each for each in _definitions(path) if each.first <= line <= each.last]
+    named = [each for each in inner if each.name == name]
+    if named:
+        return Function(file=path, line=named[-1].line, name=named[-1].qualname)
+    if inner and name.startswith("<"):  # a lambda or a generator expression
+        return Function(file=path, line=inner[-1].line, name=f"{inner[-1].qualname}.{name}")
+    return Function(file=path, line=0, name=name)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda match: chr(int(match[1] or match[2] or match[3], 16)), text)
+
+
+class _Definition(NamedTuple):
+    """A function in a source: the lines it takes, with its decorators, that of its `def`, its name."""
+
+    first: int
+    last: int
+    line: int
+    name: str
+    qualname: str
+
+
+@functools.lru_cache(maxsize=256)
+def _definitions(path: str) -> tuple[_Definition, ...]:
+    """The functions of a file, an outer one before those in it; none where it cannot be read."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return ()
+    return tuple(_below(tree.body, ""))
+
+
+def _below(nodes: Iterable[ast.AST], prefix: str) -> Iterator[_Definition]:
+    for node in nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            qualname = prefix + node.name
+            yield _Definition(first, node.end_lineno or node.lineno, node.lineno, node.name, qualname)
+            yield from _below(node.body, f"{qualname}.<locals>.")
+        elif isinstance(node, ast.ClassDef):
+            yield from _below(node.body, f"{prefix}{node.name}.")
+        else:
+            yield from _below(ast.iter_child_nodes(node), prefix)

@@ -134,7 +134,7 @@ def debugged(*threads: int) -> bool:
 
 def below(pid: int) -> list[int]:
     """All processes that this one and its children have started; none where the system has no list of them."""
-    from .watch.proc import children_of  # brings psutil, which a plain run does without
+    from ..kit.proc import children_of  # brings psutil, which a plain run does without
 
     found: list[int] = []
     latest = {pid}

@@ -7,14 +7,13 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from ..model import WINDOW_S, iteration_value
+from ..model.sample import iteration_value
+from ..model.spec import WINDOW_S
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
-from . import budget
-from .capacity import Needed, total
-from .cell_run import ROLES, CellRun, Family
+from . import plan as budget
+from .context import LONG_NS, ROLES, CellRun, Family, Needed, RunContext, RunningLaunch, total
 from .launch import LaunchRole
 from .memory_round import MemoryRound
-from .run_context import LONG_NS, RunContext, RunningLaunch
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from .base import Struct
-from .metric import Interval
+from ..kit.values import Interval, Struct
 
 Criterion = Literal["time", "memory"]
 """What a choice may weigh: the wall time, and the memory of the process tree."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from .base import Struct
-from .metric import Interval
+from ..kit.values import Interval, Struct
 
 
 class Decision(StrEnum):

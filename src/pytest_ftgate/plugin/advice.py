@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..declare import options
-from ..errors import FtgateError
+from ..kit.errors import FtgateError
+from ..kit.text import takes_unicode
 from ..report import advice
-from ..text import takes_unicode
 
 if TYPE_CHECKING:
     from .gate import Run

@@ -18,10 +18,10 @@ import pytest
 from _pytest.skipping import evaluate_skip_marks
 
 from ..declare import plan
-from ..errors import FtgateError
-from ..pythons.waiting import run_within
+from ..kit.errors import FtgateError
+from ..kit.git import Checkout, mapped
+from ..kit.processes import run_within
 from ..run.base import Base
-from ..run.git import Checkout, mapped
 from .collection import CELL, workload_path
 
 FILE: Final = "FTGATE_BASE_FILE"

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from ..declare import declaration, plan, reader
-from ..errors import FtgateError
-from ..judge import thresholds
-from ..model import Cell, Metric, Source, Spec, Target
-from ..model.targets import parse_target
+from ..declare import arguments, plan, tests
+from ..judge import limits
+from ..kit.errors import FtgateError
+from ..kit.values import Metric
+from ..model.spec import Cell, Source, Spec, Target, parse_target
 from ..runner.api import Declaration
 from .options import thresholds_of, value_of
 
 if TYPE_CHECKING:
-    from ..pythons import DefaultPair
+    from ..targets.find import DefaultPair
+
 
 CELL = pytest.StashKey[tuple[Spec, Cell]]()
 DEFAULT = pytest.StashKey["DefaultPair"]()
@@ -41,7 +43,7 @@ def _as_collect_error() -> Iterator[None]:
 
 def generate(metafunc: pytest.Metafunc) -> None:
     """Parametrize a decorated test with its cells."""
-    declared = declaration.declaration_of(metafunc.function)
+    declared = tests.declaration_of(metafunc.function)
     if declared is None:
         return
     with _as_collect_error():
@@ -53,18 +55,18 @@ def generate(metafunc: pytest.Metafunc) -> None:
 def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     definition = metafunc.definition
     source = _source(metafunc, declared)
-    declaration.check_function(declared, source, metafunc.function, definition.originalname, metafunc.cls)
-    spec = declaration.spec_of(declared, source, definition.nodeid)
+    tests.check_function(declared, source, metafunc.function, definition.originalname, metafunc.cls)
+    spec = tests.spec_of(declared, source, definition.nodeid)
     given, written = thresholds_of(metafunc.config)
     try:
-        thresholds.check(cli=given, declared=spec.thresholds, ini=written)
+        limits.check(cli=given, declared=spec.thresholds, ini=written)
     except FtgateError as error:
-        raise reader.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
+        raise arguments.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
     requested = [name for mark in definition.iter_markers("usefixtures") for name in mark.args]
     parametrized = _parametrized(metafunc)
-    declaration.check_arguments(declared, source, parametrized, requested)
-    declaration.check_surroundings(declared, source, _written_around(metafunc))
-    declaration.check_placeholders(declared, spec, parametrized)
+    tests.check_arguments(declared, source, parametrized, requested)
+    tests.check_surroundings(declared, source, _written_around(metafunc))
+    tests.check_placeholders(declared, spec, parametrized)
     timeout_s = value_of(metafunc.config, "timeout", spec.timeout_s)
     known = () if metafunc.config.getoption("runxfail") else spec.expectations
     return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec), expectations=known)
@@ -109,9 +111,12 @@ def targets(config: pytest.Config, spec: Spec) -> list[Target]:
 def default_pair(config: pytest.Config) -> DefaultPair:
     """The targets of a run that names none, looked for once."""
     if DEFAULT not in config.stash:
-        from .. import pythons  # only a run that names no target needs it
+        from ..targets import (
+            environments,
+            find,  # only a run that names no target needs it
+        )
 
-        config.stash[DEFAULT] = pythons.default_pair(pythons.required_python(config.rootpath))
+        config.stash[DEFAULT] = find.default_pair(environments.required_python(config.rootpath))
     return config.stash[DEFAULT]
 
 
@@ -172,24 +177,24 @@ def _of_this_interpreter(path: Path) -> bool:
 def check_class(cls: type) -> None:
     """Refuse a class that cannot have cells."""
     with _as_collect_error():
-        declaration.check_class(cls)
+        tests.check_class(cls)
 
 
 def complete(item: pytest.Function) -> None:
     """Give an item of a decorated test its cell and its marks; refuse one that cannot have a cell."""
     with _as_collect_error():
-        declaration.check_notes(item.function, str(item.path))
+        tests.check_notes(item.function, str(item.path))
         _attach(item)
 
 
 def _attach(item: pytest.Function) -> None:
-    declared, callspec = declaration.declaration_of(item.function), getattr(item, "callspec", None)
+    declared, callspec = tests.declaration_of(item.function), getattr(item, "callspec", None)
     if declared is None or callspec is None:
         return
     params = dict(callspec.params)
     if any(type(value).__name__ == "NotSetType" for value in params.values()):
         return  # an empty parametrize: pytest skips the item
-    spec, choice = next(params.pop(name) for name in reader.OWN if name in params)
+    spec, choice = next(params.pop(name) for name in arguments.OWN if name in params)
     cell = Cell(
         nodeid=item.nodeid,
         target=choice.target,
@@ -198,8 +203,8 @@ def _attach(item: pytest.Function) -> None:
         roles=choice.roles,
         environment=choice.environment,
         cores=choice.cores,
-        params=tuple(declaration.param_of(declared, spec.source, name, value) for name, value in params.items()),
-        body=declaration.body_kind(declared, choice.executor),
+        params=tuple(tests.param_of(declared, spec.source, name, value) for name, value in params.items()),
+        body=tests.body_kind(declared, choice.executor),
     )
     item.stash[CELL] = (spec, cell)
     if inspect.iscoroutinefunction(item.obj):
@@ -216,3 +221,52 @@ def _run_by_us(test: Any) -> Any:
         return test(*args, **named)
 
     return run
+
+
+# NumPy and SciPy for pytest's own process, where the project under test is one of them.
+
+NEEDED = ("numpy", "scipy")
+"""What the gate judges with."""
+
+_BROKEN = (ImportError, AttributeError, ValueError)
+"""What an import of a source folder, or of a build for another version of its dependency, raises."""
+
+
+def import_needed(root: Path, needed: Sequence[str] = NEEDED) -> None:
+    """Import them where `root`, the project's, has a source folder of one: its own build, else the installed one.
+
+    Such a folder is on sys.path by a conftest.py, `pythonpath` or `python -m pytest`, and cannot be imported unless it
+    was built in place. In any other project nothing is done: only a measurement needs them. Raises pytest.UsageError.
+    """
+    sources = [entry for entry in sys.path if _has_sources(Path(entry or os.getcwd()), root, needed)]
+    for name in needed if sources else ():
+        _import(name, sources)
+
+
+def _has_sources(entry: Path, root: Path, needed: Sequence[str]) -> bool:
+    installed = {"site-packages", "dist-packages"} & set(entry.parts)
+    return not installed and entry.is_relative_to(root) and any((entry / name).is_dir() for name in needed)
+
+
+def _import(name: str, sources: Sequence[str]) -> None:
+    try:
+        importlib.import_module(name)
+    except _BROKEN as error:
+        failure = str(error).strip().partition("\n")[0]
+    else:
+        return
+    for loaded in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
+        del sys.modules[loaded]
+    before = sys.path[:]
+    sys.path[:] = [entry for entry in before if entry not in sources]
+    try:
+        importlib.import_module(name)
+    except _BROKEN:
+        raise pytest.UsageError(
+            f"--ftgate judges with {name} in pytest's own process, where it is this project's source folder, which "
+            f"cannot be imported ({failure}), and no other is installed. The measured processes have environments of "
+            f"their own. Install {name} where pytest runs, a release or a build of this project, or run pytest from an "
+            "environment of its own: uvx --with pytest-ftgate pytest --ftgate"
+        ) from None
+    finally:
+        sys.path[:] = before

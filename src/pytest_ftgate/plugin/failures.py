@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import os
 import re
+import shlex
 import textwrap
 from typing import Any
 
 import pytest
 
-from ..model import Decision, Row
-from ..report import headlines
+from ..declare.options import OPTIONS
+from ..model.report import Row
+from ..model.verdict import Decision
+from ..report import said
 
 UNCUT = ("CI", "BUILD_NUMBER")
 """Where one of these variables is set, pytest cuts no line of its summary."""
@@ -38,7 +41,7 @@ class Failures:
         Its line in the summary stays.
         """
         if row.verdict.decision is Decision.ERROR:
-            key = headlines.block_of(row)
+            key = said.block_of(row)
             if key not in self._first:
                 self._first[key] = report
                 return
@@ -55,7 +58,7 @@ class Failures:
                 test = report.nodeid.partition("[")[0]
                 names = [each[len(test) + 1 : -1] if each.startswith(f"{test}[") else each for each in others]
                 title = f"the same in {len(others)} other cell{'' if len(others) == 1 else 's'}"
-                text = headlines.few(names)
+                text = said.few(names)
                 section(title, textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False))
 
     def make_room(self, reporter: pytest.TerminalReporter) -> None:
@@ -74,7 +77,7 @@ class Failures:
 
 def _with_room(report: pytest.TestReport, config: pytest.Config, message: str, room: int) -> pytest.TestReport:
     """The report; where node id and message are longer than `room`, a copy whose node id leaves that to the figure."""
-    figure, folder = headlines.short(message), config.invocation_params.dir
+    figure, folder = said.shortened(message), config.invocation_params.dir
     file, separator, test = report.nodeid.partition("::")
     shown = os.path.relpath(config.rootpath / file, folder) + separator + test
     if len(shown) + len(message) <= room:
@@ -93,3 +96,34 @@ def shortened(nodeid: str, room: int) -> str:
     starts = [0, *(found.end() for found in re.finditer("/|::", test))]
     names = ("..." * (start > 0) + test[start:] + bracket + label for start in starts)
     return next((name for name in names if len(name) <= room), f"...{nodeid[len(nodeid) + 3 - room :]}")
+
+
+# The command that repeats a run, and the options that a rerun of one cell needs.
+
+OF_RESULTS = ("ftgate", "update", "strict", "fail_on", "report", "decide")
+OF_THE_RUN = ("seed", "time", "shard")
+"""These and those of results do not change what is measured of a cell."""
+
+
+def given(config: pytest.Config) -> tuple[str, ...]:
+    """The options of the command line, and of `addopts`, that change what is measured of a cell."""
+    words: list[str] = []
+    for option in OPTIONS:
+        value = config.getoption(option.dest)
+        if option.name in OF_RESULTS + OF_THE_RUN or value in (None, False):
+            continue
+        values = value if isinstance(value, list) else [value]
+        words += [option.cli if option.flag else f"{option.cli}={each}" for each in values]
+    return tuple(words)
+
+
+def command(config: pytest.Config, seed: int) -> str:
+    """The words of the user with the seed, after the variables that set options; run from the root of the project."""
+    words = [os.fspath(each) for each in config.invocation_params.args]
+    if not any(word.startswith("--ftgate-seed") for word in words):
+        words += ["--ftgate-seed", str(seed)]
+    names = ("PYTEST_ADDOPTS", *(option.variable for option in OPTIONS))
+    variables = [f"{name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
+    folder, root = config.invocation_params.dir, config.rootpath
+    there = ["cd", shlex.quote(str(folder.relative_to(root))), "&&"] if root in folder.parents else []
+    return " ".join([*there, *variables, shlex.join(["pytest", *words])])

@@ -17,20 +17,25 @@ import msgspec
 import pytest
 
 from ..declare import plan
-from ..declare.option_types import BEYOND, UNDECIDED_RUN
-from ..errors import FtgateError
+from ..declare.options import BEYOND, UNDECIDED_RUN
 from ..judge import acceptance
-from ..model import Decision, Plan, Report, Row, RowMessage, Verdict
-from ..report import findings, headlines, measured, terminal
-from ..run import ending, libraries, privacy
+from ..kit.errors import FtgateError
+from ..kit.text import plain, takes_unicode
+from ..model.report import Report, Row, RowMessage
+from ..model.spec import Plan
+from ..model.verdict import Decision, Verdict
+from ..report import measured, terminal
+from ..report import said as findings
+from ..report import said as headlines
+from ..run import libraries, privacy, run
 from ..run.assembly import on_host
 from ..run.base import Base
 from ..run.config import RunConfig
-from ..run.session import Session
+from ..run.run import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
-from ..text import plain, takes_unicode
-from . import accepted, base, failures, github, repeat, signals, xdist
+from . import accepted, base, failures, github, signals, xdist
+from . import failures as repeat
 from .collection import CELL, default_pair
 from .options import thresholds_of, value_of
 from .progress import Progress, mode_of
@@ -90,7 +95,7 @@ class Run:
         reports = {target: target.partition(":")[0] for target in value_of(config, "report")}
         self.left_out = libraries.left_out(config.rootpath, reports.values())
         made = [target for target, kind in reports.items() if kind not in self.left_out]
-        self.ending = ending.Ending(self.session, made, config.invocation_params.dir)
+        self.ending = run.Ending(self.session, made, config.invocation_params.dir)
         self._register_parts(config.pluginmanager)
         self.base = self._trusted_base()
 
@@ -342,7 +347,7 @@ class Run:
         self.messages |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
         ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))
-        return ending.missing(
+        return run.missing(
             self.stopped or (ended if unasked else ""),
             planned=len(planned),
             unasked=len(unasked),

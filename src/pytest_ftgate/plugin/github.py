@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..model import Report, Row
-from ..report import findings, headlines, markdown
-from ..text import plain
+from ..kit.text import plain
+from ..model.report import Report, Row
+from ..report import markdown
+from ..report import said as findings
+from ..report import said as headlines
 
 if TYPE_CHECKING:
     from .gate import Run

@@ -41,13 +41,13 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     measuring = measures(config)
     if measuring:
-        from .numerics import import_needed
+        from .collection import import_needed
 
         import_needed(config.rootpath)
     check_given(config)
     check_values(config)
     if measuring and not config.option.collectonly:
-        from ..platforms import unsupported
+        from ..kit.platforms import unsupported
 
         if why := unsupported():
             raise pytest.UsageError(

@@ -25,8 +25,8 @@ from execnet.gateway_bootstrap import HostNotFound
 from xdist import workermanage
 
 from ..declare.options import OPTIONS
-from ..errors import FtgateError
-from ..model import Machine
+from ..kit.errors import FtgateError
+from ..model.report import Machine
 from ..run import host_checkout
 from .host_scheduler import HostScheduler, test_of
 from .options import value_of

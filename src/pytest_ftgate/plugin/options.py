@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ..declare import options
-from ..errors import FtgateError
-from ..text import listed
+from ..kit.errors import FtgateError
+from ..kit.text import listed
 
 if TYPE_CHECKING:
-    from ..model import Threshold
+    from ..kit.values import Threshold
 
 ALWAYS = ("ftgate", "update", "against", "python", "timeout")
 """Options that make a run measure, or that a plain run uses too."""
@@ -59,14 +59,14 @@ def thresholds_of(config: pytest.Config) -> tuple[tuple[Threshold, ...], tuple[T
 
     A decorator overrides the ini only. Raises pytest.UsageError.
     """
-    from ..judge import thresholds
+    from ..judge import limits
 
     rows = [options.by_name(name) for name in options.THRESHOLDS]
     cli = {row.name: config.getoption(row.dest) for row in rows}
     ini = {row.name: _ini(config, row) for row in rows}
     try:
         given, written = options.threshold_layers(cli, os.environ, ini)
-        thresholds.check(cli=given, ini=written)
+        limits.check(cli=given, ini=written)
     except FtgateError as error:
         raise pytest.UsageError(str(error)) from None
     return given, written

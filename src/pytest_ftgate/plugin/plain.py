@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from ..model import Cell, Spec, WorkloadError
-from ..run import once
+from ..model.sample import WorkloadError
+from ..model.spec import Cell, Spec
+from ..run import plain
 from ..runner.protocol import Failure, Unsupported
 
 
@@ -24,9 +25,9 @@ def _variables(spec: Spec, cell: Cell) -> dict[str, str]:
     """The environment variables of a cell that runs in this process; a program gets its own when it is started."""
     if not cell.environment.variables or cell.executor.program is not None:
         return {}
-    from ..measure.launchers import program_words  # plain runs of other cells do without
+    from ..measure.launchers import words  # plain runs of other cells do without
 
-    return program_words.workload_variables(cell, spec, sys.executable)
+    return words.workload_variables(cell, spec, sys.executable)
 
 
 PASSED = pytest.StashKey[dict[tuple[object, ...], str]]()
@@ -63,12 +64,12 @@ def summary(keywords: Iterable[str]) -> str:
 def set_message(item: pytest.Item, report: pytest.TestReport) -> None:
     """Give a failed cell the line in pytest's summary that it has in a measuring run: the exception itself."""
     if report.when == "call" and report.failed and ERROR in item.stash:
-        from ..report import headlines
+        from ..report import said
         from . import failures
 
         error = item.stash[ERROR]
-        place = headlines.origin(error) or (str(item.path), (item.location[1] or 0) + 1)
-        failures.set_message(report, headlines.exception(error), place)
+        place = said.origin(error) or (str(item.path), (item.location[1] or 0) + 1)
+        failures.set_message(report, said.exception(error), place)
 
 
 @contextlib.contextmanager
@@ -92,7 +93,7 @@ def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
             for name, value in _variables(spec, cell).items():
                 patch.setenv(name, value)
             with _stderr(item.config) as stderr:
-                once.once(cell, spec, stderr)
+                plain.once(cell, spec, stderr)
     except Unsupported as unsupported:
         reason = str(unsupported)
     except Failure as failure:
@@ -101,7 +102,7 @@ def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
     if reason:
         pytest.skip(reason)
     if failed:
-        from ..report import headlines  # runs that pass do without
+        from ..report import said  # runs that pass do without
 
         item.stash[ERROR] = failed
-        pytest.fail(headlines.error_text(failed), pytrace=False)
+        pytest.fail(said.error_text(failed), pytrace=False)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
 from typing import Literal, TextIO
 
-from ..report import units
-from ..text import plain
+from ..kit import units
+from ..kit.text import plain
 
 REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0

@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 import pytest
 
 from ..declare import options, plan
-from ..run.session import Session
+from ..run.run import Session
 from ..store.names import split_nodeid
 from .collection import CELL
 from .options import value_of

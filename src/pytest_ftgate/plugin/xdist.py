@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ..run.others import OtherTests
+from ..run.turns import OtherTests
 from .progress import REDRAW_S, Progress
 
 

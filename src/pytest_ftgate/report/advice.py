@@ -12,23 +12,13 @@ import msgspec
 
 from ..judge import advice as judged
 from ..judge import metrics
-from ..model import (
-    Advice,
-    Choice,
-    Contention,
-    Hazard,
-    Interval,
-    MemoryUse,
-    Metric,
-    Ranking,
-    Report,
-    ScalingAdvice,
-    StartTax,
-    to_builtins,
-)
-from ..text import listed, percent, plain
-from . import json, units
-from .lines import Style, entry, wrapped
+from ..kit import units
+from ..kit.text import listed, percent, plain
+from ..kit.values import Interval, Metric, to_builtins
+from ..model.advice import Advice, Choice, Contention, Hazard, MemoryUse, Ranking, ScalingAdvice, StartTax
+from ..model.report import Report
+from . import json
+from .details import Style, entry, wrapped
 
 NAMED = 4
 """Candidates of a ranking that are named one by one; of the others the range is given."""

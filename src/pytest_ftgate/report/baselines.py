@@ -8,13 +8,15 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ..judge.recorded import WALL_OF_CONTROL, figure_of, source_of
-from ..model import Machine, Metric, Sample, Struct
+from ..kit import units
+from ..kit.text import plain
+from ..kit.values import Metric, Struct
+from ..model.report import Machine
+from ..model.sample import Sample
 from ..store.names import split_nodeid
 from ..store.schema import Recording, StoredCell, TestBaseline
 from ..store.update import Difference, Update, grouped
-from ..text import plain
-from . import units
-from .findings import accepted_texts
+from .said import accepted_texts
 
 NOTHING = "-"
 SHORT_COMMIT = 12

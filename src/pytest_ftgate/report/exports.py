@@ -10,9 +10,12 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 from ..judge import metrics
-from ..model import Cell, Metric, Report, Row
+from ..kit import units
+from ..kit.values import Metric
+from ..model.report import Report, Row
+from ..model.spec import Cell
 from ..store.names import split_nodeid
-from . import headlines, units
+from . import said
 from .measured import SUFFIX, Measured, measured, writable
 
 IN_NAMES = ":()[]{},+@._"
@@ -75,7 +78,7 @@ def _extra(each: Measured, report: Report) -> Iterator[str]:
     """What the page shows beside a value."""
     yield units.estimate(each.metric.unit, each.estimate)
     if each.verdict is not None:
-        yield ": ".join(filter(None, (each.verdict.decision, headlines.change_text(each.verdict))))
+        yield ": ".join(filter(None, (each.verdict.decision, said.change_text(each.verdict))))
     if report.partial:
         yield f"partial: {report.partial}"
 

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from ..judge import metrics
 from ..judge.recorded import OF_CONTROL
-from ..model import History, LevelChange, Recorded
+from ..kit import units
+from ..kit.text import plain
+from ..model.report import History, LevelChange, Recorded
 from ..stats.change_points import LEAST_SEGMENT
-from ..text import plain
-from . import findings, units
-from .lines import GAP, Style, entry
+from . import said
+from .details import GAP, Style, entry
 
 LEAST_PLOT = 12
 MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))
@@ -55,7 +56,7 @@ def change(history: History, changed: LevelChange) -> str:
 
 
 def _named(point: Recorded) -> str:
-    return f"{plain(findings.commit(point.commit)) or 'an unknown commit'} ({plain(point.recorded_at[:10])})"
+    return f"{plain(said.commit(point.commit)) or 'an unknown commit'} ({plain(point.recorded_at[:10])})"
 
 
 def render(nodeid: str, history: History, *, width: int, unicode: bool, color: bool = False, last: int = 0) -> str:
@@ -87,7 +88,7 @@ def _count(recordings: int) -> str:
 def _plot(history: History, shown: tuple[Recorded, ...], left_out: int, style: Style) -> Iterator[str]:
     """A line for each recording, and a rule where a level begins."""
     texts = [value(history, point.value.value, unicode=style.unicode) for point in shown]
-    heads = [f"{plain(point.recorded_at[:10]):10}{GAP}{plain(findings.commit(point.commit)):11}" for point in shown]
+    heads = [f"{plain(point.recorded_at[:10]):10}{GAP}{plain(said.commit(point.commit)):11}" for point in shown]
     column = max(map(len, texts))
     room = max(style.width - len(GAP) - len(heads[0]) - column - 2 * len(GAP), LEAST_PLOT)
     axis = _axis(shown, room)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import secrets
 import struct
@@ -10,8 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ..errors import FtgateError
-from ..model import Report, Sample, Table, fault_of
+from ..kit.errors import FtgateError
+from ..kit.values import fault_of
+from ..model.report import Report, Table
+from ..model.sample import Sample
 
 SCHEMA = 2
 AGAIN = "write it again with --ftgate-report json:PATH"
@@ -131,3 +134,27 @@ def writable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     return value
+
+
+# The report files: each kind of `--ftgate-report KIND:PATH` and the module whose `render` makes its text.
+
+FORMATS = {
+    "html": "html",
+    "json": "json",
+    "md": "markdown",
+    "junit": "junit",
+    "bmf": "exports.bmf",
+    "gha-benchmark": "exports.gha_benchmark",
+    "benchstat": "exports.benchstat",
+    "otava": "exports.otava",
+    "openmetrics": "exports.openmetrics",
+}
+"""Kinds and modules of this package, with the function where that is not `render`."""
+
+
+def rendered(kind: str, report: Report) -> Iterator[str]:
+    """The report as text of that kind, piece by piece: one text of a large run would take too much memory."""
+    if kind == "json":
+        return pieces(report)
+    module, _, function = FORMATS[kind].partition(".")
+    return iter((str(getattr(importlib.import_module(f"{__package__}.{module}"), function or "render")(report)),))

@@ -17,8 +17,9 @@ from junitparser import (
     TestSuite,
 )
 
-from ..model import Decision, Report, Row, Table
-from . import findings, headlines, terminal
+from ..model.report import Report, Row, Table
+from ..model.verdict import Decision
+from . import said, terminal
 from .measured import properties, writable
 
 
@@ -47,14 +48,14 @@ def _suite(table: Table, report: Report) -> TestSuite:
     suite.timestamp = writable(report.started_at)
     machine = report.machine_of(table.rows[0]) if table.rows else report.machine
     suite.hostname = writable(machine.fingerprint)
-    about = {"headline": findings.headline(report, table.rows), "result": findings.result(report, table.rows)}
-    about |= {"undecided": findings.undecided(report), "version": report.version, "seed": str(report.seed)}
+    about = {"headline": said.first_line(report, table.rows), "result": said.result(report, table.rows)}
+    about |= {"undecided": said.undecided(report), "version": report.version, "seed": str(report.seed)}
     about |= {"commit": report.commit, "command": report.command, "partial": report.partial}
     for name, text in about.items():
         if text:
             suite.add_property(f"ftgate.{name}", writable(text))
     for row in table.rows:
-        suite.append(_case(row, fails=findings.fails(report, row)))
+        suite.append(_case(row, fails=said.fails(report, row)))
     return suite
 
 
@@ -69,7 +70,7 @@ def _case(row: Row, *, fails: bool) -> Case:
         known.add_property(Property(key, value))
     case.append(known)
     decision, text = row.verdict.decision, writable(terminal.cell_text(row))
-    if result := _result(decision, writable(headlines.headline(row)), fails=fails):
+    if result := _result(decision, writable(said.headline(row)), fails=fails):
         result.text = text
         case.append(result)
     elif text:

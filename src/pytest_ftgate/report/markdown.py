@@ -11,9 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ..model import WORST_FIRST, Decision, Metric, MetricVerdict, Report, Row, Table
-from ..text import plain
-from . import budgets, findings, headlines, units
+from ..kit import units
+from ..kit.text import plain
+from ..kit.values import Metric
+from ..model.report import Report, Row, Table
+from ..model.verdict import WORST_FIRST, Decision, MetricVerdict
+from . import said as budgets
+from . import said as findings
+from . import said as headlines
 
 MARKER = "<!-- ftgate -->"
 """The first line: by it a comment is found that is to be edited in place."""
@@ -90,7 +95,7 @@ def _block(section: Section, texts: Sequence[str]) -> str:
 def _head(report: Report) -> str:
     """The marker, the headline, why the report is partial, what was compared, and how many cells of each decision."""
     counts = findings.counts(report)
-    headline, result = findings.headline(report), findings.result(report)
+    headline, result = findings.first_line(report), findings.result(report)
     first = ("partial report, " if report.partial else "") + headline
     warnings = [f"This report is partial: {report.partial}"] if report.partial else []
     warnings += filter(None, [findings.undecided(report)])

@@ -9,10 +9,13 @@ from typing import NamedTuple
 import msgspec
 
 from ..judge import metrics
-from ..model import Decision, Interval, MetricVerdict, Row
+from ..kit import units
+from ..kit.text import plain
+from ..kit.values import Interval
+from ..model.report import Row
+from ..model.verdict import Decision, MetricVerdict
 from ..stats import rank_tests
-from ..text import plain
-from . import headlines, units
+from . import said
 
 LEVEL = 0.95
 SUFFIX = {"time": "ns", "size": "bytes"}
@@ -62,7 +65,7 @@ def measured(row: Row) -> list[Measured]:
 
 def _estimate(name: str, row: Row) -> Interval | None:
     """The figure of the report's table, with the interval that it has there, else that of the median over launches."""
-    figure = headlines.figure(name, row)
+    figure = said.figure(name, row)
     if isinstance(figure, Interval):
         return figure
     values = tuple(metrics.row(name).read(row.sample).values()) if row.sample else ()
@@ -81,7 +84,7 @@ def properties(row: Row) -> list[tuple[str, str]]:
     verdict = row.verdict
     found = [("verdict", verdict.decision.value), ("basis", verdict.basis)]
     if verdict.decision not in (Decision.PASSED, Decision.UNCHANGED):
-        found += [("reason", headlines.headline(row))]
+        found += [("reason", said.headline(row))]
     for each in measured(row):
         name, estimate = each.metric.name, each.estimate
         number = f"{name}.{SUFFIX.get(each.metric.unit, 'value')}"
@@ -90,7 +93,7 @@ def properties(row: Row) -> list[tuple[str, str]]:
             found += [(f"{number}.low", f"{estimate.low:.9g}"), (f"{number}.high", f"{estimate.high:.9g}")]
         if each.verdict is not None:
             found += [(f"{name}.verdict", each.verdict.decision.value)]
-            found += [(f"{name}.change", headlines.change_text(each.verdict))]
+            found += [(f"{name}.change", said.change_text(each.verdict))]
     contracts = (each for each in verdict.metrics if each.contract)
     found += [("contract", f"{each.contract}: {each.decision}: {each.reason}") for each in contracts]
     return [(writable(f"ftgate.{name}"), writable(text)) for name, text in found if text]

@@ -8,24 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from ..judge import disturbance, metrics
-from ..model import (
-    FAILURES,
-    WORST_FIRST,
-    Decision,
-    Interpreter,
-    Interval,
-    Machine,
-    Metric,
-    Report,
-    Row,
-    Table,
-    Verdict,
-)
-from ..text import listed, plain
-from . import budgets, findings, headlines, units
-from .details import detail_lines
-from .lines import GAP, Style, entry, printable, wrapped
+from ..judge import decide, metrics
+from ..kit import units
+from ..kit.text import listed, plain
+from ..kit.values import Interval, Metric
+from ..model.report import Machine, Report, Row, Table
+from ..model.spec import Interpreter
+from ..model.verdict import FAILURES, WORST_FIRST, Decision, Verdict
+from . import said as budgets
+from . import said as findings
+from . import said as headlines
+from .details import GAP, Style, detail_lines, entry, printable, wrapped
 
 Value = TypeVar("Value")
 
@@ -176,7 +169,7 @@ def _footer(report: Report, style: Style) -> list[str]:
         lines += entry("limits", said, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]
     undecided = findings.undecided(report)
-    for text in dict.fromkeys((*([] if undecided else [findings.headline(report)]), findings.result(report))):
+    for text in dict.fromkeys((*([] if undecided else [findings.first_line(report)]), findings.result(report))):
         lines += [style.paint(line, "bold") for line in wrapped(text, style, indent=0)]
     partial = f"this report is partial: {plain(report.partial)}" if report.partial else ""
     for text in (undecided, partial):
@@ -306,9 +299,7 @@ def _hints(table: Table) -> list[str]:
 def _remarks(table: Table) -> list[str]:
     """The conditions while the test was measured, each remark once."""
     measured = (row for row in table.rows if row.conditions is not None)
-    return list(
-        dict.fromkeys(text for row in measured for text in disturbance.remarks(row.conditions, row.cell.workers))
-    )
+    return list(dict.fromkeys(text for row in measured for text in decide.remarks(row.conditions, row.cell.workers)))
 
 
 def _heading(report: Report, table: Table, style: Style) -> list[str]:

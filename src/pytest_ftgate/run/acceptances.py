@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ..errors import FtgateError
-from ..files import write_whole
 from ..judge import acceptance
-from ..measure.run_context import Listener
-from ..model import Acceptance, Struct
+from ..kit import git
+from ..kit.errors import FtgateError
+from ..kit.files import write_whole
+from ..kit.text import did_you_mean
+from ..kit.values import Struct
+from ..measure.context import Listener
+from ..model.verdict import Acceptance
 from ..store.names import matches, split_nodeid
-from ..text import did_you_mean
-from . import git, worktrees
 from .folder import RunFolder, decoded
+from .sides import worktrees
 
 FIX = "correct it with `git commit --amend` or `git rebase --interactive`"
 _DEFAULTS = ("HEAD", "main", "master")

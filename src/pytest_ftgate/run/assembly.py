@@ -8,11 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from .. import pythons
-from ..errors import FtgateError
-from ..measure.launchers import cpus
-from ..model import Group, Host, Interpreter, Machine, Plan, Row, RowMessage, Table
-from . import git
+from ..kit import git
+from ..kit.errors import FtgateError
+from ..measure.launchers import words
+from ..model.report import Host, Machine, Row, RowMessage, Table
+from ..model.spec import Group, Interpreter, Plan
+from ..targets import environments
 
 _BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 """What GitHub and GitLab call the branch of a run; the first only for a pull request."""
@@ -93,7 +94,7 @@ def commit_of(root: Path) -> str:
 def project_of(root: Path) -> str:
     """The name of the project at `root`: that of its distribution, else of its folder."""
     try:
-        return pythons.project_name(root) or root.name
+        return environments.project_name(root) or root.name
     except FtgateError:  # its pyproject.toml cannot be read: whoever needs more of it says so
         return root.name
 
@@ -116,4 +117,4 @@ def _reference(group: Group) -> str:
 
 def _note(group: Sequence[RowMessage]) -> str:
     """A note on all rows of a table: whether a server and its load generator share CPUs."""
-    return cpus.cpus_note() if group[0].row.cell.body == "server" else ""
+    return words.cpus_note() if group[0].row.cell.body == "server" else ""

@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
-from ..errors import FtgateError
-from ..model import Cell, Group, Plan, RowMessage, Spec, Struct, failed_row
+from ..kit.errors import FtgateError
+from ..kit.git import OPTION, Checkout, shown
+from ..kit.values import Struct
+from ..model.report import RowMessage, failed_row
+from ..model.spec import Cell, Group, Plan, Spec
 from ..store.names import split_nodeid
 from .assembly import message_of, positions_of
 from .config import RunConfig
-from .git import OPTION, Checkout, shown
 
 OF_THE_RUN: Final = (
     *("metrics", "thresholds", "ini_thresholds", "alpha", "probe_cost", "launches", "iterations"),

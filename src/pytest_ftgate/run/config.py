@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ..model import Struct, Threshold
-from ..pythons import Steps
+from ..kit.values import Struct, Threshold
+from ..targets.environments import Steps
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):

@@ -8,28 +8,19 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import FtgateError
 from ..judge import explain, figures, metrics
 from ..judge.judge import ComparedWith
-from ..measure.profile_round import NoProfile, ProfileRound
-from ..model import (
-    Cell,
-    Decision,
-    Explanation,
-    FunctionTime,
-    Launch,
-    Metric,
-    Moved,
-    Profile,
-    Row,
-    Sample,
-    TestSamples,
-    Verdict,
-)
-from ..text import listed
-from .git import Checkout, mapped
+from ..kit.errors import FtgateError
+from ..kit.git import Checkout, mapped
+from ..kit.text import listed
+from ..kit.values import Metric
+from ..measure.memory_round import NoProfile, ProfileRound
+from ..model.report import Explanation, FunctionTime, Moved, Row
+from ..model.sample import Launch, Profile, Sample, TestSamples
+from ..model.spec import Cell
+from ..model.verdict import Decision, Verdict
 from .phase import ActivePhase
-from .references import portable
+from .sides.references import portable
 
 FAILED = (Decision.REGRESSED, Decision.SUSPECT)
 EXPLAINED = (*FAILED, Decision.ACCEPTED)

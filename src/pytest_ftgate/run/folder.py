@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import msgspec
 
-from .. import pythons
-from ..errors import FtgateError
-from ..files import write_whole
+from ..kit import processes
+from ..kit.errors import FtgateError
+from ..kit.files import write_whole
+from ..targets import environments
 
 RUNS_KEPT = 5
 LAST_RUN = "last-run.json"
@@ -32,7 +33,7 @@ class RunFolder:
         """Make the run's folder, which git does not see. Raises FtgateError where that is not possible."""
         try:
             self.run.mkdir(parents=True, exist_ok=True)
-            pythons.hide_from_git(self.path)
+            environments.hide_from_git(self.path)
         except OSError as error:
             fix = f"a run keeps its rows there: make {self.root} writable and see that its disk has room"
             raise FtgateError(f"{error.filename or self.path}: {error.strerror}; {fix}") from error
@@ -41,7 +42,7 @@ class RunFolder:
     def locked(self, name: str) -> Iterator[None]:
         """Wait until no other process of this project holds the lock of this name; see `waiting.held`."""
         self.make()
-        with pythons.waiting.held(self.path / f"{name}.lock"):
+        with processes.locked(self.path / f"{name}.lock"):
             yield
 
     def shared(self, kind: str, key: str) -> Path:
@@ -56,7 +57,7 @@ class RunFolder:
 
     def prune(self) -> None:
         """Remove old runs and unused environments."""
-        pythons.prune_environments(self.path / "envs")
+        environments.prune_environments(self.path / "envs")
         runs = sorted((self.path / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
         for old in runs[:-RUNS_KEPT]:
             shutil.rmtree(old, ignore_errors=True)

@@ -9,13 +9,14 @@ from pathlib import Path
 import msgspec
 
 from ..judge import history as judge_history
-from ..model import History, Metric, Report, Row
-from ..pythons import build_key
+from ..kit.git import AgainstError, Repository
+from ..kit.values import Metric
+from ..model.report import History, Report, Row
 from ..store import history as store_history
 from ..store import names
 from ..store.folder import Store
 from ..store.history import Everything, Series
-from .git import AgainstError, Repository
+from ..targets.describe import build_key
 
 MOST_FILES = 1000
 """Former files that are read, the newest: one recording a night for three years."""

@@ -15,12 +15,13 @@ from typing import IO, Any, Final, Protocol
 import filelock
 import msgspec
 
-from .. import pythons
-from ..errors import FtgateError
+from ..kit.errors import FtgateError
+from ..kit.git import DEEPEN, AgainstError, Repository, environment
 from ..measure.machine import read_machine
-from . import submodules, worktrees
+from ..targets import environments, find
 from .folder import RunFolder
-from .git import DEEPEN, AgainstError, Repository, environment
+from .sides import worktrees
+from .sides import worktrees as submodules
 
 CHUNK_BYTES: Final = 1 << 20
 _KEPT: Final = "refs/ftgate"
@@ -58,7 +59,7 @@ class Shipment:
             if repository.shallow:
                 raise AgainstError(f"a shallow clone cannot be sent: {DEEPEN}")
             places = folder.absolute() / "worktrees"
-            pythons.hide_from_git(places)
+            environments.hide_from_git(places)
             with filelock.FileLock(f"{places}.lock"):
                 self.commit = worktrees.snapshot(repository, places)
             if inner := submodules.of_tree(repository, "ls-tree", "-r", "-z", self.commit, cwd=repository.top):
@@ -128,7 +129,7 @@ def _serve(channel: Channel) -> None:
     machine = msgspec.json.encode(read_machine()).decode()
     channel.send({"version": version("pytest-ftgate"), "machine": machine})
     asked = channel.receive()
-    cache = pythons.cache_folder()
+    cache = find.cache_folder()
     folder = cache / asked["project"]
     folder.mkdir(parents=True, exist_ok=True)
     with _reserved(cache, asked["owner"]):

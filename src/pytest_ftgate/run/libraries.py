@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import FtgateError
-from ..pythons import project_name
+from ..kit.errors import FtgateError
+from ..targets.environments import project_name
 
 RENDERING = {"html": ("jinja2", "markupsafe"), "junit": ("junitparser",)}
 """Forms of a report, and what they are made with: a form is left out where that is the project's own."""

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from .. import pythons
-from ..model import Cell, Environment, Row, RowMessage, Sample
-from ..text import placeholders
+from ..kit.text import placeholders
+from ..model.report import Row, RowMessage
+from ..model.sample import Sample
+from ..model.spec import Cell, Environment
+from ..targets import environments
 
 HOME = "~"
 
@@ -29,7 +31,7 @@ def recorded(messages: Iterable[RowMessage]) -> bytes:
 
 def without_home(text: str) -> str:
     """A text with `~` in place of the home folder."""
-    home = pythons.user_home() or Path("/")
+    home = environments.user_home() or Path("/")
     folders = {str(folder) for folder in (home, home.resolve()) if len(folder.parts) > 1}
     for folder in sorted(folders, key=len, reverse=True):
         # Not in the middle of a longer path or name, but after the letter of a compiler's option.

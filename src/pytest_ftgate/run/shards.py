@@ -6,10 +6,11 @@ import heapq
 import statistics
 from collections.abc import Mapping
 
-from ..model import Plan, Shard
+from ..model.report import Shard
+from ..model.spec import Plan
 from .assembly import positions_of
 from .config import RunConfig
-from .resources import hypotheses_of
+from .context import hypotheses_of
 from .stored import StoredBaselines
 
 

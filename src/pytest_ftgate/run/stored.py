@@ -7,16 +7,19 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import FtgateError
 from ..judge.history import stored_wall
 from ..judge.judge import ComparedWith
 from ..judge.recorded import stored_values
-from ..model import Cell, Group, History, Machine, Report, Row, Table, executor_cell
-from ..pythons import build_key
+from ..kit.errors import FtgateError
+from ..model.report import History, Machine, Report, Row, Table
+from ..model.sample import executor_cell
+from ..model.spec import Cell, Group
 from ..report.baselines import update_lines
 from ..store import folder as store_folder
-from ..store import names, schema, unused
+from ..store import names, schema
+from ..store import update as unused
 from ..store.update import apply_updates, update_plan
+from ..targets.describe import build_key
 from .config import RunConfig
 from .folder import RunFolder
 from .targets import Targets

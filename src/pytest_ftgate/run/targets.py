@@ -12,21 +12,20 @@ from typing import TypeAlias
 
 import msgspec
 
-from .. import pythons
-from ..errors import FtgateError
-from ..measure import cores
-from ..measure.cell_run import PreparedTarget
-from ..measure.run_context import Listener
-from ..measure.watch import self_test
-from ..model import Cell, Group, Interpreter, Struct, Target
-from ..model.targets import parse_target
-from ..pythons import InterpreterNotFound
-from . import release, worktrees
-from .cells import one_per_target
+from ..declare.plan import one_per_target
+from ..kit.errors import FtgateError
+from ..kit.git import Checkout
+from ..kit.values import Struct
+from ..measure import machine
+from ..measure.context import Listener, PreparedTarget
+from ..measure.watch import threads
+from ..model.spec import Cell, Group, Interpreter, Target, parse_target
+from ..targets import describe, environments, find
+from ..targets.find import InterpreterNotFound
 from .folder import RunFolder
-from .git import Checkout
-from .installs import steps_of
-from .mending import note_built
+from .sides import references, worktrees
+from .sides.references import steps_of
+from .sides.worktrees import note_built
 
 STOPS_IN_S = 3.0
 """An installation ends within a second after it is told to."""
@@ -49,7 +48,7 @@ class Targets:
     """Finds interpreters and installs environments, each when it is first asked for."""
 
     def __init__(
-        self, folder: RunFolder, install: pythons.Steps | None, listener: Listener, *, scripted: bool = False
+        self, folder: RunFolder, install: environments.Steps | None, listener: Listener, *, scripted: bool = False
     ) -> None:
         """`install` are the steps of each environment; None installs the project if it has a build system.
 
@@ -89,7 +88,7 @@ class Targets:
         """
         if self.scripted:
             return
-        cells = [cell for cell in one_per_target(group.cells) if not cores.lacking(cell, group.spec)]
+        cells = [cell for cell in one_per_target(group.cells) if not machine.lacking(cell, group.spec)]
         stopped = threading.Event()
 
         def make(there: list[Checkout], ended: threading.Event) -> None:
@@ -122,8 +121,8 @@ class Targets:
         if key in self._lookups or key in self._made or stopped.is_set():
             return
         with contextlib.suppress(InterpreterNotFound, OSError, _Stopped):  # `lookup` finds these again
-            interpreter = pythons.find_interpreter(target)
-            if pythons.settings_unsupported(interpreter, target.settings):
+            interpreter = find.find_interpreter(target)
+            if describe.settings_unsupported(interpreter, target.settings):
                 return
             try:
                 self._made[key] = self._environment(interpreter, target, requires, side, stopped)
@@ -133,10 +132,10 @@ class Targets:
     def _prepare(self, target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> TargetLookup:
         self.listener.advance(target.spec, "looking for the interpreter of", 0, 0, None)
         try:
-            interpreter = pythons.find_interpreter(target)
+            interpreter = find.find_interpreter(target)
         except InterpreterNotFound as missing:
             return TargetLookup(reason=str(missing))
-        reason = pythons.settings_unsupported(interpreter, target.settings)
+        reason = describe.settings_unsupported(interpreter, target.settings)
         if reason:
             return TargetLookup(reason=reason)
         python = self._made.get(_key(target, requires, checkout))
@@ -147,9 +146,9 @@ class Targets:
         prepared = PreparedTarget(
             interpreter=interpreter,
             python=str(python),
-            key=pythons.build_key(interpreter),
-            environment=pythons.environment_variables(target.settings),
-            copies=pythons.copied_modules(python, self.folder.root if checkout is None else checkout.project),
+            key=describe.build_key(interpreter),
+            environment=describe.environment_variables(target.settings),
+            copies=environments.copied_modules(python, self.folder.root if checkout is None else checkout.project),
         )
         unavailable = self._waits_unavailable(prepared, target.settings.gil)
         return TargetLookup(target=msgspec.structs.replace(prepared, waits_unavailable=unavailable))
@@ -166,7 +165,7 @@ class Targets:
         root = self.folder.root
         project = root if checkout is None else checkout.project
         side = "" if checkout is None else f", {checkout.label}"
-        install = pythons.default_install(project) if self.install is None else self.install
+        install = environments.default_install(project) if self.install is None else self.install
         steps = list[str]()
 
         def on_step(doing: str) -> None:
@@ -177,15 +176,15 @@ class Targets:
                 self.listener.advance(f"{target.spec}{side}", f"{doing} for", 0, 0, None)
 
         try:
-            python = pythons.ensure_environment(
+            python = environments.ensure_environment(
                 interpreter,
                 root=self.folder.path / "envs",
                 project=project,
                 install=steps_of(install, root, checkout, requires),
-                variables=release.variables(root, project) if checkout and checkout.commit else {},
+                variables=references.variables(root, project) if checkout and checkout.commit else {},
                 on_step=on_step,
             )
-        except pythons.InstallError as error:
+        except environments.InstallError as error:
             if checkout is None:
                 raise FtgateError(str(error)) from error
             hint = worktrees.ignored_hint(str(error), checkout, root)
@@ -197,7 +196,7 @@ class Targets:
     def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
         """Why the wait states of this target's threads cannot be distinguished; empty if they can."""
         self.listener.advance(prepared.interpreter.name, "checking the interpreter", 0, 0, None)
-        return self_test.patterns_hold(
+        return threads.patterns_hold(
             f"{prepared.key}{'-gil-' + gil if gil else ''}",
             prepared.python,
             self.folder.path / "selftests",

@@ -1,34 +1,486 @@
-"""Whether what git has of a project can be installed, as it is in CI and on both sides of a comparison."""
+"""One test of a run on its way to its rows: measured, judged, and after a miss measured with its reference."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
 
-from .. import pythons
-from ..errors import FtgateError
-from ..model import Interpreter
-from ..pythons import OnStep, Steps
-from . import installs, mending, release, worktrees
+import msgspec
+
+from ..judge import acceptance, decide, expectations, figures
+from ..judge.judge import ComparedWith, Judge, doubted, excess, missed, unchanged
+from ..kit import git
+from ..kit.errors import FtgateError
+from ..measure import machine
+from ..measure.conditions import ConditionsMonitor
+from ..measure.context import PreparedTarget
+from ..measure.launch import error_of
+from ..model.report import Conditions, Row, Shortfall, failed_row, first_line
+from ..model.sample import Sample, TestSamples
+from ..model.spec import Cell, Group
+from ..model.verdict import Decision, Verdict
+from ..report import said
+from ..store import names
+from ..targets import environments
+from . import explaining
+from . import phase as shortfall
+from .context import Resources
+from .explaining import Explainer
+from .phase import LEAST_ROUNDS, ActivePhase, Phase, PhaseStarter
+from .sides import worktrees
+from .targets import same, unavailable
 
 
-def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep) -> str:
-    """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit.
+class Measurement:
+    """One test: `begin`, then `step` measures a round at a time while it is `open`; `rows` are its verdicts.
 
-    `on_step` is called as by `ensure_environment`.
+    The first phase compares with stored baselines or with `--ftgate-against`. Cells that miss their baseline are
+    measured again, paired with the baseline's commit; where that cannot be done, the verdict is predicted.
     """
-    checkout, environments = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
-    mending.remove_all_extras(root, checkout, environments)
-    try:
-        pythons.ensure_environment(
-            interpreter,
-            root=environments,
-            project=checkout.project,
-            install=installs.steps_of(steps, root, checkout),
-            variables=release.variables(root, checkout.project),
-            on_step=on_step,
+
+    def __init__(self, group: Group, resources: Resources) -> None:
+        self.group = group
+        self.resources = resources
+        self.monitor = ConditionsMonitor()
+        self.conditions = self.first_conditions = Conditions()
+        self.by_nodeid: dict[str, Row] = {}
+        self.samples = TestSamples()
+        self.phases: list[Phase] = []
+        self.active: ActivePhase | None = None
+        self.explainer = Explainer(self._marked, resources.references.folder.root)
+        self.shortfalls: dict[str, Shortfall | None] = {}
+        """By node id: what the time lacks in which a cell was measured last."""
+        self.note = ""
+        """Whether its launches were split, and why."""
+        self._ended_s = 0.0
+        self._ended_rounds = 0
+        self._interrupted = False
+
+    # -- measuring ---------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Prepare the targets and begin the first phase; a cell that cannot be measured has its row at once."""
+        self.monitor.start()
+        against = self.resources.config.against
+        pair = self.resources.references.requested() if against else None
+        for cell in self.group.cells:
+            row = self._row_unmeasured(cell, pair)
+            if row is not None:
+                self.by_nodeid[cell.nodeid] = row
+        cells = tuple(cell for cell in self.group.cells if cell.nodeid not in self.by_nodeid)
+        phase = Phase(cells=cells, judged=frozenset(cell.nodeid for cell in cells))
+        if against:
+            phase = msgspec.structs.replace(phase, pair=pair, why=f"--ftgate-against {against}")
+        elif cells:
+            phase = self._beside_another_machines(phase)
+        if cells and phase.pair is not None:
+            checked = self.resources.unchanged.check(self.group, cells, phase.pair)
+            why = "; ".join(filter(None, (phase.why, checked.why)))
+            phase = msgspec.structs.replace(phase, same=checked.same, why=why)
+        phase = self._without_unchanged(phase)
+        if phase.cells:
+            self.phases.append(phase)
+            self._begin_next()
+
+    def _beside_another_machines(self, phase: Phase) -> Phase:
+        """Paired with the commit of the baselines, if all that is stored of its cells is another machine's or build's.
+
+        Their figures decide nothing here. As it is where that commit cannot be measured.
+        """
+        stored = self.resources.stored
+        found = [stored.compared_with(self.group, cell) for cell in phase.cells]
+        recorded = [each for each in found if each.entry is not None]
+        alone = recorded and all(each.elsewhere for each in recorded) and not stored.records(self.group, phase.cells)
+        if not alone or not self.resources.config.escalate:
+            return phase
+        newest = max(recorded, key=lambda each: each.recorded_at)
+        replace, test = msgspec.structs.replace, names.split_nodeid(phase.cells[0].nodeid)[0]
+        try:
+            pair = self.resources.references.recorded(newest, test)
+        except worktrees.NothingToCompare:
+            why = f"the code is that of {git.shown(newest.commit)}, which another machine or build recorded"
+            return replace(phase, same=dict.fromkeys(phase.judged, why))
+        except git.AgainstError:
+            return phase
+        self.resources.targets.make_all(self.group, (pair.changed, pair.reference))
+        return replace(phase, pair=pair, why="another machine or build recorded it, so its commit is measured here")
+
+    def _without_unchanged(self, phase: Phase) -> Phase:
+        """Without the cells of which nothing is measured: those that are the same, in a test without contracts."""
+        if self.group.spec.requirements:
+            return phase
+        reference = phase.pair.reference if phase.pair else None
+        for cell in phase.cells:
+            if why := phase.same.get(cell.nodeid):
+                verdict = Verdict(
+                    decision=Decision.UNCHANGED,
+                    reason=f"not measured: {why}",
+                    baseline=reference.label if reference else "",
+                    commit=reference.commit if reference else "",
+                )
+                self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
+        cells = tuple(cell for cell in phase.cells if cell.nodeid not in phase.same)
+        return msgspec.structs.replace(phase, cells=cells, judged=frozenset(cell.nodeid for cell in cells))
+
+    @property
+    def open(self) -> bool:
+        """Whether there is more to measure."""
+        return self.active is not None
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of all its phases so far."""
+        return self._ended_rounds + (self.active.run.budget.rounds if self.active else 0)
+
+    def step(self, share_s: float | None = None, left_s: float | None = None) -> None:
+        """One round of the phase under way.
+
+        Where tests share the time of the run, `share_s` is this test's part, and `left_s` all that is left; the test's
+        own time ends it as well.
+        """
+        if self.active is None:
+            return
+        more = self.active.step(share_s, left_s)
+        if self.resources.config.explain:
+            self.explainer.follow(self.active, self._left_s(self.active))
+        self._predict_shortfall(self.active, share_s, left_s)
+        if more:
+            return
+        self._end()
+        run_left_s = self.resources.time.left_s
+        if self._own_left_s > 0 and (run_left_s is None or run_left_s > 0):
+            self._begin_next()
+        else:
+            self.close()
+
+    def _predict_shortfall(self, active: ActivePhase, share_s: float | None, left_s: float | None) -> None:
+        """Say once in a phase that its time is too short for a decision, as soon as that is known."""
+        config, time = self.resources.config, self.resources.time
+        tests = left_s / share_s if share_s and left_s else None
+        lacking = shortfall.predicted(active, config.test_budget_s, self._ended_s, time, tests)
+        known = any(map(self.shortfalls.get, active.phase.judged))
+        if lacking and not known:
+            self.resources.listener.warn(f"{self.group.key}: {said.sentence(lacking)}")
+        self.shortfalls |= dict.fromkeys(active.phase.judged, lacking)
+
+    def close(self) -> None:
+        """The time budget is used up: judge what there is, and begin nothing more."""
+        self._end()
+        for phase in self.phases:
+            self._not_begun(phase, FtgateError("the time budget was used up"), late=True)
+        self.phases = []
+
+    def rows(self) -> list[Row]:
+        """All cells' rows, in their order, with the conditions; what these may explain is in doubt.
+
+        What is accepted, and what is known to fail, is marked as such.
+        """
+        return self._finished(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
+
+    def fail(self, error: Exception) -> None:
+        """End it with this error in the row of every cell that has no verdict yet, or was to be measured again."""
+        unfinished = [*self.phases, *([self.active.phase] if self.active else [])]
+        self.phases, self.active = [], None
+        for cell in self.group.cells:
+            if cell.nodeid not in self.by_nodeid or any(cell.nodeid in phase.judged for phase in unfinished):
+                self._fail_cell(cell, error)
+
+    def _fail_cell(self, cell: Cell, error: Exception) -> None:
+        told = error_of(error)
+        self.by_nodeid[cell.nodeid] = failed_row(cell, told.reason, told.detail)
+
+    def rows_in_part(self) -> list[Row]:
+        """The rows of the cells that have one, where the run ends in the middle: nothing more is measured."""
+        whole = not (self.open or self.phases)  # interrupted while it was explained
+        self.phases, self._interrupted = [], True
+        self._end()
+        rows = [self.by_nodeid[cell.nodeid] for cell in self.group.cells if cell.nodeid in self.by_nodeid]
+        measured = [row for row in rows if row.sample is None or row.sample.launches or row.error is not None]
+        return [
+            row if row.sample is None else msgspec.structs.replace(row, in_part=not whole)
+            for row in self._finished(measured)
+        ]
+
+    def _finished(self, rows: Iterable[Row]) -> list[Row]:
+        finished = []
+        for row in rows:
+            with self._failing(row.cell):
+                (judged,) = self._judged([row])
+                self.by_nodeid[row.cell.nodeid] = self._explained(judged)
+            finished.append(self.by_nodeid[row.cell.nodeid])
+        return finished
+
+    def _judged(self, rows: Iterable[Row]) -> list[Row]:
+        judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
+        line, options = self.group.spec.source.line, self.resources.config.options
+        return [msgspec.structs.replace(row, verdict=self._marked(row), line=line, options=options) for row in judged]
+
+    def _marked(self, row: Row) -> Verdict:
+        """Its verdict, in which what is accepted or known to fail is marked as such."""
+        return expectations.applied(self._accepted(row), row.cell, self.group.spec.expectations)
+
+    def _explained(self, row: Row) -> Row:
+        """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
+        if row.verdict.decision not in explaining.EXPLAINED or not self.resources.config.explain:
+            return row
+        explanation = self.explainer.of(row.cell.nodeid)
+        if explanation is None and row.sample is not None and row.sample.reference is None:
+            explanation = explaining.of_stored(row, self.screen.compared_with(row.sample))
+        return msgspec.structs.replace(row, explanation=explanation)
+
+    def _accepted(self, row: Row) -> Verdict:
+        """Its verdict, in which what the commits since its reference accept is accepted."""
+        if not any(map(acceptance.acceptable, row.verdict.metrics)):
+            return row.verdict
+        accepted = self.resources.acceptances.since(row.verdict.commit)
+        return acceptance.applied(row.verdict, row.cell.nodeid, accepted)
+
+    def _under_conditions(self, row: Row) -> Row:
+        row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
+        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision in said.OPEN else None
+        return msgspec.structs.replace(row, shortfall=lacking)
+
+    # -- phases ------------------------------------------------------------------------------------------------
+
+    def _row_unmeasured(self, cell: Cell, pair: worktrees.Pair | None) -> Row | None:
+        """The row of a cell without its cores, its interpreter or a readable baseline; None for all others."""
+        if reason := machine.lacking(cell, self.group.spec):
+            return _unsupported_row(cell, reason)
+        checkout = pair.changed if pair else None
+        lookup = self.resources.targets.lookup(cell, self.group.spec.requires, checkout)
+        if lookup.target is None:
+            if lookup.failed:
+                return failed_row(cell, first_line(lookup.reason), lookup.reason)
+            return _unsupported_row(cell, lookup.reason)
+        if reason := unavailable(cell, lookup.target.interpreter) or self._is_reference(cell, lookup.target, pair):
+            return _unsupported_row(cell, reason)
+        stored = None if pair else self.resources.stored.entry(self.group, cell)
+        return failed_row(cell, "its baseline cannot be read", str(stored)) if isinstance(stored, FtgateError) else None
+
+    def _is_reference(self, cell: Cell, target: PreparedTarget, pair: worktrees.Pair | None) -> str:
+        """Why there is nothing to compare a cell with: its target is the reference itself; empty if it is not."""
+        if pair is None or not pair.reference.python:
+            return ""
+        other = self.resources.targets.lookup(cell, self.group.spec.requires, pair.reference).target
+        if other is None or not same(cell, target, pair.reference, other):
+            return ""
+        return f"{cell.target.spec} is {pair.reference.label} itself, with which the targets are compared"
+
+    @property
+    def _own_left_s(self) -> float:
+        """What its ended phases left of the test's own time."""
+        return self.resources.config.test_budget_s - self._ended_s
+
+    def _begin_next(self) -> None:
+        """Begin the next phase that can begin; one whose environments cannot be installed is judged without."""
+        while self.phases and self.active is None:
+            phase = self.phases.pop(0)
+            starter = PhaseStarter(self.group, self.resources, phase)
+            try:
+                waiting = sum(each.spare is phase.spare for each in self.phases)
+                self.active = starter.start(self.monitor, self._own_left_s, waiting)
+                if self.samples:
+                    why = "measured again beside the baseline's commit: it missed its baseline"
+                    self.resources.listener.expect_more(why)
+            except FtgateError as error:
+                if phase.pair and not self.resources.config.against:  # what is compared with instead decides less
+                    why = f"{phase.pair.reference.label} cannot be measured: {first_line(str(error))}"
+                    self.resources.listener.warn(f"{self.group.key}: {why}")
+                if phase.pair and not (self.samples or self.resources.config.against):
+                    # What another machine could build: without it, what it stored is compared.
+                    self.phases.insert(0, msgspec.structs.replace(phase, pair=None, why="", same={}))
+                else:
+                    self._not_begun(phase, error)
+
+    def _not_begun(self, phase: Phase, error: FtgateError, *, late: bool = False) -> None:
+        for cell in phase.cells:
+            if cell.nodeid not in phase.judged:
+                continue
+            if self.samples.cell(cell):
+                self._predict(cell, f"{first_line(str(error))}: its reference cannot be measured")
+            elif late:
+                verdict = Verdict(decision=Decision.NOT_MEASURED, reason=f"{error}: increase --ftgate-time")
+                self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
+            else:
+                self.by_nodeid[cell.nodeid] = failed_row(cell, first_line(str(error)), str(error))
+
+    def _end(self) -> None:
+        if self.active is not None:
+            ended, self.active = self.active, None
+            self._ended_rounds += ended.run.budget.rounds
+            self.note = ended.run.context.split or self.note
+            self.conditions = self.monitor.observe()
+            self._judge(ended)
+            if self.resources.config.explain and not self._interrupted:
+                rows = self._judged(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
+                self.explainer.end(rows, ended, lambda: self._left_s(ended))
+            self._ended_s += ended.run.budget.spent_s
+
+    def _left_s(self, active: ActivePhase) -> float:
+        """What is left to explain a phase's cells: of its time, and of the run's."""
+        run_left_s = self.resources.time.left_s
+        return active.left_s if run_left_s is None else min(active.left_s, run_left_s)
+
+    # -- judging -----------------------------------------------------------------------------------------------
+
+    def _judge(self, ended: ActivePhase) -> None:
+        samples = TestSamples(ended.run.samples())
+        if self.samples:
+            for sample in samples:
+                if sample.cell.nodeid in ended.phase.judged:
+                    with self._failing(sample.cell):
+                        self._judge_again(ended.judge, sample, samples)
+            return
+        self.first_conditions = self.conditions
+        ended.judge.conditions = (self.conditions,)
+        for sample in samples:
+            with self._failing(sample.cell):
+                self._judge_first(ended, sample, samples)
+        self.samples = samples
+        if not ended.phase.pair:
+            self.screen = ended.judge
+            self.phases += self._follow_ups(ended)
+
+    @contextlib.contextmanager
+    def _failing(self, cell: Cell) -> Iterator[None]:
+        """What goes wrong while a cell is judged is its error; the others have their verdicts."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001
+            self._fail_cell(cell, error)
+
+    def _judge_first(self, ended: ActivePhase, sample: Sample, samples: TestSamples) -> None:
+        reference = samples.reference_of(sample.cell, self.group.spec.executors[0])
+        sample = self._with_hint(ended.phase, sample)
+        shown = self.resources.references.shown(figures.figures(sample, reference=reference))
+        verdict = ended.judge.verdict(sample, samples, shown)
+        self.by_nodeid[sample.cell.nodeid] = Row(
+            cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
         )
-    except FtgateError as error:
-        hint = worktrees.ignored_hint(str(error), checkout, root)
-        return "\n".join(filter(None, (str(error).partition("\n")[0], hint)))
-    mending.note_built(root, checkout)
-    return ""
+
+    def _judge_again(self, judge: Judge, sample: Sample, samples: TestSamples) -> None:
+        """The verdict of a cell that missed its baseline, now that it was paired with the baseline's commit."""
+        row = self.by_nodeid[sample.cell.nodeid]
+        if sample.error is not None:  # a race may show in any launch
+            failed = failed_row(sample.cell, sample.error.reason, sample.error.detail)
+            self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(
+                row, verdict=failed.verdict, error=sample.error, paired=sample
+            )
+            return
+        paired = judge.verdict(sample, samples, figures.figures(sample, reference=None))
+        why = paired.reason or paired.why or "the reference has no figures to compare"
+        screened = self.samples.cell(sample.cell)
+        assert screened is not None  # it missed its baseline
+        verdict = self.screen.settled(screened, self.samples, row.verdict, paired, why)
+        self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=verdict, paired=sample)
+
+    def _with_hint(self, phase: Phase, sample: Sample) -> Sample:
+        """The sample with a hint in its error, if a file or an editable install is not what the workload needs."""
+        if sample.error is None:
+            return sample
+        detail, pair = sample.error.detail, phase.pair
+        hint = self.resources.references.hint(detail, None if pair is None else pair.changed)
+        hint = hint or environments.missing_hint(detail, sample.cell.target.spec)
+        if not hint:
+            return sample
+        error = msgspec.structs.replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
+        return msgspec.structs.replace(sample, error=error)
+
+    def _doubted(self, row: Row) -> Row:
+        """The row in which what the machine may have done is in doubt: contracts are judged in the first phase."""
+        verdict = doubted(
+            row.verdict,
+            paired=decide.unfit(self.conditions, decide.PAIRED),
+            alone=decide.unfit(self.first_conditions, decide.UNPAIRED),
+            crowded=decide.unfit(self.first_conditions, decide.CROWDED),
+        )
+        return msgspec.structs.replace(row, verdict=verdict)
+
+    # -- after a miss ------------------------------------------------------------------------------------------
+
+    def _follow_ups(self, screen: ActivePhase) -> list[Phase]:
+        """A phase for each commit that cells which missed are to be paired with; where there is none, predictions.
+
+        Where the time is too short for all cells, it goes to the worst: the others are paired in what is left of it.
+        """
+        alone: dict[str, list[Phase]] = {}
+        for sample in sorted(self.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
+            with self._failing(sample.cell):
+                self._follow_up(sample, alone)
+        budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
+        run_left_s = self.resources.time.left_s
+        if left_s > 0 and (run_left_s is None or run_left_s > 0):  # else no launch begins any more
+            alone = {commit: left for commit, phases in alone.items() if (left := self._changed(phases))}
+        # A launch of a pair takes the place of one of the control workload.
+        pairs_s = LEAST_ROUNDS * len(alone) * budget.spent_s / max(1, budget.rounds * len(self.samples))
+        room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.samples)
+        worst = [functools.reduce(_joined, phases[:room]) for phases in alone.values()]
+        others = [functools.reduce(_joined, phases[room:]) for phases in alone.values() if phases[room:]]
+        return worst + [msgspec.structs.replace(phase, spare=True) for phase in others]
+
+    def _follow_up(self, sample: Sample, alone: dict[str, list[Phase]]) -> None:
+        compared_with = self.screen.compared_with(sample)
+        if compared_with.entry is None or not self._missed(sample.cell):
+            return
+        try:
+            phase = self._paired_phase(sample.cell, compared_with)
+        except git.AgainstError as error:
+            self._predict(sample.cell, str(error))
+            if isinstance(error, worktrees.NothingToCompare):
+                self._keep_unchanged(sample.cell, "the code is that of the baseline")
+            return
+        alone.setdefault(compared_with.commit, []).append(phase)
+
+    def _changed(self, phases: list[Phase]) -> list[Phase]:
+        """Without those of cells that read the same at the baseline's commit: a pair would measure the same twice."""
+        missed = tuple(cell for phase in phases for cell in phase.cells if cell.nodeid in phase.judged)
+        pair = phases[0].pair
+        assert pair is not None
+        same = self.resources.unchanged.check(self.group, missed, pair).same
+        for cell in missed:
+            if why := same.get(cell.nodeid):
+                self._keep_unchanged(cell, why)
+        return [phase for phase in phases if not phase.judged <= same.keys()]
+
+    def _keep_unchanged(self, cell: Cell, why: str) -> None:
+        row = self.by_nodeid[cell.nodeid]
+        self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict, why))
+
+    def _paired_phase(self, cell: Cell, compared_with: ComparedWith) -> Phase:
+        if self._interrupted:
+            raise git.AgainstError("the run was interrupted before the baseline's commit was measured")
+        if not self.resources.config.escalate:
+            raise git.AgainstError("--ftgate-escalate=no: the baseline's commit is not measured")
+        pair = self.resources.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])
+        single = self.samples.single_of(cell)
+        return Phase(
+            cells=(cell,) if single is None or single.cell == cell else (cell, single.cell),
+            judged=frozenset({cell.nodeid}),
+            pair=pair,
+            why="it missed its baseline, so the baseline's commit was measured with it",
+            metrics=self._missed(cell),
+        )
+
+    def _missed(self, cell: Cell) -> frozenset[str]:
+        return frozenset(each.metric for each in self.by_nodeid[cell.nodeid].verdict.metrics if missed(each))
+
+    def _predict(self, cell: Cell, why: str) -> None:
+        row, sample = self.by_nodeid[cell.nodeid], self.samples.cell(cell)
+        if sample is not None and self._missed(cell):
+            verdict = self.screen.settled(sample, self.samples, row.verdict, None, why)
+            self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=verdict)
+
+
+def _unsupported_row(cell: Cell, reason: str) -> Row:
+    return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))
+
+
+def _joined(one: Phase, other: Phase) -> Phase:
+    """Both phases in one, as their cells are paired with the same commit."""
+    return msgspec.structs.replace(
+        one,
+        cells=tuple(dict.fromkeys((*one.cells, *other.cells))),
+        judged=one.judged | other.judged,
+        metrics=(one.metrics or frozenset()) | (other.metrics or frozenset()),
+    )

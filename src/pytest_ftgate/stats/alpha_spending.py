@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..model import Look
+from ..model.verdict import Look
 
 # numpy is imported where it is used: the options read this module, and a plain run must stay light.
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from itertools import accumulate
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..model import Interval
+from ..kit.values import Interval
 
 # numpy is imported where it is used: the metric table reads this module, and declaring a test must stay light.
 if TYPE_CHECKING:

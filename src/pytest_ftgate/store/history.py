@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from .assembly import Runs
-from .file_format import decode
-from .schema import BaselineError, RecordedRun, Recording
+from .folder import Runs
+from .schema import BaselineError, RecordedRun, Recording, decode
 
 
 class Everything(NamedTuple):

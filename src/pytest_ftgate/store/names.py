@@ -8,8 +8,8 @@ import re
 import urllib.parse
 from collections.abc import Iterable
 
-from .. import text
-from ..errors import FtgateError
+from ..kit import text
+from ..kit.errors import FtgateError
 from .schema import LONGEST_NAME
 
 SUFFIX = ".json"

@@ -9,8 +9,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ..model import Launch, Machine, Sample, Struct
-from ..pythons import build_key
+from ..kit.values import Struct
+from ..model.report import Machine
+from ..model.sample import Launch, Sample
+from ..targets.describe import build_key
 from .names import entry_key, split_nodeid
 from .schema import LEAST, MOST, BaselineError, Recording, StoredCell, StoredInterpreter
 

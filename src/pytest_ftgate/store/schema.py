@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from ..errors import FtgateError
-from ..model import BodyKind, CommitId, Machine, Metric, Name, Reuse, Struct
+from ..kit.errors import FtgateError
+from ..kit.values import CommitId, Metric, Name, Struct, fault_of
+from ..model.report import Machine
+from ..model.spec import BodyKind, Reuse
 
 SCHEMA = 3
 STATISTIC = 3
@@ -127,3 +134,200 @@ class TestBaseline(Struct, frozen=True, kw_only=True):
     test: str
     machines: dict[str, Machine]
     cells: dict[str, dict[str, StoredCell]]
+
+
+# Baseline files: strict decoding with clear errors, and one cell per line.
+
+T = TypeVar("T")
+
+
+# ---- the file format
+
+
+def encode(run: RecordedRun) -> str:
+    """The text of a file: keys sorted; one line per cell, interpreter and machine; a newline at the end."""
+    text = _expanded(msgspec.to_builtins(run), 0) + "\n"
+    # UTF-8 cannot hold half of a surrogate pair, which a path that is not UTF-8 contains.
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
+def _expanded(value: dict[str, Any], depth: int) -> str:
+    """An object with a line for each key, and the same for what is keyed by cells or builds within it."""
+    indent = "  " * (depth + 1)
+    lines = []
+    for key in sorted(value):
+        keyed = depth == 0 and key in ("cells", "interpreters") and value[key]
+        text = _expanded(value[key], depth + 1) if keyed else _line(value[key])
+        lines.append(f"{indent}{json.dumps(key, ensure_ascii=False)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n" + indent[2:] + "}"
+
+
+def _line(value: Any) -> str:
+    return json.dumps(_shortened(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _shortened(value: Any) -> Any:
+    """The same values; whole numbers without a point."""
+    if isinstance(value, dict):
+        return {key: _shortened(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shortened(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+# ---- reading
+
+
+class _Object(dict[str, Any]):
+    """A decoded JSON object that records a duplicate key."""
+
+    duplicate: str | None = None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> _Object:
+    read = _Object(pairs)
+    if len(read) < len(pairs):
+        keys = [key for key, _ in pairs]
+        read.duplicate = next(key for key in keys if keys.count(key) > 1)
+    return read
+
+
+DELETE_AND_RECORD = "delete the file and record it again with `pytest --ftgate --ftgate-update`"
+RESTORE = f"restore it from version control, or {DELETE_AND_RECORD}"
+
+
+def decode(content: bytes, name: str) -> RecordedRun:
+    """A file's content, checked; `name` stands in errors. Raises BaselineError."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise broken(name, f"byte {error.start}", "is not UTF-8 text") from error
+    _refuse_conflict(text, name)
+    read = _parsed(text, name)
+    _check_version(read, "schema", SCHEMA, name)
+    _check_version(read, "statistic", STATISTIC, name)
+    run = _converted(read, name)
+    for place, fault in _contradictions(run):
+        raise broken(name, place, fault)
+    return run
+
+
+def broken(name: str, place: str, fault: str, fix: str = RESTORE) -> BaselineError:
+    """The error for a fault at a place of a file."""
+    return BaselineError(f"{name}: {place}: {fault}; {fix}")
+
+
+def _refuse_conflict(text: str, name: str) -> None:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith(("<<<<<<<", "|||||||", ">>>>>>>")):
+            fix = f"take one side (`git checkout --ours -- {name}`, or `--theirs`) and record the cell again"
+            raise broken(name, f"line {number}, column 1", f"a merge conflict is not resolved ({line[:7]})", fix)
+
+
+def _parsed(text: str, name: str) -> Any:
+    try:
+        read = json.loads(text, object_pairs_hook=_object)
+        fault = next(_faults(read, "$"), None)
+    except json.JSONDecodeError as error:
+        cut = not text[error.pos :].strip()
+        problem = "the file is cut off" if cut else f"is not JSON: {error.msg}"
+        raise broken(name, f"line {error.lineno}, column {error.colno}", problem) from error
+    except (RecursionError, ValueError) as error:
+        raise broken(name, "$", f"is not a baseline: {str(error).partition(';')[0]}") from error
+    if fault:
+        raise broken(name, *fault)
+    return read
+
+
+def _faults(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Values that are JSON but not allowed in a baseline: the path and the fault of each."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path, f"{json.dumps(value)} is not a number that can be compared"
+    elif isinstance(value, _Object):
+        if value.duplicate is not None:
+            yield path, f"the key {json.dumps(value.duplicate)} stands twice"
+        for key, item in value.items():
+            yield from _faults(item, _child(path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _faults(item, f"{path}[{index}]")
+
+
+def _child(path: str, key: str) -> str:
+    return f"{path}.{key}" if re.fullmatch(r"\w+", key) else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+
+
+def _check_version(read: Any, field: str, known: int, name: str) -> None:
+    version = read.get(field) if isinstance(read, dict) else None
+    if type(version) is not int:  # isinstance would accept true
+        raise broken(name, f"$.{field}", f"a version number is missing (this version writes {known})")
+    if version > known:
+        fault = f"version {version} is newer than this pytest-ftgate reads ({known})"
+        raise broken(name, f"$.{field}", fault, "upgrade pytest-ftgate")
+    if version < known:
+        fault = f"version {version} is older than this pytest-ftgate reads ({known})"
+        raise broken(name, f"$.{field}", fault, DELETE_AND_RECORD)
+
+
+def _converted(read: dict[str, Any], name: str) -> RecordedRun:
+    """The run of a decoded file. Raises BaselineError."""
+    # Each cell is converted alone first, so that an error's path names the cell.
+    cells = read.get("cells")
+    for label, cell in (cells if isinstance(cells, dict) else {}).items():
+        _convert(cell, Recording, _child("$.cells", label), name)
+    return _convert(read, RecordedRun, "$", name)
+
+
+def _convert(value: Any, kind: type[T], path: str, name: str) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except UnicodeEncodeError as error:  # half of a surrogate pair, where only whole characters may stand
+        raise broken(name, path, f"a text is not Unicode: {error}") from error
+    except msgspec.ValidationError as error:
+        fault, place = fault_of(error)
+        raise broken(name, path + place.removeprefix("$"), fault) from error
+
+
+def _contradictions(run: RecordedRun) -> Iterator[tuple[str, str]]:
+    """Contradictions within a file, such as a badly resolved conflict leaves, and what means nothing: place, fault."""
+    if not _is_time(run.recorded_at):
+        yield "$.recorded_at", "is not a time with its offset from UTC, such as 2026-01-31T12:00:00+00:00"
+    if not run.cells:
+        yield "$.cells", "holds no cell"
+    for label, cell in run.cells.items():
+        path = _child("$.cells", label)
+        if cell.build not in run.interpreters:
+            yield f"{path}.build", f"$.interpreters has no {json.dumps(cell.build)}"
+        if cell.started_at and not _is_time(cell.started_at):
+            yield f"{path}.started_at", "is not a time with its offset from UTC"
+        if len(set(cell.orders)) < len(cell.orders):
+            yield f"{path}.orders", "a round stands twice"
+        columns = {_child(f"{path}.values", metric): values for metric, values in cell.values.items()}
+        columns |= {f"{path}.hash_seeds": cell.hash_seeds, f"{path}.after_s": cell.after_s or cell.orders}
+        for place, column in columns.items():
+            if len(column) != len(cell.orders):
+                yield place, f"its length is not that of orders, {len(cell.orders)}"
+        for metric, values in cell.values.items():
+            if fault := _meaningless(metric, values):
+                yield _child(f"{path}.values", metric), fault
+
+
+def _meaningless(metric: str, values: Sequence[float | None]) -> str:
+    """Why the values of a metric are no figures; empty if they are."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "holds no number"
+    if metric in POSITIVE and min(known) == 0:
+        return "is 0, which no launch can give"
+    if 0 < min(filter(None, known), default=1.0) < LEAST:
+        return f"is closer to 0 than {LEAST:g}"
+    return ""
+
+
+def _is_time(text: str) -> bool:
+    """Whether it is an ISO 8601 time of these decades, with its offset from UTC."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return time.tzinfo is not None and 2000 <= time.year < 2100

@@ -9,32 +9,20 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from ...model import (
-    LARGEST,
-    Barrier,
-    Cell,
-    Figure,
-    Iteration,
-    Launch,
-    MemoryPoint,
-    Natural,
-    Program,
-    Spec,
-    WorkloadError,
-    to_builtins,
-)
+from ...kit import processes
+from ...kit.proc import ProcessMap
+from ...kit.processes import marks
+from ...kit.text import expanded
+from ...kit.values import LARGEST, Figure, Natural, to_builtins
+from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, WorkloadError
+from ...model.spec import Cell, Program, Spec
 from ...runner.clock import resolution_ns
 from ...runner.protocol import HOLD, MEASURED
 from ...runner.record import LaunchRecord
-from ...text import expanded
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here
-from ..watch import processes
-from ..watch.marks import marks
-from ..watch.process_map import ProcessMap
-from ..watch.sampling import SAMPLED, sample_tree
-from . import program_words
-from .output import PipeOutput, exit_text, left_behind
-from .process import Process
+from ..watch.memory import SAMPLED, sample_tree
+from . import words as program_words
+from .process import PipeOutput, Process, exit_text, left_behind
 from .workload import bare_environment
 
 BUILD_TIMEOUT_S = 1800.0

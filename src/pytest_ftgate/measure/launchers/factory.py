@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...model import Environment, Executor
+from ...model.spec import Environment, Executor
 from ..launch import Handle, Launcher, Request
 from .command import CommandLauncher
 from .server import ServerLauncher

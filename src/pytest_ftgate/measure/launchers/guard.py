@@ -18,9 +18,8 @@ from typing import Final
 
 import psutil
 
-from ..watch import processes
-from ..watch.abandoned import FOLDER
-from ..watch.marks import Owner, marked_tools, run_mark, tagged
+from ...kit import processes
+from ...kit.processes import FOLDER, Owner, marked_tools, run_mark, tagged
 
 SCRATCH: Final = "ftgate-"
 """What the names of scratch folders begin with."""

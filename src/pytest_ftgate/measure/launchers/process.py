@@ -3,22 +3,136 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import errno
 import os
 import selectors
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, TypeVar
 
-from ...model import WorkloadError
+from ...kit.processes import MARK, kill_all, leftovers, marked, tagged
+from ...model.sample import WorkloadError
 from ...runner.clock import now_ns
-from ..launch import LaunchFailed
-from ..watch.marks import MARK, tagged
-from ..watch.processes import kill_all
+from .. import stacks
+from ..launch import THREADS_FIX, LaunchFailed, Request, setup_of
 from . import guard
-from .output import FLOOD_BYTES, FileOutput, PipeOutput, tail_of
+
+# What a process printed, and how it ended, in words.
+
+C_CALL = '  Binary file "'
+FLOOD_BYTES = 4 << 20
+TAIL_BYTES = 16 << 10
+
+
+class PipeOutput:
+    """What a process prints into a pipe, drained while it is waited for; the last `kept_bytes` are kept."""
+
+    def __init__(self, kept_bytes: int = TAIL_BYTES, shown_lines: int = 20) -> None:
+        self.kept_bytes = kept_bytes
+        self.shown_lines = shown_lines
+        self.printed = 0
+        self.kept = bytearray()
+
+    def drain(self, descriptor: int) -> bool:
+        """Take what is there, at most 64 KiB, without waiting; whether more may come."""
+        try:
+            chunk = os.read(descriptor, 65536)
+        except BlockingIOError:
+            return True
+        self.printed += len(chunk)
+        self.kept += chunk
+        del self.kept[: -self.kept_bytes]
+        return bool(chunk)
+
+    @property
+    def flooded(self) -> bool:
+        """Whether so much was printed that something is wrong."""
+        return self.printed > FLOOD_BYTES
+
+    @property
+    def text(self) -> str:
+        """The last of what was printed."""
+        return self.kept.decode("utf-8", "replace")
+
+
+class FileOutput:
+    """What a process prints into a file. A pipe would stop a server that prints while nobody drains it."""
+
+    shown_lines = 20
+    flooded = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.before = ""
+
+    @property
+    def text(self) -> str:
+        """The last of what was printed."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+                return self.before + file.read().decode("utf-8", "replace")
+        except OSError:
+            return self.before
+
+    def trim(self) -> None:
+        """Empty a long file, so that a line per request does not fill the disk; the last of it is kept."""
+        try:
+            if self.path.stat().st_size > FLOOD_BYTES:
+                kept = self.text[-TAIL_BYTES:]
+                os.truncate(self.path, 0)
+                self.before = kept
+        except OSError:
+            pass  # it has been removed
+
+
+def tail_of(outputs: Sequence[PipeOutput | FileOutput]) -> str:
+    """The last lines of outputs under a heading; empty where nothing was printed."""
+    tails = ("\n".join(_lines(output.text)[-output.shown_lines :]) for output in outputs)
+    printed = "\n".join(filter(None, tails))
+    return f"the last lines it printed:\n{printed}" if printed else ""
+
+
+def _lines(text: str) -> list[str]:
+    """The lines without the C stack of a Python that crashed, which is longer than what is shown."""
+    return [line for line in text.splitlines() if not line.startswith(C_CALL)]
+
+
+def exit_text(code: int) -> str:
+    """How a process ended, for people; a negative code is a signal."""
+    if code >= 0:
+        return f"exited with code {code}"
+    names = {int(each): each.name for each in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
+
+
+def left_behind(mark: str, fix: str) -> WorkloadError | None:
+    """The error of a launch that has exited and left processes behind; `fix` says what to do about it."""
+    left = leftovers(mark)
+    return left_error(left, fix) if left else None
+
+
+def left_error(left: Sequence[str], fix: str = "") -> WorkloadError:
+    """The error of a launch that left these processes behind."""
+    reason = f"left {len(left)} process{'es' if len(left) > 1 else ''} behind"
+    alike: dict[str, list[str]] = {}
+    for each in left:
+        pid, _, words = each.partition(": ")
+        alike.setdefault(words, []).append(pid)
+    shown = [f"{pids[0]}{f' and {len(pids) - 1} more' * (len(pids) > 1)}: {words}" for words, pids in alike.items()]
+    return WorkloadError(reason=reason, detail="\n".join(filter(None, (*shown, fix))))
+
+
+def shortly(error: BaseException) -> str:
+    """`AssertionError: it said no`, on one line."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
 
 _REST_ROUNDS = 64  # of 64 KiB at most: what is printed without an end is not read to its end
 
@@ -253,3 +367,83 @@ def _sink(output: PipeOutput | FileOutput) -> Iterator[int | IO[bytes]]:
     else:
         with output.path.open("ab") as file:
             yield file
+
+
+# The errors of a launch that hangs or crashes, with the stacks of its threads.
+
+
+class LaunchErrors:
+    """Says where a launch was; `folder` is where its processes write their stacks."""
+
+    def __init__(self, process: Process, folder: Path, request: Request) -> None:
+        self.process = process
+        self.folder = folder
+        self.request = request
+
+    def hung(self, reason: str) -> LaunchFailed:
+        """The error of a launch that takes too long, with the stacks of all its threads."""
+        others = [each.pid for each in marked(self.process.mark) if each.pid != self.process.pid]
+        found = stacks.at_work(self._asked(others))
+        return self.process.failure(reason + stacks.where(found), last=stacks.shown(found))
+
+    def crashed(self, reason: str, detail: str = "") -> LaunchFailed:
+        """The error of a launch that ended early; of a crash, such as a segmentation fault, with its Python line."""
+        fatal, found = stacks.crashed(self.folder)
+        if not fatal:
+            return self.process.failure(reason, detail)
+        return self.process.failure(reason + stacks.at_line(found), detail, last=f"{fatal}\n{stacks.shown(found)}")
+
+    def look_for_threads(self, waited_s: float) -> None:
+        """Raise LaunchFailed where, after `waited_s`, only threads of the workload keep the process from ending."""
+        found = self._asked([])
+        if stacks.awaits_threads(found):
+            held = stacks.at_work(found)
+            named = stacks.lines(held)
+            reason = f"its process did not end within {waited_s:g} s: a thread of the workload still runs"
+            text = "\n".join((stacks.shown(held), THREADS_FIX))
+            raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
+
+    def _asked(self, others: Sequence[int]) -> list[stacks.Stack]:
+        """Of the launch's own process and these others."""
+        setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
+        return stacks.asked([self.process.pid, *others], self.folder, setup)
+
+
+# A call that must end in time, such as a test's check of its server.
+
+T = TypeVar("T")
+
+
+class Late(Exception):
+    """A call did not end in time; `stack` is where it was by then."""
+
+    def __init__(self, seconds: float, stack: stacks.Stack) -> None:
+        super().__init__(f"did not end within {seconds:g} s{stacks.where([stack])}")
+        self.stack = stack
+
+
+def within(seconds: float, act: Callable[[], T], name: str) -> T:
+    """What `act` returns or raises. Raises Late after `seconds`, unless somebody looks at it with a debugger.
+
+    It runs in a thread of its own, in this context; one that is late is left behind as a daemon.
+    """
+    outcome: list[tuple[T | None, BaseException | None]] = []
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            outcome.append((context.run(act), None))
+        except BaseException as error:  # noqa: BLE001 -- raised where it was called
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    while not outcome and stacks.debugged(thread.ident or 0):
+        thread.join(seconds)
+    if not outcome:
+        raise Late(seconds, stacks.of_frame(name, sys._current_frames().get(thread.ident or 0)))
+    value, error = outcome[0]
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]

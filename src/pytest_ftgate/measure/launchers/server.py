@@ -6,47 +6,397 @@ reports of them, and from outside.
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import itertools
+import os
 import re
 import shutil
+import socket
 import sys
 import tempfile
 import time
 import traceback
+import urllib.parse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from ...model import (
-    Barrier,
-    Cell,
-    Generator,
-    Iteration,
-    Launch,
-    MemoryPoint,
-    Service,
-    Spec,
-    Waits,
-    WorkloadError,
-    to_builtins,
-)
+import msgspec
+import psutil
+
+from ...kit.proc import Proc, ProcessMap
+from ...kit.processes import MARK, alive, described, kill_marked, marked, marks, run_mark, tree
+from ...kit.text import expanded
+from ...kit.values import to_builtins
+from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
+from ...model.spec import Cell, Generator, Load, Service, Spec
 from ...runner import loading
-from ...runner.client import Server
+from ...runner.client import Server, ask, below
 from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine, stacks
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here, setup_of
-from ..watch.marks import marks, run_mark
-from ..watch.memory import barrier_point, hold_needed_s
-from ..watch.sampling import SAMPLED, sample_cost_s, sample_tree
-from . import guard, load_generators, program_words
-from .cpus import split_cpus
-from .http import no_answer
-from .load_generators import Tool
-from .load_window import LATE_S, LoadWindow, SampleMeanwhile
-from .output import left_error, shortly
-from .server_process import ServerProcess
-from .within import Late, within
+from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s, sample_tree
+from . import guard, load, words
+from . import load as load_generators
+from . import words as program_words
+from .command import program_environment
+from .load import GeneratorOutput, Requests, Tool
+from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
+from .words import on, split_cpus, threads_for
+
+# Whether a server answers.
+
+HOST: Final = "127.0.0.1"
+
+
+def no_answer(url: str, timeout_s: float) -> str:
+    """Why it is not ready yet; empty when it is. An answer counts once all of it has come, in `timeout_s`."""
+    try:
+        status, reason, _ = within(timeout_s, lambda: ask(url, timeout_s), "request")
+    except (Late, TimeoutError):
+        return f"gave no whole answer within {timeout_s:.3g} s"
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return f"gave no answer ({shortly(error)})"
+    return f"was answered with {status} {reason}" if status >= 400 else ""
+
+
+# A running server: started, asked, and ended as a whole process tree.
+
+GRACE_S: Final = 5.0
+"""How long a server may take to end once it was told to, before its whole tree is killed."""
+GIL_ON: Final = re.compile(r"global interpreter lock \(GIL\) has been enabled to load module '([^']*)'")
+
+
+class ServerProcess:
+    """A server's process tree, with its port, its scratch folder and the file that it prints into.
+
+    `start` makes one. `known` are all processes that were ever seen in its tree or with its mark.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        values: dict[str, str],
+        ports: set[int],
+        scratch: Path,
+        process: Process,
+    ) -> None:
+        self.request = request
+        self.values = values
+        self.ports = ports
+        self.port = int(values["port"])
+        self.scratch = scratch
+        self.process = process
+        self.known: set[psutil.Process] = set()
+        self.reader = Proc()
+        self.closed = False
+
+    @classmethod
+    def start(cls, request: Request, mark: str, folder: Path, ports: set[int], tool: Tool | None) -> ServerProcess:
+        """Start one on a free port, which is added to `ports`; it prints into `folder`.
+
+        Raises CellUnsupported where its program is missing, OSError.
+        """
+        program = request.cell.executor.program
+        assert program is not None
+        home = program_words.folder_of(request.spec)
+        (name,) = expanded(program.argv[:1], _values_of(request))
+        path = program_words.which(name, request.python, home)
+        if path is None:
+            raise CellUnsupported(program_words.absent(name, request.spec.needs))
+        port = free_port(ports)
+        # Not below the project: the name of a socket in it has 107 bytes at most.
+        scratch = Path(tempfile.mkdtemp(prefix=f"{guard.SCRATCH}{mark}-"))
+        values = _values_of(request, port=port, scratch=scratch)
+        output = FileOutput(folder / "output")
+        process: Process | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            output.path.unlink(missing_ok=True)  # that of the last try, on another port
+            words = [path, *expanded(program.argv[1:], values)]
+            environment = program_environment(request, mark, values)
+            with on(tool.server_cpus if tool else frozenset()):
+                process = Process.start(words, environment, folder=home, stdout=output)
+            return cls(request, values, ports, scratch, process)
+        except BaseException:
+            if process is not None:
+                process.kill()
+            kill_marked(mark)  # an interrupt may come before the process is ours
+            ports.discard(port)
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+
+    @property
+    def mark(self) -> str:
+        """What its processes carry in their environment."""
+        return self.process.mark
+
+    # -- what it is, and what it does --------------------------------------------------------------------------
+
+    def filled(self, text: str) -> str:
+        """`text` with its placeholders filled in."""
+        return expanded([text], self.values)[0]
+
+    @property
+    def url(self) -> str:
+        """Its address without a path."""
+        assert self.request.spec.service is not None
+        parts = urllib.parse.urlsplit(self.filled(self.request.spec.service.ready))
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def process_map(self) -> ProcessMap:
+        """The process that was started: all below it are the server's too, whenever they come."""
+        return ProcessMap(main=self.process.pid, all_work=True)
+
+    @property
+    def output(self) -> FileOutput:
+        """What it prints."""
+        (output,) = self.process.outputs
+        assert isinstance(output, FileOutput)
+        return output
+
+    def cpu_s(self) -> dict[int, float]:
+        """CPU time of each live process so far, in s; that of a process that has ended is lost."""
+        spent = {process.pid: self.reader.cpu_s(process.pid) for process in self._tree()}
+        return {pid: seconds for pid, seconds in spent.items() if seconds is not None}
+
+    def strangers(self) -> str:
+        """Who else listens on its port; empty when nobody does, or the system does not say."""
+        with contextlib.suppress(psutil.Error, OSError):
+            connections = psutil.net_connections("tcp")
+            pids = {
+                each.pid for each in connections if each.status == psutil.CONN_LISTEN and each.laddr[1] == self.port
+            }
+            others = {pid for pid in pids if pid is not None}
+            for find in (self._tree, self._marked):
+                others -= {process.pid for process in find()} if others else set()
+            return f"process {min(others)} listens on {self.port} too" if others else ""
+        return ""
+
+    # -- what must hold ----------------------------------------------------------------------------------------
+
+    def must_run(self, when: str) -> None:
+        """Raises LaunchFailed where it has ended."""
+        if self.process.exit is not None:
+            raise self.died(when)
+
+    def died(self, when: str) -> LaunchFailed:
+        """The error of a server that has ended by itself."""
+        assert self.process.exit is not None
+        code = self.process.exit.code
+        hint = "" if code else "; it has to stay in the foreground"
+        return self.process.failure(f"its server {exit_text(code)} {when}{hint}")
+
+    def must_keep_the_gil_off(self) -> None:
+        """Raises LaunchFailed where an import turned the GIL on.
+
+        A server's interpreter cannot be asked from outside, but CPython warns on stderr.
+        """
+        named = None if self.request.expect_gil else GIL_ON.search(self.output.text)
+        if named:
+            target = self.request.cell.target.request
+            fix = f"Use a version of it that can run without the GIL, or measure this interpreter as {target}[gil=on]."
+            raise self.process.failure(f"the GIL came back on: module {named[1]!r} turned it on", fix)
+
+    # -- its end -----------------------------------------------------------------------------------------------
+
+    def end(self) -> list[str]:
+        """Ask it to end, then what is left of it, then kill; what could not be killed."""
+        self._tree()
+        if self.process.exit is None:
+            self.process.popen.terminate()
+        if self.process.over(GRACE_S):
+            rest = [process for process in self._marked() | self.known if _runs(process)]
+            for process in rest:
+                with contextlib.suppress(psutil.Error):
+                    process.terminate()
+            psutil.wait_procs(rest, timeout=GRACE_S)
+        self.close()
+        return [described(process) for process in self.known if _runs(process)]
+
+    def close(self) -> None:
+        """Kill all that is left, remove the scratch folder, give back the port. Safe to call again."""
+        if self.closed:
+            return
+        self.closed = True
+        self._tree()
+        self.process.kill()
+        left = [process for process in self.known if _runs(process)]
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=GRACE_S)
+        self.reader.close()
+        self.ports.discard(self.port)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _tree(self) -> set[psutil.Process]:
+        """What is below it now. It is kept: a process may leave its parent and clear its environment later."""
+        below = set(tree(self.process.pid))
+        self.known |= below
+        return below
+
+    def _marked(self) -> set[psutil.Process]:
+        """What carries its mark, wherever it went in the tree."""
+        carrying = set(marked(self.mark))
+        self.known |= carrying
+        return carrying
+
+
+def free_port(taken: set[int]) -> int:
+    """A loopback port that nobody listens on and that is not in `taken`, to which it is added.
+
+    Another process may take it before the server binds it: see ServerHandle.wait_until_ready.
+    """
+    while True:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((HOST, 0))
+            port: int = probe.getsockname()[1]
+        if port not in taken:
+            taken.add(port)
+            return port
+
+
+def _values_of(request: Request, **more: object) -> dict[str, str]:
+    return program_words.values_of(request.cell, request.spec, request.python, **more)
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether it is still the process that was seen, and no other with its pid, and has not ended."""
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and alive(process)
+    return False
+
+
+# One window of load on a server: a load generator at work, and what it reports.
+
+LATE_S: Final = 30.0
+"""How much longer than its window a generator may take: wrk reads its last answers, oha sorts what it has kept."""
+KEPT_BYTES: Final = 1 << 20
+"""How much of what a generator prints is kept: oha's JSON has many lines."""
+SampleMeanwhile = Callable[[float, Callable[[], bool]], None]
+"""Takes samples in a window of load; gets the window's length in s, and a function that says whether it is over."""
+
+
+class LoadWindow:
+    """One window of load by a generator that is started for it, over new connections.
+
+    Its generator has a mark of its own: it is ended with the window, and the server goes on.
+    """
+
+    def __init__(self, server: ServerProcess, load: Load, tool: Tool, seconds: float) -> None:
+        self.server = server
+        self.load = load
+        self.tool = tool
+        self.seconds = seconds
+        self.generator: Process | None = None
+
+    def run(self, sample: SampleMeanwhile | None = None, *, warming: bool = False) -> Iteration | None:
+        """The window as an iteration; None where the generator's clock was set in it.
+
+        Raises LaunchFailed where the server or the generator fails.
+        """
+        before, began = self.server.cpu_s(), time.monotonic()
+        self.generator = generator = self._start()
+        try:
+            if sample is not None:
+                sample(self.seconds, generator.over)
+            if not generator.over(self.seconds + LATE_S):
+                late = f"did not end within {LATE_S:g} s after its window of {self.seconds:g} s"
+                raise self.server.process.failure(f"{self.tool.name} {late}")
+            generator.tail()  # takes the rest of what it printed
+        finally:
+            generator.release()
+        span_s, after = time.monotonic() - began, self.server.cpu_s()
+        output = self._output(generator, warming)
+        if not 0.98 * self.seconds <= output.seconds <= span_s + 0.1:
+            return None
+        wall_ns = round(1e9 * output.seconds)
+        return Iteration(
+            start_ns=0,
+            work_ns=wall_ns,
+            join_ns=0,
+            wall_ns=wall_ns,
+            cpu_ns=round(1e9 * sum(spent - before.get(pid, 0.0) for pid, spent in after.items())),
+            ops=output.answers,
+            rate=output.answers / output.seconds,
+            latency=output.latency and msgspec.structs.replace(output.latency, asked_per_s=self.load.rate or 0.0),
+        )
+
+    def kill(self) -> None:
+        """End the generator. Safe at any time, also twice."""
+        if self.generator is not None:
+            self.generator.release()
+
+    def _start(self) -> Process:
+        words = load_generators.argv_of(
+            self.tool.name,
+            self.tool.program,
+            self._requests(),
+            connections=self.load.connections,
+            seconds=self.seconds,
+            cpus=threads_for(self.tool),
+            script=str(Path(__file__).with_name("wrk.lua")),
+        )
+        environment = os.environ | load_generators.environment_of(self.tool.name, threads_for(self.tool))
+        with on(self.tool.own_cpus):
+            return Process.start(words, environment | {MARK: next(marks())}, stdout=PipeOutput(KEPT_BYTES))
+
+    def _requests(self) -> Requests:
+        """What is sent, with its placeholders filled in; a body and several URLs are written to files."""
+        load, server = self.load, self.server
+        body = server.filled(load.body).encode() or load.body_bytes
+        urls = tuple(below(server.url, server.filled(path)) for path in load_generators.round_of(load.mix))
+        return Requests(
+            urls,
+            load.method,
+            tuple((name, server.filled(value)) for name, value in load.headers),
+            self._file("body", body),
+            self._file("urls", "\n".join(urls).encode() if len(urls) > 1 else b""),
+            load.rate or 0.0,
+        )
+
+    def _file(self, name: str, content: bytes) -> str:
+        """The path of a file of the launch with this content; empty without any."""
+        path = self.server.output.path.with_name(name)
+        if content:
+            path.write_bytes(content)
+        return str(path) if content else ""
+
+    def _output(self, generator: Process, warming: bool) -> GeneratorOutput:
+        """What the generator reports; raises LaunchFailed where that is not of a server at work."""
+        assert generator.exit is not None
+        text, code = generator.outputs[0].text, generator.exit.code
+        if code:  # a server that dies closes its connections a moment before it is gone
+            self.server.process.over(0.5)
+        self.server.must_run("under load")
+        if code:
+            last = (text.strip().splitlines() or [""])[-1]
+            raise self._failure(f"{self.tool.name} exited with code {code}: {last}")
+        try:
+            output = load_generators.parse(self.tool.name, text)
+        except load_generators.LoadError as error:
+            raise self._failure(str(error)) from error
+        # A server that is still warming up may break connections: Apache ends processes that are too many for it.
+        most = load_generators.MOST_FAILED_WARMING if warming else load_generators.MOST_FAILED
+        if output.share_failed > most:
+            kinds = ", ".join(f"{count} by {kind}" for kind, count in output.errors.items())
+            raise self._failure(
+                f"{output.failed} of {output.failed + output.answers} requests failed under load ({kinds}): "
+                "let the test request one, and see its answer"
+            )
+        if not output.answers:
+            raise self._failure(f"no request was answered within {output.seconds:.3g} s of load; let window= be longer")
+        self.server.must_keep_the_gil_off()
+        self.server.output.trim()
+        return output
+
+    def _failure(self, reason: str) -> LaunchFailed:
+        return self.server.process.failure(reason)
+
 
 TRIES: Final = 3
 POLL_S: Final = 0.02
@@ -68,7 +418,7 @@ class ServerLauncher:
 
     def start(self, request: Request) -> ServerHandle:
         """Start one; does not wait for it. Raises CellUnsupported where a program is missing, LaunchFailed."""
-        reason = program_words.missing(request.spec.needs, request.python)
+        reason = words.missing(request.spec.needs, request.python)
         if reason:
             raise CellUnsupported(reason)
         return self.start_with(request, tool_for(_service_of(request.spec).load.generator))
@@ -90,12 +440,12 @@ class ServerLauncher:
 
 def tool_for(generator: Generator | None) -> Tool:
     """The load generator requested, or the first that is installed. Raises CellUnsupported where there is none."""
-    wanted = [generator] if generator else list(load_generators.INSTALL)
+    wanted = [generator] if generator else list(load.INSTALL)
     for name in wanted:
-        program = program_words.which(name, "")
+        program = words.which(name, "")
         if program is not None:
-            return Tool(name, program, *load_generators.split(split_cpus(), machine.cpu_quota()))
-    raise CellUnsupported(program_words.absent(wanted[0], list(load_generators.INSTALL.items())))
+            return Tool(name, program, *load.split(split_cpus(), machine.cpu_quota()))
+    raise CellUnsupported(words.absent(wanted[0], list(load.INSTALL.items())))
 
 
 class ServerHandle:
@@ -239,7 +589,7 @@ class ServerHandle:
         """One window of load, sampled meanwhile. Raises LaunchFailed where the server fails in it."""
         self.server.must_run("between iterations")
         assert self.tool is not None
-        seconds = load_generators.seconds_of(self.tool.name, window_ns)
+        seconds = load.seconds_of(self.tool.name, window_ns)
         for _ in range(TRIES):
             self.window = LoadWindow(self.server, self.service.load, self.tool, seconds)
             iteration = self.window.run(sample, warming=warming)
@@ -271,7 +621,7 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
     raises, with what the server printed as a note.
     """
     __tracebackhide__ = True
-    reason = program_words.missing(spec.needs, sys.executable)
+    reason = words.missing(spec.needs, sys.executable)
     if reason:
         raise CellUnsupported(reason)
     request = request_here(cell, spec, sys.executable, timeout_s)

@@ -2,47 +2,309 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import marshal
+import math
 import os
 import shutil
+import statistics
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from ...errors import FtgateError
-from ...model import (
-    NS_PER_S,
-    Barrier,
-    Iteration,
-    Launch,
-    LockWaits,
-    Natural,
-    WorkloadError,
-)
+from ...kit.errors import FtgateError
+from ...kit.proc import ProcessMap
+from ...kit.processes import MARK, marks, temporary_folder, tree
+from ...kit.values import Natural
+from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, LockWaits, MemoryPoint, Waits, WorkloadError
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.profile import PROFILE
-from ...runner.protocol import BARRIER, MARSHAL, MEASURED, PROTOCOL
+from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, MEASURED, PROTOCOL
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
-from .. import profiles, stacks
-from ..cores import pinned
+from .. import memory_round, stacks
 from ..launch import LEFT_FIX, CellUnsupported, Held, LaunchFailed, Request, setup_of
+from ..machine import pinned, usable_cores
 from ..watch import lock_waits
-from ..watch.abandoned import temporary_folder
-from ..watch.marks import MARK, marks
-from ..watch.memory import barrier_point
-from ..watch.process_map import ProcessMap
-from ..watch.sampling import sample_cost_s
-from . import program_words
-from .control_channel import BrokenMessage, ControlChannel, unmarshalled
-from .held_iteration import measure_held
-from .launch_errors import LaunchErrors
-from .output import FLOOD_BYTES, PipeOutput, exit_text, left_behind
-from .process import Process
-from .turns import Turns, too_many_cores
+from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
+from . import words as program_words
+from .process import FLOOD_BYTES, LaunchErrors, PipeOutput, Process, exit_text, left_behind
+
+# Messages between the controller and a launch; the runner's side of it is in `runner/main.py`.
+
+LONGEST: Final = 16 << 20
+"""The bytes of a message at most; ours name the processes of a launch and no more."""
+CHUNK: Final = 65536
+WIDTHS: Final = {**dict.fromkeys(b"NTF0{", 0), ord("i"): 4, ord("g"): 8}
+"""The bytes after the first of what marshal writes of a value without a length."""
+UNITS: Final = {ord("["): 0, ord("("): 0, ord("u"): 1, ord("s"): 1, ord("l"): 2}
+"""The bytes of one unit of a length: the items of a container follow as values of their own."""
+
+
+class BrokenMessage(Exception):
+    """What a launch has sent is no message: the workload can write to the pipe, too."""
+
+
+class ControlChannel:
+    """Our ends of the two control pipes of a launch, and the launch's until it has them."""
+
+    def __init__(self) -> None:
+        self.reader, self._their_writer = Pipe(duplex=False)
+        self._their_reader, self.writer = Pipe(duplex=False)
+        os.set_blocking(self.reader.fileno(), False)  # half a message must not keep us waiting
+        self._received = bytearray()
+
+    @property
+    def theirs(self) -> tuple[int, int]:
+        """The descriptors that the launch gets: the one it reads from and the one it writes to."""
+        return self._their_reader.fileno(), self._their_writer.fileno()
+
+    def handed_over(self) -> None:
+        """Close their ends here."""
+        self._their_reader.close()
+        self._their_writer.close()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """One message. A launch that has ended is noticed at the next `receive`."""
+        with contextlib.suppress(BrokenPipeError):
+            self.writer.send_bytes(marshal.dumps(message, MARSHAL))
+
+    def waiting(self) -> bool:
+        """Whether the launch has sent something that nobody has received yet, or has ended."""
+        return bool(self._received) or self.reader.poll()
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next message; None while there is none, or only its beginning. Raises BrokenMessage."""
+        message = self._next()
+        if message is None and self._take():
+            message = self._next()
+        return message
+
+    def close(self) -> None:
+        """Close both ends; a runner that still waits for a message ends then."""
+        self.reader.close()
+        self.writer.close()
+
+    def _take(self) -> bool:
+        """Take what is there, one chunk of it; whether something was."""
+        try:
+            chunk = os.read(self.reader.fileno(), CHUNK)
+        except BlockingIOError:
+            return False
+        self._received += chunk
+        return bool(chunk)
+
+    def _next(self) -> dict[str, Any] | None:
+        if len(self._received) < LENGTH_BYTES:
+            return None
+        size = int.from_bytes(self._received[:LENGTH_BYTES], "big")
+        if size > LONGEST:
+            raise BrokenMessage(f"a message of {size:,} bytes")
+        if len(self._received) < (end := LENGTH_BYTES + size):
+            return None
+        content = bytes(self._received[LENGTH_BYTES:end])
+        del self._received[:end]
+        message = unmarshalled(content)
+        if not (isinstance(message, dict) and isinstance(message.get("event"), str)):
+            raise BrokenMessage(f"{repr(message)[:80]} in place of a message")
+        return message
+
+
+def unmarshalled(content: bytes) -> Any:
+    """Plain values of a launch. Raises BrokenMessage for anything else."""
+    try:
+        _check_lengths(content)
+        if sys.version_info >= (3, 13):
+            return marshal.loads(content, allow_code=False)
+        return marshal.loads(content)
+    except Exception as error:  # of bytes that are nothing, also MemoryError
+        raise BrokenMessage(f"{len(content):,} bytes that cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _check_lengths(content: bytes) -> None:
+    """Raise ValueError for lengths that exceed the content: marshal allocates what a container claims to hold."""
+    at = items = 0
+    while at < len(content):
+        kind, at = content[at], at + 1
+        width = WIDTHS.get(kind)
+        if width is None:
+            if kind not in UNITS:
+                raise ValueError(f"a value of kind {kind:#x}")
+            length = int.from_bytes(content[at : at + LENGTH_BYTES], "little", signed=True)
+            width = LENGTH_BYTES + UNITS[kind] * abs(length)
+            items += 0 if UNITS[kind] else max(0, length)
+        at += width
+        if max(at, items) > len(content):
+            raise ValueError("a length that exceeds them")
+
+
+# Held iterations of a launch: its workers are kept at work while memory and waits are sampled from outside.
+
+HELD_CALLS = 1.25
+"""Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
+MOST_HELD_CALLS = 8
+"""Calls of a hold where each has a setup of its own, which may be long."""
+SHORT_CALL_NS = 50_000_000
+SHORT_CALLS = "each call of the body has a setup of its own, and is too short to be sampled"
+TOGETHER = 0
+"""The loops of an iteration whose workers stop together, once its window has passed."""
+
+
+def measure_held(handle: WorkloadHandle, window_ns: int, sampled: bool, one_ns: float) -> Held:
+    """One held iteration; of a long body one call, without its first and its last tenth."""
+    needed_s = max(window_ns / 1e9, hold_needed_s(handle.sample_cost_s) / SAMPLED)
+    if handle.request.spec.one_call:
+        return _held_calls(handle, needed_s, sampled, one_ns)
+    seconds = max(needed_s, HELD_CALLS * one_ns / 1e9)
+    one_call = one_ns >= needed_s * 1e9  # else one sample of it would be of a moment, such as an import
+    loops = 1 if one_call or not one_ns else TOGETHER
+    after_s = 0.0 if loops == TOGETHER else seconds * (1 - SAMPLED) / 2  # workers that have only just begun
+    timeout_s = max(handle.timeout_s, 2 * one_ns / 1e9) + seconds
+    window_ns = 0 if one_call else round(seconds * 1e9)
+    return _held(handle, loops, window_ns, (after_s, seconds * SAMPLED) if sampled else None, timeout_s)
+
+
+def _held_calls(handle: WorkloadHandle, needed_s: float, sampled: bool, one_ns: float) -> Held:
+    """Calls that have setups and teardowns of their own, of which nothing is sampled: enough to last `needed_s`."""
+    count = max(1, min(MOST_HELD_CALLS, math.ceil(needed_s * 1e9 / max(1.0, one_ns))))
+    seconds = max(needed_s, HELD_CALLS * one_ns / 1e9) if one_ns >= SHORT_CALL_NS else 0.0
+    timeout_s = max(handle.timeout_s, 2 * one_ns / 1e9)
+    calls = [_held(handle, 1, 0, (0.0, seconds) if sampled else None, timeout_s) for _ in range(count)]
+    return Held(
+        iteration=sorted((call.iteration for call in calls), key=lambda each: each.rate)[count // 2],
+        memory=tuple(point for call in calls for point in call.memory),
+        dropped=sum(call.dropped for call in calls),
+        waits=max((call.waits for call in calls if call.waits), key=lambda each: each.span_s, default=None),
+    )
+
+
+def _held(
+    handle: WorkloadHandle, loops: int, window_ns: int, sampled: tuple[float, float] | None, timeout_s: float
+) -> Held:
+    """One iteration, `sampled` after so many seconds for so many; if that gives no sample of memory, at its end.
+
+    No worker ends before that, so every sample has all of them.
+    """
+    handle.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
+    released = handle.awaited("released", handle.timeout_s, "starting its workers, their setups and first calls")
+    memory: tuple[MemoryPoint, ...] = ()
+    dropped, waits = 0, Waits(unavailable=SHORT_CALLS) if sampled else None
+    processes = handle.process_map(released)
+    if sampled and sampled[1]:
+        time.sleep(sampled[0])
+        refused = handle.request.waits_unavailable
+        memory, dropped, waits = sample_tree(processes, sampled[1], refused=refused, over=handle.channel.waiting)
+    handle.awaited("done", timeout_s, "a held iteration")
+    if sampled and not memory:
+        point = point_of_all(tree(processes.main), processes)
+        memory, dropped = (() if point is None else (point,)), dropped + (point is None)
+    handle.channel.send({"do": "go on"})
+    iteration = handle.awaited_iteration(handle.timeout_s, "ending its workers")
+    return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
+
+
+# The turns of launches by the controller's clock: one that times itself by another clock cannot pass as faster.
+
+CLOCK: Final = "its clock disagrees with the controller's"
+LONGER: Final = 1.01
+LONGER_NS: Final = 1e6
+"""A turn cannot take longer than the controller waited for its answer: both read the same clock of the system."""
+LEAST_TURNS: Final = 20
+SHARE: Final = 0.25
+"""Of a turn, what its answer may come later than the launch says, besides what the machine's load explains."""
+PAIRED_NS: Final = 8e6
+ALONE_NS: Final = 50e6
+"""How much later the answer may come, beside its reference and without one: threads that a workload leaves running
+delay it by the GIL, and a reference has them too. Of 13 answers, the quickest came 4.4 ms late with eight busy
+processes to a core."""
+DELAYS: Final = 4.0
+CORES: Final = 1.25
+CORES_NS: Final = 50e6
+ITERATION_NS: Final = 1e6
+TICK_NS: Final = 20e6
+"""CPU time beyond the cores' that is rounding: a share, and so much a launch, an iteration and a process in one."""
+
+
+class Turn(NamedTuple):
+    """How long the controller waited for an answer, and what the launch says it took; ns."""
+
+    waited_ns: float
+    said_ns: float
+
+    @property
+    def late_ns(self) -> float:
+        """How much later the answer came."""
+        return self.waited_ns - self.said_ns
+
+
+class Turns:
+    """The turns of all launches of a run, by cell, side and role."""
+
+    def __init__(self) -> None:
+        self._turns: dict[tuple[str, bool, str], list[Turn]] = {}
+
+    def add(self, request: Request, waited_s: float, said_ns: float) -> None:
+        """One turn of a launch."""
+        key = request.cell.nodeid, request.reference, request.role
+        self._turns.setdefault(key, []).append(Turn(waited_s * 1e9, said_ns))
+
+    def disagreement(self, request: Request) -> WorkloadError | None:
+        """Why the clock of a cell's launches is not the controller's; None where nothing says so.
+
+        A turn that is too long is impossible. One that is too short may be the machine's delay: all turns of the cell
+        in this run have to be, beyond the usual delay of its reference, of its control workload, or of other cells.
+        """
+        cell = request.cell.nodeid
+        own = self._turns.get((cell, request.reference, request.role), [])
+        for turn in own:
+            if turn.said_ns > LONGER * turn.waited_ns + LONGER_NS:
+                return _clock_error(turn, "longer")
+        reference = self._turns.get((cell, True, "own"), []) if not request.reference else []
+        beside = reference or self._turns.get((cell, False, "control"), []) or self._of_others(cell)
+        if request.role != "own" or request.reference or len(own) < LEAST_TURNS or not beside:
+            return None
+        usual_ns = statistics.median(turn.late_ns for turn in beside)
+        limit_ns = (PAIRED_NS if reference else ALONE_NS) + DELAYS * usual_ns
+        closest = min(own, key=lambda turn: turn.late_ns - SHARE * turn.said_ns)
+        if closest.late_ns > limit_ns + SHARE * closest.said_ns:
+            return _clock_error(closest, "shorter")
+        return None
+
+    def _of_others(self, cell: str) -> list[Turn]:
+        others = (turns for (of, _, role), turns in self._turns.items() if of != cell and role == "own")
+        return list(chain.from_iterable(others))
+
+
+def _clock_error(turn: Turn, how: str) -> WorkloadError:
+    said, waited = turn.said_ns / 1e6, turn.waited_ns / 1e6
+    return WorkloadError(
+        reason=CLOCK,
+        detail=f"An iteration took {said:.3g} ms by its own clock, {how} than the {waited:.3g} ms that passed here. "
+        "A workload must not replace the clock (time.perf_counter_ns) of the process that is measured.",
+    )
+
+
+def too_many_cores(request: Request, iterations: Sequence[Iteration]) -> WorkloadError | None:
+    """Whether the iterations of a launch used more CPU time than all usable cores have; None if they did not."""
+    wall_ns, cpu_ns = (sum(getattr(each, name) for each in iterations) for name in ("wall_ns", "cpu_ns"))
+    executor, cores = request.cell.executor, usable_cores()
+    processes = request.cell.workers + 2 if executor.kind == "processes" or executor.in_processes else 0
+    rounding_ns = CORES_NS + len(iterations) * (ITERATION_NS + processes * TICK_NS)
+    if not wall_ns or cpu_ns <= CORES * cores * wall_ns + rounding_ns:
+        return None
+    return WorkloadError(
+        reason=f"it says that it kept {cpu_ns / wall_ns:.3g} cores busy, and there are {cores}",
+        detail="Its times are too short for its CPU time: a workload must not replace the clock of its process, nor "
+        "run on cores that pytest may not use.",
+    )
+
 
 START_TIMEOUT_S = 120.0
 LOCKS = "locks"
@@ -293,7 +555,7 @@ class WorkloadHandle:
             locks = self._locks(self.result) if self.request.role == "locks" else None
             profile = None
             if self.request.role == "profile":
-                profile = profiles.read(self.folder / PROFILES, self.result.spans)
+                profile = memory_round.read(self.folder / PROFILES, self.result.spans)
         finally:
             self.kill()
         return msgspec.structs.replace(self.result.launch, locks=locks, profile=profile)
@@ -397,3 +659,77 @@ class WorkloadHandle:
             counted_ops=result.warmed_ops,
             sites=recorded.sites,
         )
+
+
+# The copy of the runner that launches import.
+
+LIGHT = ("__init__.py", "runner/*.py", "runner/*/*.py")
+STAND_IN = Path("pytest_ftgate", "runner", "pytest")
+
+
+def install_runner(folder: Path) -> Path:
+    """A copy of the light part of the package under `folder`, in a place named by its content; for sys.path.
+
+    Beside it, `pytest` is what processes that a workload's libraries start import by that name.
+
+    Only this copy is seen by measured interpreters: the folder that the package stands in holds the controller's
+    own dependencies, built for another interpreter. A copy that is there is used if it is the same; what was compiled
+    of it is made again, since nobody can tell what it was made of. Raises FtgateError when `folder` cannot be written.
+    """
+    package = Path(__file__).parents[2]
+    files = sorted(path for pattern in LIGHT for path in package.glob(pattern))
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    home = folder.absolute() / digest.hexdigest()[:12]
+    if not _is_copy(home, package, files):
+        unfinished = folder / f"{home.name}.{os.getpid()}"
+        try:
+            _copy(package, files, unfinished / package.name)
+            (unfinished / "pytest").symlink_to(STAND_IN)
+            _remove(home)
+            unfinished.rename(home)
+        except OSError as error:
+            if not _is_copy(home, package, files):  # else another run has just put the same there
+                mend = "make room there, or make it writable"
+                raise FtgateError(f"{folder}: the runner cannot be put there: {error.strerror}; {mend}") from error
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return home
+
+
+def _is_copy(home: Path, package: Path, files: Sequence[Path]) -> bool:
+    """Whether a folder is the copy, without anything else; what was compiled in it is removed."""
+    if home.is_symlink() or not home.is_dir():
+        return False
+    expected = {Path(package.name, path.relative_to(package)): path for path in files}
+    found: set[Path] = set()
+    for folder, names, others in os.walk(home):
+        for name in [name for name in names if name == "__pycache__" or Path(folder, name).is_symlink()]:
+            names.remove(name)
+            if name == "__pycache__":
+                _remove(Path(folder, name))
+            else:
+                others.append(name)
+        found.update(Path(folder, name).relative_to(home) for name in others)
+    links = {path for path in found if (home / path).is_symlink()}
+    return (
+        found == {*expected, Path("pytest")}
+        and links == {Path("pytest")}
+        and (home / "pytest").readlink() == STAND_IN
+        and all((home / path).read_bytes() == source.read_bytes() for path, source in expected.items())
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _copy(package: Path, files: Sequence[Path], folder: Path) -> None:
+    for path in files:
+        copy = folder / path.relative_to(package)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)

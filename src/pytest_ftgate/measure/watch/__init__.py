@@ -1,3 +1,1 @@
 """What can be seen of a process from outside: memory, where threads wait, the waits of the lock probe."""
-
-__all__ = ["opened_files", "self_test"]

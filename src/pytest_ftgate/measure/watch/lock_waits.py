@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...errors import FtgateError
-from ...model import Cell, LockSite, Struct, WaitsFor
+from ...kit.errors import FtgateError
+from ...kit.values import Struct
+from ...model.sample import LockSite, WaitsFor
+from ...model.spec import Cell
 from ...runner.locks.sites import BROKEN
 
 

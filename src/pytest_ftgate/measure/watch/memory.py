@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import psutil
 
-from ...model import Footprint, MemoryPoint, ProcessGroup
-from . import proc, processes
-from .process_map import ProcessMap
+from ...kit import proc, processes
+from ...kit.proc import ProcessMap
+from ...kit.processes import ProcessGroup, tree
+from ...model.sample import Footprint, MemoryPoint, Waits
+from .threads import ThreadSampler
 
 FORK_S = 0.1
 """A process that was forked longer ago than this, and runs no program of its own, is not going to."""
@@ -260,3 +263,61 @@ def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:
     Where that is not enough there are fewer samples, not dearer ones.
     """
     return min(longest_s, _ENOUGH_SAMPLES * cost_s / _SMALL_COST)
+
+
+# Samples of a process tree over time: memory and wait states in one loop, each sampler at its own pace.
+
+SAMPLED = 0.8
+"""The part of a held window that is sampled: its middle, when every worker is at work."""
+
+
+class Sampler(Protocol):
+    """Takes samples in one loop with others."""
+
+    @property
+    def due_s(self) -> float:
+        """Seconds until its next sample; zero or less: now."""
+        ...
+
+    def step(self) -> None:
+        """One sample."""
+        ...
+
+
+def run_samplers(
+    seconds: float,
+    samplers: Sequence[Sampler],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Let `samplers` step whenever they are due, for `seconds` or until what is sampled is `over`."""
+    ends = clock() + seconds
+    while clock() < ends and not over():
+        for sampler in samplers:
+            if sampler.due_s <= 0:
+                sampler.step()
+        rest = min((sampler.due_s for sampler in samplers), default=seconds)
+        sleep(max(0.0, min(rest, ends - clock())))
+
+
+def sample_tree(
+    processes: ProcessMap, seconds: float, *, refused: str, over: Callable[[], bool]
+) -> tuple[tuple[MemoryPoint, ...], int, Waits]:
+    """Memory of a launch, how often a look at it gave no sample, and waits, for `seconds` or until it is `over`.
+
+    `refused` is as for ThreadSampler.
+    """
+    memory, threads = MemorySampler(processes), ThreadSampler(processes, refused=refused)
+    memory.start()
+    threads.start()
+    run_samplers(seconds, (memory, threads), over=over)
+    return tuple(memory.points), memory.dropped, threads.finish()
+
+
+def sample_cost_s(processes: ProcessMap, clock: Callable[[], float] = time.thread_time) -> float:
+    """What one sample of a tree's memory costs in s of CPU time, whatever else the machine does."""
+    live = tree(processes.main)
+    began = clock()
+    memory_point(live, processes)
+    return clock() - began

@@ -12,12 +12,17 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ...judge import disturbance
-from ...model import WORST_FIRST, Decision, Figures, Metric, Report, Row, SiteFigures
-from ...text import plain
-from .. import advice, budgets, findings, headlines, units
-from ..details import detail_lines
-from ..lines import Style
+from ...judge import decide
+from ...kit import units
+from ...kit.text import plain
+from ...kit.values import Metric
+from ...model.report import Figures, Report, Row, SiteFigures
+from ...model.verdict import WORST_FIRST, Decision
+from .. import advice
+from .. import said as budgets
+from .. import said as findings
+from .. import said as headlines
+from ..details import Style, detail_lines
 from . import plots
 
 PLOTS_BYTES = 1_000_000
@@ -72,7 +77,7 @@ def render(report: Report) -> str:
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
-    result, headline, counts = findings.result(report), findings.headline(report), findings.counts(report)
+    result, headline, counts = findings.result(report), findings.first_line(report), findings.counts(report)
     undecided, worst = findings.undecided(report), findings.worst(report)
     anchors = {id(cell.row): cell.anchor for test in tests for cell in test.cells}
     page = environment.get_template("page.html").render(
@@ -161,7 +166,7 @@ def _headline(block: Sequence[Row]) -> str:
     """What fails worst; an error stands once in the page, below."""
     row = block[0]
     failed = row.verdict.decision is Decision.ERROR
-    return f"{headlines.together(block)}: {'error' if failed else headlines.short(findings.said(row))}"
+    return f"{headlines.together(block)}: {'error' if failed else headlines.shortened(findings.said(row))}"
 
 
 class Item(NamedTuple):
@@ -289,7 +294,7 @@ def _tests(report: Report) -> Iterator[Test]:
         rows = [row for table in own for row in table.rows]
         notes = [table.note for table in own if table.note]
         notes += budgets.remarks(rows)
-        notes += [text for row in rows for text in disturbance.remarks(row.conditions, row.cell.workers)]
+        notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         heads, texts = _columns(rows)
         cells = [
             Cell(row, f"t{number}c{at}", texts[at], "\n".join(line[6:] for line in detail_lines(row, PLAIN)))

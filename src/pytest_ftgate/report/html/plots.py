@@ -7,10 +7,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...judge import comparisons, metrics
+from ...judge import compare, metrics
 from ...judge.recorded import OF_CONTROL
-from ...model import Decision, Figures, History, Interval, Launch, Metric, MetricVerdict, Row, to_builtins
-from ...text import COMMIT_DIGITS
+from ...kit.text import COMMIT_DIGITS
+from ...kit.values import Interval, Metric, to_builtins
+from ...model.report import Figures, History, Row
+from ...model.sample import Launch
+from ...model.verdict import Decision, MetricVerdict
 from .. import history as texts
 
 PLOTTED = frozenset({Decision.REGRESSED, Decision.SUSPECT, Decision.IMPROVED, Decision.ACCEPTED, Decision.INCONCLUSIVE})
@@ -81,7 +84,7 @@ def _changes(row: Row) -> dict[str, Any]:
         if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision in PLOTTED)
     ]
     known = [each.metric for each in row.verdict.metrics if metrics.known(each.metric)]
-    pairs = comparisons.paired(sample, known) if sample is not None and paired else {}
+    pairs = compare.paired(sample, known) if sample is not None and paired else {}
     return {
         each.metric: {
             "label": metrics.row(each.metric).label,
@@ -95,7 +98,7 @@ def _changes(row: Row) -> dict[str, Any]:
     }
 
 
-def _differences(judged: MetricVerdict, sides: comparisons.Numbers) -> list[float]:
+def _differences(judged: MetricVerdict, sides: compare.Numbers) -> list[float]:
     """The change of each pair that was judged: those after the look that decided changed nothing."""
     pairs = list(zip(sides.new, sides.reference, strict=False))[: judged.launches or None]
     return [new - old if judged.points else new / old for new, old in pairs if judged.points or old > 0]

@@ -2,5 +2,3 @@
 
 One file per executor; start at `factory.py`.
 """
-
-__all__ = ["base", "factory"]

@@ -1,0 +1,420 @@
+"""Decorator arguments -> Spec: checks everything that the light decorator accepted; errors name the place and a fix."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from ..judge import contract_grammar, contracts, limits
+from ..kit.text import listed
+from ..kit.values import Threshold
+from ..model.spec import PLACEHOLDERS, BodyKind, Executor, Expectation, Param, Requirement, Source, Spec
+from ..model.verdict import Decision
+from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
+from ..runner.loading import imported, is_named, shape_of
+from .arguments import CORES, EXAMPLE, KINDS, OWN, Arguments, Bodies, DeclarationError, Executors, Reader, shown
+
+EXPECTED = ("regressed", "broken")
+NOTE_EXAMPLES = {
+    "require": "@ftgate.require(scaling='>= 1.6')",
+    "gate": "@ftgate.gate('wall', margin='3%')",
+    "expect": "@ftgate.expect('broken', threads, reason='one lock for all')",
+}
+SERVE_DURATION_S, SERVE_WINDOW_S = 6.0, 1.0
+
+
+def declaration_of(function: Any) -> Declaration | None:
+    """The declaration that @ftgate.compare or @ftgate.serve attached to a function; None without one."""
+    declared = getattr(function, "__ftgate__", None)
+    return declared if isinstance(declared, Declaration) else None
+
+
+def check_class(cls: type) -> None:
+    """Raise DeclarationError for a class that is decorated itself, or whose decorated tests pytest cannot multiply."""
+    declared = vars(cls).get("__ftgate__")
+    path = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
+    notes = notes_of(cls)
+    if isinstance(declared, Declaration) or notes:
+        line = inspect.getsourcelines(cls)[1] if isinstance(declared, Declaration) else notes[0].line
+        decorator = declared.decorator if isinstance(declared, Declaration) else notes[0].decorator
+        raise DeclarationError(
+            f"{path}:{line}: @ftgate.{decorator} of {cls.__qualname__}: it is a class; decorate its test methods"
+        )
+    unittest = sys.modules.get("unittest")  # whoever derives from its TestCase has imported it
+    if unittest is None or not issubclass(cls, unittest.TestCase):
+        return
+    for name, member in vars(cls).items():
+        declared = declaration_of(member)
+        if declared is not None:
+            Reader(declared, path, f"{cls.__qualname__}.{name}").fail(
+                "tests of unittest.TestCase cannot have cells; move it to a plain class or to the module"
+            )
+
+
+def notes_of(function: Any) -> tuple[Note, ...]:
+    """What @ftgate.require, @ftgate.gate and @ftgate.expect attached to a function, in the order of their lines."""
+    try:
+        kept = vars(function).get("__ftgate_notes__", ())
+    except TypeError:  # an object without attributes of its own
+        return ()
+    return tuple(sorted(kept, key=lambda note: note.line))
+
+
+def check_notes(function: Any, path: str) -> None:
+    """Raise DeclarationError for a test that has another decorator of ours and no @ftgate.compare.
+
+    `path` is that of its file.
+    """
+    notes = notes_of(function)
+    if notes and declaration_of(function) is None:
+        name = getattr(function, "__qualname__", repr(function))
+        raise DeclarationError(
+            f"{path}:{notes[0].line}: @ftgate.{notes[0].decorator} of {name}: it has no cells; "
+            f"add {EXAMPLE} to the test"
+        )
+
+
+class Notes:
+    """Reads @ftgate.require, @ftgate.gate and @ftgate.expect of a declaration; every error names its place."""
+
+    def __init__(self, declared: Declaration, source: Source) -> None:
+        self.source = source
+        self.notes = notes_of(declared.body)
+        for _, body in declared.variants:
+            for note in notes_of(body):
+                self.fail(note, f"it is on the variant {body.__name__}; put it on the test itself")
+
+    def fail(self, note: Note, text: str) -> NoReturn:
+        """Raise what is wrong, at its place."""
+        raise DeclarationError(
+            f"{self.source.path}:{note.line}: @ftgate.{note.decorator} of {self.source.qualname}: {text}"
+        )
+
+    def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:
+        """The thresholds of @ftgate.gate, checked against the test; each metric once."""
+        found: dict[str, Threshold] = {}
+        lines: dict[str, int] = {}
+        for note in self._of("gate"):
+            try:
+                threshold = limits.threshold(note.args[0], note.kwargs)
+            except ValueError as error:
+                self.fail(note, str(error))
+            metric = threshold.metric
+            if why := contracts.lacking(metric, spec):
+                self.fail(note, f"the cells of this test have no {metric}: {why}")
+            if metric in found:
+                self.fail(note, f"{metric} has a gate in line {lines[metric]} already; merge the two")
+            found[metric], lines[metric] = threshold, note.line
+        return tuple(found.values())
+
+    def requirements(self, spec: Spec) -> tuple[Requirement, ...]:
+        """The contracts, checked against the test; each once."""
+        found: dict[str, Requirement] = {}
+        for note in self._of("require"):
+            for text in self._expressions(note):
+                try:
+                    contracts.check(contract_grammar.parse(text), spec)
+                except contract_grammar.ContractError as error:
+                    self.fail(note, str(error))
+                found.setdefault(text, Requirement(text=text, line=note.line))
+        return tuple(found.values())
+
+    def expectations(self, spec: Spec) -> tuple[Expectation, ...]:
+        """The known failures, checked against the test."""
+        return tuple(self._expectation(note, spec) for note in self._of("expect"))
+
+    def _expectation(self, note: Note, spec: Spec) -> Expectation:
+        decision, *tokens = note.args
+        if decision not in EXPECTED:
+            self.fail(note, f"it takes {listed(EXPECTED)}, not {decision!r}: {NOTE_EXAMPLES['expect']}")
+        if decision == "broken" and not spec.requirements:
+            self.fail(note, f"the test has no contract that could be broken: add {NOTE_EXAMPLES['require']}")
+        reason, strict = note.kwargs["reason"], note.kwargs["strict"]
+        if not isinstance(reason, str) or not reason.strip():
+            self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['expect']}")
+        if not isinstance(strict, bool):
+            self.fail(note, f"strict= takes True or False, not {strict!r}")
+        texts = {name: self._several(note, name, _is_text, "texts such as '3.14t'") for name in ("pythons", "cells")}
+        return Expectation(
+            decision=Decision(decision),
+            reason=" ".join(reason.split()),
+            strict=strict,
+            line=note.line,
+            executors=tuple(each for token in tokens for each in self._executors(note, token, spec)),
+            workers=self._workers(note, spec),
+            **texts,
+        )
+
+    def _workers(self, note: Note, spec: Spec) -> tuple[int, ...]:
+        """The worker counts of the test that a known failure names, as numbers or as "cores"."""
+        known = [*spec.numbers, *([CORES] if spec.cores else [])]
+        given = self._several(note, "workers", _is_workers, "whole numbers or 'cores'")
+        if unknown := [each for each in given if each not in known]:
+            there = listed([str(each) for each in known])
+            self.fail(note, f"workers={unknown[0]} is no number of workers of the test: it has {there}")
+        return tuple(spec.cores if each == CORES else each for each in given)
+
+    def _several(self, note: Note, name: str, fits: Callable[[Any], bool], what: str) -> tuple[Any, ...]:
+        """One value or a list of them; nothing where it is not given."""
+        value = note.kwargs[name]
+        values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+        if not all(map(fits, values)) or (value is not None and not values):
+            self.fail(note, f"{name}= takes {what}, one or a list of them, not {value!r}")
+        return tuple(values)
+
+    def _executors(self, note: Note, token: Any, spec: Spec) -> list[Executor]:
+        """The executors of the test that a token names; one without a start method or name names all of its kind."""
+        if not isinstance(token, ExecutorToken):
+            self.fail(note, f"{shown(token)} is not an executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
+        found = [each for each in spec.executors if token.names(each.kind, each.qualifier)]
+        if not found:
+            self.fail(note, f"{token!r} is not among the executors of the test: add it there or remove it here")
+        return found
+
+    def _of(self, decorator: str) -> list[Note]:
+        notes = [note for note in self.notes if note.decorator == decorator]
+        for note in notes:
+            if any(hasattr(value, "__code__") for value in note.args):
+                self.fail(note, f"it needs parentheses and arguments: {NOTE_EXAMPLES[decorator]}")
+        return notes
+
+    def _expressions(self, note: Note) -> list[str]:
+        for value in (*note.args, *note.kwargs.values()):
+            if not isinstance(value, str) or not value.strip():
+                self.fail(note, f"it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not {value!r}")
+        found = [*note.args, *(contract_grammar.keyword_text(name, text) for name, text in note.kwargs.items())]
+        if not found:
+            self.fail(note, "it requires nothing; for example @ftgate.require(scaling='>= 1.6')")
+        return [" ".join(text.split()) for text in found]  # in one line, as reports show it
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and bool(value)
+
+
+def _is_workers(value: Any) -> bool:
+    return value == CORES or (type(value) is int and value > 0)
+
+
+def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
+    """Raise DeclarationError if the measured interpreter would not import the function that pytest collected."""
+    reader = Reader(declared, source.path, source.qualname)
+    if "<locals>" in source.qualname or "<locals>" in declared.body.__qualname__:
+        reader.fail(
+            "the test is defined inside a function, where the measured interpreter cannot import it; "
+            "move it to the module"
+        )
+    if function is not declared.body:
+        reader.fail(
+            "another decorator above it would be ignored; "
+            f"put @ftgate.{declared.decorator} above all others but pytest's marks"
+        )
+    if cls is not None and isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
+        reader.fail("a static or class method cannot be compared; make it a plain method that takes self")
+
+
+def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
+    """The checked form of a declaration. Raises DeclarationError."""
+    place = (declared, source.path, source.qualname)
+    arguments = Arguments(*place)
+    arguments.known_arguments()
+    if declared.decorator == "serve":
+        spec = _served(arguments, Executors(*place), source, nodeid)
+    else:
+        spec = _compared(arguments, Executors(*place), Bodies(*place), source, nodeid)
+    notes = Notes(declared, source)
+    spec = msgspec.structs.replace(spec, thresholds=notes.thresholds(spec), requirements=notes.requirements(spec))
+    return msgspec.structs.replace(spec, expectations=notes.expectations(spec))
+
+
+def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source: Source, nodeid: str) -> Spec:
+    chosen = executors.executors()
+    bodies.bodies(chosen)
+    workers, role_counts = arguments.workers()
+    bodies.roles(chosen, role_counts)
+    bodies.setups(chosen)
+    duration, window = arguments.positive("duration"), arguments.positive("window")
+    iterations = arguments.positive("iterations", whole=True)
+    if duration is not None and iterations is not None:
+        arguments.fail("it takes iterations= or duration=, not both")
+    if window is not None and duration is None:
+        arguments.fail("window= is the length of an iteration of duration=, which is missing")
+    body: Any = shape_of(arguments.declared.body)
+    return Spec(
+        nodeid=nodeid,
+        source=source,
+        body=body,
+        executors=chosen,
+        workers=workers,
+        role_counts=role_counts,
+        reuse=arguments.reuse(duration),
+        pythons=arguments.pythons(),
+        iterations=iterations,
+        one_call=duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
+        duration_s=None if duration is None else float(duration),
+        window_s=None if window is None else float(window),
+        warmup=arguments.positive("warmup", whole=duration is None, zero=True),
+        timeout_s=arguments.positive("timeout"),
+        requires=arguments.requires(),
+        needs=arguments.needs(),
+        environments=arguments.environments(),
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
+        cpus=arguments.cpus(chosen),
+    )
+
+
+def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: str) -> Spec:
+    chosen = executors.servers()
+    declared = arguments.declared
+    used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
+    used |= {"role": declared.roles, "variant": declared.variants}
+    used |= {what: True for what, _, _ in declared.setups}
+    for name in (name for name, value in used.items() if value):
+        arguments.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
+    if shape_of(declared.body) != "server":
+        arguments.fail(f"{declared.body.__name__} takes `server` and checks an answer, such as server.get('/')")
+    if inspect.iscoroutinefunction(declared.body):
+        arguments.fail(f"{declared.body.__name__} is a coroutine, which is never awaited; make it a plain function")
+    workers, role_counts = arguments.workers()
+    if role_counts:
+        arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
+    environments = arguments.environments()
+    if "workers" in arguments.kwargs and not any(each.counted(other) for each in chosen for other in environments):
+        arguments.fail("workers= is the value of {workers}, which no command line has, nor environment=")
+    duration, window = arguments.positive("duration"), arguments.positive("window")
+    return Spec(
+        nodeid=nodeid,
+        source=source,
+        body="server",
+        executors=chosen,
+        workers=workers,
+        reuse="pool",
+        pythons=arguments.pythons(),
+        duration_s=float(SERVE_DURATION_S if duration is None else duration),
+        window_s=float(SERVE_WINDOW_S if window is None else window),
+        warmup=arguments.positive("warmup", zero=True),
+        timeout_s=arguments.positive("timeout"),
+        service=arguments.service(),
+        requires=arguments.requires(),
+        needs=arguments.needs(),
+        environments=environments,
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
+    )
+
+
+def check_arguments(
+    declared: Declaration, source: Source, parametrized: Mapping[str, bool], requested: Iterable[str] = ()
+) -> None:
+    """Raise DeclarationError for an argument that is neither an argument of the cell nor a plain parameter.
+
+    `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
+    pytest.mark.usefixtures on the test, its class or its module.
+    """
+    checked = Bodies(declared, source.path, source.qualname)
+    method = "." in source.qualname
+    for name in requested:
+        checked.fixture(name)
+    for name, indirect in parametrized.items():
+        if name in OWN or (name in PLACEHOLDERS and _has_placeholders(declared)):
+            checked.fail(f"{name!r} is an argument of the cell itself; rename the parameter")
+        if indirect:
+            checked.fixture(name, "the indirect parameter")
+    bodies = (declared.body, *(body for _, body in declared.variants), *(body for _, _, body in declared.roles))
+    for function in bodies:
+        checked.parameters(function, parametrized, method=method)
+    checked.takes_one(declared.stop, "stop", "the shared state", method=method)
+    checked.takes_one(declared.shared, "shared", "the shared objects of the executor", method=method)
+    checked.takes_one(declared.check, "check", "the results", method=method)
+    for what, scope, function in declared.setups:
+        checked.setup_parameters(what, scope, function, parametrized, method=method)
+
+
+def check_surroundings(declared: Declaration, source: Source, autouse: Iterable[str]) -> None:
+    """Raise DeclarationError for fixtures of the test's file that pytest would run where the body is not.
+
+    `autouse` are their names; pytest's own name for what it makes of `setup_method` is `_xunit_setup_method_fixture_`
+    and more. A class that tests a server may have all but its methods: its test runs where pytest does.
+    """
+    checked = Bodies(declared, source.path, source.qualname)
+    for name in autouse:
+        kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
+        for_other_tests = kind == "function" and "." in source.qualname
+        if not for_other_tests and (declared.decorator != "serve" or kind in ("method", "class")):
+            checked.surrounded(
+                f"setup_{kind} or teardown_{kind}" if kind else f"the autouse fixture {name!r} of its file"
+            )
+
+
+def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:
+    """Raise DeclarationError for a program whose command line has a placeholder without a value."""
+    Executors(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
+
+
+def _has_placeholders(declared: Declaration) -> bool:
+    programs = declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
+    return programs or bool(declared.kwargs.get("environment"))
+
+
+def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
+    """What the body takes in this executor's cells: `worker`, `executor` or `server`."""
+    if executor.kind == "command":
+        return "worker"
+    shape: Any = shape_of(declared.body_for(executor.kind, executor.qualifier))
+    return shape  # type: ignore[no-any-return]
+
+
+def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Param:
+    """A parameter as a Python literal, or as the name of what can be imported.
+
+    Raises DeclarationError where neither gives the value again.
+    """
+    if name not in inspect.signature(declared.body).parameters:
+        Bodies(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
+    literal = repr(value)
+    try:
+        same = ast.literal_eval(literal) == value
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        same = False
+    if not same:
+        literal = importable_name(value) or Reader(declared, source.path, source.qualname).fail(
+            f"parameter {name}={literal[:60]} cannot be sent to another interpreter; {_sendable(value)}"
+        )
+    return Param(name=name, literal=literal)
+
+
+def importable_name(value: Any) -> str:
+    """`module:qualname` of a class, function, method or module that importing it by this name gives; else empty."""
+    if inspect.ismodule(value):
+        return f"{value.__name__}:"
+    owners = (value, getattr(value, "__objclass__", None), getattr(value, "__self__", None))
+    modules = (getattr(owner, "__module__", None) for owner in owners)
+    text = f"{next(filter(None, modules), '')}:{getattr(value, '__qualname__', '')}"
+    if not is_named(text) or text.endswith(":"):
+        return ""
+    try:
+        found = imported(text)
+    except (ImportError, AttributeError):
+        return ""
+    return text if found is value or (inspect.isroutine(value) and found == value) else ""
+
+
+def _sendable(value: Any) -> str:
+    """What to write in place of a value that has neither a literal nor a name to import it by."""
+    name = getattr(value, "__qualname__", "")
+    if isinstance(name, str) and name.endswith("<lambda>"):
+        return "a lambda has no name: define a function in a module and pass that"
+    if isinstance(name, str) and "<locals>" in name:
+        return f"{name} is local to a function: define it in a module, where it can be imported"
+    return (
+        "parametrize with plain values (numbers, text, lists, dicts) or with classes and functions of a module, "
+        "and make the object in the body"
+    )

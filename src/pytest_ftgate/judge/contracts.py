@@ -1,0 +1,592 @@
+"""Checks of a contract against a test: names, dimensions, and the cells that it concerns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NoReturn
+
+import msgspec
+
+from ..kit.text import apart, did_you_mean
+from ..kit.values import Metric
+from ..model.sample import NS_PER_S, Need, Sample, TestSamples, single_cell
+from ..model.spec import Cell, Environment, Executor, Spec, Target
+from ..model.verdict import Decision, MetricVerdict
+from ..stats import rank_tests
+from ..stats.alpha_spending import of_rounds
+from . import contract_grammar, decide, metrics, readers, recorded
+from . import decide as power
+from .contract_grammar import (
+    METRICS,
+    PROGRAMS,
+    SCALINGS,
+    SHARES,
+    SIZE,
+    TIME,
+    VERSION,
+    Contract,
+    ContractError,
+    Name,
+    Node,
+    Number,
+    Operation,
+    Term,
+    Where,
+    all_names,
+    dimension_in,
+    dimension_of,
+    number_of,
+    powers_of,
+    product_of,
+)
+from .limits import SIZES_BYTES, TIMES_S
+
+# ---- which cells
+
+
+def check(contract: Contract, spec: Spec) -> None:
+    """Raise ContractError if the test does not have the cells that the contract is about, on any machine."""
+    spec = _with_more_cores(spec)
+    for name in all_names(contract):
+        if name.where is not None:
+            _check_where(contract, spec, name, name.where)
+        if name.metric in SCALINGS and not (1 in spec.workers and max(spec.workers) > 1):
+            problem = f"{name.metric} compares with the same cell with one worker: give the test workers=[1, 8]"
+            raise ContractError(problem, contract.text, name.at)
+    cells = _possible(contract, spec)
+    for name in all_names(contract):
+        _check_metric(contract, name, cells)
+    if not any(concerns(contract, cell, cells) for cell in cells):
+        raise ContractError("it is about no cell of this test", contract.text, 0)
+
+
+def _with_more_cores(spec: Spec) -> Spec:
+    """The test as on a machine with more cores than it names: whether a contract is right is the same everywhere."""
+    if not spec.cores:
+        return spec
+    cores = max(spec.numbers, default=1) + 1
+    return msgspec.structs.replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
+
+
+def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
+    meant = [cell for cell in cells if name.where is None or fits(cell, name.where, cell)]
+    if not meant or any(_has(cell, name.metric) for cell in meant):
+        return
+    whose = f"{_spelled(meant[0].executor)} has" if name.where else "the cells of this test have"
+    raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
+
+
+def lacking(metric: str, spec: Spec) -> str:
+    """Why no cell of a test can have a metric; empty where one can."""
+    target = Target(spec="", request="")
+    cells = [
+        Cell(nodeid=spec.nodeid, target=target, executor=executor, workers=spec.workers[0])
+        for executor in spec.executors
+    ]
+    return "" if any(_has(cell, metric) for cell in cells) else _why_none(metric)
+
+
+def _why_none(metric: str) -> str:
+    if metric in METRICS and metric != "gil" and metrics.row(metric).applies is metrics.is_server:
+        return "it is of the answers of a server, see @ftgate.serve"
+    if metric.partition(".")[0] in metrics.OWN:
+        return "a server has no names of its own for what it does"
+    if metric == "ceiling":
+        return "it is that of a workload in Python, under the same executor"
+    if metric in SCALINGS:
+        return "it does not take a number of workers"
+    return "a program cannot be inspected for it"
+
+
+def _has(cell: Cell, metric: str) -> bool:
+    """Whether the cell can have such a figure."""
+    return cell.executor.program is None if metric == "gil" else metrics.row(metric).applies(cell)
+
+
+def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> None:
+    def fail(problem: str, field: str) -> NoReturn:
+        raise ContractError(problem, contract.text, name.columns[field])
+
+    of_kind = [executor for executor in spec.executors if executor.kind == where.kind]
+    there = f"it has {_and(map(_spelled, spec.executors))}"
+    if not of_kind:
+        fail(f"the test does not run under {where.kind}: {there}", "kind")
+    if where.kind in PROGRAMS:
+        _check_program(of_kind, spec, where, there, fail)
+    elif where.method is None and len(of_kind) > 1:
+        fail(f"which {where.kind}? {there}", "kind")
+    if where.method is not None and where.method not in [executor.qualifier for executor in of_kind]:
+        fail(f"the test has no {where.kind}[{where.method}]: {there}", "method")
+    if where.workers is not None and spec.workers.count(where.workers) > 1:
+        fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
+    if where.workers is not None and where.workers not in spec.numbers:
+        there = _and([*spec.numbers, "cores"] if spec.cores else spec.numbers)
+        fail(f"no cell has {where.workers} workers: there are {there}", "workers")
+    if where.cores and not spec.cores:
+        fail("no cell has wcores: give the test workers=[1, 'cores']", "workers")
+    if where.workers == 1 and name.metric in SCALINGS:
+        fail(f"{name.metric} is of cells with more than one worker", "workers")
+    if where.target is not None and spec.pythons is not None and not _among(where.target, spec.pythons):
+        fail(f"the test is not measured on {where.target}: it is on {_and(spec.pythons)}", "target")
+    counts = list(dict.fromkeys(f"{role}{count}" for role_count in spec.role_counts for role, count in role_count))
+    for word in where.roles:
+        if word not in counts:
+            known = f"there are {_and(counts)}" if counts else "its workers have no roles; a worker count is w8"
+            fail(f"no cell has {word}{did_you_mean(word, counts)}: {known}", f"role {word}")
+    variables = list(dict.fromkeys(word for environment in spec.environments for word in environment.words))
+    for word in where.variables:
+        if word not in variables:
+            known = f"there are {_and(variables)}" if variables else "environment= is no list of several"
+            fail(f"no cell has {word}{did_you_mean(word, variables)}: {known}", f"variable {word}")
+    for hand in spec.environments if where.variables else ():
+        if sum(_has_variables(each, where, hand) for each in spec.environments) > 1:
+            fail("several environments have these variables: name another one", f"variable {where.variables[0]}")
+
+
+def _check_program(
+    executors: Sequence[Executor], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
+) -> None:
+    names = [executor.label for executor in executors]
+    named = [word for word in where.words if word in names]
+    others = [word for word in where.words if word not in names]
+    for word in others:
+        if not VERSION.fullmatch(word):
+            fail(f"the test has no {where.kind} {word!r}{did_you_mean(word, names)}: {there}", f"word {word}")
+    if not named and len(names) > 1:
+        fail(f"which {where.kind}? {there}", "kind")
+    for second in (*named[1:], *others[1:]):
+        fail(f"{second} is a second {'program' if second in named else 'target'}; one is enough", f"word {second}")
+    executor = next(each for each in executors if each.label in (named or names))
+    if (where.workers is not None or where.cores) and not any(map(executor.counted, spec.environments)):
+        fail(f"{executor.label} does not take a number of workers", "workers")
+    if others and where.kind == "command":
+        fail("a command has no target: it runs once for all targets", f"word {others[0]}")
+    for known in (executor.program.pythons if executor.program else None, spec.pythons):
+        if others and known is not None and not _among(others[0], known):
+            fail(f"{executor.label} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
+
+
+def _among(target: str, specs: Iterable[str]) -> bool:
+    return any(_same_target(target, spec) for spec in specs)
+
+
+def _same_target(target: str, spec: str) -> bool:
+    return target == spec.replace(" ", "")
+
+
+def _spelled(executor: Executor) -> str:
+    return executor.kind if executor.label == executor.kind else f"{executor.kind}[{executor.label}]"
+
+
+def _and(words: Iterable[object]) -> str:
+    texts = list(map(str, words))
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
+def _possible(contract: Contract, spec: Spec) -> list[Cell]:
+    """A cell of every kind that the test may have; a test without targets gets them from the options."""
+    programs = [executor.program for executor in spec.executors if executor.program]
+    names = [program.name for program in programs]
+    wheres = [name.where for name in all_names(contract) if name.where]
+    named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
+    own = [target for program in programs for target in program.pythons or ()]
+    targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
+    role_counts = spec.role_counts or ((),) * len(spec.workers)
+    return [
+        Cell(
+            nodeid="",
+            target=Target(spec=target, request=target),
+            executor=executor,
+            workers=workers,
+            roles=roles,
+            body="server" if executor.kind == "server" else "worker",
+            environment=environment,
+            cores=workers == spec.cores,
+        )
+        for target in dict.fromkeys(targets)
+        for workers, roles in zip(spec.workers, role_counts, strict=True)
+        for environment in spec.environments
+        for executor in spec.executors
+        if executor.program is None or executor.program.pythons is None or _among(target, executor.program.pythons)
+    ]
+
+
+def concerns(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> bool:
+    """Whether the contract is judged at this cell, one of the `cells` of its test.
+
+    A metric without a cell belongs to the cell at hand. If every metric names a cell, the first one is the cell at
+    hand. What a name leaves open (workers, target, variables, always the parameters) is taken from the cell at hand; a
+    command serves all targets. A contract is not judged if a cell is missing, if two names mean the same cell, or if a
+    cell has no such figure: a cell with one worker has no scaling, a command no GIL, and only servers have latencies.
+    """
+    return bool(involved(contract, cell, cells))
+
+
+def absolute(contract: Contract) -> bool:
+    """Whether it limits a cell's own time, waits or rate, which depend on what else runs on the machine.
+
+    A ratio of interleaved cells does not depend on it, nor does memory.
+    """
+    product = product_of(contract)
+    names = [name for name in all_names(contract) if dimension_of(name.metric) != SIZE]
+    if contract.is_gil or not names or all(name.metric in SCALINGS for name in names):
+        return False
+    return product is None or sorted(product[1].values()) != [-1, 1]
+
+
+def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell]:
+    """The cells that the contract compares if it is judged at this one, else none, see `concerns`.
+
+    They include the cells with one worker that a scaling refers to.
+    """
+    names, there = all_names(contract), list(cells)
+    if all(name.where is not None for name in names) and not fits(cell, names[0].where, cell):
+        return []
+    found = {name.where: _found(name.where, cell, there) for name in names}
+    if any((of := found[name.where]) is None or not _has(of, name.metric) for name in names):
+        return []
+    meant = [other for other in found.values() if other is not None]
+    scaled = [of for name in names if name.metric in SCALINGS and (of := found[name.where]) is not None]
+    alone = [None if of.workers == 1 else single_cell(of, there) for of in scaled]
+    if any(meant.count(other) > 1 for other in meant) or None in alone:
+        return []
+    return [other for other in there if other in meant or other in alone]
+
+
+def fits(cell: Cell, where: Where | None, hand: Cell) -> bool:
+    """Whether `where` means this cell when `hand` is the cell at hand."""
+    if where is None:
+        return cell == hand
+    return (
+        cell.executor.kind == where.kind
+        and where.method in (None, cell.executor.qualifier)
+        and _has_workers(cell, where, hand)
+        and _is_on(cell, where, hand)
+        and _has_variables(cell.environment, where, hand.environment)
+        and cell.params == hand.params
+    )
+
+
+def _has_workers(cell: Cell, where: Where, hand: Cell) -> bool:
+    """Whether it has the named workers, and the workers of the cell at hand where none are named."""
+    if where.workers is not None:
+        return cell.workers == where.workers
+    if where.cores:
+        return cell.cores
+    if not cell.counted:
+        return True
+    if not where.roles:
+        return (cell.workers, cell.roles) == (hand.workers, hand.roles)
+    open_ones = [role for role in cell.roles if f"{role[0]}{role[1]}" not in where.roles]
+    return len(cell.roles) - len(open_ones) == len(where.roles) and all(role in hand.roles for role in open_ones)
+
+
+def _has_variables(environment: Environment, where: Where, hand: Environment) -> bool:
+    """Whether it has the named variables, and else nothing that the environment of the cell at hand has differently."""
+    if not where.variables:
+        return environment == hand
+    words, at_hand = (dict(word.split(":", 1) for word in each.words) for each in (environment, hand))
+    named = dict(word.split(":", 1) for word in where.variables)
+    rest = {name: value for name, value in words.items() if name not in named}
+    return named.items() <= words.items() and all(at_hand.get(name, value) == value for name, value in rest.items())
+
+
+def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:
+    """Whether its program and target are the named ones; a command has no target, and a program for a single target
+    needs no name for it."""
+    program = cell.executor.program
+    targets = [where.target] if where.target else [word for word in where.words if not program or word != program.name]
+    if cell.executor.kind == "command":
+        return not targets
+    if targets:
+        return all(_same_target(target, cell.target.spec) for target in targets)
+    alone = program is not None and program.pythons is not None and len(program.pythons) == 1
+    return alone or _same_target(hand.target.spec.replace(" ", ""), cell.target.spec)
+
+
+def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | None:
+    return next((cell for cell in cells if fits(cell, where, hand)), None)
+
+
+# ---- values
+
+
+def metrics_needed(contract: Contract) -> set[Need]:
+    """The kinds of launch that the contract needs."""
+    names = [name.metric for name in all_names(contract)]
+    return {"time"} if contract.is_gil else set[Need]().union(*(metrics.row(name).needs for name in names))
+
+
+# Contracts: a small grammar over the figures of cells, and one number a round that says by how much one is broken.
+#
+#     contract   = sum ("<" | "<=" | ">" | ">=") sum | cell "gil" "==" ("on" | "off")
+#     sum        = product {("+" | "-") product}
+#     product    = part {("*" | "/") part}
+#     part       = number [unit] | [cell] metric | "(" sum ")"
+#     metric     = word | ("timer" | "counter" | "peak") "." name of the workload's
+#     cell       = executor ["[" qualifier {"," qualifier} "]"] "."
+#     qualifier  = start method | "w" worker count | role with its worker count | program's name | target
+#                | variable (":" | "=") value
+#
+# Nothing is ever evaluated as Python. Pure.
+
+
+def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float, ...]:
+    """One number a round, in their order, positive where the contract is broken in that round.
+
+    It is log(left / right), or their difference over the mean of both magnitudes if a side may be zero or negative: for
+    shares, counters, peaks, waits for the GIL and differences. Near the limit both are the same number. With
+    > and >= the sign is reversed. Rounds in which any part has no value are left out. If the times of two cells are
+    compared, their ratio is that of neighbouring iterations, else each time is its floor. `sample` is that of the cell
+    at hand, among `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
+    """
+    if contract.is_gil:
+        return ()
+    sign = -1.0 if contract.operator in (">", ">=") else 1.0
+    paired = _paired(contract, sample, samples)
+    if paired is not None:
+        return tuple(sign * value for value in paired)
+    rounds = _rounds(contract, sample, samples)
+    if _may_vanish(contract):
+        return tuple(sign * _difference(left, right) for left, right in rounds)
+    known = ((left, right) for left, right in rounds if left > 0 and right > 0)
+    return tuple(sign * (math.log(left) - math.log(right)) for left, right in known)
+
+
+def _difference(left: float, right: float) -> float:
+    """The difference over the mean of both magnitudes: -2 .. 2."""
+    return 2 * (left - right) / (abs(left) + abs(right)) if left != right else 0.0
+
+
+def _may_vanish(contract: Contract) -> bool:
+    """Whether a side may be zero or negative, by the metrics in it."""
+    # Not by the measured values: a later round would change values that an earlier interim look used.
+    rows = [metrics.row(name.metric) for name in all_names(contract)]
+    shares = any(row.unit == "share" or row.may_be_zero for row in rows)
+    return shares or any(map(_subtracts, (contract.left, contract.right)))
+
+
+def _subtracts(node: Node) -> bool:
+    if not isinstance(node, Operation):
+        return False
+    return node.operator == "-" or _subtracts(node.left) or _subtracts(node.right)
+
+
+def sides(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float | None, float | None]:
+    """Left and right at the figures of the report's tables, in base units (s, bytes); None where one is missing."""
+    at: dict[Term, float] = {}
+    for name in all_names(contract):
+        of = _sample_of(name.where, sample, samples)
+        figure = None if of is None or contract.is_gil else recorded.figure_of(name.metric, [of])
+        if figure is None:
+            return None, None
+        at[name.metric, name.where] = figure / _unit(name.metric)
+    left, right = _both(contract, at)
+    return (left, right) if math.isfinite(left) and math.isfinite(right) else (None, None)
+
+
+def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[float] | None:
+    """The logs for a contract of the form A.wall < c B.wall; None for any other."""
+    product = product_of(contract)
+    # The powers -1 and 1: one metric over another.
+    if product is None or product[0] <= 0 or sorted(product[1].values()) != [-1, 1]:
+        return None
+    (own, own_where), (other, other_where) = sorted(product[1], key=product[1].__getitem__, reverse=True)
+    if (own, other) != ("wall", "wall"):
+        return None
+    upper, lower = (_sample_of(where, sample, samples) for where in (own_where, other_where))
+    if upper is None or lower is None:
+        return []
+    pairs = readers.paired_values(upper.launches, lower.launches)
+    ratios = [rank_tests.iterations_ratio(own, other) for own, other in pairs]
+    return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
+
+
+def _rounds(contract: Contract, sample: Sample, samples: TestSamples) -> list[tuple[float, float]]:
+    """Left and right in each round in which both are finite, in order."""
+    known: dict[Term, dict[int, float]] = {}
+    for name in all_names(contract):
+        of = _sample_of(name.where, sample, samples)
+        known[name.metric, name.where] = {} if of is None else _by_order(name.metric, of)
+    orders = set.intersection(*(set(by_order) for by_order in known.values()))
+    found = []
+    for order in sorted(orders):
+        both = _both(contract, {term: by_order[order] for term, by_order in known.items()})
+        if all(map(math.isfinite, both)):
+            found.append(both)
+    return found
+
+
+def _both(contract: Contract, at: Mapping[Term, float]) -> tuple[float, float]:
+    """Left and right for these values of the terms."""
+
+    def of(name: Name) -> float:
+        return at[name.metric, name.where]
+
+    return number_of(contract.left, of), number_of(contract.right, of)
+
+
+def _sample_of(where: Where | None, sample: Sample, samples: TestSamples) -> Sample | None:
+    return sample if where is None else next((each for each in samples if fits(each.cell, where, sample.cell)), None)
+
+
+# ---- values of a sample
+
+
+def _by_order(metric: str, sample: Sample) -> dict[int, float]:
+    """A metric of a sample: launch order -> value in base units, times in s."""
+    return {order: value / _unit(metric) for order, value in metrics.row(metric).read(sample).items()}
+
+
+def _unit(metric: str) -> float:
+    return NS_PER_S if metrics.row(metric).unit == "time" else 1.0
+
+
+def unreported(contract: Contract, sample: Sample, samples: TestSamples) -> str:
+    """Names in the contract for which the workloads reported no value; empty if there are none."""
+    found = []
+    for name in all_names(contract):
+        of = _sample_of(name.where, sample, samples)
+        if "." in name.metric and of is not None and of.launches and not _by_order(name.metric, of):
+            found.append(name.metric.replace(".", " "))
+    return " or ".join(dict.fromkeys(found))
+
+
+# ---- the GIL, and words
+
+
+def gil_verdict(contract: Contract, sample: Sample, samples: TestSamples) -> MetricVerdict:
+    """The verdict on `gil == off` or `gil == on`: a single launch in the other state breaks it.
+
+    Inconclusive if no launch has run.
+    """
+    (name,) = all_names(contract)
+    of = _sample_of(name.where, sample, samples)
+    launches = [] if of is None else [launch for launch in of.launches if launch.iterations]
+    wanted = isinstance(contract.right, Number) and contract.right.value == 1
+    others = sum(launch.gil_enabled is not wanted for launch in launches)
+    decision, reason = Decision.PASSED, ""
+    if not launches:
+        decision, reason = Decision.INCONCLUSIVE, "no launch reported whether the GIL was on"
+    elif others:
+        decision = Decision.BROKEN
+        reason = f"the GIL was {'off' if wanted else 'on'} in {others} of {len(launches)} launches"
+    return MetricVerdict(
+        metric=Metric.CONTRACT, decision=decision, reason=reason, launches=len(launches), contract=contract.text
+    )
+
+
+def value_text(contract: Contract, value: float, more: int = 0) -> str:
+    """A value of one of the contract's sides with its unit: `1.83 ms`, `64 MiB`, `12.5 %`, `1.21`.
+
+    `more` digits are added.
+    """
+    dimension = dimension_in(contract, contract.left)
+    if dimension == TIME:
+        return _in_units(value, {unit: TIMES_S[unit] for unit in ("s", "ms", "us", "ns")}, more)
+    if dimension == SIZE:
+        return _in_units(value, {unit: SIZES_BYTES[unit] for unit in ("GiB", "MiB", "KiB", "B")}, more)
+    if _is_share(contract):
+        return f"{_digits(100 * value, more)} %"
+    return _digits(value, more)
+
+
+def _in_units(value: float, units: Mapping[str, float], more: int) -> str:
+    """In the largest of the units (which descend) in which the rounded value is at least one."""
+    unit = next((unit for unit, size in units.items() if float(f"{abs(value) / size:.3g}") >= 1), list(units)[-1])
+    return f"{_digits(value / units[unit], more)} {unit}"
+
+
+def _digits(value: float, more: int) -> str:
+    """Three significant digits and `more`, without an exponent where the number is large."""
+    large = math.isfinite(value) and abs(value) >= 999.5
+    return f"{value:,.{more}f}" if large else f"{value:.{3 + more}g}"
+
+
+def _is_share(contract: Contract) -> bool:
+    """Whether a side is a share of the time, and not a ratio of two."""
+    products = [powers_of(side) for side in (contract.left, contract.right)]
+    return any(
+        product is not None and [(term[0] in SHARES, power) for term, power in product[1].items()] == [(True, 1)]
+        for product in products
+    )
+
+
+# The judge of a test's contracts.
+
+DRIFT = 0.6
+"""The correlation of neighbouring rounds in a cell's absolute figures, as measured where the machine changes its speed;
+those of interleaved cells change alike."""
+ABSOLUTE_SPREAD = 0.2
+"""The deviation of a cell's absolute times from round to round, as measured there."""
+
+
+class ContractJudge:
+    """Judges the contracts of one test; each is one hypothesis of the run, at alpha and beta."""
+
+    def __init__(self, spec: Spec, alpha: float, beta: float, rounds: int) -> None:
+        """`rounds` is the largest number of rounds that may be measured for a contract."""
+        self.contracts = [contract_grammar.parse(each.text) for each in spec.requirements]
+        self.alpha = alpha
+        self.beta = beta
+        self.rounds = rounds
+
+    def least_rounds(self) -> int:
+        """The fewest rounds that can decide on each contract; 0 without one."""
+        levels = self.alpha, self.beta, self.rounds
+        drifts = {DRIFT if absolute(contract) else 0.0 for contract in self.contracts if not contract.is_gil}
+        counted = max((power.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=1)
+        return counted if self.contracts else 0
+
+    def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
+        """The verdict on each contract that concerns the sample's cell; with `final` no more launches will come."""
+        mine = (contract for contract in self.contracts if concerns(contract, sample.cell, samples.cells))
+        return [(contract, self._verdict(contract, sample, samples, final)) for contract in mine]
+
+    def _verdict(self, contract: Contract, sample: Sample, samples: TestSamples, final: bool) -> MetricVerdict:
+        if contract.is_gil:
+            return gil_verdict(contract, sample, samples)
+        missing = _failed(contract, sample, samples)
+        if reason := f"{missing} could not be measured" if missing else _no_locks(contract, sample, samples):
+            return msgspec.structs.replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
+        numbers = values(contract, sample, samples)
+        held = decide.require(
+            numbers,
+            text=contract.text,
+            alpha=self.alpha,
+            beta=self.beta,
+            at_most=self.rounds,
+            correlation=DRIFT if absolute(contract) else 0.0,
+            spread=_spread(contract),
+            final=final,
+        )
+        if not numbers and (missing := unreported(contract, sample, samples)):
+            return msgspec.structs.replace(held, reason=f"no launch has a {missing}")
+        left, right = sides(contract, sample, samples)
+        if left is None or right is None or not final:
+            return held
+        shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
+        return msgspec.structs.replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
+
+
+def _spread(contract: Contract) -> float:
+    """The deviation that a round is expected to have: memory varies less than time, absolute figures most."""
+    rows = [metrics.row(name.metric) for name in contract_grammar.all_names(contract)]
+    if all(row.unit == "size" for row in rows):
+        return max(row.spread for row in rows)
+    return ABSOLUTE_SPREAD if absolute(contract) else decide.CONTRACT_SPREAD
+
+
+def _no_locks(contract: Contract, sample: Sample, samples: TestSamples) -> str:
+    """Why a compared cell has no figures of locks, if the contract needs them."""
+    if "locks" not in metrics_needed(contract):
+        return ""
+    compared = (samples.cell(cell) for cell in involved(contract, sample.cell, samples.cells))
+    return next((f"{each.cell.label}: {each.no_locks}" for each in compared if each is not None and each.no_locks), "")
+
+
+def _failed(contract: Contract, sample: Sample, samples: TestSamples) -> str:
+    """The labels of the compared cells that failed."""
+    compared = (samples.cell(cell) for cell in involved(contract, sample.cell, samples.cells))
+    return ", ".join(dict.fromkeys(each.cell.label for each in compared if each is not None and each.failed))

@@ -1,0 +1,343 @@
+"""What counts as a change: the texts of thresholds, and which threshold holds for a metric on a basis. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, Final
+
+from ..kit.errors import FtgateError
+from ..kit.text import apart, did_you_mean, listed, percent
+from ..kit.values import Interval, Metric, Struct, Threshold
+from ..model.verdict import Basis, Comparison
+from . import metrics
+from .metrics import is_gain, is_share
+
+TIMES_S: Final[Mapping[str, float]] = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0}
+"""Seconds in a unit of time, with both signs of micro."""
+SIZES_BYTES: Final[Mapping[str, float]] = {
+    "B": 1.0,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+}
+LIKE_WALL: Final = (Metric.WALL, Metric.SCALING, Metric.RATIO)
+"""What the short forms `margin` and `effect` are for."""
+MOST = 10.0
+"""A share at or above this is a typing error."""
+FORM = "METRIC: margin=3%, effect=8%, floor=1ms"
+_TEXT = re.compile(r"\s*([^\s:]+)\s*:(.*)", re.DOTALL)
+_FIELD = re.compile(r"[\s,]*([^\s,=]+)\s*=\s*([^\s,=]+(?:\s+(?:[A-Za-z\u00b5\u03bc]+|%)(?=[\s,]|$))?)")
+_QUANTITY = re.compile(r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]+|%)?")
+FIELDS: Final = ("margin", "effect", "floor")
+
+
+class ThresholdError(FtgateError):
+    """Contradictory thresholds; the text names both and their sources."""
+
+
+class Effective(Struct, frozen=True, kw_only=True):
+    """The thresholds that hold for one metric of one test on one basis.
+
+    `margin` and `effect` are fractions, `floor` is in the metric's unit: s for wall and tail, bytes, a fraction of the
+    time, x.
+    """
+
+    margin: float
+    effect: float
+    floor: float
+
+
+def default(metric: str, basis: Basis) -> metrics.Limits:
+    """The default limits: tighter for interleaved sides, whose noise is smaller."""
+    row = metrics.row(metric)
+    return row.paired if basis == "paired" else row.apart
+
+
+# ---- texts
+
+
+def parse(text: str) -> Threshold:
+    """`wall: margin=3%, effect=8%` -> Threshold; commas or spaces between the fields.
+
+    Raises ValueError with what is taken.
+    """
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{FORM}; {metrics.WHICH}")
+    given: dict[str, str] = {}
+    position = 0
+    while match[2][position:].strip(" \t\r\n,"):
+        field = _FIELD.match(match[2], position)
+        if field is None or field[1] in given:
+            raise ValueError(f"{FORM}; {match[2][position:].strip()!r} is not a field, or is given twice")
+        given[field[1]] = field[2]
+        position = field.end()
+    try:
+        if not given and metrics.known(match[1]):
+            raise ValueError(f"{match[1]} is given neither margin, effect nor floor")
+        return threshold(match[1], given)
+    except ValueError as error:
+        raise ValueError(f"{FORM}; {error}") from None
+
+
+def threshold(metric: Any, given: Mapping[str, Any]) -> Threshold:
+    """A Threshold from a metric's name and its fields as written: texts with units, or numbers in the metric's unit.
+
+    Fields that are None count as not given. Raises ValueError for a metric that cannot gate, an unknown field, a
+    value that is none, and for an effect that is not above its margin.
+    """
+    if not isinstance(metric, str) or not metrics.known(metric):
+        raise ValueError(metrics.no_metric(metric))
+    of = str(metric)
+    values = {name: _value(of, name, value) for name, value in given.items() if value is not None}
+    found = Threshold(metric=of, **values)
+    if found.margin is not None and found.effect is not None and found.effect <= found.margin:
+        raise ValueError(f"effect {percent(found.effect)} is not above margin {percent(found.margin)}")
+    return found
+
+
+def _value(metric: str, name: str, value: Any) -> float:
+    if name not in FIELDS:
+        raise ValueError(f"{name!r} is not a field{did_you_mean(name, FIELDS)}; use {listed(FIELDS)}")
+    unit = metrics.row(metric).unit
+    if name != "floor" or unit == "share":
+        try:
+            return share(value)
+        except ValueError as error:
+            raise ValueError(f"{name} of {metric} takes {error}") from None
+    if unit not in _FLOORS:
+        raise ValueError(f"{metric} has no floor, because it has no unit: give it a margin and an effect")
+    units, taken = _FLOORS[unit]
+    found = _quantity(value, units if isinstance(value, str) else {"": 1.0})
+    if found is None:
+        raise ValueError(f"floor of {metric} takes {taken}, not {value!r}")
+    return found
+
+
+def share(value: Any) -> float:
+    """`5%` or `0.05` as a fraction. Raises ValueError with what is taken: from 1 on a share needs its sign."""
+    number = _quantity(value, {"%": 0.01, "": 1.0})
+    if number is None or number >= 100:
+        raise ValueError(f"a share such as 5% or 0.05, not {value!r}")
+    if number >= (MOST if "%" in str(value) else 1):
+        raise ValueError(f"a share such as {number:g}% or {number / 100:g}, not {value!r}, which is {percent(number)}")
+    return number
+
+
+_FLOORS: Final[Mapping[metrics.Unit, tuple[Mapping[str, float], str]]] = {
+    "time": (TIMES_S, "a time with its unit such as 1ms (ns, us, ms or s)"),
+    "size": (SIZES_BYTES, "a size with its unit such as 1MiB (B, KB, KiB, MB, MiB, GB or GiB)"),
+}
+"""The units of a floor, and how it is written; that of a share is a share, and what has no unit has no floor."""
+
+
+def _quantity(value: Any, units: Mapping[str, float]) -> float | None:
+    """A number from 0 in one of these units, in the base unit; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, str):
+        match = _QUANTITY.fullmatch(value.strip())
+        if match is None or (match[2] or "") not in units:
+            return None
+        value = float(match[1]) * units[match[2] or ""]
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+# ---- precedence
+
+
+def short_forms(
+    margin: float | None = None,
+    effect: float | None = None,
+    memory_margin: float | None = None,
+    memory_effect: float | None = None,
+) -> tuple[Threshold, ...]:
+    """The thresholds that the options margin, effect (of time and scaling) and memory_margin, memory_effect say."""
+    found = [Threshold(metric=metric, margin=margin, effect=effect) for metric in LIKE_WALL]
+    found.append(Threshold(metric=Metric.USS, margin=memory_margin, effect=memory_effect))
+    return tuple(each for each in found if (each.margin, each.effect) != (None, None))
+
+
+def effective(
+    metric: str,
+    basis: Basis,
+    *,
+    cli: Sequence[Threshold] = (),
+    declared: Sequence[Threshold] = (),
+    ini: Sequence[Threshold] = (),
+) -> Effective:
+    """The thresholds of a metric, each field by itself: command line > environment > decorator > ini > default.
+
+    `cli` holds the thresholds of the environment, then those of the command line: the last one wins (see
+    `options.threshold_layers`). If only one of margin and effect is given, the other is adapted to it. Raises
+    ThresholdError for an effect that is not above the margin, and KeyError for a metric that has no thresholds.
+    """
+    layers = {
+        "command line or environment": cli,
+        "@ftgate.gate": declared,
+        "ini": ini,
+    }
+    usual = default(metric, basis)
+    margin, margin_from = _first(metric, "margin", layers, usual.margin)
+    effect, effect_from = _first(metric, "effect", layers, usual.effect)
+    floor, _ = _first(metric, "floor", layers, usual.floor)
+    if effect <= margin and not effect_from:
+        effect = margin + usual.effect - usual.margin  # keeps the default distance
+    if effect <= margin and not margin_from:
+        margin = effect * usual.margin / usual.effect  # keeps the default proportion, and stays above 0
+    if effect <= margin:
+        raise ThresholdError(
+            f"{metric}: effect {percent(effect)} ({effect_from}) is not above "
+            f"margin {percent(margin)} ({margin_from}); set the effect above the margin"
+        )
+    return Effective(margin=margin, effect=effect, floor=floor)
+
+
+def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), ini: Sequence[Threshold] = ()) -> None:
+    """Raise ThresholdError if a metric on any basis would have contradictory thresholds."""
+    bases: tuple[Basis, ...] = ("paired", "stored")
+    named = {each.metric for each in (*cli, *declared, *ini)}
+    for metric in dict.fromkeys((*metrics.NAMES, *sorted(named))):
+        for basis in bases:
+            effective(metric, basis, cli=cli, declared=declared, ini=ini)
+
+
+def _first(metric: str, field: str, layers: Mapping[str, Sequence[Threshold]], usual: float) -> tuple[float, str]:
+    for place, given in layers.items():
+        for each in reversed(given):
+            value = getattr(each, field)
+            if each.metric == metric and value is not None:
+                return value, place
+    return usual, ""
+
+
+# The scale on which a metric is compared: limits, logarithms, changes in words.
+
+LEAST_SHARE = 0.01
+"""The default of a share that is added before a logarithm is taken, so that the log of no wait is finite."""
+
+
+def least_share(costs: Comparison) -> float:
+    """The number that is added before a logarithm is taken: positive for a share, which may be 0, else 0."""
+    return (costs.floor or LEAST_SHARE) if is_share(costs.metric) else 0.0
+
+
+def scaled(metric: str, values: Sequence[float]) -> list[float]:
+    """Values on the scale on which a change is a shift: logs; for a share, which may be 0, the values themselves."""
+    return list(values) if is_share(metric) else logs(values)
+
+
+def tested(costs: Comparison, values: Sequence[float]) -> list[float]:
+    """Values on the scale of the test: logs, of a share with a constant added, so that the log of no wait is finite."""
+    least = least_share(costs)
+    return logs([value + least for value in values])
+
+
+def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]:
+    """Each value moved by a fraction of itself and a floor."""
+    return [(1 + fraction) * value + floor for value in values]
+
+
+def passing(costs: Comparison, values: Sequence[float], effect: float) -> list[float]:
+    """The pass limit of each value: never below the fail limit, which a floor may move beyond the effect."""
+    pass_floor = 2 * costs.floor if is_share(costs.metric) else 0.0
+    limits = moved(values, effect, pass_floor), moved(values, costs.margin, costs.floor)
+    return [max(pair) for pair in zip(*limits, strict=True)]
+
+
+def fail_limit_of(metric: str, side: Sequence[float], limits: Sequence[float]) -> float:
+    """How far the limits, which rise with the side's values, move its median, on the metric's scale."""
+    return median(scaled(metric, limits)) - median(scaled(metric, side))
+
+
+def fail_limit(costs: Comparison) -> float:
+    """The fail limit of a comparison, on the metric's scale."""
+    return fail_limit_of(costs.metric, costs.reference, moved(costs.reference, costs.margin, costs.floor))
+
+
+def pass_limit(costs: Comparison, effect: float) -> float:
+    """The pass limit of a comparison, on the metric's scale."""
+    return fail_limit_of(costs.metric, costs.reference, passing(costs, costs.reference, effect))
+
+
+def worse_by(costs: Comparison, reference: Sequence[float], effect: float) -> float:
+    """How far the pass limit of an effect lies above the reference: as a fraction, of a share as a number of points."""
+    limit, middle = median(passing(costs, reference, effect)), median(reference)
+    return round(limit - middle if is_share(costs.metric) else limit / middle - 1, 12)
+
+
+def moved_log(costs: Comparison, centre: float) -> float:
+    """A centre as `predict` has it, moved by margin and floor."""
+    least = least_share(costs)
+    return math.log(moved([math.exp(centre) - least], costs.margin, costs.floor)[0] + least)
+
+
+def shown_shift(costs: Comparison, own: float, middle: float) -> float:
+    """The difference of two centres of `predict`, on the metric's scale."""
+    return math.exp(_bounded(own)) - math.exp(middle) if is_share(costs.metric) else own - middle
+
+
+def logs(values: Sequence[float]) -> list[float]:
+    """Natural logarithms."""
+    return [math.log(value) for value in values]
+
+
+def ratio(metric: str, shift: Interval) -> Interval | None:
+    """New / reference of the metric itself, from the log-ratio of its costs; None for a share."""
+    if is_share(metric):
+        return None
+    low, value, high = (math.exp(_bounded(bound)) for bound in (shift.low, shift.value, shift.high))
+    if is_gain(metric):
+        return Interval(value=1 / value, low=1 / high, high=1 / low, level=shift.level)
+    return Interval(value=value, low=low, high=high, level=shift.level)
+
+
+def points(metric: str, shift: Interval) -> Interval | None:
+    """New - reference of a share; None for any other metric."""
+    return shift if is_share(metric) else None
+
+
+def allowed(metric: str, limit: float) -> float:
+    """A fail limit as the change of the metric itself: new / reference; of a share new - reference."""
+    if is_share(metric):
+        return limit
+    return math.exp(_bounded(-limit if is_gain(metric) else limit))
+
+
+def change_text(metric: str, shift: float, more: int = 0) -> str:
+    """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`; `more` are further digits."""
+    if is_share(metric):
+        return _percent(shift, more).removesuffix(" %") + " points"
+    return _percent(math.expm1(_bounded(-shift if is_gain(metric) else shift)), more)
+
+
+def worse_text(metric: str, worse: float) -> str:
+    """A change as `worse_by` gives it, in words: of a gain `-20 %` for 0.25."""
+    return change_text(metric, worse if is_share(metric) else math.log1p(worse))
+
+
+def beside_limit(metric: str, shift: float, limit: float) -> tuple[str, str]:
+    """As `change_text`, a shift and its limit, which differ in the text if they do."""
+    return apart(shift, limit, lambda each, more: change_text(metric, each, more))
+
+
+def _bounded(log: float) -> float:
+    """A log whose exponential is a finite number above 0."""
+    # math.exp overflows from 710 and underflows below -745.
+    return max(-700.0, min(log, 700.0))
+
+
+def _percent(fraction: float, more: int) -> str:
+    """`+7.1 %`: signed; whole percents lose their decimals."""
+    text = f"{100 * fraction:+.{1 + more}f}".rstrip("0").removesuffix(".")
+    return ("0" if text in {"+0", "-0"} else text) + " %"

@@ -1,0 +1,567 @@
+"""Figures of timing launches: phases, rates, latencies, scaling, and the workload's own figures. Pure.
+
+Readers give launch order -> value; a launch without a value is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
+from statistics import fmean, median
+
+from ..kit.values import Interval
+from ..model.report import RoleFigures, SiteFigures, WaitFigures
+from ..model.sample import (
+    NS_PER_S,
+    Barrier,
+    Footprint,
+    Iteration,
+    Latency,
+    Launch,
+    LockSite,
+    LockWaits,
+    MemoryPoint,
+    Sample,
+    Waits,
+    WaitsFor,
+    iteration_value,
+    work_ratio,
+)
+from ..stats import rank_tests
+from ..stats.histogram import percentile
+
+# One value for each launch, and paired ratios of launches.
+
+QUANTILE = 0.25
+INTERVAL_LEVEL = 0.95
+Sides = list[tuple[tuple[float, ...], tuple[float, ...]]]
+"""For each launch: the iteration values of one side, and the paired ones of the other."""
+
+
+def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
+    """The floor of a launch in ns: a low quantile of the `iteration_value` of its iterations; None without any."""
+    iterations = (iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations)
+    usable = [value for value in iterations if math.isfinite(value)]
+    return rank_tests.floor(usable, quantile) if usable else None
+
+
+def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> dict[int, float]:
+    """Launch order -> floor in ns, for the launches that have one."""
+    return by_order(launches, lambda launch: launch_value(launch, quantile=quantile))
+
+
+def paired_ratio(values: dict[int, float], reference: dict[int, float]) -> float | None:
+    """The geometric mean of the ratios of interleaved launches, those with the same order; None without any."""
+    ratios = [values[order] / reference[order] for order in sorted(values.keys() & reference.keys())]
+    return rank_tests.geometric_mean(ratios) if ratios else None
+
+
+def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | None]) -> dict[int, float]:
+    """Launch order -> value, for the launches whose value is known and finite."""
+    found = {launch.order: value_of(launch) for launch in launches}
+    return {order: float(value) for order, value in found.items() if value is not None and math.isfinite(value)}
+
+
+def interval(values: Iterable[float]) -> Interval | None:
+    """The interval of positive values, one for each launch; None without values."""
+    known = tuple(values)
+    return rank_tests.log_interval(known) if known else None
+
+
+def median_of(values: Iterable[float | None]) -> float | None:
+    """The median of the values that are known; None without any."""
+    known = [value for value in values if value is not None]
+    return float(median(known)) if known else None
+
+
+# ---- paired iterations
+
+
+def _iteration_values(launch: Launch) -> list[float]:
+    return [iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations]
+
+
+def paired_values(launches: Iterable[Launch], other: Iterable[Launch]) -> Sides:
+    """The iteration values of interleaved launches, in the order of launches.
+
+    Iterations are paired from the first on: a launch with fewer iterations took part in the first ones.
+    """
+    return list(sides_by_order(launches, other).values())
+
+
+def sides_by_order(
+    launches: Iterable[Launch],
+    other: Iterable[Launch],
+    values_of: Callable[[Launch], list[float]] = _iteration_values,
+) -> dict[int, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """The same as `paired_values`, as launch order -> both sides; orders ascend.
+
+    `values_of` gives a launch's value in each iteration, NaN for none.
+    """
+    others = {launch.order: values_of(launch) for launch in other}
+    own = {launch.order: values_of(launch) for launch in launches}
+    pairs = {order: rank_tests.neighbours(own[order], others[order]) for order in sorted(own.keys() & others.keys())}
+    return {order: (first, second) for order, (first, second) in pairs.items() if first and second}
+
+
+def per_loop(launch: Launch, of: Callable[[Iteration], int]) -> float | None:
+    """The median of a count or a length per loop; a window has one loop."""
+    return median_of(of(iteration) / max(1, launch.loops) for iteration in launch.iterations)
+
+
+def start_of(launch: Launch) -> float | None:
+    """The start of its workers in ns: once in a launch that keeps them, else the median over its iterations."""
+    return per_loop(launch, lambda iteration: iteration.start_ns) if launch.start_ns is None else launch.start_ns
+
+
+def join_of(launch: Launch) -> float | None:
+    """The end of its workers in ns, likewise."""
+    return per_loop(launch, lambda iteration: iteration.join_ns) if launch.join_ns is None else launch.join_ns
+
+
+def work_of(launch: Launch) -> float | None:
+    """The median of the work of its iterations in ns."""
+    return per_loop(launch, lambda iteration: iteration.work_ns)
+
+
+def cold_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> the cold iteration, in the unit of the wall time."""
+    # It runs before loops are calibrated, so it has one loop.
+    return by_order(
+        sample.launches,
+        lambda launch: iteration_value(launch.cold, 1, launch.window_ns > 0) if launch.cold else None,
+    )
+
+
+def core_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> CPU time over wall time of all iterations together: the number of busy cores."""
+
+    def cores(launch: Launch) -> float | None:
+        wall_ns = sum(iteration.wall_ns for iteration in launch.iterations)
+        return sum(iteration.cpu_ns for iteration in launch.iterations) / wall_ns if wall_ns > 0 else None
+
+    return by_order(sample.launches, cores)
+
+
+def rate_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> operations per second of its wall time: the calls of an iteration, in all workers, over that.
+
+    With windows the wall time is that of one operation.
+    """
+
+    def rate(launch: Launch) -> float | None:
+        wall_ns = launch_value(launch)
+        calls = 1.0 if launch.window_ns else per_loop(launch, lambda iteration: iteration.ops)
+        return calls * NS_PER_S / wall_ns if wall_ns and calls else None
+
+    return by_order(sample.launches, rate)
+
+
+def latency_of(launch: Launch, of: Callable[[Latency], float]) -> float | None:
+    """A latency of a server's launch in ns: the median over its windows."""
+    return median_of(of(iteration.latency) for iteration in launch.iterations if iteration.latency)
+
+
+def error_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> requests that failed or were answered with an error: the median over windows."""
+    return by_order(sample.launches, lambda launch: latency_of(launch, lambda latency: latency.errors))
+
+
+def _window_s(launch: Launch) -> float:
+    """The measured time of a launch in seconds, without start and join, which would lower every rate."""
+    return sum(
+        iteration.ops / iteration.rate if iteration.rate > 0 else iteration.work_ns / NS_PER_S
+        for iteration in launch.iterations
+    )
+
+
+def counter_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
+    """Launch order -> a counter per second of the measured time; empty if no launch has that counter."""
+    there = list(launches)
+    windows = ((launch, _window_s(launch)) for launch in there if any(name in each.counters for each in there))
+    return {launch.order: launch.counters.get(name, 0.0) / span_s for launch, span_s in windows if span_s > 0}
+
+
+def timer_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
+    """Launch order -> a timer's mean in ns."""
+
+    def mean(launch: Launch) -> float | None:
+        timer = launch.timers.get(name)
+        return timer.total_ns / timer.count if timer and timer.count > 0 else None
+
+    return by_order(launches, mean)
+
+
+def ceiling_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> the scaling of the control workload in the same launches: what this machine gives at most.
+
+    It is the control's throughput over that of the control beside the one-worker cell, under the same executor.
+    """
+    # In a body that drives a pool, the control has a task for each worker, in windows too.
+    windows = any(launch.window_ns > 0 for launch in sample.control)
+    times = 1 if windows and sample.cell.body == "worker" else sample.cell.workers
+    sides = sides_by_order(sample.single_control, sample.control)
+    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
+
+
+def scaling_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> throughput over that of the interleaved one-worker cell.
+
+    It is the median over iterations of the time with one worker over the cell's own, times `work_ratio`. Empty without
+    a one-worker cell.
+    """
+    sides = sides_by_order(sample.single, sample.launches)
+    return {order: work_ratio(sample) * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
+
+
+# Memory figures: steady, peak and growth, by process group.
+
+MEDIAN_ERROR = math.sqrt(math.pi / 2)
+"""The standard error of the median of normal values over that of their mean (Kendall and Stuart 1958)."""
+TREE = "tree"
+"""The key of the whole process tree; the other keys are its roles."""
+
+
+def memory_values(launches: Iterable[Launch], bytes_of: Callable[[MemoryPoint], int | None]) -> dict[int, float]:
+    """Launch order -> the median over a launch's samples of the process tree, in bytes."""
+    return by_order(sorted(launches, key=lambda each: each.order), lambda each: median_of(map(bytes_of, each.memory)))
+
+
+def sampling_errors(
+    launches: Sequence[Launch], others: Sequence[Launch], bytes_of: Callable[[MemoryPoint], int | None]
+) -> dict[int, float]:
+    """Launch order -> the standard error of the log-ratio of both sides' medians, as far as their samples show it.
+
+    A body that allocates and frees looks larger or smaller by when it is sampled. The scatter is pooled over all
+    launches, because one of them may have few samples. Empty where none has two.
+    """
+    own, other = ({launch.order: _logs(launch, bytes_of) for launch in side} for side in (launches, others))
+    every = [logs for logs in (*own.values(), *other.values()) if logs]
+    freedom = sum(len(logs) - 1 for logs in every)
+    if not freedom:
+        return {}
+    squares = sum((each - mean) ** 2 for logs in every for mean in [fmean(logs)] for each in logs)
+    scatter = math.sqrt(squares / freedom)
+    both = {order: (own[order], other[order]) for order in own.keys() & other.keys()}
+    return {
+        order: MEDIAN_ERROR * scatter * math.sqrt(sum(1 / len(logs) for logs in sides))
+        for order, sides in both.items()
+        if all(sides)
+    }
+
+
+def _logs(launch: Launch, bytes_of: Callable[[MemoryPoint], int | None]) -> list[float]:
+    return [math.log(known) for point in launch.memory if (known := bytes_of(point))]
+
+
+def peak(launches: Sequence[Launch]) -> float | None:
+    """The largest sampled USS in bytes: a lower bound, because the platform records no peak of it."""
+    points = (point.steadiest_bytes for launch in launches for point in launch.memory)
+    seen = [unique for unique in points if unique is not None]
+    return float(max(seen)) if seen else None
+
+
+# ---- memory by role
+
+
+def roles(launches: Sequence[Launch]) -> dict[str, RoleFigures]:
+    """The figures of the tree and of each role in any sample."""
+    points = [point for launch in launches for point in _points(launch)]
+    names = sorted({name for point in points for name in point.roles})
+    return {name: _role(launches, name) for name in ([TREE] if points else []) + names}
+
+
+def _role(launches: Sequence[Launch], name: str) -> RoleFigures:
+    processes = steady(launches, name, lambda part: part.processes)
+    if processes is None:
+        parts = (_parts(_points(launch), name, lambda part: part.processes) for launch in launches)
+        processes = median_of(map(median_of, parts))
+    return RoleFigures(
+        processes=round(processes or 0),
+        steady_rss=steady(launches, name, lambda part: part.rss_bytes),
+        steady_uss=steady(launches, name, lambda part: part.steadiest_bytes),
+        steady_pss=steady(launches, name, lambda part: part.pss_bytes),
+        peak_rss=_highest(launches, name, lambda part: part.rss_bytes),
+        peak_uss=_highest(launches, name, lambda part: part.steadiest_bytes),
+        peak_pss=_highest(launches, name, lambda part: part.pss_bytes),
+    )
+
+
+def _points(launch: Launch) -> list[MemoryPoint]:
+    """All samples of a launch, those at barriers included."""
+    return list(chain(launch.memory, (barrier.point for barrier in launch.barriers)))
+
+
+def _parts(points: Iterable[MemoryPoint], name: str, figure_of: Callable[[Footprint], int | None]) -> list[int | None]:
+    """A figure of the tree, or of a role in the samples that have it."""
+    parts = (point if name == TREE else point.roles.get(name) for point in points)
+    return [figure_of(part) for part in parts if part is not None]
+
+
+def steady(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
+    """The median over launches of the median over barriers but the first, if there are more."""
+    later = ([barrier.point for barrier in launch.barriers[1:] or launch.barriers] for launch in launches)
+    return median_of(median_of(_parts(points, name, figure_of)) for points in later)
+
+
+def _highest(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
+    """The median over launches of the largest figure of any sample."""
+    by_launch = (_parts(_points(launch), name, figure_of) for launch in launches)
+    return median_of(max((figure for figure in sampled if figure is not None), default=None) for sampled in by_launch)
+
+
+def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | None:
+    """Bytes that an iteration leaves behind: the slope over barriers of the written USS above an empty workload's.
+
+    An empty workload grows too at first: a forked child and its parent stop sharing the pages that they write to.
+    """
+    empty = [_unique_at(floor, index) for index in range(max((len(launch.barriers) for launch in floor), default=0))]
+    lines = [line for launch in launches if (line := _line(launch.barriers, empty)) is not None]
+    return rank_tests.slope_interval(lines, INTERVAL_LEVEL) if lines else None
+
+
+def growth_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> bytes that an iteration leaves behind; 0 for a launch that shrank."""
+    found = {launch.order: growth([launch], sample.growth_floor) for launch in sample.growth}
+    return {order: max(0.0, slope.value) for order, slope in found.items() if slope is not None}
+
+
+def _unique_at(launches: Sequence[Launch], index: int) -> float | None:
+    points = (launch.barriers[index].point for launch in launches if index < len(launch.barriers))
+    return median_of(point.steadiest_bytes for point in points)
+
+
+def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[list[float], list[float]] | None:
+    """Iterations so far and bytes at each barrier with a figure, except the first; None without two such barriers.
+
+    What is loaded once is present at the first barrier and is not growth. After the last barrier of the empty workload
+    its last figure is used.
+    """
+    known = [unique or 0.0 for unique in empty] or [0.0]
+    floors = known + known[-1:] * max(0, len(barriers) - len(known))
+    iterations = list(accumulate(barrier.ops for barrier in barriers))
+    points = [
+        (float(so_far), float(unique) - below)
+        for so_far, barrier, below in list(zip(iterations, barriers, floors, strict=False))[1:]
+        if (unique := barrier.point.steadiest_bytes) is not None
+    ]
+    xs, ys = [point[0] for point in points], [point[1] for point in points]
+    return (xs, ys) if xs and xs[0] < xs[-1] else None
+
+
+# Where threads wait: lock sites, shares of time, waits for the GIL.
+
+GIL_WAITS = 20
+"""Percentiles of the lengths of GIL waits need this many waits whose end was observed."""
+PAUSES_CROWDED = 4
+"""The median GIL wait must last this many sampling intervals if threads wait longer for a core than for the GIL; else
+one. On a crowded machine samples come late too, and miss more short waits than the estimate can correct for."""
+NO_PRIVATE_FUTEX = ("multiprocessing.", "asyncio.")
+"""Kinds of lock whose waits are not in a futex private to the process: they wait for another process or in the event
+loop."""
+
+
+# ---- locks
+
+
+def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> dict[int, float]:
+    """Launch order -> time waited for locks, or in queues, over the time of the threads at work.
+
+    Kinds of lock that start with one of `but` are left out.
+    """
+    shares = {}
+    for order, locks in _lock_waits(sample).items():
+        waited = sum(
+            site.total_ns for site in locks.sites if site.waits_for == waits_for and not site.kind.startswith(but)
+        )
+        shares[order] = _share(waited, locks, sample.cell.workers)
+    return shares
+
+
+def _share(waited_ns: int, locks: LockWaits, workers: int) -> float:
+    """Never above 1: threads that the probe cannot follow, such as tasks of a foreign event loop, may wait too."""
+    return waited_ns / max(waited_ns, locks.thread_ns or workers * locks.work_ns)
+
+
+def _lock_waits(sample: Sample) -> dict[int, LockWaits]:
+    launches = sorted(sample.locks, key=lambda launch: launch.order)
+    return {launch.order: launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0}
+
+
+def acquires(sample: Sample) -> bool:
+    """Whether any lock launch saw an acquisition: without one nothing waits, and nothing slows that is of the probe."""
+    sites = (site for locks in _lock_waits(sample).values() for site in locks.sites)
+    return any(site.contended or site.acquisitions != 0 for site in sites)  # None: they were not counted
+
+
+def site_figures(sample: Sample) -> tuple[SiteFigures, ...]:
+    """Each creation site over all lock launches; the one with the longest total wait comes first."""
+    launches = list(_lock_waits(sample).values())
+    groups: dict[tuple[str, int, str, str, WaitsFor], list[tuple[LockWaits, LockSite]]] = {}
+    for locks in launches:
+        for site in locks.sites:
+            key = (site.file, site.line, site.kind, site.name, site.waits_for)
+            groups.setdefault(key, []).append((locks, site))
+    found = [_site(groups[key], launches, sample.cell.workers) for key in sorted(groups)]
+    waited = (site for site in found if site.contended)  # the others have counted acquisitions and no waits
+    return tuple(sorted(waited, key=lambda site: -site.total_ns))
+
+
+def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWaits], workers: int) -> SiteFigures:
+    """One site; `seen` are those of `launches` that have it. Its share is a median over all launches."""
+    first, sites = seen[0][1], [site for _, site in seen]
+    histogram: Counter[int] = Counter()
+    for site in sites:
+        histogram.update(site.histogram)
+    waited = {id(locks): site.total_ns for locks, site in seen}
+    contended = sum(site.contended for site in sites)
+    max_ns = max(site.max_ns for site in sites)
+    # A percentile is the upper end of its bucket, which may lie above the longest wait.
+    p50, p95, p99 = (min(percentile(histogram, q), float(max_ns)) for q in (0.5, 0.95, 0.99))
+    return SiteFigures(
+        file=first.file,
+        line=first.line,
+        kind=first.kind,
+        waits_for=first.waits_for,
+        name=first.name,
+        share=float(median(_share(waited.get(id(locks), 0), locks, workers) for locks in launches)),
+        contended_per_s=contended / (sum(locks.work_ns for locks in launches) / NS_PER_S),
+        contended_ratio=_contended_ratio(seen),
+        p50_ns=p50,
+        p95_ns=p95,
+        p99_ns=p99,
+        max_ns=float(max_ns),
+        total_ns=float(sum(waited.values())),
+        contended=contended,
+    )
+
+
+def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None:
+    """Contended acquisitions per operation over all acquisitions per operation; None where these were not counted."""
+    # Counting slows the workload, so all acquisitions are counted in iterations of their own, whose `ops` differ.
+    counted = [(locks, site) for locks, site in seen if site.acquisitions is not None and locks.counted_ops > 0]
+    ops = sum(locks.ops for locks, _ in counted)
+    acquired = sum(site.acquisitions or 0 for _, site in counted)
+    if not ops or not acquired:
+        return None
+    acquired_per_op = acquired / sum(locks.counted_ops for locks, _ in counted)
+    return min(1.0, sum(site.contended for _, site in counted) / ops / acquired_per_op)
+
+
+# ---- where threads wait
+
+
+def waits_of(sample: Sample) -> WaitFigures | None:
+    """The medians over memory launches; None without any.
+
+    Where every launch says why it has no samples, the figures are the scheduler's alone (running, runnable, switches,
+    cores), with the first reason.
+    """
+    seen = [launch.waits for launch in sample.memory if launch.waits is not None]
+    usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
+    reasons = [waits.unavailable for waits in seen if waits.unavailable]
+    if not usable:
+        return _scheduled(seen, reasons[0]) if reasons else None
+    running, runnable, gil, futex, process, asleep = _fractions(usable)
+    gil_p50, gil_p95, gil_max = _gil_waits(usable)
+    # The shares come from lock launches: with the probe they may exceed the futex time that memory launches sampled.
+    lock = min(futex, median_of(shares_by_order(sample, "lock", NO_PRIVATE_FUTEX).values()) or 0.0)
+    queue = min(futex - lock, median_of(shares_by_order(sample, "queue", NO_PRIVATE_FUTEX).values()) or 0.0)
+    return WaitFigures(
+        running=running,
+        runnable=runnable,
+        gil=gil,
+        lock=lock,
+        queue=queue,
+        process=process,
+        unattributed=futex - lock - queue,
+        asleep=asleep,
+        voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
+        involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
+        cores=_cores_by_process(seen),
+        gil_p50_ns=gil_p50,
+        gil_p95_ns=gil_p95,
+        gil_max_ns=gil_max,
+    )
+
+
+def _scheduled(seen: Sequence[Waits], reason: str) -> WaitFigures:
+    """The figures without samples; fractions are zero where the scheduler's times could not be read either."""
+    accounted = [waits for waits in seen if waits.span_s > 0]
+    return WaitFigures(
+        unavailable=reason,
+        running=median_of(waits.running_s / waits.span_s for waits in accounted) or 0.0,
+        runnable=median_of(waits.runnable_s / waits.span_s for waits in accounted) or 0.0,
+        voluntary_per_s=_per_second(accounted, lambda waits: waits.voluntary_switches),
+        involuntary_per_s=_per_second(accounted, lambda waits: waits.involuntary_switches),
+        cores=_cores_by_process(seen),
+    )
+
+
+def _fractions(waits: Sequence[Waits]) -> list[float]:
+    """Running, runnable, GIL, futex, process, asleep: medians over launches, scaled so that their sum is 1."""
+    parts = [
+        [part / each.span_s for part in (each.running_s, each.runnable_s, each.gil_s, each.futex_s, each.process_s)]
+        + [each.asleep_s / each.span_s]
+        for each in waits
+    ]
+    middles = [median(part) for part in zip(*parts, strict=True)]
+    whole = sum(middles)
+    return [middle / whole for middle in middles] if whole > 0 else middles
+
+
+def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:
+    """Median, 95th percentile and maximum of single waits for the GIL in ns, over all launches.
+
+    None where the end of too few was observed, where the samples are too rare for it, or where too many could not be
+    followed to their end. What is missed of short waits makes the 95th percentile longer: an upper bound.
+    """
+    known = [each for each in waits if each.gil_waits]
+    histogram: Counter[int] = Counter()
+    for each in known:
+        # A histogram counts whole waits, so weights are in thousandths.
+        histogram.update({bucket: round(1000 * weight) for bucket, weight in each.gil_waits.items()})
+    ended = histogram.total() / 1000
+    longest = float(max((each.gil_max_ns for each in known), default=0))
+    if ended < GIL_WAITS:
+        return None, None, None
+    whole = 1 + sum(each.gil_unended for each in known) / ended  # all waits over those that ended
+    p50, p95 = (percentile(histogram, share * whole) if share * whole <= 1 else None for share in (0.5, 0.95))
+    crowded = sum(each.runnable_s for each in known) > sum(each.gil_s for each in known)
+    pause_ns = max(each.gil_sampling_ns for each in known)
+    if p50 is not None and p50 < (PAUSES_CROWDED if crowded else 1) * pause_ns:
+        p50, p95 = None, p95 if p95 is not None and p95 >= PAUSES_CROWDED * pause_ns else None
+    return p50, p95, max(longest, p95 or p50 or 0.0)
+
+
+def gil_shares(sample: Sample) -> dict[int, float]:
+    """Launch order -> the share of the workers' time that they waited for the GIL, for launches with samples."""
+
+    def share(launch: Launch) -> float | None:
+        waits = launch.waits
+        return waits.gil_s / waits.span_s if waits and not waits.unavailable and waits.span_s > 0 else None
+
+    return by_order(sample.memory, share)
+
+
+def gil_wait_values(sample: Sample) -> dict[int, float]:
+    """Launch order -> the 95th percentile of its single waits for the GIL in ns, 0 for a launch without any."""
+    found = {}
+    for launch in sample.memory:
+        if launch.waits is not None and not launch.waits.unavailable and launch.waits.samples:
+            none = not (launch.waits.gil_s or launch.waits.gil_waits)
+            p95 = 0.0 if none else _gil_waits([launch.waits])[1]
+            if p95 is not None:
+                found[launch.order] = p95
+    return found
+
+
+def _per_second(waits: Sequence[Waits], count_of: Callable[[Waits], int]) -> float:
+    return median_of(count_of(each) / each.watched_s for each in waits if each.watched_s > 0) or 0.0
+
+
+def _cores_by_process(waits: Sequence[Waits]) -> dict[str, float]:
+    names = sorted({name for each in waits for name in each.cores})
+    return {name: float(median(each.cores[name] for each in waits if name in each.cores)) for name in names}

@@ -1,0 +1,254 @@
+"""The git commands that a run needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from . import processes
+from .errors import FtgateError
+from .text import COMMIT_DIGITS
+from .values import Struct
+
+OPTION: Final = "--ftgate-against"
+DEEPEN: Final = (
+    "deepen it with `git fetch --unshallow` or `git fetch --deepen=100`; in CI let the checkout step fetch the history "
+    "(`fetch-depth: 0` of actions/checkout, `GIT_DEPTH: 0` of GitLab)"
+)
+_COMMIT_ID: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# What `git rev-parse --local-env-vars` names, but for the settings by which a CI machine declares safe directories.
+_OF_A_HOOK: Final = frozenset(
+    {
+        *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_OBJECT_DIRECTORY", "GIT_DIR", "GIT_WORK_TREE"),
+        *("GIT_IMPLICIT_WORK_TREE", "GIT_GRAFT_FILE", "GIT_INDEX_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_COMMON_DIR"),
+        *("GIT_REPLACE_REF_BASE", "GIT_PREFIX", "GIT_SHALLOW_FILE", "GIT_NAMESPACE", "GIT_QUARANTINE_PATH"),
+        *("GIT_INTERNAL_SUPER_PREFIX", "GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS"),
+        *("GIT_ICASE_PATHSPECS", "GIT_INDEX_VERSION", "GIT_DEFAULT_HASH"),
+    }
+)
+_BEFORE: Final = re.compile(r"(?:HEAD|@)(?:~(\d*)|\^)")
+_REFUSED: Final = re.compile(r"(?:dubious ownership in repository at|unsafe repository) \(?'(.+?)'")
+_IDENTITY: Final = re.compile(r"GIT_(AUTHOR|COMMITTER)_")
+_SETTINGS: Final = (
+    f"core.hooksPath={os.devnull}",
+    "core.fsmonitor=false",
+    "core.splitIndex=false",
+    "core.safecrlf=false",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+)
+
+
+class AgainstError(FtgateError):
+    """A reference that cannot be checked out; the text names what was requested and suggests a fix."""
+
+
+class GitFailed(AgainstError):
+    """A git command failed; the text is git's own."""
+
+
+class NotTrusted(GitFailed):
+    """git refuses a repository because another user owns it; the text has the fixes."""
+
+
+class Repository:
+    """The git repository that a project stands in; the user's index, branches, stash and files are never written."""
+
+    def __init__(self, root: Path) -> None:
+        """`root` is the project's; raises AgainstError if it is in no git worktree, NotTrusted if git refuses it."""
+        self.root = root.resolve()
+        try:
+            answer = self.git("rev-parse", "--is-inside-work-tree", "--show-prefix").splitlines()
+        except NotTrusted:
+            raise
+        except GitFailed as failed:
+            raise AgainstError(f"{OPTION} needs {self.root} to be in a git repository: {failed}") from failed
+        if answer[0] != "true":
+            raise AgainstError(f"{OPTION} needs {self.root} to be in a git worktree; this is a bare repository")
+        self.prefix = answer[1] if len(answer) > 1 else ""
+
+    def git(
+        self,
+        *arguments: str,
+        allowed: tuple[int, ...] = (0,),
+        given: str | None = None,
+        cwd: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
+        """The output of git; `given` is its input. Raises GitFailed with git's text for an exit code not `allowed`."""
+        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+        try:
+            done = processes.run_within(
+                ["git", *settings, *arguments],
+                cwd=cwd or self.root,
+                environment=environment() | dict(variables or {}),
+                given=given or "",
+                errors="surrogateescape",
+                named=f"git {shlex.join(arguments)}",
+            )
+        except processes.TooLong as late:
+            raise AgainstError(str(late)) from late
+        except OSError as error:  # it is missing, or no process can be started
+            raise AgainstError(f"{OPTION} needs git, which could not be run: {error}") from error
+        if done.returncode not in allowed:
+            words = done.stderr.strip().encode(errors="replace").decode() or f"exit code {done.returncode}"
+            if refused := _REFUSED.search(words):
+                raise NotTrusted(_not_trusted(refused[1]))
+            raise GitFailed(f"git {' '.join(arguments[:2])}: {words}")
+        return done.stdout
+
+    def commit(self, revision: str) -> str | None:
+        """The commit that git's own rules find for a revision; None for none. Raises GitFailed for an ambiguous one."""
+        try:
+            return self.git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").strip()
+        except GitFailed as failed:
+            if "is ambiguous" in str(failed):
+                raise
+            return None
+
+    def named(self, revision: str) -> str | None:
+        """As `commit`, but also a branch that only a remote has: CI checks out a commit and makes no local branches."""
+        found = self.commit(f"refs/remotes/{revision}") if revision.startswith(f"{self.remote}/") else None
+        return found or self.commit(revision) or self.commit(f"refs/remotes/{self.remote}/{revision}")
+
+    def spelled(self, name: str) -> str:
+        """The remote's branch of this name if there is one: a local one may be out of date."""
+        if name == f"{self.remote}/HEAD":
+            found = self.git("rev-parse", "--abbrev-ref", name).strip()
+            return found or name
+        on_remote = f"{self.remote}/{name}"
+        return on_remote if self.commit(f"refs/remotes/{on_remote}") else name
+
+    @cached_property
+    def top(self) -> Path:
+        """The folder of the whole repository."""
+        return Path(self.git("rev-parse", "--show-toplevel").rstrip("\n"))
+
+    @cached_property
+    def remote(self) -> str:
+        """`origin`, else the first remote."""
+        names = self.git("remote").split()
+        return "origin" if "origin" in names or not names else names[0]
+
+    @cached_property
+    def shallow(self) -> bool:
+        """Whether the history was cut off when this was cloned."""
+        return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
+
+    def fetched(self, revision: str, environ: Mapping[str, str]) -> str | None:
+        """The commit that a shallow clone lacks, by its id or the remote's name of it, fetched without its history.
+
+        None if it is not there, or may not be fetched: where CI is set the clone is the job's own, elsewhere it is a
+        person's. No reference is written. Raises AgainstError with git's text.
+        """
+        if not (self.shallow and environ.get("CI", "").lower() in ("1", "true")):
+            return None
+        commit: str | None = revision
+        if not _COMMIT_ID.fullmatch(revision):
+            name = revision.removeprefix(f"{self.remote}/")
+            places = f"refs/heads/{name}", f"refs/tags/{name}"
+            lines = self.git("ls-remote", self.remote, *places).splitlines()
+            known = {name: found for found, _, name in (line.partition("\t") for line in lines)}
+            commit = next(filter(None, map(known.get, places)), None)
+        if commit is None:
+            return None
+        alone = ("--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+        self.git("fetch", "--quiet", *alone, self.remote, commit)
+        return self.commit(commit)
+
+    def how_to_fetch(self, revision: str) -> str:
+        """The command that gets a commit which a shallow clone lacks."""
+        if _COMMIT_ID.fullmatch(revision):
+            return f"fetch it with `git fetch --depth=1 {self.remote} {revision}`"
+        if before := _BEFORE.fullmatch(revision):
+            return f"fetch it with `git fetch --deepen={before[1] or 1}`"
+        return DEEPEN
+
+    def sparse_patterns(self) -> str:
+        """The patterns of a sparse checkout; "" if all files are checked out."""
+        if self.git("config", "--type=bool", "core.sparseCheckout", allowed=(0, 1)).strip() != "true":
+            return ""
+        path = self.root / self.git("rev-parse", "--git-path", "info/sparse-checkout").rstrip("\n")
+        return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else ""
+
+
+def environment() -> dict[str, str]:
+    """This process's environment for git: no repository that a hook was called for, no prompt, no written index."""
+    kept = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK and not _IDENTITY.match(name)}
+    return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+
+
+def _not_trusted(folder: str) -> str:
+    return (
+        f"git refuses the repository {folder}, which belongs to another user than this process: run "
+        f"`git config --global --add safe.directory {shlex.quote(folder)}`, or, where there is no home, set "
+        f"GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0={shlex.quote(folder)}"
+    )
+
+
+def shown(commit: str) -> str:
+    """A commit id in short."""
+    return commit.removesuffix("+")[:COMMIT_DIGITS]
+
+
+def without_index(index: Path) -> None:
+    """Remove a temporary index and its lock."""
+    for left in (index, Path(f"{index}.lock")):
+        left.unlink(missing_ok=True)
+
+
+def commit_at(repository: Repository, tree: str, head: str) -> str:
+    """A commit of a git tree that is the same whenever and by whomever it is made; git needs no user name for it."""
+    made_at = f"{repository.git('log', '-1', '--no-show-signature', '--format=%ct', head).strip()} +0000"
+    variables = {
+        f"GIT_{role}_{field}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for field, value in (("NAME", "pytest-ftgate"), ("EMAIL", "pytest-ftgate@invalid"), ("DATE", made_at))
+    }
+    message = f"working tree on {shown(head)}"
+    return repository.git("commit-tree", tree, "-p", head, "-m", message, variables=variables).strip()
+
+
+class Checkout(Struct, frozen=True, kw_only=True):
+    """One side of a comparison, checked out.
+
+    `label` is for people: `main (1eb3b87e5d)`, `working tree (uncommitted changes)`, `numpy==2.1.0`. `commit` is
+    checked out: for uncommitted changes a snapshot that no branch holds, for a distribution "". `root` is the project's
+    folder in this checkout, `prefix` its path below the repository's top, "" at the top. `install` holds further
+    arguments for `uv pip install`, after the usual ones. `copied` is a project that is installed as a copy, because the
+    other side has a wheel of it: an editable install runs code when the interpreter starts. `python` is a target that
+    runs in place of each cell's own, "" for none.
+    """
+
+    label: str
+    commit: str
+    root: str
+    prefix: str = ""
+    install: tuple[str, ...] = ()
+    copied: str = ""
+    python: str = ""
+
+    @property
+    def project(self) -> Path:
+        """`root` as a path."""
+        return Path(self.root)
+
+    def top(self, root: Path) -> Path:
+        """The repository's top, of the project at `root`."""
+        depth = len(Path(self.prefix).parts)
+        return root.parents[depth - 1] if depth else root
+
+
+def mapped(path: str, old_root: Path, new_root: Path) -> str:
+    """The path in `new_root` of a path in or below `old_root`, also through a link; any other path is unchanged."""
+    found, real = Path(path), old_root.resolve()
+    for place, root in ((found, old_root), (found, real), (found.resolve(), real)):
+        if found.is_absolute() and place.is_relative_to(root):
+            return str(new_root / place.relative_to(root))
+    return path

@@ -1,0 +1,336 @@
+"""Readers of /proc: system calls, scheduler accounts, mappings, memory, children, environments."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+import msgspec
+import psutil
+
+# As multiprocessing, and loky as it does, start servers; a word of a workload's may hold the module's name.
+TRACKER: Final = ".resource_tracker import main"
+FORKSERVER: Final = "from multiprocessing.forkserver import main"
+_ENVIRONMENTS: Final = os.path.exists("/proc/self/environ")
+_EXEC_LOOKS: Final = 20
+_EXEC_S: Final = 0.001
+_FORKED: Final = 0x40  # PF_FORKNOEXEC
+_OPEN_FILES: Final = 256
+PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
+STACK_BYTES: Final = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
+GIL_BYTES: Final = 256  # the two conditions of a GIL are this near to each other
+
+
+class Slices(NamedTuple):
+    """The scheduler's account of a sleeping thread: CPU time in ns, and how often it was given a core."""
+
+    running_ns: int
+    times: int
+
+
+class Calls(NamedTuple):
+    """Numbers of the system calls in which threads wait, on one architecture."""
+
+    futex: int
+    descriptor: frozenset[int]  # read, write, send, receive, accept: the first argument is a descriptor
+    poll: frozenset[int]
+    select: frozenset[int]
+    process: frozenset[int]  # wait for a child, lock a file
+
+
+NO_CALLS: Final = Calls(futex=-1, descriptor=frozenset(), poll=frozenset(), select=frozenset(), process=frozenset())
+CALLS: Final = {
+    "x86_64": Calls(
+        futex=202,
+        descriptor=frozenset({0, 1, 19, 20, 42, 43, 44, 45, 46, 47, 288}),
+        poll=frozenset({7, 271}),
+        select=frozenset({23, 270}),
+        process=frozenset({61, 72, 73, 247}),
+    ),
+    "aarch64": Calls(
+        futex=98,
+        descriptor=frozenset({63, 64, 65, 66, 202, 203, 206, 207, 211, 212, 242}),
+        poll=frozenset({73}),
+        select=frozenset({72}),
+        process=frozenset({25, 32, 95, 260}),
+    ),
+}
+
+
+class Account(NamedTuple):
+    """The scheduler's account of one thread: ns on a core and ns in a run queue, and switches, since it began."""
+
+    running_ns: int
+    runnable_ns: int
+    voluntary: int
+    involuntary: int
+
+
+UNBORN: Final = Account(0, 0, 0, 0)
+
+
+class Proc:
+    """What the kernel tells of other processes; None, or nothing, of one that is gone. Raises PermissionError.
+
+    The files read in each sample are kept open, as long as there are not too many threads.
+    """
+
+    def __init__(self) -> None:
+        # By a thread's id, which is one of its machine's as long as it lives.
+        self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
+
+    def threads(self, pid: int) -> list[int]:
+        """The ids of its threads."""
+        with _gone():
+            return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        return []
+
+    def call(self, pid: int, thread: int) -> bytes | None:
+        """The system call it is in: number, six arguments, stack pointer, program counter; or `running`."""
+        return self._again("syscall", pid, thread)
+
+    def slices(self, pid: int, thread: int) -> Slices | None:
+        """Its time on a core, and how often it was given one: read in each sample that sees it wait for the GIL."""
+        line = self._again("schedstat", pid, thread)
+        if not line:
+            return None
+        running, _, count = line.split()
+        return Slices(int(running), int(count))
+
+    def _again(self, name: str, pid: int, thread: int) -> bytes | None:
+        """What a file of a thread says now; it is kept open."""
+        kept = self._kept[name].get(thread)
+        try:
+            if kept is not None:
+                return os.pread(kept, 256, 0)
+            return self._first(name, pid, thread)
+        except (FileNotFoundError, ProcessLookupError):
+            self.drop(thread)
+            return None
+
+    def _first(self, name: str, pid: int, thread: int) -> bytes:
+        path = f"/proc/{pid}/task/{thread}/{name}"
+        if sum(map(len, self._kept.values())) >= _OPEN_FILES:
+            return _read(path)
+        descriptor = self._kept[name][thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(descriptor, 256, 0)
+
+    def children(self, pid: int) -> list[int]:
+        """The processes that it started and that are there."""
+        return children(pid)
+
+    def title(self, pid: int) -> str:
+        """What a process calls itself: the first word of its command line if it rewrote that, else its name."""
+        words = _command(pid)
+        if words and words[0].startswith("("):
+            return words[0].strip("() ").partition(":")[0]
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/comm")).strip()
+        return ""
+
+    def is_tracker(self, pid: int) -> bool:
+        """Whether it is a resource tracker, of multiprocessing or loky, which is no part of any workload."""
+        return any(TRACKER in word for word in _command(pid))
+
+    def account(self, pid: int, thread: int) -> Account | None:
+        """The scheduler's account."""
+        folder = f"/proc/{pid}/task/{thread}"
+        with _gone():
+            running, runnable = _read(f"{folder}/schedstat").split()[:2]
+            status = _read(f"{folder}/status")
+            if b"\nState:\tZ" not in status:  # ended, but nobody has asked for its exit code yet
+                switches = [int(line.split()[1]) for line in status.splitlines() if b"_switches" in line]
+                return Account(int(running), int(runnable), *switches)
+        return None
+
+    def cpu_s(self, pid: int) -> float | None:
+        """CPU time of a process with all threads it ever had, in s; on any system, and never PermissionError.
+
+        A process's clock, as clock_getcpuclockid gives it: no clock ticks. Off Linux psutil's user and system time.
+        """
+        if on_linux():
+            with contextlib.suppress(OSError):
+                return time.clock_gettime(((~pid) << 3) | 2)
+            return None
+        with contextlib.suppress(psutil.Error):
+            times = psutil.Process(pid).cpu_times()
+            return float(times.user + times.system)
+        return None
+
+    def maps(self, pid: int) -> str:
+        """Its address space, in the kernel's words."""
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/maps"))
+        return ""
+
+    def link(self, pid: int, name: str) -> str:
+        """Where `exe` or `fd/3` leads; empty when nowhere."""
+        with _gone():
+            return os.readlink(f"/proc/{pid}/{name}")
+        return ""
+
+    def memory(self, pid: int, address: int, size: int) -> bytes:
+        """`size` bytes of its memory, or fewer. Reading it attaches to nothing and stops nothing."""
+        with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+            file.seek(address)
+            return file.read(size)
+        return b""
+
+    def local_sockets(self, pid: int) -> frozenset[str]:
+        """The inodes of the Unix sockets that it could have."""
+        with _gone():
+            rows = [line.split() for line in os.fsdecode(_read(f"/proc/{pid}/net/unix")).splitlines()[1:]]
+            return frozenset(row[6] for row in rows if len(row) > 6)
+        return frozenset()
+
+    def drop(self, thread: int) -> None:
+        """Let go of what is kept open of a thread that ended. Its id may be another's soon."""
+        for kept in self._kept.values():
+            descriptor = kept.pop(thread, None)
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """Let go of all that is kept open."""
+        for kept in self._kept.values():
+            for descriptor in kept.values():
+                os.close(descriptor)
+            kept.clear()
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        with contextlib.suppress(psutil.Error):
+            return [child.pid for child in psutil.Process(pid).children()]
+        return []
+    found: list[int] = []
+    with _gone():
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with _gone():  # of a thread that ended: it has handed its children on to another one
+                found += _children(pid, thread)
+    return found
+
+
+def children_of(pids: Collection[int]) -> set[int] | None:
+    """The children of all these processes; None where the kernel has no list of them, or one of them is gone.
+
+    Source: Linux's /proc/PID/task/TID/children, which takes far less than to go through all processes of the machine.
+    """
+    try:
+        return {child for pid in pids for thread in os.listdir(f"/proc/{pid}/task") for child in _children(pid, thread)}
+    except OSError:
+        return None
+
+
+def _children(pid: int, thread: int | str) -> list[int]:
+    return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+
+
+def environment_bytes(pid: int) -> bytes | None:
+    """The environment that a process was started with, entries ended by a zero byte; None where there is no /proc.
+
+    Raises OSError of a process that is gone, or may not be read.
+    """
+    if not _ENVIRONMENTS:
+        return None
+    found = _read(f"/proc/{pid}/environ")
+    for _ in range(_EXEC_LOOKS):
+        # In the middle of an exec it is empty; a kernel thread and a zombie, whose is always empty, have no program.
+        if found or not _has_program(pid):
+            break
+        time.sleep(_EXEC_S)
+        found = _read(f"/proc/{pid}/environ")
+    return found
+
+
+def _has_program(pid: int) -> bool:
+    try:
+        return bool(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return False
+
+
+class Family(NamedTuple):
+    """How old a process is in s, to 10 ms, and whether it still runs its parent's program: forked, and no exec yet.
+
+    `waited` are the page faults of the children that it has waited for: more after each.
+    """
+
+    age_s: float
+    forked: bool
+    waited: int = 0
+
+
+def family(pid: int) -> Family | None:
+    """Of a process and its children; None of one that is gone, and off Linux."""
+    try:
+        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return None
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return Family(age_s, bool(int(fields[6]) & _FORKED), int(fields[8]))
+
+
+def memory_kib(pid: int) -> dict[str, int]:
+    """The figures of Linux's smaps_rollup in KiB, all of one moment. Raises OSError where there are none."""
+    with open(f"/proc/{pid}/smaps_rollup", encoding="utf-8", errors="replace") as file:
+        next(file, "")  # the range of addresses
+        kib = {name: int(figure.split()[0]) for name, _, figure in (line.partition(":") for line in file)}
+    if "Rss" not in kib:
+        raise ProcessLookupError(f"process {pid} has no memory any more")
+    return kib
+
+
+def _gone() -> contextlib.suppress:
+    return contextlib.suppress(FileNotFoundError, ProcessLookupError)
+
+
+def _command(pid: int) -> list[str]:
+    """The words of a process's command line; none of one that is gone."""
+    if on_linux():
+        with _gone():
+            return os.fsdecode(_read(f"/proc/{pid}/cmdline")).split("\0")
+        return []
+    with contextlib.suppress(psutil.Error):
+        return [str(word) for word in psutil.Process(pid).cmdline()]
+    return []
+
+
+def on_linux() -> bool:
+    """Whether this is Linux."""
+    return sys.platform.startswith("linux")
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()
+
+
+# Which process of a launch does what, as the launch itself reports it.
+
+
+class ProcessMap(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes of a launch at the time of a held window.
+
+    `workers` are the pids of worker processes in the order of their index, empty where the workers are threads or
+    interpreters of `main`; `servers` maps a pid to its name (`forkserver`, `Manager`). `main_works` says that the main
+    thread of `main` runs the workload itself (serial, tasks, an executor body whose pool runs it inline): elsewhere it
+    only waits for reports or for a pool. So its main thread is left out where the workers are its threads or
+    interpreters, and all its threads where they are processes: those feed and manage the pool.
+    `own_gils` says that sub-interpreters with a GIL of their own are at work: only then is a wait with a timeout on
+    the heap one for a GIL, elsewhere it is an extension module's or that of a lock of 3.13.
+    `all_work` says that `main` is the first process of a tree that is no launch of ours, such as a server's: every
+    thread of every process of it counts, whenever it comes; `workers`, `servers` and `main_works` then say nothing.
+    """
+
+    main: int
+    workers: tuple[int, ...] = ()
+    servers: dict[int, str] = {}
+    main_works: bool = False
+    own_gils: bool = False
+    all_work: bool = False

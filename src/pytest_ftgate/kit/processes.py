@@ -1,0 +1,573 @@
+"""Processes of a launch: the tree, what carries its mark, what it leaves, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import filelock
+import msgspec
+import psutil
+
+from .errors import FtgateError
+from .proc import FORKSERVER, TRACKER, ProcessMap, children, environment_bytes
+from .text import plain
+
+# Whose a process is: a mark in its environment and, on Linux, in a limit that also an emptied environment leaves.
+#
+# A mark is `PID.BEGAN.PLACE-COUNT`: the owner's process id, when the owner began, the machine (as it was started) and
+# pid namespace of the owner, and the number of the launch. All marks of an owner begin with its run mark.
+
+if sys.platform == "linux":
+    import resource
+
+MARK: Final = "FTGATE_LAUNCH"
+TOOL: Final = 0
+"""The count of what is no launch: uv, git, the steps of a build."""
+_PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.([0-9a-f]{6})-(\d+)")
+_BITS: Final = 20
+_LOW: Final = (1 << _BITS) - 1
+# RLIMIT_RTTIME is in microseconds and concerns real-time threads alone: from here on it is no limit, but a mark.
+_TAGGED: Final = 1 << 62
+_counts = itertools.count(TOOL + 1)
+
+
+class Owner(NamedTuple):
+    """The process that started a marked one; `place` is unknown ("") where only the limit tells."""
+
+    pid: int
+    began: int
+    place: str
+    number: int
+
+    @classmethod
+    def of(cls, text: str) -> Owner | None:
+        """That of the first mark in a text."""
+        found = _PATTERN.search(text)
+        return found and cls(int(found[1]), int(found[2]), found[3], int(found[4]))
+
+    @property
+    def tag(self) -> int:
+        """The mark as a limit; of the time when the owner began it has the last digits."""
+        return _TAGGED | self.pid << 2 * _BITS | (self.began & _LOW) << _BITS | self.number & _LOW
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has certainly ended: another process with its pid began at another time."""
+        if self.place and self.place != _place():
+            return False
+        try:
+            process = psutil.Process(self.pid)
+            if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                return True
+            return bool((_began(self.pid) ^ self.began) & _LOW)
+        except psutil.NoSuchProcess:
+            return True
+        except (psutil.Error, OSError):
+            return False
+
+
+def run_mark() -> str:
+    """What the marks of all launches of this process begin with."""
+    return f"{_own(os.getpid())}-"
+
+
+def tool_mark() -> str:
+    """The mark of what this process starts that is no launch."""
+    return f"{run_mark()}{TOOL}"
+
+
+def marks() -> Iterator[str]:
+    """Names for launches, unique on this machine."""
+    while True:
+        yield f"{run_mark()}{next(_counts)}"
+
+
+def carries(pid: int, mark: str) -> bool:
+    """Whether a process has this launch's mark, or one that begins with a run mark. Raises psutil.Error, OSError."""
+    whole = not mark.endswith("-")
+    owner, tag = Owner.of(mark if whole else f"{mark}{TOOL}"), _tag(pid)
+    left_out = 0 if whole else _BITS
+    if owner is not None and tag is not None and tag >> left_out == owner.tag >> left_out:
+        return True
+    environment = environment_bytes(pid)
+    if environment is None:
+        found = str(psutil.Process(pid).environ().get(MARK, ""))
+        return found == mark or (not whole and found.startswith(mark))
+    # Its bytes are searched as they are: every process of the machine is asked at each launch's end.
+    end = "\0" if whole else ""
+    return f"\0{MARK}={mark}{end}".encode() in b"\0" + environment + b"\0"
+
+
+def owner_of(pid: int) -> Owner | None:
+    """Who started a process of this pid namespace; None without a mark. Raises psutil.Error, OSError."""
+    if _namespace(pid) != _namespace(os.getpid()):
+        return None
+    if (tag := _tag(pid)) is not None:
+        return Owner(tag >> 2 * _BITS & (1 << 22) - 1, tag >> _BITS & _LOW, "", tag & _LOW)
+    environment = environment_bytes(pid)
+    if environment is None:
+        return Owner.of(str(psutil.Process(pid).environ().get(MARK, "")))
+    found = re.search(rb"\0%b=([^\0]*)" % MARK.encode(), b"\0" + environment)
+    return Owner.of(found[1].decode(errors="replace")) if found else None
+
+
+@contextlib.contextmanager
+def tagged(mark: str = "") -> Iterator[None]:
+    """What this process starts in here has this mark as a limit, or none; elsewhere than on Linux nothing is done."""
+    owner = Owner.of(mark)
+    if sys.platform != "linux":
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+    wanted = owner.tag if owner is not None else hard
+    try:
+        with contextlib.suppress(OSError, ValueError):  # a lower limit holds, or a sandbox allows no change
+            resource.setrlimit(resource.RLIMIT_RTTIME, (wanted, hard))
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_RTTIME, (soft, hard))
+
+
+@contextlib.contextmanager
+def marked_tools() -> Iterator[None]:
+    """All that is started in here has the mark of a tool, unless it gets another."""
+    before = os.environ.get(MARK)
+    os.environ[MARK] = tool_mark()
+    try:
+        yield
+    finally:
+        del os.environ[MARK]
+        if before is not None:
+            os.environ[MARK] = before
+
+
+def _tag(pid: int) -> int | None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # another user's
+            soft, _ = resource.prlimit(pid, resource.RLIMIT_RTTIME)
+            return soft if soft >> 62 == 1 else None
+    return None
+
+
+@functools.cache
+def _own(pid: int) -> str:
+    return f"{pid}.{_began(pid)}.{_place()}"
+
+
+def _began(pid: int) -> int:
+    """When a process began: on Linux in ticks since the machine's start, which no step of the clock changes."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except FileNotFoundError:
+        return int(100 * psutil.Process(pid).create_time())
+
+
+@functools.cache
+def _place() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    words = (os.uname().nodename, boot.read_text() if boot.exists() else "", _namespace(os.getpid()))
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:6]
+
+
+def _namespace(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    return ""
+
+
+# How long this process waits for others: for a lock that another holds, and for git, uv and what they start.
+
+OWN_S: Final = 1800.0
+"""How long a command may take where the run has no time of its own."""
+LEAST_S: Final = 10.0
+"""What a command may take at least, also when the time of the run is over: baselines are stored then."""
+SAID_AFTER_S: Final = 2.0
+"""How long a lock is waited for in silence."""
+
+
+class TooLong(FtgateError):
+    """A command that did not end in its time; the text names it and the time."""
+
+
+class _Patience:
+    """Of the run in this process: its id, when its time is over, and whom it tells that it waits."""
+
+    run = ""
+    ends_s = math.inf
+
+    @staticmethod
+    def warn(text: str) -> object:
+        """Nobody listens."""
+
+
+_patience = _Patience()
+
+
+def begin(run: str, budget_s: float | None, warn: Callable[[str], object]) -> None:
+    """A run begins in this process: nothing is waited for once its `budget_s` is over."""
+    _patience.run, _patience.warn = run, warn  # type: ignore[method-assign, assignment]
+    _patience.ends_s = math.inf if budget_s is None else time.monotonic() + budget_s
+
+
+# ---- commands
+
+
+def run_within(
+    words: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    cwd: Path | None = None,
+    given: str | None = None,
+    stderr: int = subprocess.PIPE,
+    errors: str = "replace",
+    named: str = "",
+    own_s: float = OWN_S,
+    on_wait: Callable[[], object] = lambda: None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end; its output is text. `given` is its input, `on_wait` is called every second.
+
+    An error has the words, or what they are `named`.
+
+    Raises TooLong once `own_s` or the time of the run is over; then it is killed with all that it started. Raises
+    OSError if it cannot be started.
+    """
+    left_s = max(LEAST_S, _patience.ends_s - time.monotonic())
+    limit_s = min(own_s, left_s)
+    ends_s = time.monotonic() + limit_s
+    with subprocess.Popen(
+        words,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        encoding="utf-8",
+        errors=errors,
+        start_new_session=True,  # Ctrl-C is ours to pass on
+    ) as process:
+        try:
+            while True:
+                on_wait()
+                try:
+                    output, told = process.communicate(given, timeout=min(1.0, max(0.0, ends_s - time.monotonic())))
+                    return subprocess.CompletedProcess(process.args, process.returncode, output, told)
+                except subprocess.TimeoutExpired:
+                    given = None  # it has been sent
+                if time.monotonic() > ends_s:
+                    why = "--ftgate-time was over" if left_s < own_s else "that is the limit of such a command"
+                    raise TooLong(f"`{plain(named or shlex.join(words))}` did not end within {limit_s:.3g} s: {why}")
+        except BaseException:
+            _kill(process)
+            raise
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill it and all below it, which would else go on, and keep its output open."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        for each in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+    process.kill()
+
+
+# ---- locks
+
+
+class Holder(msgspec.Struct):
+    """Who holds a lock, as it says itself: its process, its run, and the time since when."""
+
+    pid: int
+    run: str
+    since: str
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; while another process holds it, say after a moment who that is.
+
+    Another process of the same run is waited for in silence, as it measures for both. The lock of a process that has
+    died is free: the kernel sees to it. Raises FtgateError once the time of the run is over, and OSError.
+    """
+    note = path.with_suffix(".holder")
+    lock = filelock.FileLock(path)
+    _acquire(lock, path, note)
+    try:
+        with contextlib.suppress(OSError):  # it is a courtesy
+            now = datetime.now().astimezone().isoformat(timespec="seconds")
+            note.write_bytes(msgspec.json.encode(Holder(os.getpid(), _patience.run, now)))
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            note.unlink()
+        lock.release()
+
+
+def _acquire(lock: filelock.BaseFileLock, path: Path, note: Path) -> None:
+    began_s, said = time.monotonic(), False
+    while True:
+        with contextlib.suppress(filelock.Timeout):
+            lock.acquire(timeout=min(1.0, SAID_AFTER_S))
+            return
+        holder = _holder(note)
+        if time.monotonic() - began_s < SAID_AFTER_S or (holder and _patience.run and holder.run == _patience.run):
+            continue
+        if time.monotonic() > _patience.ends_s:
+            raise FtgateError(f"--ftgate-time was over while {_named(holder)} held {path}; run again when it has ended")
+        if not said:
+            said = True
+            _patience.warn(f"waiting for {_named(holder)} to release {path}")
+
+
+def _holder(note: Path) -> Holder | None:
+    try:
+        return msgspec.json.decode(note.read_bytes(), type=Holder)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _named(holder: Holder | None) -> str:
+    if holder is None:
+        return "another process"
+    return plain(f"process {holder.pid}{f' of run {holder.run}' if holder.run else ''} (since {holder.since})")
+
+
+# What killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing.
+
+_SHARED: Final = re.compile(rb" (/dev/shm/(?:psm_|sem\.)\S+)$", re.MULTILINE)
+FOLDER: Final = "pymp-"
+"""What the names of multiprocessing's temporary folders begin with."""
+
+
+def temporary_folder(mark: str) -> str:
+    """The one that a launch's multiprocessing has, if its workload imports that with its module."""
+    return os.path.join(tempfile.gettempdir(), f"{FOLDER}{mark}")
+
+
+class Held(NamedTuple):
+    """What processes had in use shortly before they were killed; `since` is when the first of them began."""
+
+    shared: frozenset[Path]
+    folders: frozenset[Path]
+    since: float
+
+    def remove(self) -> None:
+        """Remove what is still there, was made since the first of them began, and is in no other process's use."""
+        shared = {path for path in self.shared if self._ours(path)}
+        if shared:
+            shared -= {path for pid in psutil.pids() for path in _mapped(pid)}
+        for path in shared:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        for folder in self.folders:
+            if self._ours(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _ours(self, path: Path) -> bool:
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            return found.st_uid == os.getuid() and found.st_ctime >= self.since - 1
+        return False
+
+
+def held_by(processes: Iterable[psutil.Process]) -> Held:
+    """What these processes have in use now."""
+    shared, folders, began = set[Path](), set[Path](), [float("inf")]
+    for process in processes:
+        with contextlib.suppress(psutil.Error, OSError):
+            began.append(process.create_time())
+            shared |= _mapped(process.pid)
+            sockets = (Path(str(each.laddr)) for each in process.net_connections("unix") if each.laddr)
+            folders |= {path.parent for path in sockets if path.parent.name.startswith(FOLDER)}
+    return Held(frozenset(shared), frozenset(folders), min(began))
+
+
+def _mapped(pid: int) -> set[Path]:
+    """The named semaphores and shared memory that a process has mapped; only on Linux."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as file:
+        return {Path(os.fsdecode(name)) for name in _SHARED.findall(file.read())}
+    return set()
+
+
+ProcessGroup: TypeAlias = Literal["main", "workers", "servers", "others"]
+_LOOK_S = 0.003
+_KILLED_S = 0.5
+TRACKER_S = 1.0
+"""How long a resource tracker gets to remove what killed processes have left, before it is killed."""
+GRACE_S = 5.0
+"""How long what a launch started may take to end after it: a server that it has told to, a resource tracker."""
+
+
+# -- the tree ----------------------------------------------------------------------------------------------------------
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """The live processes of a launch without the resource tracker, which is no part of the workload."""
+    try:
+        found = [psutil.Process(pid)]
+    except psutil.NoSuchProcess:
+        return []
+    for process in found:  # it grows meanwhile
+        for child in children(process.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(child))
+    return [process for process in found if alive(process) and not _is(process, TRACKER)]
+
+
+def _is(process: psutil.Process, server: str) -> bool:
+    try:
+        return any(server in word for word in process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def _forkserver(process: psutil.Process, main: int) -> bool:
+    """Its children have its command line too, but not its parent."""
+    with contextlib.suppress(psutil.Error):
+        return bool(process.ppid() == main) and _is(process, FORKSERVER)
+    return False
+
+
+def group_of(process: psutil.Process, known: ProcessMap) -> ProcessGroup:
+    """The group of a process of the tree; multiprocessing's forkserver is known by its command line."""
+    if process.pid == known.main:
+        return "main"
+    if process.pid in known.workers:
+        return "workers"
+    return "servers" if process.pid in known.servers or _forkserver(process, known.main) else "others"
+
+
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs: it has not ended, and it is no zombie."""
+    try:
+        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return False
+
+
+# -- what a launch leaves ----------------------------------------------------------------------------------------------
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Every live process, wherever it went in the tree, that carries this launch's mark, or one of this run's."""
+    carrying = []
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            if carries(pid, mark):
+                carrying.append(psutil.Process(pid))
+    return [process for process in carrying if alive(process)]
+
+
+def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
+    """What a launch that has exited left behind: `pid: command` of each that is there `wait_s` later.
+
+    Resource trackers and forkservers end by themselves once no process of the launch holds their pipe any more: they
+    are waited for like all others, but what remains for the sake of another process is not named.
+    """
+    ends = time.monotonic() + wait_s
+    while (left := marked(mark)) and time.monotonic() < ends:
+        while any(map(alive, left)) and time.monotonic() < ends:  # to ask those takes less than to look for all again
+            time.sleep(_LOOK_S)
+    left = [process for process in left if not _is(process, TRACKER)]
+    # What a forkserver forked has its command line, too: it is older than they.
+    server = min((process for process in left if _is(process, FORKSERVER)), key=_began_s, default=None)
+    return [described(process) for process in left if process != server or len(left) == 1]
+
+
+def _began_s(process: psutil.Process) -> float:
+    with contextlib.suppress(psutil.Error):
+        return float(process.create_time())
+    return math.inf
+
+
+def described(process: psutil.Process) -> str:
+    """`pid: command`, or the pid alone where the command is not to be had."""
+    try:
+        return f"{process.pid}: {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return str(process.pid)
+
+
+def kill_all(group: int, mark: str) -> None:
+    """End a launch with everything it started, also what left its process group."""
+    kill_marked(mark)
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def kill_marked(mark: str) -> None:
+    """End every process that carries a launch's mark, or one of a run's."""
+    for _ in range(5):
+        if not (left := _left(mark)):
+            return
+        kill(left)
+
+
+def end_run(mark: str, wait_s: float = 0.0) -> None:
+    """End every process of a run, and with `wait_s` let them end by themselves first: they are told to."""
+    if wait_s and (left := [process for process in _left(mark) if not _is(process, TRACKER)]):
+        held = held_by(left)
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.terminate()
+        psutil.wait_procs(left, timeout=wait_s)
+        kill_marked(mark)
+        held.remove()
+    else:
+        kill_marked(mark)
+
+
+def kill(left: Collection[psutil.Process]) -> None:
+    """Kill processes, resource trackers last: they remove the semaphores and shared memory of the others."""
+    trackers = [process for process in left if _is(process, TRACKER)]
+    others = [process for process in left if process not in trackers]
+    held = held_by(others)
+    for killed in (others, trackers):
+        for process in killed:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(killed, timeout=_KILLED_S)
+        if killed is others:
+            psutil.wait_procs(trackers, timeout=TRACKER_S)
+    held.remove()
+
+
+def orphans() -> list[psutil.Process]:
+    """The processes of launches whose owner has ended without ending them."""
+    found, owners = [], dict[Owner, bool]()
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            owner = owner_of(pid)
+            if owner is None or owner.number == TOOL:
+                continue
+            whose = owner._replace(number=TOOL)
+            if whose not in owners:
+                owners[whose] = owner.gone
+            if owners[whose]:
+                found.append(psutil.Process(pid))
+    return [process for process in found if alive(process)]
+
+
+def _left(mark: str) -> list[psutil.Process]:
+    return [process for process in marked(mark) if process.pid != os.getpid()]

@@ -1,0 +1,617 @@
+"""What the time launches and the memory launches of a run share: how they are started, reported and paid for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
+import psutil
+
+from ..kit.values import Struct
+from ..model.sample import EVERYTHING, Barrier, Launch, Need, Sample, WorkloadError
+from ..model.spec import Cell, Environment, Interpreter, Spec
+from .conditions import ConditionsMonitor
+from .launch import CellUnsupported, Handle, Launcher, LaunchRole, Request, error_of
+from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
+from .plan import IterationPlan, RunBudget, TimeIsUp
+
+# What was measured of each cell of a run, and whether the cells agree on their results.
+
+FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
+"""The interpreter, the target, the executor, the number of workers, their reuse, and the environment variables."""
+
+Family: TypeAlias = tuple[str, str, Environment]
+
+ROLES: dict[LaunchRole, str] = {
+    "own": "",
+    "control": "its control workload ",
+    "locks": "with the lock probe: ",
+    "empty": "an empty workload in its place ",
+    "profile": "while its stacks were sampled: ",
+}
+"""The roles in the order in which they start, and what a reason begins with where such a launch failed."""
+
+
+class PreparedTarget(Struct, frozen=True, kw_only=True):
+    """A target that can run: its description, the python of its environment, and its baseline key.
+
+    `copies` are the modules of the project that are installed there as copies of its sources.
+    """
+
+    interpreter: Interpreter
+    python: str
+    key: str
+    environment: dict[str, str]
+    waits_unavailable: str = ""
+    copies: tuple[str, ...] = ()
+
+
+class Reference(Struct, frozen=True, kw_only=True):
+    """What a cell is paired with: the test as the reference has it, and the target with the reference installed.
+
+    `cell` is the cell itself, but for the target of a reference that has another interpreter.
+    """
+
+    cell: Cell
+    spec: Spec
+    target: PreparedTarget
+
+
+class CellRun:
+    """One cell while it is measured: what it runs, which launches it still needs, and the launches so far."""
+
+    def __init__(self, cell: Cell, target: PreparedTarget, spec: Spec, reference: Reference | None = None) -> None:
+        self.cell = cell
+        self.target = target
+        self.spec = spec
+        self.is_reference = False
+        self.started_first: CellRun | None = None
+        self.reference: CellRun | None = None
+        if reference is not None:
+            self.reference = CellRun(reference.cell, reference.target, reference.spec)
+            self.reference.is_reference = True
+        self.needs: frozenset[Need] = EVERYTHING
+        self.launches: list[Launch] = []
+        self.control: list[Launch] = []
+        self.locks: list[Launch] = []
+        self.memory: list[Launch] = []
+        self.floor: list[Launch] = []
+        self.growth: list[Launch] = []
+        self.growth_floor: list[Launch] = []
+        self.begun = 0
+        self.error: WorkloadError | None = None
+        self.locks_error: WorkloadError | None = None
+        self.unsupported: str | None = None
+
+    @property
+    def paired(self) -> bool:
+        """Whether it is one of a cell and its reference: of these only what is judged is measured."""
+        return self.is_reference or self.reference is not None
+
+    @property
+    def informs(self) -> bool:
+        """Whether its memory launches also show what is not judged: growth, floor, and what sampling costs."""
+        return "growth" in self.needs and not self.paired
+
+    @property
+    def alive(self) -> bool:
+        """Whether this cell can still be measured."""
+        return self.error is None and self.unsupported is None
+
+    @property
+    def probed(self) -> bool:
+        """Whether the runner is in its processes, to stop workers at barriers and to probe locks; not in a program."""
+        return self.cell.executor.program is None
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether memory can stay from one iteration to the next: a worker process that ends returns all of it."""
+        executor = self.cell.executor
+        ends = (executor.kind == "processes" or executor.in_processes) and self.spec.reuse == "fresh"
+        return self.probed and not ends
+
+    @property
+    def frees_at_once(self) -> bool:
+        """Whether the interpreter frees memory at once: then every launch shows growth."""
+        return not self.target.interpreter.free_threaded
+
+    @property
+    def floor_key(self) -> FloorKey:
+        """Cells that have this in common have the same memory without a workload."""
+        cell = self.cell
+        return (
+            self.target.python,
+            cell.target.spec,
+            cell.executor.label,
+            cell.workers,
+            self.spec.reuse,
+            cell.environment.variables,
+        )
+
+    @property
+    def with_reference(self) -> list[CellRun]:
+        """The cell, and its reference if it has one."""
+        return [self] if self.reference is None else [self, self.reference]
+
+    @property
+    def family(self) -> Family:
+        """What the cells of one executor, target and environment share, whatever their worker count."""
+        return self.cell.target.spec, self.cell.executor.label, self.cell.environment
+
+    @property
+    def longest_ns(self) -> float:
+        """The longest iteration of the latest launch; 0 before the first launch."""
+        walls = (float(iteration.wall_ns) for launch in self.launches[-1:] for iteration in launch.iterations)
+        return max(walls, default=0.0)
+
+    @property
+    def call_ns(self) -> float:
+        """What one call of the body takes in every worker; 1 ms before the first launch."""
+        calls = [iteration.work_ns / launch.loops for launch in self.launches[-1:] for iteration in launch.iterations]
+        return max(1.0, statistics.median(calls or [1e6]))
+
+    def require(self, needs: frozenset[Need]) -> None:
+        """Set the kinds of launches that are still needed.
+
+        A program has no lock launches, nor has a cell of which one failed, its own or its reference's.
+        """
+        self.needs = needs if self.probed else needs - {"locks"}
+        self.without_locks()
+
+    def without_locks(self) -> None:
+        """Need no more lock launches if one has failed."""
+        if any(side.locks_error for side in self.with_reference):
+            self.needs -= {"locks"}
+
+    @contextlib.contextmanager
+    def attribute_errors(self, role: LaunchRole = "own") -> Iterator[None]:
+        """Record whatever goes wrong with a launch as this cell's error; the other cells go on.
+
+        A failure of a lock launch voids the cell's figures of locks alone. Of several errors the first is kept.
+        """
+        try:
+            yield
+        except CellUnsupported as reason:
+            if role == "locks":
+                self._void_locks(WorkloadError(reason=f"{ROLES[role]}unsupported: {reason}"))
+            else:
+                self.unsupported = str(reason)
+        except TimeIsUp:
+            raise
+        except Exception as failure:  # noqa: BLE001 -- also a mistake of ours costs this cell alone
+            launch, told = self.begun if role == "own" else 0, error_of(failure)
+            error = WorkloadError(reason=ROLES[role] + told.reason, detail=told.detail, launch=launch)
+            if role == "locks":
+                self._void_locks(error)
+            else:
+                self.error = self.error or error
+
+    def _void_locks(self, error: WorkloadError) -> None:
+        self.locks_error = self.locks_error or error
+        self.locks.clear()
+
+    def usable(self, role: LaunchRole) -> bool:
+        """Whether a launch of this role can still be measured."""
+        return self.alive and not (role == "locks" and self.locks_error)
+
+    def launches_of(self, role: LaunchRole) -> list[Launch]:
+        """The launches of a role that is interleaved."""
+        return {"own": self.launches, "control": self.control, "locks": self.locks}[role]
+
+    def sample(self, single: CellRun | None = None) -> Sample:
+        """All of it, frozen; `single` is the one-worker cell of the same executor and target."""
+        reference = None
+        if self.reference is not None:
+            reference = self.reference.sample(single.reference if single else None)
+        return Sample(
+            reuse=self.spec.reuse,
+            duration_s=self.spec.duration_s,
+            measures=measures(self.cell, self.spec),
+            cell=self.cell,
+            interpreter=self.target.interpreter,
+            key=self.target.key,
+            launches=tuple(self.launches),
+            control=tuple(self.control),
+            locks=tuple(self.locks),
+            memory=tuple(self.memory),
+            floor=tuple(self.floor),
+            growth=tuple(self.growth),
+            growth_floor=tuple(self.growth_floor),
+            single=tuple(single.launches) if single else (),
+            single_control=tuple(single.control) if single else (),
+            error=self.error,
+            locks_error=self.locks_error,
+            unsupported=self.unsupported,
+            begun=self.begun,
+            reference=reference,
+        )
+
+
+def results_of(cell_run: CellRun) -> frozenset[str]:
+    """Every distinct result that the launches of a cell gave."""
+    return frozenset(result for launch in cell_run.launches for result in launch.results)
+
+
+def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
+    """Cells whose results differ from the other cells', or from one iteration to the next.
+
+    The result of most cells counts as right; in a tie, the result of the first cell. Cells with another number of
+    workers or another environment may give another result.
+    """
+    groups: dict[object, list[CellRun]] = {}
+    for each in cell_runs:
+        groups.setdefault((each.cell.workers, each.cell.roles, each.cell.environment), []).append(each)
+    return [disagreement for group in groups.values() for disagreement in _disagreements(group)]
+
+
+def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
+    fix = "If it may differ, assert what must hold with @test.check, or return nothing."
+    errors = []
+    steady = [each for each in cell_runs if len(results_of(each)) == 1]
+    counted = Counter(next(iter(results_of(each))) for each in steady)
+    right = counted.most_common(1)[0][0] if counted else None
+    for cell_run in cell_runs:
+        results = sorted(results_of(cell_run))
+        if len(results) > 1:
+            shown = "\n".join(f"  {result}" for result in results[:4])
+            reason = f"gave {len(results)} different results from one iteration to the next"
+            errors.append((cell_run, WorkloadError(reason=reason, detail=f"{shown}\n{fix}")))
+        elif results and results[0] != right:
+            detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{fix}"
+            errors.append((cell_run, WorkloadError(reason="gave another result than the other cells", detail=detail)))
+    return errors
+
+
+def measures(cell: Cell, spec: Spec) -> str:
+    """A short digest of what a cell's program is asked to do and with what; empty for a body without requirements.
+
+    Another command line, load, requirement, environment or pinning is another measurement, so its figures cannot be
+    compared.
+    """
+    program, environment = cell.executor.program, cell.environment.variables
+    if program is None and not (spec.requires or environment or spec.cpus):
+        return ""
+    requested: list[object] = [program and (program.argv, program.environment)]
+    requested += [spec.service, spec.requires, spec.window_s]
+    if environment or spec.cpus:  # left out where there is neither: digests that are stored stay valid
+        requested += [environment, spec.cpus]
+    return hashlib.sha256(repr(requested).encode()).hexdigest()[:16]
+
+
+# How many launches may be alive at once: as many as this process's open files and the free memory allow.
+
+DESCRIPTORS = 5
+"""What a launch keeps open here at most: two ends of pipes to it, what it prints, what waits for these."""
+SPARE_DESCRIPTORS = 40
+"""What is left for all else: the start of a process opens some, and so do memory samples and files."""
+TASKS, SPARE_TASKS = 2, 8
+"""Processes and threads of a launch beside its workers: its main thread and ours that waits for it; what is left."""
+MEMORY_SHARE = 0.5
+"""Of the memory that is free as the run begins, what the launches of a test may take together."""
+BARE_BYTES, WORKLOAD_BYTES = 16 << 20, 48 << 20
+"""Memory of a process of the runner, and what a workload adds to it, until its memory is known."""
+_IN_ONE = ("serial", "threads", "tasks")
+
+
+class Needed(NamedTuple):
+    """What launches that are alive together need."""
+
+    launches: int = 0
+    memory_bytes: int = 0
+    tasks: int = 0
+
+
+def total(parts: Iterable[Needed]) -> Needed:
+    """The sum of these."""
+    return Needed(*map(sum, zip(Needed(), *parts, strict=True)))
+
+
+class Capacity:
+    """What a run may have alive at once. It knows the memory of the cells that it was told of."""
+
+    def __init__(
+        self,
+        descriptors: int | None = None,
+        memory_bytes: int | None = None,
+        tasks: int | None = None,
+        *,
+        opened: int = 0,
+    ) -> None:
+        """`descriptors` is the limit of this process, of which `opened` are in use; `tasks` are the processes and
+        threads that can be started. None: no limit is known."""
+        self.descriptors = descriptors
+        self.memory_bytes = memory_bytes
+        self.tasks = tasks
+        self.launches = (
+            None if descriptors is None else max(1, (descriptors - opened - SPARE_DESCRIPTORS) // DESCRIPTORS)
+        )
+        self._known: dict[str, int] = {}
+
+    @classmethod
+    def of_this_process(cls) -> Capacity:
+        """What is left now."""
+        free_bytes = _free_bytes()
+        memory_bytes = None if free_bytes is None else int(free_bytes * MEMORY_SHARE)
+        return cls(_soft_limit("NOFILE"), memory_bytes, _free_tasks(), opened=_opened())
+
+    def learn(self, cell_runs: Sequence[CellRun]) -> None:
+        """Take the memory of cells from their memory launches."""
+        for side in (side for cell_run in cell_runs for side in cell_run.with_reference):
+            points = [point.pss_bytes or point.rss_bytes for launch in side.memory[-1:] for point in launch.memory]
+            nodeid = side.cell.nodeid
+            self._known[nodeid] = max([self._known.get(nodeid, 0), *points])
+
+    def needed(self, side: CellRun, roles: Sequence[LaunchRole]) -> Needed:
+        """What these launches of a cell or of its reference need."""
+        cell = side.cell
+        bare = BARE_BYTES * (1 if cell.executor.kind in _IN_ONE else 1 + cell.workers)
+        own = self._known.get(cell.nodeid) or bare + WORKLOAD_BYTES
+        memory_bytes = sum(bare if role == "control" else own for role in roles)
+        return Needed(len(roles), memory_bytes, len(roles) * (TASKS + cell.workers))
+
+    def batches(self, cell_runs: Sequence[CellRun], needs: Callable[[CellRun], Needed]) -> list[list[CellRun]]:
+        """The cells in their order, split so that each part fits; a cell that is too large for itself is alone."""
+        found: list[list[CellRun]] = []
+        alive = Needed()
+        for cell_run in cell_runs:
+            alive = total([alive, needs(cell_run)])
+            if not found or self.lacking(alive):
+                found.append([])
+                alive = needs(cell_run)
+            found[-1].append(cell_run)
+        return found
+
+    def lacking(self, needed: Needed) -> str:
+        """Why so much cannot be alive together; empty if it can."""
+        if self.launches is not None and needed.launches > self.launches:
+            files = f"this process may open {self.descriptors} files (`ulimit -n`)"
+            return f"{files}, which suffice for {self.launches} launch{'es' if self.launches != 1 else ''}"
+        if self.memory_bytes is not None and needed.memory_bytes > self.memory_bytes:
+            return f"all launches together would need more than {self.memory_bytes >> 20} MiB, half of the free memory"
+        if self.tasks is not None and needed.tasks > self.tasks:
+            return f"{self.tasks} processes and threads can be started (`ulimit -u`, or the container's limit)"
+        return ""
+
+
+def _soft_limit(name: str) -> int | None:
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return None
+    soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _free_tasks() -> int | None:
+    """The processes and threads that this user, and this process's cgroup, may still start; None without a limit."""
+    free = []
+    most = _soft_limit("NPROC")
+    if most is not None and os.geteuid() != 0:  # it does not hold for root
+        free.append(most - _tasks_of_user())
+    for folder in cgroup_folders(ROOT, "pids"):
+        limit, used = ((read_text(folder / f"pids.{name}") or "").strip() for name in ("max", "current"))
+        if limit.isdigit() and used.isdigit():
+            free.append(int(limit) - int(used))
+    return max(1, min(free) - SPARE_TASKS) if free else None
+
+
+def _tasks_of_user() -> int:
+    tasks = 0
+    with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.uids().real == os.getuid():
+                    tasks += process.num_threads()
+    return tasks
+
+
+def _opened() -> int:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:  # /proc may be hidden
+        return SPARE_DESCRIPTORS
+
+
+def _free_bytes() -> int | None:
+    """The memory that is free, or the limit of this process's cgroup if that is less; None if neither is known."""
+    known = [memory_limit_bytes()]
+    with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
+        known.append(psutil.virtual_memory().available)
+    return min((each for each in known if each is not None), default=None)
+
+
+T = TypeVar("T")
+
+
+LONG_NS = 500_000_000
+"""Iterations as long as this are so steady that few are needed, and none that only warms a launch up."""
+Floors: TypeAlias = dict[tuple[FloorKey, bool], Launch]
+"""Launches of empty workloads, and whether they show growth."""
+
+
+class Listener(Protocol):
+    """Receives the progress of a run."""
+
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+        """One step: a phrase that the label of a cell or target ends, rounds done and wanted (or 0), seconds left."""
+        ...
+
+    def expect_more(self, why: str) -> None:
+        """More will be measured than was estimated, for this reason."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Something that the user should know before the report."""
+        ...
+
+
+class RunningLaunch:
+    """A launch under way: which cell's, what was requested, and the values of its measured iterations.
+
+    `counted` of them are kept; None: all.
+    """
+
+    def __init__(self, cell_run: CellRun, request: Request, handle: Handle) -> None:
+        self.cell_run = cell_run
+        self.request = request
+        self.handle = handle
+        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.values: list[float] = []
+        self.latest_wall_ns: int | None = None
+        self.latest_work_ns: int | None = None
+        self.first_share = 0.0
+        """What start and join took of its cold iteration."""
+        self.counted: int | None = None
+        self.checked = False
+        """Whether its results were compared."""
+        self.sampled: dict[str, Any] = {}
+        """What was sampled, by Launch's names."""
+        self.grown: tuple[Barrier, ...] = ()
+        """Barriers after these samples, which show growth."""
+
+    @property
+    def role(self) -> LaunchRole:
+        """What it runs for its cell."""
+        return self.request.role
+
+    def kill(self) -> None:
+        """End it, however far it came; that it cannot be ended is its cell's error."""
+        with self.cell_run.attribute_errors(self.role):
+            self.handle.kill()
+
+    def finish(self, order: int, **samples: Any) -> Launch:
+        """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
+        record = self.handle.finish()
+        return msgspec.structs.replace(
+            record,
+            iterations=record.iterations[: self.counted],
+            order=order,
+            hash_seed=self.request.hash_seed,
+            started_at=self.started_at,
+            **samples,
+        )
+
+
+class RunContext:
+    """The cells of a run, its launcher, its random order, its iterations, its budget and who listens."""
+
+    def __init__(
+        self,
+        cell_runs: Sequence[CellRun],
+        launcher: Launcher,
+        rng: random.Random,
+        iterations: IterationPlan,
+        budget: RunBudget,
+        listener: Listener,
+        monitor: ConditionsMonitor | None = None,
+        floors: Floors | None = None,
+        capacity: Capacity | None = None,
+    ) -> None:
+        """`floors` are those that other tests of the run have measured, and share; so is `capacity`."""
+        self.floors = {} if floors is None else floors
+        self.capacity = Capacity() if capacity is None else capacity
+        self.split = ""
+        """Whether not all cells were measured together, and why."""
+        self._most_batches = 1
+        self.cell_runs = cell_runs
+        self.launcher = launcher
+        self.rng = rng
+        # Of their own, so that a test's launches are the same whichever test of the run has measured the floors.
+        self._floors_rng = random.Random(rng.getrandbits(64))
+        self.iterations = iterations
+        self.budget = budget
+        self.listener = listener
+        self.monitor = monitor
+
+    def needing(self, need: Need) -> list[CellRun]:
+        """The cells that still need this kind of launch."""
+        return [each for each in self.cell_runs if each.alive and need in each.needs]
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """The items in random order."""
+        return self.rng.sample(list(items), len(items))
+
+    def in_time(self, items: Iterable[T]) -> Iterator[T]:
+        """The items, one iteration for each. Raises TimeIsUp in place of the next one if the time is over."""
+        for item in items:
+            self.budget.check()
+            yield item
+
+    def spares(self, cost_ns: float, share: float) -> bool:
+        """Whether what informs but does not decide takes at most this share of a round, done for all cells."""
+        return self.budget.spares(cost_ns * sum(each.alive for each in self.cell_runs), share)
+
+    def most(self, counts: Sequence[int], cost_ns: float, share: float) -> int:
+        """The first of these falling counts that `spares` affords at `cost_ns` each, or else the last."""
+        return next((count for count in counts if self.spares(count * cost_ns, share)), counts[-1])
+
+    def start(
+        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
+    ) -> RunningLaunch:
+        """Start a launch with a hash seed and a memory layout of its own.
+
+        Raises LaunchFailed and CellUnsupported, and TimeIsUp if the time is over.
+        """
+        self.budget.check()
+        target = cell_run.target
+        gil_on = cell_run.cell.target.settings.gil == "on"
+        rng = self._floors_rng if role == "empty" else self.rng
+        request = Request(
+            cell=cell_run.cell,
+            spec=cell_run.spec,
+            python=target.python,
+            role=role,
+            expect_gil=gil_on or not target.interpreter.free_threaded,
+            environment=target.environment,
+            hash_seed=rng.randrange(1, 2**32),
+            padding=rng.randrange(4096),
+            timeout_s=cell_run.spec.timeout_s or self.budget.limits.timeout_s,
+            waits_unavailable=target.waits_unavailable,
+            settled=settled,
+            sampling_ns=sampling_ns,
+            reference=cell_run.is_reference,
+            copies=target.copies,
+        )
+        cell_run.begun += role == "own"
+        return RunningLaunch(cell_run, request, self.launcher.start(request))
+
+    @contextlib.contextmanager
+    def ready(
+        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
+    ) -> Iterator[RunningLaunch]:
+        """A launch that has imported its workload; killed at the end, whatever happens."""
+        launch = self.start(cell_run, role, settled=settled, sampling_ns=sampling_ns)
+        try:
+            launch.handle.ready()
+            yield launch
+        finally:
+            launch.kill()
+
+    def say_split(self, batches: int, why: str) -> None:
+        """Remember that a round was measured in so many batches."""
+        if batches > self._most_batches:
+            self._most_batches = batches
+            self.split = f"not all cells were measured together, but in up to {batches} batches a round: {why}"
+
+    def report(self, cell_run: CellRun, phase: str) -> None:
+        """Tell the listener what is done now."""
+        budget = self.budget
+        self.listener.advance(cell_run.cell.label, phase, budget.rounds, budget.rounds_wanted, budget.remaining_s)
+
+    def sample_conditions(self) -> None:
+        """Read this run's CPU time before launches end: afterwards a forkserver's time is on no account."""
+        if self.monitor is not None:
+            self.monitor.sample()
+
+    def calibrate(self) -> None:
+        """Time a fixed piece of work while no launch is at work."""
+        if self.monitor is not None:
+            self.monitor.calibrate()

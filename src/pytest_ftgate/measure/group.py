@@ -1,0 +1,287 @@
+"""Measures the cells of one test interleaved: started together, iterations in random order, never two at once.
+
+Each cell is paired with its reference, or with the control workload under the same executor; memory is sampled in
+launches of its own. The number of iterations follows from the variance of the first ones, blind to any comparison; so
+does the number of rounds, unless a stopping rule says what is still undecided. Both are planned within a budget, and
+when it is over no iteration begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from ..kit.text import percent
+from ..model.sample import EVERYTHING, IN_PAIRS, Need, Sample
+from ..model.spec import Group
+from ..runner.protocol import CHECKED_COLD, COLD, MEASURED
+from ..stats import rank_tests
+from .conditions import ConditionsMonitor
+from .context import (
+    Capacity,
+    CellRun,
+    Family,
+    Floors,
+    Listener,
+    PreparedTarget,
+    Reference,
+    RunContext,
+    RunningLaunch,
+    disagreements,
+)
+from .launch import Launcher
+from .memory_round import MemoryRound
+from .plan import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
+from .time_round import measure_round, ratios_of, roles
+
+LEAST_REFERENCES = 3
+"""Launches of a reference before it is said not to have the error of its cell."""
+LAUNCH_S = 0.25
+"""What a launch takes at least, with its iterations: before the first round nothing else is known."""
+FEW = 4
+"""So many cells are begun together, however little time there is."""
+
+
+class StoppingRule(Protocol):
+    """Decides after each round which kinds of launches each cell still needs; a cell that is not named needs none."""
+
+    def __call__(self, samples: Sequence[Sample], /) -> Mapping[str, frozenset[Need]]:
+        """By node id; `samples` are all cells' so far."""
+        ...
+
+
+class InterleavedRun:
+    """The cells of one test while they are measured; `step` measures one round, `measure` all."""
+
+    def __init__(
+        self,
+        group: Group,
+        targets: Mapping[str, PreparedTarget],
+        launcher: Launcher,
+        limits: Limits,
+        rng: random.Random,
+        listener: Listener,
+        clock: Callable[[], float] | None = None,
+        loops: int | None = None,
+        stopping_rule: StoppingRule | None = None,
+        references: Mapping[str, Reference] | None = None,
+        monitor: ConditionsMonitor | None = None,
+        first_needs: Mapping[str, frozenset[Need]] | None = None,
+        needed: int = 0,
+        floors: Floors | None = None,
+        capacity: Capacity | None = None,
+    ) -> None:
+        """`references` maps a node id to the cell's other side, `first_needs` to the launches of its first round.
+
+        Without a stopping rule the variance alone decides how many rounds there are, all with every kind of launch.
+        `needed` are the rounds that decide about a cell: where the time is too short for so many of all, cells take
+        turns. 0: they do not.
+        """
+        self.cell_runs = [
+            CellRun(cell, targets[cell.target.spec], group.spec, (references or {}).get(cell.nodeid))
+            for cell in group.cells
+        ]
+        for cell_run in self.cell_runs:
+            by_default = EVERYTHING if cell_run.reference is None else IN_PAIRS
+            cell_run.require(by_default if first_needs is None else first_needs[cell_run.cell.nodeid])
+        self.stopping_rule = stopping_rule
+        self._share = 1.0
+        """Launches that are still needed, also of cells whose turn has not come, over those of the last round."""
+        self._done = 0
+        """The rounds of the cell that has the fewest and needs more."""
+        self.needed = needed
+        self._take_turns = False
+        # Of their own, so that whether cells take turns changes nothing else.
+        self._order = random.Random(repr(rng.getstate())).sample(self.cell_runs, len(self.cell_runs))
+        self.iterations = IterationPlan(group.spec, limits, loops)
+        self.budget = RunBudget(limits, clock or time.monotonic)
+        self.context = RunContext(
+            self.cell_runs,
+            launcher,
+            rng,
+            self.iterations,
+            self.budget,
+            listener=listener,
+            monitor=monitor,
+            floors=floors,
+            capacity=capacity,
+        )
+
+    def measure(self) -> list[Sample]:
+        """Rounds of interleaved launches, each followed by memory launches, until there are enough."""
+        while self.step():
+            pass
+        return self.samples()
+
+    def step(self) -> bool:
+        """One round, unless there are enough; returns whether there may be another. Others may run in between."""
+        if not self.open:
+            return False
+        first = not self.budget.rounds
+        if first:
+            self._build()
+            if self.needed:
+                self._in_turn(LAUNCH_S, FEW)
+        launches = self._launches
+        self.budget.begin_round()
+        if first:
+            self.context.calibrate()
+        measure_round(self.context)
+        with self.budget.extra():
+            MemoryRound(self.context).measure()
+            self.context.capacity.learn(self.cell_runs)
+            self._run_references()
+        self.context.calibrate()
+        if self.stopping_rule is not None:
+            self._require(self.stopping_rule(self.samples_so_far()))
+            self._share = self._launches / max(1, launches)
+            needing = [len(each.launches) for each in self.cell_runs if each.alive and each.needs]
+            self._done = min(needing, default=self.budget.rounds + 1)
+            if self.needed:
+                self._in_turn(self.budget.round_so_far_s / max(1, launches), 1)
+        self.budget.end_round()
+        self._plan_rounds()
+        return self.open
+
+    @property
+    def open(self) -> bool:
+        """Whether a cell still needs a round, and the budget has room for one."""
+        rounds = self._take_turns or self.budget.rounds < self.budget.rounds_wanted  # of each cell so many
+        return self.undecided and rounds and not self.budget.expired
+
+    @property
+    def undecided(self) -> bool:
+        """Whether a cell still needs a round."""
+        return any(cell_run.alive and cell_run.needs for cell_run in self.cell_runs)
+
+    @property
+    def _launches(self) -> int:
+        """The launches of a round, as far as they are needed now."""
+        return sum(map(_launches_of, self.cell_runs))
+
+    def _in_turn(self, launch_s: float, least: int) -> None:
+        """Leave cells out of the next round where the time is too short for as many rounds of all as they need.
+
+        Those of one executor and target go together, in a random order that is the same in all rounds: each to its end,
+        then the next. At least so many cells are kept; a launch takes `launch_s`.
+        """
+        families: dict[Family, list[CellRun]] = {}
+        for cell_run in self._order:
+            if cell_run.alive and cell_run.needs:
+                families.setdefault(cell_run.family, []).append(cell_run)
+        left_s, kept = self.budget.limits.budget_s - self.budget.spent_s, 0
+        for family in families.values():
+            rounds = max(1, self.needed - min(len(each.launches) for each in family))
+            left_s -= launch_s * rounds * sum(map(_launches_of, family))
+            if left_s < 0 and kept >= least:
+                self._take_turns = True
+                for each in family:
+                    each.require(frozenset())
+            else:
+                kept += len(family)
+
+    def grant(self, share_s: float, left_s: float) -> None:
+        """Plan iterations with `share_s` more seconds, and end after `left_s` more, in place of what was left."""
+        self.budget.grant(share_s, left_s)
+        if self.budget.rounds:
+            self._plan_rounds()
+
+    def forecast(self, needed: int) -> tuple[int, float]:
+        """How many rounds fit into the budget, and the seconds that `needed` ones would take: see `RunBudget`."""
+        return self.budget.forecast(self.iterations, self._done, needed, self._share if self._done else 1.0)
+
+    def samples(self) -> list[Sample]:
+        """All cells, after a comparison of their results; of the references' if their cells differ."""
+        references = [each.reference for each in self.cell_runs if each.reference is not None and each.reference.alive]
+        theirs = {id(reference): error for reference, error in disagreements(references)}
+        for cell_run, error in disagreements([each for each in self.cell_runs if each.alive]):
+            cell_run.error = error
+            if cell_run.reference is not None:
+                cell_run.reference.error = cell_run.reference.error or theirs.get(id(cell_run.reference))
+        return self.samples_so_far()
+
+    def samples_so_far(self) -> list[Sample]:
+        """All cells, as far as they are measured."""
+        return [cell_run.sample(self._single_of(cell_run)) for cell_run in self.cell_runs]
+
+    def _build(self) -> None:
+        """Build programs before anything is timed: a build must not count as the cost of a launch."""
+        for side in (side for cell_run in self.cell_runs for side in cell_run.with_reference):
+            program = side.cell.executor.program
+            if program is not None and program.build:
+                self.context.report(side, "building")
+                with side.attribute_errors(), self.context.ready(side, "own"):
+                    pass
+
+    def _run_references(self) -> None:
+        """Run the reference of a cell that has failed as often as the cell itself: it may have the same error."""
+        for cell_run in self.cell_runs:
+            reference, error = cell_run.reference, cell_run.error
+            if reference is None or error is None:
+                continue
+            with contextlib.suppress(TimeIsUp):
+                while reference.alive and reference.begun < max(LEAST_REFERENCES, error.launch):
+                    self.context.report(reference, "trying, after an error, the reference of")
+                    with reference.attribute_errors(), self.context.ready(reference, "own") as launch:
+                        self._unmeasured(launch)
+
+    def _unmeasured(self, launch: RunningLaunch) -> None:
+        """The iterations of a launch, of which nothing is kept."""
+        window_ns, handle = self.iterations.window_ns, launch.handle
+        checked = launch.cell_run.probed and not window_ns
+        handle.iteration(CHECKED_COLD if checked else COLD, 1, window_ns)
+        for _ in self.context.in_time(range(self.iterations.taken)):
+            handle.iteration(MEASURED, self.iterations.loops or 1, window_ns)
+        handle.close()
+        handle.finish()
+
+    def _require(self, needs: Mapping[str, frozenset[Need]]) -> None:
+        for cell_run in self.cell_runs:
+            cell_run.require(needs.get(cell_run.cell.nodeid, frozenset()))
+
+    def _single_of(self, cell_run: CellRun) -> CellRun | None:
+        """The same cell with one worker; None for that cell itself."""
+        singles = (each for each in self.cell_runs if each.family == cell_run.family and each.cell.workers == 1)
+        return next((each for each in singles if each is not cell_run), None)
+
+    def _plan_rounds(self) -> None:
+        alive = [(cell_run, self._ratios(cell_run)) for cell_run in self.cell_runs if cell_run.alive]
+        self._plan_iterations([ratios for cell_run, ratios in alive if "time" in cell_run.needs])
+        known = [[each for each in ratios if each] for _, ratios in alive]
+        values = [[statistics.median(map(math.log, each)) for each in ratios] for ratios in known if ratios]
+        before = self.budget.rounds_wanted
+        self.budget.plan_rounds(self.iterations, values, until_settled=self.stopping_rule is not None)
+        if self.stopping_rule is None and self.budget.rounds_wanted > before:
+            vary = math.expm1(max(map(rank_tests.gini_deviation, values)))
+            self.context.listener.expect_more(f"more rounds: the cells vary by {percent(round(vary, 2))}")
+
+    def _plan_iterations(self, ratios: Sequence[Sequence[Sequence[float]]]) -> None:
+        """For the rounds to come: by what the last one took, and all launches so far."""
+        budget = self.budget
+        timing_ns = budget.round_ns - budget.extra_ns - budget.iteration_ns * self.iterations.taken
+        more = any(cell_run.alive and cell_run.needs - {"time", "control"} for cell_run in self.cell_runs)
+        costs = Costs(
+            launch_ns=max(0.0, timing_ns),
+            iteration_ns=budget.iteration_ns,
+            extra_ns=budget.extra_ns if more else 0.0,
+        )
+        if ratios and self.iterations.taken:
+            budget.plan_iterations(self.iterations, ratios, costs)
+
+    def _ratios(self, cell_run: CellRun) -> list[list[float]]:
+        """The ratios of each launch so far to its reference or its control workload, by iteration."""
+        paired = cell_run.control if cell_run.reference is None else cell_run.reference.launches
+        values, beside = self.iterations.values, {launch.order: launch for launch in paired}
+        there = (own for own in cell_run.launches if own.order in beside)
+        return [ratios_of(values(own), values(beside[own.order])) for own in there]
+
+
+def _launches_of(cell_run: CellRun) -> int:
+    """The launches of a round, of the cell and its reference, as far as they are needed now."""
+    memory = cell_run.alive and "memory" in cell_run.needs
+    return sum(len(roles(cell_run, side)) + memory for side in cell_run.with_reference)

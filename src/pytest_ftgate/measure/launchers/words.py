@@ -1,0 +1,134 @@
+"""Where the programs of a test are, the words of their command lines, and the environment variables of a cell."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ...kit.text import expanded
+from ...model.spec import Cell, Spec
+from ...runner.loading import is_named
+from .. import machine
+from . import load
+from .load import Tool
+
+
+def values_of(cell: Cell, spec: Spec, python: str, **more: object) -> dict[str, str]:
+    """The values of the placeholders of a cell's program; `more` are those of one launch."""
+    params = {
+        param.name: param.literal if is_named(param.literal) else ast.literal_eval(param.literal)
+        for param in cell.params
+    }
+    known = {"python": python, "folder": folder_of(spec), "workers": cell.workers}
+    return {name: str(value) for name, value in (params | known | more).items()}
+
+
+def variables_of(cell: Cell, values: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables of a cell with these values of placeholders; a program's own come last."""
+    program = cell.executor.program
+    own = dict(cell.environment.variables) | dict(program.environment if program else ())
+    return dict(zip(own, expanded(own.values(), values), strict=True))
+
+
+def workload_variables(cell: Cell, spec: Spec, python: str) -> dict[str, str]:
+    """The environment variables of a cell that is a workload in Python."""
+    if not cell.environment.variables:
+        return {}
+    return variables_of(cell, values_of(cell, spec, python, seconds=decimal(spec.window_ns / 1e9)))
+
+
+def decimal(seconds: float) -> str:
+    """`0.2` or `2`: never an exponent, which not every program reads."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")
+
+
+def folder_of(spec: Spec) -> str:
+    """The test file's folder, in which its programs are started; a reference has its own worktree."""
+    return str(Path(spec.source.path).absolute().parent)
+
+
+def which(program: str, python: str, folder: str = "") -> str | None:
+    """The path of a program: in the folder of `python` first, then on PATH; None where there is none.
+
+    A name with a slash is a path, a relative one below `folder`. `python` may be empty: then on PATH alone.
+    """
+    if os.sep in program:
+        return shutil.which(os.path.join(folder, program))
+    return shutil.which(program, path=path_with(python))
+
+
+def path_with(python: str) -> str:
+    """PATH with the folder of `python` first, as in an activated environment."""
+    searched = os.environ.get("PATH", os.defpath)
+    return os.pathsep.join((os.path.dirname(python), searched)) if python else searched
+
+
+def missing(needs: Sequence[tuple[str, str]], python: str = "") -> str:
+    """The needed programs that are missing, with the command that installs each; empty where none is."""
+    absent = [_fix(program, command) for program, command in needs if which(program, python) is None]
+    return f"needs {', and '.join(absent)}" if absent else ""
+
+
+def absent(program: str, needs: Sequence[tuple[str, str]]) -> str:
+    """The reason of a cell that cannot run without a program, in the words of `missing`."""
+    return f"needs {_fix(program, dict(needs).get(program, ''))}"
+
+
+def _fix(program: str, command: str) -> str:
+    if command:
+        return f"{program}: install it with `{command}`"
+    return f"{program}, which is not there" if os.sep in program else f"{program}, which is not on PATH"
+
+
+# Which CPUs a server and its load generator get.
+
+
+def cpus_note() -> str:
+    """Who has which CPUs of this machine while a server is measured, for the table's note."""
+    quota = machine.cpu_quota()
+    return load.split_note(*load.split(split_cpus(), quota), quota)
+
+
+def split_cpus() -> list[int]:
+    """The CPUs that this process may use, core by core; none where the platform ties no process to CPUs."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(os.sched_getaffinity(0), key=lambda cpu: (*_core_of(cpu), cpu))
+
+
+def _core_of(cpu: int) -> tuple[int, int]:
+    """Package and core that a CPU is a thread of; every CPU by itself where the kernel does not say."""
+    folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+    try:
+        package, core = ((folder / name).read_text(encoding="ascii") for name in ("physical_package_id", "core_id"))
+        return int(package), int(core)
+    except (OSError, ValueError):
+        return 0, cpu
+
+
+def threads_for(tool: Tool) -> int:
+    """Threads that a load generator may have: one for each of its own CPUs, for every second one that it shares."""
+    shared = tool.own_cpus == tool.server_cpus
+    return max(1, len(tool.own_cpus) // 2) if shared else len(tool.own_cpus)
+
+
+@contextlib.contextmanager
+def on(cpus: frozenset[int]) -> Iterator[None]:
+    """What this thread starts meanwhile runs on `cpus` only, from its first instruction on.
+
+    A child inherits the affinity of the thread that starts it, on Linux a thread's own: so neither a program between
+    nor code between fork and exec is needed, and nothing else of this process moves.
+    """
+    if not cpus or not hasattr(os, "sched_setaffinity") or cpus == os.sched_getaffinity(0):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

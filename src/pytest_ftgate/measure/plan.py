@@ -1,0 +1,360 @@
+"""How many loops, iterations and rounds a run takes, from the variance seen and the time left.
+
+Nothing here looks at a difference between what is compared: only at the spread within a side, so the length of a
+measurement cannot favour a verdict. The time comes from the clock that a `RunBudget` is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from ..kit.values import Struct
+from ..model.sample import Launch, iteration_value
+from ..model.spec import Spec
+from ..stats import rank_tests
+
+PILOT_ITERATIONS = 5
+"""The first iterations of the first launch: their spread decides how many iterations a launch has."""
+LEAST_ITERATIONS = 2
+LATENCY_WINDOWS = 4
+"""The least windows of a launch whose latencies gate: their scatter counts, which that of the rate does not show."""
+SPREAD_BETWEEN = 0.03
+"""The assumed standard deviation, between launches, of the log of a launch's value; the least, once it is estimated."""
+ESTIMATED_FROM = 4
+"""Launches of a cell from which it is estimated."""
+CHEAP_NS = 2e9
+"""What more than the least iterations of a round's launches may take."""
+DEAR_SHARE = 0.1
+"""The share of the time that the iterations which show the spread may take."""
+LEAST_LAUNCHES = 2
+LATER_ROUNDS = 0.5, 0.8
+"""What later rounds take of the first one's time, which has what is done once: at least, and at most as a rule."""
+RESOLUTIONS_PER_VALUE = 1000
+
+
+class TimeIsUp(Exception):
+    """The time of a run has ended: nothing more is started, and no iteration begins."""
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much may be measured; seconds and counts. `launches` and `iterations` fix what else adapts.
+
+    `budget_s` ends the measurement, whatever else is wanted. `least_iterations` are taken where they are cheap and the
+    budget allows them: a tail needs that many.
+    """
+
+    budget_s: float = 60.0
+    floor: int = 5
+    at_most: int = 30
+    launches: int | None = None
+    iterations: int | None = None
+    most_iterations: int = 200
+    least_iterations: int = 0
+    effect: float = 0.05
+    timeout_s: float = 60.0
+
+
+class Costs(Struct, frozen=True, kw_only=True):
+    """What one round costs: to start, warm up and end all its timing launches, one iteration of each of them, and all
+    other launches."""
+
+    launch_ns: float
+    iteration_ns: float
+    extra_ns: float = 0.0
+
+
+class IterationPlan:
+    """How the iterations of a test are taken: windows of `window_ns` if it has a duration, else `loops` calls.
+
+    `loops` is None until it is calibrated; `count`, the iterations of a launch, is None until the pilot iterations.
+    """
+
+    def __init__(self, spec: Spec, limits: Limits, loops: int | None = None) -> None:
+        self.spec = spec
+        self.limits = limits
+        self.loops = 1 if spec.one_call else None if spec.duration_s is not None else loops
+        self.count = limits.iterations
+        self.taken = 0
+        """The iterations of the latest launches."""
+        self.long = False
+        """Whether an iteration of each cell is long."""
+
+    @property
+    def window_ns(self) -> int:
+        """The window of one iteration; 0 for a test without a duration."""
+        return self.spec.window_ns
+
+    @property
+    def warmups(self) -> int:
+        """Warm-up iterations of a launch; `warmup` of a test with a duration is in seconds."""
+        warmup = self.spec.warmup
+        if not self.window_ns:
+            return 1 if warmup is None else int(warmup)
+        return max(1, math.ceil((warmup or 0.0) * 1e9 / self.window_ns))
+
+    @property
+    def most(self) -> int:
+        """The most iterations of a launch."""
+        if self.spec.duration_s is not None:
+            return max(1, round(self.spec.duration_s * 1e9) // self.window_ns)
+        return self.spec.iterations or self.limits.most_iterations
+
+    @property
+    def unpaired(self) -> int:
+        """The iterations of a launch where no pair shows their spread: those that are declared, else the pilot's."""
+        declared = self.spec.duration_s is not None or self.spec.iterations is not None
+        return self.most if declared else min(PILOT_ITERATIONS, self.most)
+
+    @property
+    def least(self) -> int:
+        """The fewest iterations of a launch."""
+        latencies = any(name.startswith("latency_") for name in self.spec.gated)
+        fewest = LATENCY_WINDOWS if latencies else 1 if self.long else LEAST_ITERATIONS
+        return min(fewest, self.limits.iterations or self.most)
+
+    def pilot(self, iteration_ns: float) -> int:
+        """The iterations after which the number of iterations is decided: fewer where one of each launch is long.
+
+        Only one where two would take more than a tenth of the time: of these the spread is not known.
+        """
+        if PILOT_ITERATIONS * iteration_ns <= CHEAP_NS:
+            return min(PILOT_ITERATIONS, self.most)
+        dear = LEAST_ITERATIONS * iteration_ns > DEAR_SHARE * self.limits.budget_s * 1e9
+        return self.least if dear else min(LEAST_ITERATIONS, self.most)
+
+    @property
+    def planned(self) -> int:
+        """The iterations of a launch, as far as this is decided."""
+        return self.count or min(PILOT_ITERATIONS, self.most)
+
+    def values(self, launch: Launch) -> list[float]:
+        """The value of each iteration of a launch, in ns; NaN where no operation ended."""
+        return [iteration_value(each, launch.loops, per_op=bool(self.window_ns)) for each in launch.iterations]
+
+
+class RunBudget:
+    """How much time a run has left, and how many rounds fit into it.
+
+    `limits.budget_s` is what iterations are planned with. Measuring ends when the time granted is over: the same
+    seconds, unless tests share them.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self.limits = limits
+        self.clock = clock
+        self.rounds = 0
+        self.rounds_wanted = limits.launches or limits.floor
+        self.round_ns = 0.0
+        self.iteration_ns = 0.0
+        self.extra_ns = 0.0
+        """What the lock and memory launches of the round under way, or of the last one, took."""
+        self.omitted_ns = 0.0
+        """What the memory launches would have taken that the last round left out for want of time."""
+        self._ended_rounds_s = 0.0
+        self._began_s: float | None = None
+        self._end_s = limits.budget_s
+
+    def begin_round(self) -> None:
+        """Count the time from now on."""
+        self._began_s = self.clock()
+        self.extra_ns = self.omitted_ns = 0.0
+
+    @contextlib.contextmanager
+    def extra(self) -> Iterator[None]:
+        """What is done meanwhile is no part of the timing launches."""
+        began_s = self.clock()
+        try:
+            yield
+        finally:
+            self.extra_ns += (self.clock() - began_s) * 1e9
+
+    def end_round(self) -> None:
+        """Stop counting: between two rounds other tests may be measured."""
+        round_s = self.round_so_far_s
+        self.round_ns = round_s * 1e9
+        self._ended_rounds_s += round_s
+        self._began_s = None
+        self.rounds += 1
+
+    def spend(self, seconds: float) -> None:
+        """Count this time as the run's, though no round took it."""
+        self._ended_rounds_s += seconds
+
+    def grant(self, share_s: float, left_s: float) -> None:
+        """Plan iterations with `share_s` more seconds, and end after `left_s` more, in place of what was left."""
+        self.limits = msgspec.structs.replace(self.limits, budget_s=self.spent_s + share_s)
+        self._end_s = self.spent_s + left_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until measuring ends."""
+        return max(0.0, self._end_s - self.spent_s)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time is over."""
+        return not self.left_s
+
+    def check(self) -> None:
+        """Raise TimeIsUp if the time is over."""
+        if self.expired:
+            raise TimeIsUp
+
+    @property
+    def round_so_far_s(self) -> float:
+        """Seconds since the round under way began; 0 between rounds."""
+        return 0.0 if self._began_s is None else self.clock() - self._began_s
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that all rounds took so far."""
+        return self._ended_rounds_s + self.round_so_far_s
+
+    @property
+    def remaining_s(self) -> float | None:
+        """Seconds that the rounds still wanted will probably take; None before the first round has ended."""
+        if not self.rounds:
+            return None
+        return min(self.left_s, self.spent_s / self.rounds * (self.rounds_wanted - self.rounds))
+
+    def forecast(self, plan: IterationPlan, done: int, needed: int, share: float = 1.0) -> tuple[int, float]:
+        """How many rounds fit, of which `done` are measured, and the seconds that `needed` ones would take.
+
+        The next ones have this `share` of the last one's launches. After the first round alone the number is rather
+        too large, and so are the seconds: more may be measured of what only informs.
+        """
+        next_s = share * self._next_round_ns(plan) / 1e9
+        least, most = LATER_ROUNDS if self.rounds == 1 and done else (1.0, 1.0)
+        left_s = max(0.0, self.limits.budget_s - self.spent_s)
+        return done + math.floor(left_s / max(1e-9, least * next_s)), self.spent_s + (needed - done) * most * next_s
+
+    def _next_round_ns(self, plan: IterationPlan) -> float:
+        """What a round takes with the iterations that are planned now."""
+        return max(0.0, self.round_ns + self.iteration_ns * (plan.planned - plan.taken)) + self.omitted_ns
+
+    def spares(self, cost_ns: float, share: float) -> bool:
+        """Whether something that informs but does not decide takes at most this share of a round."""
+        return cost_ns <= share * self.limits.budget_s * 1e9 / max(1, self.rounds_wanted)
+
+    def plan_iterations(self, plan: IterationPlan, ratios: Sequence[Sequence[Sequence[float]]], costs: Costs) -> None:
+        """Decide how many iterations a launch has from now on; `ratios` are those of each cell's launches so far."""
+        if self.limits.iterations is not None:
+            return
+        known = [launches for launches in ratios if any(launches)]
+        plan.count = iterations_wanted(
+            known,
+            costs,
+            (self.limits.budget_s - self._ended_rounds_s) * 1e9,
+            (self.limits.launches or self.limits.floor) - self.rounds,
+            at_least=plan.least,
+            at_most=plan.most if known else plan.unpaired,
+            tail=min(self.limits.least_iterations, plan.most) if known else 0,
+        )
+
+    def plan_rounds(self, plan: IterationPlan, values: Sequence[Sequence[float]], until_settled: bool) -> None:
+        """Decide after a round how many there are in all.
+
+        `values` are each cell's log-ratios of launches so far. With `until_settled` a stopping rule ends the run, and
+        only the budget and `at_most` limit the rounds.
+        """
+        if self.limits.launches is not None or not (values or until_settled):
+            return
+        launch_ns = max(0.0, self.round_ns - self.iteration_ns * plan.taken)
+        self.rounds_wanted = launches_wanted(
+            values,
+            floor=self.limits.at_most if until_settled else self.limits.floor,
+            at_most=self.limits.at_most,
+            effect=self.limits.effect,
+            costs=Costs(launch_ns=launch_ns, iteration_ns=self.iteration_ns),
+            iterations=plan.planned,
+            budget_ns=self.left_s * 1e9,
+            taken=self.rounds,
+        )
+
+
+def iterations_wanted(
+    ratios: Sequence[Sequence[Sequence[float]]],
+    costs: Costs,
+    budget_ns: float,
+    launches: int,
+    *,
+    at_least: int = LEAST_ITERATIONS,
+    at_most: int = 60,
+    tail: int = 0,
+) -> int:
+    """The iterations a launch needs to give most for its time: sqrt(launch_ns / iteration_ns) * within / between.
+
+    `within` is the standard deviation of the log of an iteration, `between` that of a launch's value apart from it.
+    `ratios` holds, for each cell and launch, the iterations so far over those of its reference or control workload
+    (positive): the cell that needs most decides; without any it is `at_most`. `budget_ns` is for all `launches`
+    together; `at_least` holds even if the budget does not suffice, `tail` (what a tail needs) only as far as it does
+    and where so many are cheap.
+    """
+    noise = max(map(_noise, ratios), default=math.inf)
+    best = math.sqrt(max(1.0, costs.launch_ns) / max(1.0, costs.iteration_ns)) * noise
+    wanted = max(tail if tail * costs.iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
+    affordable = (budget_ns / max(1, launches) - costs.launch_ns - costs.extra_ns) / max(1.0, costs.iteration_ns)
+    return max(at_least, math.floor(min(wanted, affordable)))
+
+
+def launches_wanted(
+    values: Sequence[Sequence[float]],
+    *,
+    floor: int,
+    at_most: int,
+    effect: float,
+    costs: Costs,
+    iterations: int,
+    budget_ns: float,
+    taken: int = 0,
+) -> int:
+    """The launches of each cell in all, the `taken` ones included.
+
+    `values` holds, for each cell, the log-ratios of its launches so far to its reference or control workload: the
+    noisiest cell decides. That many bring the 95 % interval of a shift between two such sides to about half of `effect`
+    on each side; at least `floor` (what the exact test needs) and at most `at_most`. `budget_ns` is for those to come;
+    if it forbids even `floor`, as many as it allows, and never fewer than 2.
+    """
+    deviation = max((rank_tests.gini_deviation(cell) for cell in values), default=0.0)
+    half_width = math.log1p(effect) / 2
+    wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
+    affordable = taken + budget_ns / max(1.0, costs.launch_ns + iterations * costs.iteration_ns)
+    return max(LEAST_LAUNCHES, math.floor(min(max(floor, math.ceil(wanted)), affordable)))
+
+
+def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least_ns: float = 100_000) -> int:
+    """The loops within an iteration that make the shortest cell's value last long enough to be read well.
+
+    `wall_ns` holds what one loop takes in each cell. Long enough is `at_least_ns` and 1000 times the clock's
+    resolution; the number is rounded up to 1, 2 or 5 times a power of ten. A loop too short for the clock counts as
+    the clock's resolution.
+    """
+    if not len(wall_ns):
+        return 1
+    shortest = max(min(wall_ns), resolution_ns, 1.0)
+    loops = max(at_least_ns, RESOLUTIONS_PER_VALUE * resolution_ns) / shortest
+    if loops <= 1:
+        return 1
+    decade: int = 10 ** math.floor(math.log10(loops))
+    return next(step * decade for step in (1, 2, 5, 10) if step * decade >= loops)
+
+
+def _noise(launches: Sequence[Sequence[float]]) -> float:
+    """The standard deviation of log ratios within launches over that between them, as if they were normal."""
+    logs = [np.log(np.asarray(each)) for each in launches if len(each) > 1]
+    if not logs:
+        return 0.0
+    weights = [len(each) - 1 for each in logs]
+    squares = [rank_tests.gini_deviation(each) ** 2 for each in logs]
+    within = float(np.average(squares, weights=weights))
+    if len(logs) < ESTIMATED_FROM:
+        return math.sqrt(within) / SPREAD_BETWEEN
+    # The variance of a median of so many normal values is left out: it is not what differs between launches.
+    of_medians = within * math.pi / 2 * float(np.mean([1 / len(each) for each in logs]))
+    between = rank_tests.gini_deviation([float(np.median(each)) for each in logs]) ** 2 - of_medians
+    return math.sqrt(within / max(SPREAD_BETWEEN**2, between))

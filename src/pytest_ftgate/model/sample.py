@@ -1,0 +1,369 @@
+"""What one launch measured, and the sample of a cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+from ..kit.values import Count, Figure, Natural, Rate, Struct
+from .spec import Cell, Executor, Interpreter, Reuse
+
+Need = Literal["time", "control", "locks", "memory", "growth"]
+"""A kind of launch: a decision names the kinds that it still needs. `control` is a control workload beside the timing
+launch, `growth` what is shown beside memory: how it grows, and what sampling costs."""
+IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "memory"))
+EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
+NS_PER_S = 1e9
+
+
+"""The processes of a launch by their role."""
+WaitsFor = Literal["lock", "queue"]
+
+
+class Latency(Struct, frozen=True, kw_only=True):
+    """Response times of the requests of a window in ns, as the load generator measured them.
+
+    `errors` are requests that failed or were answered with an error. `asked_per_s` is the constant rate of the load:
+    times then count from when a request was due. 0: there was none.
+    """
+
+    mean_ns: Figure
+    p50_ns: Figure
+    p95_ns: Figure
+    p99_ns: Figure
+    max_ns: Figure
+    errors: Natural = 0
+    asked_per_s: Figure = 0.0
+
+
+class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One iteration (or one window of a duration) of one launch.
+
+    wall_ns = start_ns + work_ns + join_ns; the last is, of workers that are kept, until all have reported. `ops` counts
+    body calls over all workers (of the leading role, where there are roles), or a server's answers; `rate` is
+    operations per second over the measured window. `latency` is a server's alone.
+    """
+
+    wall_ns: Natural
+    work_ns: Natural
+    start_ns: Natural = 0
+    join_ns: Natural = 0
+    cpu_ns: Natural = 0
+    ops: Natural = 0
+    rate: Rate = 0.0
+    latency: Latency | None = None
+
+
+class Timer(Struct, frozen=True, kw_only=True):
+    """A workload's own timer, summed over workers and iterations."""
+
+    count: Natural
+    total_ns: Natural
+    max_ns: Natural
+
+
+class Footprint(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The memory of a part of the process tree in one sample; None where the platform has no such figure.
+
+    `written_bytes` is the part of USS that was written to. The rest are clean pages of files, such as the interpreter's
+    own code, which count as unique only while no other process runs the same interpreter.
+    """
+
+    rss_bytes: Natural
+    uss_bytes: Natural | None
+    pss_bytes: Natural | None
+    processes: Natural
+    written_bytes: Natural | None = None
+
+    @property
+    def steadiest_bytes(self) -> int | None:
+        """The written part of USS where the platform reports it, else USS."""
+        return self.uss_bytes if self.written_bytes is None else self.written_bytes
+
+
+class MemoryPoint(Footprint, frozen=True, kw_only=True):
+    """One sample of the process tree from outside: the sum over the tree, and over the processes of each role.
+
+    `roles` maps the group of a process to its part: `main` (the measured process, with the workers that are threads in
+    it), `workers` (worker processes), `servers` (multiprocessing's forkserver, a Manager) and `others`.
+    """
+
+    at_ns: int = 0
+    roles: dict[str, Footprint] = {}
+
+
+class Barrier(Struct, frozen=True, kw_only=True):
+    """A sample at a barrier: an iteration of `ops` body calls has ended, garbage is collected, all workers wait."""
+
+    ops: Natural
+    point: MemoryPoint
+
+
+class SamplingCost(Struct, frozen=True, kw_only=True):
+    """Sampling overhead: ns per operation in windows of one launch, in pairs of a bare and a sampled one.
+
+    Both tuples have the same length; `watched_ns[i]` (sampled) and `bare_ns[i]` are of adjacent windows.
+    """
+
+    bare_ns: tuple[float, ...] = ()
+    watched_ns: tuple[float, ...] = ()
+
+
+class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the workers' threads did while they were sampled from outside, in thread-seconds.
+
+    `span_s` is the sampled time times the number of threads. Running and runnable come from the scheduler, the rest
+    from samples of the sleeping threads: `gil_s` waiting for the GIL, `futex_s` in a futex private to the process (a
+    lock, also one inside the interpreter), `process_s` waiting for another process (a shared semaphore, a pipe, a local
+    socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are no samples: then these
+    four are 0, and the others hold what the system reports without samples; on systems other than Linux only `cores`.
+    `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`; in a server's tree `main`, then by pid the
+    name of each or `child 0`) to its CPU time over the sampled time.
+    `gil_waits` are single waits for the GIL by length: a bucket of ns (see runner/locks/sites.py) to an estimated
+    weight. `gil_unended` is the weight of waits too long to be followed; together they are the number of waits whose
+    end was observed. `gil_sampling_ns` is the shortest sampling interval: much shorter waits are not observed.
+    `gil_max_ns` is the longest wait that was followed, a lower bound.
+    """
+
+    span_s: float = 0.0
+    running_s: float = 0.0
+    runnable_s: float = 0.0
+    gil_s: float = 0.0
+    futex_s: float = 0.0
+    process_s: float = 0.0
+    asleep_s: float = 0.0
+    samples: int = 0
+    watched_s: float = 0.0
+    voluntary_switches: int = 0
+    involuntary_switches: int = 0
+    cores: dict[str, float] = {}
+    gil_waits: dict[int, float] = {}
+    gil_unended: float = 0.0
+    gil_sampling_ns: int = 0
+    gil_max_ns: int = 0
+    unavailable: str = ""
+
+
+class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The waits at one creation site of one launch, merged over its threads, processes and interpreters.
+
+    `histogram` maps a bucket (see runner/locks/sites.py: sixteen to an octave of ns) to waits in it; `acquisitions`
+    counts all acquisitions of the iterations that count them, None if none does. `waits_for` is `queue`
+    for an item, an event or a permit, `lock` for a lock that another holds.
+    """
+
+    file: str
+    line: Natural
+    kind: str
+    waits_for: WaitsFor
+    name: str = ""
+    contended: Natural = 0
+    total_ns: Natural = 0
+    max_ns: Natural = 0
+    histogram: dict[Natural, Count] = {}
+    acquisitions: int | None = None
+
+
+class LockWaits(Struct, frozen=True, kw_only=True):
+    """What the lock probe of one launch recorded in its measured iterations.
+
+    `work_ns` (from the workers' common release until the last has finished) and `ops` are sums over the measured
+    iterations, `counted_ops` are the body calls of the iterations that count acquisitions (0: none does). `thread_ns`
+    is the part of that time that each thread lived, summed over threads; 0 where only the workers' is known.
+    """
+
+    work_ns: Natural
+    thread_ns: Natural = 0
+    ops: Natural
+    counted_ops: Natural = 0
+    sites: tuple[LockSite, ...] = ()
+
+
+class Function(Struct, frozen=True, kw_only=True):
+    """A function of Python code: its file, its first line (0: unknown), and its qualified name."""
+
+    file: str
+    line: int
+    name: str
+
+
+class StackSamples(Struct, frozen=True, kw_only=True):
+    """So many samples with the same functions on a worker's stack, the outermost first, each once.
+
+    `functions` are indices. Samples of one `block` (an iteration, or a part of a long one) depend on each other.
+    """
+
+    block: int
+    functions: tuple[int, ...]
+    count: int
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """The stacks of a launch's workers, sampled at random moments while they were at work."""
+
+    functions: tuple[Function, ...] = ()
+    samples: tuple[StackSamples, ...] = ()
+
+
+class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The results of one fresh interpreter: the unit of replication.
+
+    `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
+    A timing launch has `iterations` only. A lock launch has `iterations` and `locks`, a profile launch `iterations` and
+    `profile`. `start_ns` and `join_ns` are what starting workers that are kept took, until all were ready, and ending
+    them; None where each iteration starts its own. A memory launch has `memory`
+    (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process that ended
+    or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`.
+    """
+
+    order: int = 0
+    hash_seed: int = 0
+    started_at: str = ""
+    loops: Count = 1
+    window_ns: Natural = 0
+    cold: Iteration | None = None
+    start_ns: Natural | None = None
+    join_ns: Natural | None = None
+    iterations: tuple[Iteration, ...] = ()
+    counters: dict[str, Figure] = {}
+    timers: dict[str, Timer] = {}
+    peaks: dict[str, Figure] = {}
+    memory: tuple[MemoryPoint, ...] = ()
+    dropped: Natural = 0
+    barriers: tuple[Barrier, ...] = ()
+    sampling_cost: SamplingCost | None = None
+    waits: Waits | None = None
+    locks: LockWaits | None = None
+    profile: Profile | None = None
+    gil_enabled: bool = False
+    results: tuple[str, ...] = ()
+
+
+class WorkloadError(Struct, frozen=True, kw_only=True):
+    """Why a cell could not be measured: a one-line reason, and the workload's own output.
+
+    `launch` is the number of launches that had begun when one failed so; 0 where it is not the failure of a launch.
+    """
+
+    reason: str
+    detail: str = ""
+    launch: int = 0
+
+
+class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All launches of one cell in this run, with those of the control workload.
+
+    Launches of the same `order` were interleaved: `launches` (bare), `control`, `locks` (with the lock probe) and
+    `single` (bare, the same cell with one worker; empty for the one-worker cell itself), with its `single_control`.
+    `floor` are memory launches of
+    an empty workload in the same cell. `growth` are launches of many barriers in which the allocator returns freed
+    memory at once, `growth_floor` the same of an empty workload; there are none if workers end with each iteration.
+    `reuse` and `duration_s` are the spec's: they decide which stored launches these can be compared with. `measures`
+    identifies the request to programs and servers, see `plan.measures`. `locks_error` says why there are no lock
+    launches although the cell was measured: one of them failed. `begun` counts the launches of the workload itself that
+    have begun, also those that failed. `reference` is the same cell of the other revision, interleaved with this one.
+    """
+
+    cell: Cell
+    interpreter: Interpreter
+    key: str
+    launches: tuple[Launch, ...] = ()
+    control: tuple[Launch, ...] = ()
+    memory: tuple[Launch, ...] = ()
+    locks: tuple[Launch, ...] = ()
+    floor: tuple[Launch, ...] = ()
+    growth: tuple[Launch, ...] = ()
+    growth_floor: tuple[Launch, ...] = ()
+    single: tuple[Launch, ...] = ()
+    single_control: tuple[Launch, ...] = ()
+    error: WorkloadError | None = None
+    locks_error: WorkloadError | None = None
+    unsupported: str | None = None
+    reuse: Reuse = "fresh"
+    duration_s: float | None = None
+    measures: str = ""
+    begun: int = 0
+    reference: Sample | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the cell could not be measured, or not be run at all."""
+        return self.error is not None or self.unsupported is not None
+
+    @property
+    def no_locks(self) -> str:
+        """Why it or its reference has no figures of locks, because a lock launch failed; empty if none did."""
+        if self.locks_error is not None:
+            return self.locks_error.reason
+        return f"the reference: {self.reference.no_locks}" if self.reference and self.reference.no_locks else ""
+
+
+def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:
+    """The time of one loop of an iteration in ns, or (`per_op`) of one operation over all workers; NaN without any."""
+    # A window has a fixed length, so its wall time says nothing: 1 / rate is the time of an operation.
+    if per_op:
+        return NS_PER_S / iteration.rate if iteration.rate > 0 else math.nan
+    return iteration.wall_ns / loops if loops > 0 and iteration.wall_ns > 0 else math.nan
+
+
+def work_ratio(sample: Sample) -> int:
+    """The work behind an iteration value of the cell over that of its one-worker cell.
+
+    Each worker runs its own body, so it is the number of workers. It is 1 for an executor's body, whose work does not
+    depend on the workers, and for windows, whose value is the time of one operation.
+    """
+    windows = any(launch.window_ns > 0 for launch in sample.launches)
+    return sample.cell.workers if sample.cell.body == "worker" and not windows else 1
+
+
+# Related cells of a test, and the samples of a test. Pure.
+
+
+def single_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:
+    """The cell with one worker that a cell's scaling refers to: of the same executor, target, parameters and
+    environment."""
+
+    def family(of: Cell) -> tuple[object, ...]:
+        return of.executor, of.target, of.params, of.environment
+
+    return next((other for other in cells if family(other) == family(cell) and other.workers == 1), None)
+
+
+def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell | None:
+    """The cell of the reference executor that a cell's ratio refers to: on the same target, with as many workers.
+
+    A command is measured once for all targets, and so is a server, whose first row names its target. A program that
+    does not take the number of workers is measured once for all numbers.
+    """
+    return next((other for other in cells if other.executor == executor and _serves(other, cell)), None)
+
+
+def _serves(first: Cell, cell: Cell) -> bool:
+    same_target = first.executor.program is not None or first.target == cell.target
+    same_count = not first.counted or (first.workers, first.roles) == (cell.workers, cell.roles)
+    return same_target and same_count and first.environment == cell.environment
+
+
+class TestSamples(tuple[Sample, ...]):
+    """The samples of one test, in the order of its cells."""
+
+    __slots__ = ()
+    __test__ = False
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells that were measured."""
+        return [sample.cell for sample in self]
+
+    def cell(self, cell: Cell | None) -> Sample | None:
+        """The sample of a cell; None where it was not measured."""
+        return next((sample for sample in self if cell is not None and sample.cell.nodeid == cell.nodeid), None)
+
+    def single_of(self, cell: Cell) -> Sample | None:
+        """The sample of a cell's `single_cell`."""
+        return self.cell(single_cell(cell, self.cells))
+
+    def reference_of(self, cell: Cell, executor: Executor) -> Sample | None:
+        """The sample of a cell's `executor_cell`."""
+        return self.cell(executor_cell(cell, self.cells, executor))

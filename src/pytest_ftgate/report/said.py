@@ -1,0 +1,745 @@
+"""What every printed form says of a cell: its decision, what changed, why, and what to run. Pure.
+
+The terminal, the page, the comment and the JUnit file are made of these texts, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ..judge import contract_grammar, limits, metrics
+from ..kit import units
+from ..kit.text import COMMIT_DIGITS, listed, plain
+from ..kit.values import Interval
+from ..model.report import Explanation, FunctionTime, Machine, Moved, Report, Row, Shortfall
+from ..model.sample import Sample, WorkloadError
+from ..model.verdict import FAILURES, WORST_FIRST, Acceptance, Decision, MetricVerdict, Verdict
+from ..store.names import split_nodeid
+
+# A cell in one line: the figure that decided, the error itself, and whether the reference has that error. Pure.
+
+VISIBLE, VISIBLE_PART = 0.01, 0.1
+"""A change is said to be another one than that of its figures from so many points on, and from that part of it."""
+RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
+FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
+NAMED = 3
+"""Cells that a block names where it has many."""
+CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
+"""The folder of a checkout in a traceback: the user's own file has the same place in the project."""
+
+
+def headline(row: Row, *, unicode: bool = True) -> str:
+    """What pytest's summary says of a cell after its node id, the figure first, because long lines are cut there.
+
+    `wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %`, `threads.scaling >= 1.6: 1.12x`, `KeyError: 'missing'`.
+    """
+    verdict = row.verdict
+    if verdict.decision is Decision.ERROR:
+        also = "also in the reference: " if _same_there(row) else ""
+        return f"{also}{exception(error_of(row))}"
+    deciding = _deciding(row)
+    if verdict.decision is Decision.INCONCLUSIVE:
+        texts = [_why_open(deciding)]
+    else:
+        texts = [_contract(each) if each.contract else _change(each, row, unicode) for each in deciding]
+    text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
+    return plain(text.partition("\n")[0])
+
+
+def shortened(said: str) -> str:
+    """What is kept of a headline where there is no room: `wall +182 %`."""
+    return re.split(r" \(| beyond the body's own ", said, maxsplit=1)[0]
+
+
+def where(row: Row) -> str:
+    """The function that takes most of the added time, else the lock that is waited for; empty if neither is known."""
+    explanation = row.explanation
+    if explanation is None:
+        return ""
+    places = [f"in {each.name}, {each.file}" + f":{each.line}" * bool(each.line) for each in explanation.functions]
+    places += [f"at {site.name}" for site in explanation.sites]
+    return plain(places[0]) if places else ""
+
+
+def severity(row: Row) -> float:
+    """How much worse a cell is, by the metric that its headline begins with; 0 where that has no change."""
+    first = next(iter(_deciding(row)), None)
+    if first is None or first.contract:
+        return 0.0
+    if first.points is not None:
+        return first.points.value
+    value = first.ratio.value if first.ratio else 1.0
+    return (1 / value if metrics.is_gain(first.metric) and value else value) - 1
+
+
+def _deciding(row: Row) -> list[MetricVerdict]:
+    return [each for each in row.verdict.metrics if each.decision is row.verdict.decision]
+
+
+def _why_open(left: Sequence[MetricVerdict]) -> str:
+    """The first open metric with its interval, the names of the others, and what would settle the one that needs most.
+
+    `wall +3.1 % (95 % CI -2.0 % to +8.2 %), uss too; rules out +21 %; +5 % needs about 14 more pairs, 40 s`
+    """
+    compared = [each for each in left if each.ratio or each.points]
+    said = [
+        ": ".join(filter(None, (each.contract or each.metric, each.reason))) for each in left if each not in compared
+    ]
+    if compared:
+        too = f", {listed([each.metric for each in compared[1:]], 'and')} too" if compared[1:] else ""
+        most = max(compared, key=lambda each: each.more or math.inf)
+        said = [f"{compared[0].metric} {change_text(compared[0])}{too}", most.reason, *said]
+    return "; ".join(filter(None, said))
+
+
+def change_text(judged: MetricVerdict) -> str:
+    """The change with its interval: in percent, or in percentage points of a share."""
+    if judged.points is not None:
+        return units.points_and_ends(judged.points)
+    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
+
+
+def _contract(judged: MetricVerdict) -> str:
+    """The contract and its value; the value of the other side where it is one of another cell."""
+    value = judged.reason.partition("; ")[0]
+    if len(contract_grammar.all_names(contract_grammar.parse(judged.contract))) == 1:
+        value = value.partition(" against ")[0]
+    return f"{judged.contract}: {value}" if value else judged.contract
+
+
+def _change(judged: MetricVerdict, row: Row, unicode: bool) -> str:
+    change = judged.points or judged.ratio
+    if change is None:
+        return f"{judged.metric}: {judged.reason}" if judged.reason else ""
+    shown = units.points if judged.points else units.change
+    values = now_and_was(judged, row, unicode=unicode)
+    said = shown(change.value) + units.beyond_body(judged.wall_growth)
+    text = f"{judged.metric} {said}{f' ({values})' if values else ''}"
+    return ", ".join(filter(None, (text, allowed(judged))))
+
+
+def allowed(judged: MetricVerdict) -> str:
+    """`allowed +2 %`: the change up to which nothing fails; empty where it is unknown."""
+    shown = units.points if judged.points else units.change
+    return "" if judged.allowed is None else f"allowed {shown(judged.allowed).replace('.0 %', ' %')}"
+
+
+def now_and_was(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> str:
+    """`12.3 ms, was 4.36 ms`, as measured on each side, without what is unknown.
+
+    A change is judged pair by pair. Where it is not that of the two figures, `, compared pair by pair` follows.
+    """
+    unit = metrics.row(judged.metric).unit
+    here, there = ("" if each is None else units.of(unit, each, unicode=unicode) for each in (judged.now, judged.was))
+    return ", ".join(filter(None, (here, here and there and f"was {there}", _compared(judged, row))))
+
+
+def _compared(judged: MetricVerdict, row: Row) -> str:
+    """How the sides were compared, where the change is visibly not that of their figures."""
+    if judged.now is None or judged.was is None:
+        return ""
+    if judged.points is not None:
+        change, shown = judged.points.value, judged.now - judged.was
+    elif judged.ratio is not None and judged.was > 0:
+        change, shown = judged.ratio.value - 1, judged.now / judged.was / judged.wall_growth - 1
+    else:
+        return ""
+    if abs(shown - change) <= max(VISIBLE, VISIBLE_PART * abs(change)):
+        return ""
+    if row.verdict.basis == "paired":
+        return "compared pair by pair"
+    return "compared by the control workload" if metrics.row(judged.metric).unit == "time" else "compared by recordings"
+
+
+def figure(metric: str, row: Row) -> float | Interval | None:
+    """A metric as the report's table has it; None where that has none."""
+    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
+    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
+    return next((each for each in shown if each is not None), None)
+
+
+# ---- errors
+
+
+def error_of(row: Row) -> WorkloadError:
+    """Why a cell could not be measured; without an error of its own the reason of its verdict."""
+    error = row.error or (row.sample.error if row.sample else None)
+    return error or WorkloadError(reason=row.verdict.reason or "it could not be measured")
+
+
+def exception(error: WorkloadError) -> str:
+    """`KeyError: 'missing'`, and of an assert what pytest shows: `assert total == 46`; else the reason in one line."""
+    found = RAISED.fullmatch(error.reason)
+    if found is None:
+        return " ".join(plain(error.reason).split())
+    kind, text = found[1], found[2] or ""
+    if kind == "AssertionError" and text.startswith("assert "):
+        return plain(text)
+    return plain(f"{kind}: {text}" if text else kind)
+
+
+def origin(error: WorkloadError) -> tuple[str, int] | None:
+    """File and line that raised; None where that is unknown."""
+    frames = FRAME.findall(error.detail)
+    return (CHECKOUT.sub("", frames[-1][0]), int(frames[-1][1])) if frames else None
+
+
+def same_error(error: WorkloadError) -> tuple[object, ...]:
+    """What errors have in common that are shown once: the exception's type and its calls, else all of their text.
+
+    A detail that begins with the reason says the same at length, with what is its own, such as temporary folders.
+    """
+    found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
+    if found and frames:
+        return (found[1], *frames)
+    return (error.reason, "" if error.detail.startswith(error.reason) else error.detail)
+
+
+def block_of(row: Row) -> tuple[object, ...]:
+    """What the rows have in common that are shown as one: an error and what is said of it; each other row is alone."""
+    if row.verdict.decision is not Decision.ERROR:
+        return (object(),)
+    return (*same_error(error_of(row)), whose(row))
+
+
+def blocks(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows as every form shows them, one block after the other: cells with the same error are one."""
+    found: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(block_of(row), []).append(row)
+    return [*found.values()]
+
+
+def cells(names: Iterable[str]) -> str:
+    """The names of a block's cells: `8 cells: a, b, c, and 5 more`."""
+    named = list(names)
+    return f"{len(named)} cells: {few(named)}" if len(named) > NAMED + 1 else few(named)
+
+
+def few(names: Sequence[str]) -> str:
+    """`a, b, c, and 5 more`."""
+    return ", ".join(names if len(names) <= NAMED + 1 else [*names[:NAMED], f"and {len(names) - NAMED} more"])
+
+
+def name(row: Row) -> str:
+    """A cell's name without its file."""
+    return row.cell.nodeid.partition("::")[2] or row.cell.nodeid
+
+
+def together(block: Sequence[Row]) -> str:
+    """The name of a block: that of its cell, or how many cells it has."""
+    return f"{len(block)} cells" if len(block) > 1 else plain(name(block[0]))
+
+
+def test_of(row: Row) -> str:
+    """The node id of a cell's test."""
+    return split_nodeid(row.cell.nodeid)[0]
+
+
+def names(block: Sequence[Row]) -> list[str]:
+    """The names of a block's cells: their labels where all are of one test."""
+    one = len({*map(test_of, block)}) == 1
+    return [(row.cell.label if one else "") or name(row) for row in block]
+
+
+def failure_text(row: Row) -> str:
+    """What pytest's FAILURES say of a cell with an error: the workload's output, then whose error it is.
+
+    Of a failed assert also how to see it as pytest explains it, because no assert of the measured process is rewritten.
+    """
+    error = error_of(row)
+    raised = RAISED.fullmatch(error.reason)
+    lines = [error_text(error), *filter(None, [whose(row)])]
+    if raised is not None and raised[1] == "AssertionError":
+        lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
+    return "\n".join(lines)
+
+
+def error_text(error: WorkloadError) -> str:
+    """Where it was raised, and the workload's output; an exception that the output ends with is not said before it."""
+    where = "" if error.detail.startswith(error.reason) else error.reason
+    if RAISED.fullmatch(error.reason) and error.detail:
+        where = error.reason.partition("raised ")[0].rstrip()
+    return "\n".join(filter(None, [where, CHECKOUT.sub("", plain(error.detail)).rstrip()]))
+
+
+def whose(row: Row) -> str:
+    """Whether the reference has a cell's error, too; empty where the cell is compared with nothing."""
+    sample, verdict = _failed_sample(row), row.verdict
+    reference = sample.reference if sample else None
+    if sample is None or sample.error is None or reference is None:
+        if not verdict.commit or verdict.basis == "paired" or row.error is None:
+            return ""
+        commit = verdict.commit[:COMMIT_DIGITS]
+        return f"not known whether the baseline's commit has this error, too: --ftgate-against={commit} runs both"
+    if _same_there(row):
+        return "the reference has this error, too: it is not of this change"
+    if reference.error is not None:
+        return f"the reference has another error: {exception(reference.error)}"
+    if reference.unsupported is not None or not reference.begun:
+        return f"not known whether the reference has this error, too: {reference.unsupported or 'it was not run'}"
+    here = f"1 of {_launches(sample.error.launch)} here, " if sample.error.launch else ""
+    return f"{here}0 of {_launches(reference.begun)} of the reference had this error"
+
+
+def _launches(count: int) -> str:
+    return f"{count} launch{'' if count == 1 else 'es'}"
+
+
+def _failed_sample(row: Row) -> Sample | None:
+    """The launches in which it failed: its first, or those that were paired with its baseline's commit."""
+    return row.paired if row.paired is not None and row.paired.error is not None else row.sample
+
+
+def _same_there(row: Row) -> bool:
+    """Whether its reference failed in the same way."""
+    sample = _failed_sample(row)
+    there = sample.reference.error if sample and sample.reference else None
+    if sample is None or sample.error is None or there is None:
+        return False
+    return _kind(sample.error) == _kind(there)
+
+
+def _kind(error: WorkloadError) -> tuple[object, ...]:
+    """What the same error has in common on both sides, whose lines differ: its type and the function that raised it.
+
+    Of what is no exception the beginning of the reason, without numbers: the rest may name processes and lines.
+    """
+    found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
+    if found is None:
+        return (re.sub(r"\d+", "", re.split("[(;:]", error.reason)[0]),)
+    return (found[1], frames[-1][2] if frames else "")
+
+
+# A time that is too short for a decision, as text. Pure.
+
+OPEN = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.SUSPECT)
+
+
+def sentence(shortfall: Shortfall) -> str:
+    """`30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells`"""
+    rounds, cells = shortfall.rounds, shortfall.cells
+    allowed = f"allow {rounds} round{'s' if rounds > 1 else ''}" if rounds else "do not allow a round"
+    of = f"these {cells} cells" if cells > 1 else "this cell"
+    minutes, rest = divmod(round(shortfall.wanted_s), 60)
+    wanted = f"{shortfall.wanted_s:.0f}s" if rest else f"{minutes}m"
+    fewer = " or fewer cells" if cells > 1 else ""
+    given = units.span(shortfall.given_s)
+    advice = f"use {shortfall.option}={wanted}{fewer}"
+    needed = f"{shortfall.needed} {'is' if shortfall.needed == 1 else 'are'}"
+    return f"{given} {allowed} of {of}, about {needed} needed to decide: {advice}"
+
+
+def remarks(rows: Iterable[Row]) -> list[str]:
+    """What the cells that were left open say about their time, each sentence once."""
+    short = (row.shortfall for row in rows if row.verdict.decision in OPEN and row.shortfall)
+    return list(dict.fromkeys(map(sentence, short)))
+
+
+# What changed beneath a regression, in sentences. Pure.
+
+STATES = {
+    "running": "running",
+    "runnable": "waiting for a core",
+    "gil": "waiting for the GIL",
+    "lock": "waiting for locks",
+    "queue": "waiting in queues",
+    "process": "waiting for another process",
+    "unattributed": "waiting inside the interpreter or for unknown locks",
+    "asleep": "asleep (I/O, sleep)",
+}
+"""The states of the workers' threads, by their name in WaitFigures."""
+UNKNOWN = "not known"
+"""What is not known has no sentence; the JSON report says why."""
+
+
+def sentences(explanation: Explanation | None, *, unicode: bool = True) -> tuple[str, ...]:
+    """What changed, the functions that take the added time first; empty without an explanation."""
+    return () if explanation is None else tuple(plain(text) for text in _sentences(explanation, unicode))
+
+
+def _sentences(explanation: Explanation, unicode: bool) -> Iterator[str]:
+    for function in explanation.functions:
+        yield _function(function, explanation, unicode)
+    if explanation.refused and not explanation.refused.startswith(UNKNOWN):
+        yield f"functions that take the added time: {explanation.refused}"
+    for site in explanation.sites:
+        yield f"waits at {site.name}: {_shares(site)} of the workers' time"
+    if explanation.shares:
+        states = [f"{STATES.get(each.name, each.name)} {_shares(each)}" for each in explanation.shares]
+        yield f"of the workers' time {listed(states, 'and')}"
+    if explanation.cores is not None:
+        yield f"cores kept busy: {units.cores(explanation.cores.before)} -> {units.cores(explanation.cores.after)}"
+    for phase in explanation.phases:
+        before, after = (units.time(ns, unicode=unicode) for ns in (phase.before, phase.after))
+        yield f"{phase.name}: {before} -> {after}"
+
+
+def _function(function: FunctionTime, explanation: Explanation, unicode: bool) -> str:
+    """`38.0 ms of the 41.2 ms added are spent in iterencode, json/encoder.py:204`.
+
+    One that takes more than was added, because something else takes less, takes all of it.
+    """
+    added, of = (units.time(ns, unicode=unicode) for ns in (function.added_ns, explanation.added_ns))
+    part = "all" if function.added_ns > explanation.added_ns else added
+    place = f"{function.file}:{function.line}" if function.line else function.file
+    there = f"as in {explanation.like}: " if explanation.like else ""
+    return f"{there}{part} of the {of} added are spent in {function.name}, {place}"
+
+
+def _shares(moved: Moved) -> str:
+    return f"{units.whole_share(moved.before)} -> {units.whole_share(moved.after)}"
+
+
+AGAINST = "--ftgate-against "
+
+
+class Status(NamedTuple):
+    """How pytest shows a decision: the category in the summary, the letter, the word with -v, and its markup."""
+
+    category: str
+    letter: str
+    word: str
+    markup: dict[str, bool]
+
+
+STATUS: dict[Decision, Status] = {
+    Decision.PASSED: Status("passed", ".", "PASSED", {"green": True}),
+    Decision.ACCEPTED: Status("accepted", "A", "ACCEPTED", {"yellow": True}),
+    Decision.UNCHANGED: Status("unchanged", ",", "UNCHANGED", {"green": True}),
+    Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
+    Decision.SUSPECT: Status("suspect", "S", "SUSPECT", {"red": True}),
+    Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
+    Decision.XFAILED: Status("xfailed", "x", "XFAIL", {"yellow": True}),
+    Decision.XPASSED: Status("xpassed", "X", "XPASS", {"yellow": True}),
+    Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
+    Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
+    Decision.NOT_MEASURED: Status("not measured", "-", "NOT MEASURED", {"yellow": True}),
+    Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
+    Decision.ERROR: Status("error", "E", "ERROR", {"red": True}),
+    Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
+}
+BASES = {
+    "stored": "the stored launches",
+    "predicted": "a prediction from the stored recordings",
+    "portable": "machine-independent metrics",
+    "paired": "paired launches",
+}
+ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
+"""Decisions that are said in full, also where they do not fail the run."""
+KNOWN = (Decision.ACCEPTED, Decision.XFAILED)
+"""Regressions that somebody has answered for."""
+LEAST_DECIDED = 0.1
+"""The share of the compared cells of which a run has to decide some."""
+
+
+class Change(NamedTuple):
+    """One judged metric of a cell: its label, `now` and what it was, its change with the interval, and why.
+
+    `evidence` is what is ruled out, and the p-value. Of a contract `now` is its text. A text that is unknown
+    is empty.
+    """
+
+    metric: str
+    label: str
+    decision: Decision
+    now: str
+    change: str
+    reason: str
+    evidence: str
+
+    @property
+    def text(self) -> str:
+        """`4.09 ms, was 3.12 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`."""
+        return ", ".join(filter(None, (self.now, self.change)))
+
+
+class Finding(NamedTuple):
+    """What is said of one cell: `changes` of the metrics that decided (or of all), `reason` where they have none.
+
+    `against` is the baseline and its commit, `basis` what it was judged by and why. `explanation` has a sentence for
+    each thing that changed beneath a regression.
+    """
+
+    row: Row
+    changes: tuple[Change, ...]
+    reason: str
+    against: str
+    basis: str
+    explanation: tuple[str, ...] = ()
+
+
+def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
+    """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
+    verdict = row.verdict
+    worst = (verdict.decision, Decision.ACCEPTED)
+    decided = [each for each in verdict.metrics if each.decision in worst or _left_open(each, verdict)]
+    shown = verdict.metrics if every else decided
+    said = any(each.reason and each.reason in verdict.reason for each in shown)
+    baseline, at = verdict.baseline, commit(verdict.commit)
+    return Finding(
+        row=row,
+        changes=tuple(change(each, row, unicode=unicode) for each in shown),
+        reason="" if said else plain(verdict.reason),
+        against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
+        basis=plain(basis(verdict)),
+        explanation=sentences(row.explanation, unicode=unicode),
+    )
+
+
+def _left_open(judged: MetricVerdict, verdict: Verdict) -> bool:
+    """Whether it is a contract that was undecided when another one was found broken, which ends the measurement."""
+    return verdict.decision is Decision.BROKEN and judged.decision is Decision.INCONCLUSIVE and bool(judged.contract)
+
+
+def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
+    """What is said of one metric of a cell."""
+    return Change(
+        metric=judged.metric,
+        label=metrics.row(judged.metric).label,
+        decision=judged.decision,
+        now=plain(judged.contract) or now_and_was(judged, row, unicode=unicode),
+        change="" if judged.contract else change_text(judged),
+        reason=plain(judged.reason),
+        evidence=_evidence(judged),
+    )
+
+
+def _evidence(judged: MetricVerdict) -> str:
+    """What is ruled out, unless the reason says so, and the p-value of the decision."""
+    ruled = "" if "rules out" in judged.reason else rules_out(judged)
+    parts = [f"rules out {ruled}"] if ruled else []
+    p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
+    return ", ".join([*parts, *([] if p is None else [units.p_value(p)])])
+
+
+def rules_out(judged: MetricVerdict) -> str:
+    """`+25 %`, of a metric that passed or was left open; empty where nothing is known to be ruled out."""
+    if judged.ruled_out is None or judged.decision not in (Decision.PASSED, Decision.INCONCLUSIVE):
+        return ""
+    return limits.worse_text(judged.metric, judged.ruled_out)
+
+
+def basis(verdict: Verdict) -> str:
+    """What the verdict was judged by, and the reason for that."""
+    text = BASES.get(verdict.basis, "")
+    return f"{text} ({verdict.why})" if text and verdict.why else text or verdict.why
+
+
+def commands(*rows: Row) -> tuple[str, ...]:
+    """The commands to rerun cells, of many their whole tests, and to see their baseline; cells with the same options
+    are one command.
+    """
+    reruns: dict[tuple[str, ...], list[str]] = {}
+    stored = False
+    for row in rows:
+        asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
+        own = [asked] if asked and not _is_against(row) else []
+        reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
+        stored = stored or bool(row.verdict.baseline and not asked)
+    named = {
+        words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
+        for words, cells in reruns.items()
+    }
+    texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())
+    return (*texts, *(["ftgate baseline diff"] if stored else []))
+
+
+def commit(text: str) -> str:
+    """A commit's first digits, and the `+` of a tree that was not clean."""
+    return text[:COMMIT_DIGITS] + ("+" if text.endswith("+") else "")
+
+
+def fails(report: Report, row: Row) -> bool:
+    """Whether a cell fails the run, as its `--ftgate-fail-on` says; by the default of that if the report lacks it."""
+    decision = row.verdict.decision
+    if report.failing is None:
+        return decision in FAILURES
+    # The same cell may have passed on one machine and failed the run on another.
+    return row.cell.nodeid in report.failing and decision not in (Decision.PASSED, Decision.UNCHANGED)
+
+
+def limits_text(report: Report) -> str:
+    """Where the limits of a run came from; empty if they are the change's own."""
+    if not report.limits_from:
+        return ""
+    return plain(
+        f"from commit {commit(report.limits_from)} (--ftgate-trust=base), as what fails and the set of tests; "
+        "Ftgate-Accept trailers do not count"
+    )
+
+
+def result(report: Report, rows: Sequence[Row] | None = None) -> str:
+    """`7 of 8 decided, 2 regressed`: the heading of a report, or of these rows of it, in every form."""
+    rows = report.rows if rows is None else rows
+    found = Counter(row.verdict.decision for row in rows)
+    failing = Counter(row.verdict.decision for row in rows if fails(report, row))
+    decided, compared = _decided(rows)
+    so_far = " so far" if report.partial else ""
+    none = "nothing was compared" if rows else "nothing was measured"
+    said = [f"{decided} of {compared} decided{so_far}" if compared else none]
+    if failing:
+        said += [counted(failing)]
+    elif attention := counted({each: found[each] for each in ATTENTION}):
+        said += ["nothing fails", attention]
+    elif decided:
+        known = counted({each: found[each] for each in KNOWN})
+        said += ["nothing else regressed", known] if known else ["nothing regressed"]
+    others = sum(not row.verdict.compared and not fails(report, row) for row in rows)
+    return ", ".join([*said, *([f"{others} not compared"] if compared and others else [])])
+
+
+def first_line(report: Report, rows: Sequence[Row] | None = None) -> str:
+    """What a report says first, in every form: the worst of what fails, its change and its function; else `result`.
+
+    `test_put[3.14t-threads-w8]: wall +31.2 %, in iterencode, json/encoder.py:204`
+    """
+    block = worst(report, rows)
+    if not block:
+        return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
+    failed = block[0].verdict.decision is Decision.ERROR  # `main (1eb3b87e5d): cannot install ...` has no figure
+    text = said(block[0]) if failed else shortened(said(block[0]))
+    return ", ".join(filter(None, (f"{together(block)}: {text}", where(block[0]))))
+
+
+def said(row: Row) -> str:
+    """A cell in one line: what was expected of it, else its `headlines.headline`."""
+    return known_text(row.verdict) or headline(row)
+
+
+def worst(report: Report, rows: Sequence[Row] | None = None) -> list[Row]:
+    """The worst of the cells that fail, with those that have the same error; empty if none fails."""
+    failing = [row for row in (report.rows if rows is None else rows) if fails(report, row)]
+    return next(iter(blocks(sorted(failing, key=lambda row: place(report, row)))), [])
+
+
+def about(report: Report) -> str:
+    """What was measured, against what: `words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`."""
+    branch = f"branch {report.branch}" if report.branch else ""
+    at = commit(report.commit)
+    here = " at ".join(filter(None, (branch, at))) if branch else at and f"commit {at}"
+    against = reference(report)
+    return plain(", ".join(filter(None, (report.project, here, against and f"against {against}"))))
+
+
+def reference(report: Report) -> str:
+    """What all cells were compared with, else the commit that is the same for all; empty where there are several."""
+    verdicts = [row.verdict for row in report.rows if row.verdict.baseline]
+    names = {each.baseline for each in verdicts if each.basis == "paired"}
+    commits = {commit(each.commit) for each in verdicts}
+    if len(names) == 1 and all(each.basis == "paired" for each in verdicts):
+        return names.pop()
+    return f"commit {commits.pop()}" if len(commits) == 1 and "" not in commits else ""
+
+
+def undecided(report: Report) -> str:
+    """Why a run fails of which (almost) nothing was decided, and what to do; empty if it does not.
+
+    It has tested nothing, and who looks at the exit status alone would take that for a pass.
+    """
+    decided, compared = _decided(report.rows)
+    if not report.undecided_fails or report.shard or report.partial or decided >= LEAST_DECIDED * compared:
+        return ""
+    if any(fails(report, row) for row in report.rows):  # that is the reason then
+        return ""
+    left = [row for row in report.rows if row.verdict.compared and not row.verdict.decision.decided]
+    short = [row.shortfall for row in left if row.shortfall]
+    if all(row.verdict.basis == "portable" for row in left):
+        advice = (
+            "what another machine recorded decides little: record on this one, or compare with a commit "
+            "(--ftgate-against)"
+        )
+    elif short:
+        advice = sentence(max(short, key=lambda each: each.wanted_s))
+    else:
+        fixed = any(option.startswith("--ftgate-launches") for row in report.rows for option in row.options)
+        more = "launches (--ftgate-launches)" if fixed else "time (--ftgate-test-time)"
+        advice = f"give the tests more {more}, a longer workload or a quieter machine"
+    cells = f"{decided} of {compared} compared cell{'' if compared == 1 else 's'}"
+    almost = "almost " if decided else ""
+    return f"{almost}nothing was decided: {cells}; {advice}; the run fails by undecided-run of --ftgate-fail-on"
+
+
+def all_decided(report: Report) -> bool:
+    """Whether something was compared, and all of it decided."""
+    decided, compared = _decided(report.rows)
+    return 0 < compared == decided
+
+
+def _decided(rows: Iterable[Row]) -> tuple[int, int]:
+    """How many cells were decided, and of how many that are compared."""
+    compared = [row.verdict.decision.decided for row in rows if row.verdict.compared]
+    return sum(compared), len(compared)
+
+
+def counted(counts: Mapping[Decision, int]) -> str:
+    """`2 regressed, 1 error`, worst first."""
+    words = (
+        (each, "errors" if each is Decision.ERROR and counts[each] != 1 else each.value)
+        for each in WORST_FIRST
+        if counts.get(each)
+    )
+    return ", ".join(f"{counts[each]} {word}" for each, word in words)
+
+
+def worst_first(report: Report) -> list[Row]:
+    """All rows by their `place`, then in the order of the report."""
+    return sorted(report.rows, key=lambda row: place(report, row))
+
+
+def place(report: Report, row: Row) -> tuple[bool, int, float]:
+    """Where a cell is said: those that fail first, then by decision; of those that fail the larger change first."""
+    failing = fails(report, row)
+    worse = -severity(row) if failing else 0.0
+    return not failing, WORST_FIRST.index(row.verdict.decision), worse
+
+
+def machines(report: Report) -> list[tuple[str, Machine]]:
+    """Each machine that measured, with the names of the hosts that are it: of the report's own none."""
+    named: dict[Machine, list[str]] = {report.machine: []}
+    for host in report.hosts:
+        named.setdefault(host.machine, []).append(host.name)
+    return [(", ".join(names), machine) for machine, names in named.items()]
+
+
+def counts(report: Report) -> Counter[Decision]:
+    """How many cells there are of each decision."""
+    return Counter(row.verdict.decision for row in report.rows)
+
+
+def unrecorded(report: Report) -> int:
+    """How many cells a recording would give a baseline; a reference that has none of a cell is no baseline."""
+    return sum(row.verdict.decision is Decision.NO_BASELINE and not _is_against(row) for row in report.rows)
+
+
+def new_since(report: Report) -> list[str]:
+    """Why cells have no reference in a comparison, each reason once: `main (1eb3b87e5d) has no such test: ...`."""
+    new = (row for row in report.rows if row.verdict.decision is Decision.NO_BASELINE and _is_against(row))
+    return [*dict.fromkeys(plain(row.verdict.reason) for row in new if row.verdict.reason)]
+
+
+def _is_against(row: Row) -> bool:
+    return any(word.startswith("--ftgate-against") for word in row.options)
+
+
+def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:
+    """`wall accepted by commit 1eb3b87e5d: the reason`, for each."""
+    return [plain(f"{each.metric} accepted by commit {commit(each.commit)}: {each.reason}") for each in accepted]
+
+
+def known_text(verdict: Verdict) -> str:
+    """`broken, as expected: the reason`, and what was accepted; empty for a cell of which nothing was expected."""
+    expected = verdict.expected
+    if expected is None:
+        return ""
+    if verdict.decision is Decision.XFAILED:
+        text = plain(f"{expected.decision}, as expected: {expected.reason}")
+        return "; ".join([text, *accepted_texts(verdict.accepted)])
+    mark = f"the mark in line {expected.line}"
+    meant = f": remove {mark}" if expected.strict else f", as {mark} allows"
+    return plain(f"expected {expected.decision}, passed{meant} ({expected.reason})")

@@ -1,0 +1,113 @@
+"""What all measurements of a run share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..judge import decide
+from ..judge.judge import Policy, hypotheses
+from ..judge.metrics import LEAST_TAIL_ITERATIONS
+from ..measure.context import Capacity, Floors, Listener
+from ..measure.launch import Launcher
+from ..measure.plan import Limits
+from ..model.spec import Cell, Group, Plan
+from ..stats import alpha_spending
+from .acceptances import Acceptances
+from .config import RunConfig
+from .sides.references import References
+from .stored import StoredBaselines
+from .targets import Targets
+from .unchanged import UnchangedCells
+
+LAUNCHES = 5
+"""Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
+launches of either do not show (`benchmarks/verdicts/stored.py`)."""
+
+
+class RunTime:
+    """The time of a run: how much it has taken, and what is left of its budget."""
+
+    def __init__(self, budget_s: float | None, spent_s: float = 0.0) -> None:
+        """`spent_s` were taken before this process was started."""
+        self.budget_s = budget_s
+        self.started_s = time.monotonic() - spent_s
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the run was started."""
+        return time.monotonic() - self.started_s
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left; None without a budget."""
+        return None if self.budget_s is None else self.budget_s - self.spent_s
+
+
+class Resources(NamedTuple):
+    """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
+    what finds cells that need no measurement, what is known of the memory of interpreters without a workload, what
+    the branch accepts, and how many launches may be alive at once."""
+
+    config: RunConfig
+    plan: Plan
+    targets: Targets
+    references: References
+    stored: StoredBaselines
+    policy: Policy
+    launcher: Launcher
+    listener: Listener
+    time: RunTime
+    unchanged: UnchangedCells
+    floors: Floors
+    acceptances: Acceptances
+    capacity: Capacity
+
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
+        """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
+        config = self.config
+        return Limits(
+            budget_s=budget_s,
+            floor=LAUNCHES,
+            launches=config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
+            iterations=config.iterations,
+            least_iterations=LEAST_TAIL_ITERATIONS,
+            timeout_s=config.timeout_s,
+        )
+
+
+def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int:
+    """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
+
+    Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
+    prepares the targets of another's tests.
+    """
+
+    def compared(group: Group, cell: Cell) -> bool:
+        return bool(config.against) or (stored.holds(cell) if config.shard else stored.has_any(group, cell))
+
+    return sum(
+        hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
+        for group in plan.groups
+        for names in [(*config.metrics, *group.spec.gated)]
+        for cell in group.cells
+    )
+
+
+def policy_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> Policy:
+    """What the options say about verdicts, with the error levels split over all hypotheses of the run.
+
+    `plan` is the whole one, also where a part of it is measured.
+
+    The same for every cell: the plan and the baselines are known before anything is measured.
+    """
+    alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, max(1, hypotheses_of(plan, config, stored)))
+    return Policy(
+        metrics=config.metrics,
+        cli=config.thresholds,
+        ini=config.ini_thresholds,
+        alpha=alpha,
+        beta=beta,
+        probe_cost=config.probe_cost,
+    )

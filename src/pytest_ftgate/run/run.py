@@ -1,0 +1,599 @@
+"""One run, from the plan to the report: prepare, measure round by round, judge, report, store. Knows no pytest."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from ..kit import git, processes
+from ..kit.errors import FtgateError
+from ..kit.files import write_whole
+from ..kit.git import AgainstError, Checkout, Repository
+from ..measure.context import Capacity, Listener
+from ..measure.launch import Launcher
+from ..measure.launchers import guard
+from ..measure.launchers.factory import Launchers
+from ..measure.launchers.workload import install_runner
+from ..measure.machine import read_machine
+from ..model.report import Machine, Report, Row, RowMessage, Shard, failed_row, first_line
+from ..model.spec import Group, Plan
+from ..report import json, said
+from ..store import names
+from ..targets import environments
+from . import assembly, privacy, shards
+from .acceptances import Acceptances, Collected
+from .base import Base, read
+from .config import RunConfig
+from .context import Resources, RunTime, policy_of
+from .folder import LAST_RUN, RunFolder, decoded
+from .privacy import without_home
+from .sides import worktrees
+from .sides.references import References
+from .stored import StoredBaselines
+from .targets import Targets
+from .trial import Measurement
+from .turns import OtherTests
+from .unchanged import UnchangedCells
+
+# Writes the report files of a run.
+
+
+def write_report(target: str, report: Report, folder: Path) -> Path:
+    """Write the report as `KIND:PATH` says, a path relative to `folder`; a file that is there stays if that fails.
+
+    Raises OSError.
+    """
+    kind, _, name = target.partition(":")
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, map(str.encode, json.rendered(kind, report)))
+    return path
+
+
+# Refuses a `.ftgate` that git tracks: a change could bring its own runner, environments and worktrees.
+
+
+def refuse_tracked(folder: Path) -> None:
+    """Raise FtgateError if git tracks anything in `folder`, or the folder as a link or a submodule.
+
+    Outside of a repository there is nothing to refuse.
+    """
+    try:
+        repository = Repository(folder.parent)
+        tracked = repository.git("ls-files", "-z", "--", f":(icase,literal){folder.name}").split("\0")[:-1]
+    except AgainstError:
+        return
+    if tracked:
+        more = f" and {len(tracked) - 1} more" if len(tracked) > 1 else ""
+        raise FtgateError(
+            f"git tracks {tracked[0]}{more}: what is in {folder.name} is run and measured with, so no commit may bring "
+            f"it; remove it with `git rm -r -f {folder.name}` and commit that"
+        )
+
+
+class ProgressListener(Listener, Protocol):
+    """Receives the progress of a run."""
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        """The measurement of a group begins."""
+        ...
+
+
+class Session:
+    """A run in one process. Under pytest-xdist each worker has one; a lock lets one of them measure at a time."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        root: Path,
+        run: str,
+        listener: ProgressListener,
+        launcher: Launcher | None = None,
+        worker: str = "",
+        spent_s: float = 0.0,
+    ) -> None:
+        """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started.
+
+        `worker` is this process among those of the run, which had taken `spent_s` before it was started.
+        """
+        self.config = config
+        self.spent_s = spent_s
+        self.folder = RunFolder(root, run)
+        self.listener = listener
+        self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
+        self.references = References(self.folder, config.against, listener)
+        self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
+        self.acceptances = Acceptances(self.folder, listener, counted=config.trust == "head")
+        self.base: Base | None = None
+        self.plan = self.whole = Plan(groups=())
+        self._groups: dict[str, Group] = {}
+        self._positions: dict[str, int] = {}
+        self._launcher = launcher
+        self._resources: Resources | None = None
+        self._messages: dict[str, RowMessage] = {}
+        self._in_part: dict[str, RowMessage] = {}
+        self.held: dict[str, list[RowMessage]] = {}
+        """By the key of its test: rows that could not be written."""
+        self._announced = ""
+        self._no_commit = ""
+        self._begun_file: Path | None = None
+
+    def start(self) -> None:
+        """Read the machine and start the run's clock; nothing is prepared yet."""
+        if self.others is not None:
+            try:
+                self.folder.make()
+                self.others.open()
+            except (FtgateError, OSError):  # `check_acceptances` says it of the tests
+                self.others = None
+        self.machine: Machine = read_machine()
+        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
+        self.time = RunTime(self.config.budget_s, self.spent_s)
+        processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
+
+    def check_out(self) -> None:
+        """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
+
+        Without it, warn of a repository that git refuses: a run can do without, but knows no commit. Raises FtgateError
+        if git tracks the project's `.ftgate`.
+        """
+        refuse_tracked(self.folder.path)
+        if self.config.against:
+            with self._guarded():
+                self.references.requested()
+            return
+        try:
+            git.Repository(self.folder.root)
+        except git.NotTrusted as refused:
+            self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
+            self.listener.warn(self._no_commit)
+        except git.AgainstError:
+            pass
+
+    def trust_base(self, collect: Callable[[Checkout, Path], None]) -> Base:
+        """Let the commit that is compared with judge, after `check_out`: `collect` writes to a file what it says.
+
+        Raises FtgateError.
+        """
+        pair, shared = self.references.requested(), self.folder.shared("base", "")
+        if not shared.exists():  # what an earlier run left there must not be read
+            with self.folder.locked("measuring"):
+                self.references.clean(pair)
+        with self._guarded():
+            self.base = read(pair.reference, shared, collect)
+        self.config = self.base.options(self.config)
+        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
+        self.time.budget_s = self.config.budget_s
+        processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
+        return self.base
+
+    def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
+        """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
+        self.whole = whole = self._limited(whole)
+        if self.config.against:
+            options = {**options, "reference": self.references.requested().reference.commit}
+        shard, part = shards.taken(whole, self.config, self.stored, options)
+        with self.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+            write_whole(self._shard, [msgspec.json.encode(shard)])
+        return part
+
+    @property
+    def shard(self) -> Shard | None:
+        """The part of the run that is measured; None for all of it, and before it was split."""
+        if self.config.shard is None or not self._shard.exists():
+            return None
+        return msgspec.json.decode(self._shard.read_bytes(), type=Shard)
+
+    @property
+    def _shard(self) -> Path:
+        return self.folder.shared("shard", "")
+
+    def collect(self, plan: Plan) -> None:
+        """Take the plan of what is measured here."""
+        self.plan = plan = self._limited(plan)
+        if not self.config.shard:
+            self.whole = plan
+        self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
+        self._positions = assembly.positions_of(plan)
+
+    def tell_new(self) -> None:
+        """Say once in a run, after `collect`, which tests the commit that is compared with does not have."""
+        reference = self.references.requested().reference if self.config.against else None
+        if reference is None or not reference.commit:
+            return
+        tests = dict.fromkeys(names.split_nodeid(nodeid)[0] for nodeid in self._groups)
+        new = (test for test in tests if worktrees.lacks(reference, test))
+        places = [(test.partition("::")[0], test) for test in new]
+        found = [*dict.fromkeys(test if (reference.project / file).exists() else file for file, test in places)]
+        if not found:
+            return
+        with contextlib.suppress(OSError, FtgateError):
+            try:
+                self.folder.make()
+                self.folder.shared("new", "").touch(exist_ok=False)
+            except FileExistsError:
+                return
+        later = f"{'they' if found[1:] else 'it'} will be compared from the next change on"
+        release = f"--ftgate-against dist:{environments.project_name(self.folder.root) or 'NAME'}==VERSION"
+        self.listener.warn(
+            f"{reference.label} has no {said.few(found)}: {later}; {release} compares with a release now"
+        )
+
+    def _limited(self, plan: Plan) -> Plan:
+        return self.base.limited(plan) if self.base else plan
+
+    def check_acceptances(self, collected: Collected) -> None:
+        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`.
+
+        Also where the run's folder cannot be made: nothing measured could be kept.
+        """
+        if collected.nodeids:
+            self.folder.make()
+        reference = self.references.requested().reference.commit if self.config.against else ""
+        self.acceptances.check(collected, reference)
+
+    def message(self, nodeid: str) -> RowMessage:
+        """The row of a cell with its place in the report; its whole group is measured at the first call for a cell.
+
+        Raises FtgateError, and OSError if a file cannot be written.
+        """
+        group = self._groups[nodeid]
+        if nodeid not in self._messages:
+            with self.others.paused() if self.others else contextlib.nullcontext():
+                self._messages |= self._measured_once(group)
+        return self._messages[nodeid]
+
+    def measure(self, asked: Group) -> None:
+        """The program of a run: prepare, measure round by round, judge; the rows of each test are kept as it ends.
+
+        Without a budget one test is measured. A run that has one measures all its tests, a round of each in turn: an
+        order by what was measured would choose when tests are judged, which the error levels do not allow for.
+        """
+        groups = [asked] if self.config.budget_s is None else self.plan.groups
+        measurements: list[Measurement] = []
+        try:
+            with self._guarded():
+                resources = self._prepared()
+                for group in groups:
+                    if not self._kept(group).exists():
+                        measurements.append(Measurement(group, resources))
+                        self._announce(group)
+                        self._install(group)
+                        self._attributing(measurements[-1], measurements[-1].begin)
+                while measurements := self._keep_ended(measurements):
+                    self._step(measurements)
+        except BaseException:  # Ctrl-C, a full disk
+            self._keep_parts(measurements)
+            raise
+        finally:
+            self._set_begun(None)
+
+    def rows_kept(self, crashed: Collection[str] = ()) -> dict[str, RowMessage]:
+        """By node id: all rows that a process of this run has kept, whether they were asked for or not.
+
+        Of a measurement that was interrupted in this process, too: what was measured until then. And errors for the
+        test in whose measurement a process ended, if these `crashed` cells are of it.
+        """
+        begun = [self._read(path) for path in self._all_begun()] if crashed else []
+        lost = [messages for messages in begun if any(each.row.cell.nodeid in crashed for each in messages)]
+        kept = [self._read(path) for path in self._all_kept() if path.stat().st_size]
+        return {
+            message.row.cell.nodeid: message
+            for messages in (*lost, self._in_part.values(), *kept, *self.held.values())
+            for message in messages
+        }
+
+    def planned(self) -> list[str]:
+        """The node ids of all cells of this run; empty if nothing was collected in this process."""
+        return list(self._groups)
+
+    def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
+        """Everything measured and judged.
+
+        `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
+        """
+        messages = list(messages)
+        hosts = assembly.hosts_of(messages)
+        report = Report(
+            version=version,
+            seed=self.config.seed,
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            wall_s=self.time.spent_s,
+            machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
+            interpreters=(),
+            tables=assembly.tables_of(messages),
+            hosts=hosts,
+            unused_baselines=self.stored.unused(collected),
+            commit=assembly.commit_of(self.folder.root),
+            limits_from="" if self.base is None else self.base.commit,
+            shard=self.shard,
+            project=assembly.project_of(self.folder.root),
+            branch=assembly.branch_of(self.folder.root),
+        )
+        tables = self.stored.with_history(report)
+        return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
+
+    def store(self, report: Report) -> Report:
+        """Update the baselines as the options ask for; the report with one line for each change."""
+        updates = self.stored.update(report)
+        if updates and self._no_commit:
+            updates += (self._no_commit,)
+        return msgspec.structs.replace(report, updates=updates)
+
+    def keep(self, text: Iterable[str]) -> None:
+        """Keep the report for `ftgate baseline`."""
+        self.folder.keep(text)
+
+    # -- steps of `measure` ------------------------------------------------------------------------------------
+
+    def _install(self, group: Group) -> None:
+        """Make the environments of both sides of a comparison at once."""
+        if self.config.against:
+            test, _ = names.split_nodeid(group.cells[0].nodeid)
+            self.targets.make_all(group, self.references.requested().sides_with(test))
+
+    def _step(self, measurements: Sequence[Measurement]) -> None:
+        """One round of the test that has had the fewest; of none if the time of the run is used up."""
+        left_s = self.time.left_s
+        if left_s is not None and left_s <= 0:
+            for measurement in measurements:
+                self._attributing(measurement, measurement.close)
+            return
+        measurement = min(measurements, key=lambda each: each.rounds)
+        self._announce(measurement.group)
+        share_s = None if left_s is None else left_s / len(measurements)
+        self._attributing(measurement, lambda: measurement.step(share_s, left_s))
+
+    def _attributing(self, measurement: Measurement, act: Callable[[], object]) -> None:
+        """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
+        try:
+            act()
+        except Exception as error:
+            if type(error).__name__ == "Exit":  # pytest.exit ends the run; pytest is not imported here
+                raise
+            measurement.fail(error)
+
+    def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
+        """Judge what was measured of tests that have not ended."""
+        for measurement in measurements:
+            with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
+                parts = self._messages_of(measurement, measurement.rows_in_part())
+                kept = msgspec.json.decode(privacy.recorded(parts.values()), type=list[RowMessage])
+                self._in_part |= dict(zip(parts, kept, strict=True))
+
+    def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
+        positions, group, beside = self._positions, measurement.group, self.others.note if self.others else ""
+        note = "; ".join(filter(None, (measurement.note, beside)))
+        return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row, note) for row in rows}
+
+    def _measured_once(self, group: Group) -> dict[str, RowMessage]:
+        """Measured once in a run, by the process that asks first: the others read its rows."""
+        if group.key not in self.held:
+            with self.folder.locked("measuring"):
+                self._keep_lost()
+                if not self._kept(group).exists():
+                    with self._alone():
+                        self.measure(group)
+                if group.key not in self.held:
+                    return {message.row.cell.nodeid: message for message in self._read(self._kept(group))}
+        return {message.row.cell.nodeid: message for message in self.held[group.key]}
+
+    def _kept(self, group: Group) -> Path:
+        return self.folder.shared("rows", group.key)
+
+    def _read(self, path: Path) -> list[RowMessage]:
+        """The rows of a file; of an empty one the process that could not write them has them. Raises FtgateError."""
+        if not path.stat().st_size:
+            raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
+        return decoded(path, list[RowMessage])
+
+    def _keep(self, group: Group, messages: list[RowMessage]) -> None:
+        """Write the rows of a test for the other processes of the run; what cannot be written is held here.
+
+        An empty file then says that it was measured: making one takes no room.
+        """
+        path, kept = self._kept(group), privacy.recorded(messages)
+        try:
+            write_whole(path, [kept])
+        except OSError as error:
+            self.held[group.key] = msgspec.json.decode(kept, type=list[RowMessage])
+            why = error.strerror or str(error)
+            self.listener.warn(f"{path}: the rows of {group.key} cannot be kept: {why}; they are held in memory")
+            with contextlib.suppress(OSError):
+                path.touch()
+
+    def _all_kept(self) -> list[Path]:
+        return sorted(self.folder.run.glob("rows-*.json"))
+
+    def _all_begun(self) -> list[Path]:
+        return sorted(self.folder.run.glob("begun-*.json"))
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While no other test of the run runs."""
+        if self.others is None:
+            yield
+            return
+        with self.others.excluded(lambda test: self.listener.advance(test, "waiting for", 0, 0, None)):
+            yield
+
+    def _set_begun(self, group: Group | None) -> None:
+        """Note whose measurement ends with this process if it is killed: its rows then are errors.
+
+        No other process measures that test again: it may have killed this one.
+        """
+        if self._begun_file is not None:
+            self._begun_file.unlink(missing_ok=True)
+            self._begun_file = None
+        if group is None or self.others is None:
+            return
+        reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
+        fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
+        given = {"line": group.spec.source.line, "options": self.config.options}
+        lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
+        messages = [assembly.message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
+        self._begun_file = self.folder.shared("begun", group.key)
+        with contextlib.suppress(OSError):  # the test may still be measured where nothing can be written
+            write_whole(self._begun_file, [msgspec.json.encode(messages)])
+
+    def _keep_lost(self) -> None:
+        """What another process began to measure and did not end is an error: who began it held the lock."""
+        for path in self._all_begun():
+            kept = path.with_name(path.name.replace("begun-", "rows-"))
+            if kept.exists():
+                path.unlink()
+            else:
+                path.replace(kept)
+
+    def _prepared(self) -> Resources:
+        """What all measurements share; the error levels depend on which targets and baselines the plan has."""
+        if self._resources is None:
+            folder = self.folder.path
+            if self.config.against:
+                self.references.clean(self.references.requested())
+            launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
+            self._resources = Resources(
+                config=self.config,
+                plan=self.plan,
+                targets=self.targets,
+                references=self.references,
+                stored=self.stored,
+                policy=policy_of(self.whole, self.config, self.stored),
+                launcher=launcher,
+                listener=self.listener,
+                time=self.time,
+                unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
+                floors={},
+                acceptances=self.acceptances,
+                capacity=Capacity.of_this_process(),
+            )
+        return self._resources
+
+    def _guarded(self) -> contextlib.AbstractContextManager[None]:
+        """All that is started in here ends with this process; launches that are no processes need no guard."""
+        return guard.guarded() if self._launcher is None else contextlib.nullcontext()
+
+    def _launches(self) -> Path:
+        """The folder of the launches, without what runs left that were killed."""
+        folder = self.folder.path / "launches"
+        guard.ensure(folder)
+        if swept := guard.sweep(folder):
+            self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
+        return folder
+
+    def _keep_ended(self, measurements: Sequence[Measurement]) -> list[Measurement]:
+        """Keep the rows of those that have ended; returns those that are still open."""
+        for measurement in measurements:
+            if not measurement.open:
+                messages = self._messages_of(measurement, measurement.rows())
+                self._keep(measurement.group, [*messages.values()])
+        return [measurement for measurement in measurements if measurement.open]
+
+    def _announce(self, group: Group) -> None:
+        """Name the group that is measured from now on, if it is another than before."""
+        if group.key != self._announced:
+            self._announced = group.key
+            self._set_begun(group)
+            self.listener.begin(group.key, [cell.label for cell in group.cells])
+
+
+# The end of a run, however it ends: what is missing is said, every file is written, then baselines are stored.
+
+Write = Callable[[Report], object]
+
+
+class Ending:
+    """Writes what a run leaves. What cannot be written is one of `troubles`, and everything else still is.
+
+    `files` are the writers by what they are called in an error; one that is added here is called at least once, and
+    again with the report as it is then after baselines were stored or another file could not be written.
+    """
+
+    def __init__(self, session: Session, targets: Sequence[str], folder: Path) -> None:
+        """`targets` are of the form `KIND:PATH`, their paths relative to `folder`."""
+        self.session = session
+        self.files: dict[str, Write] = {f".ftgate/{LAST_RUN}": self._keep}
+        self.written: dict[str, Path] = {}
+        self.troubles: list[str] = []
+        for target in targets:
+            self.files[target] = self._writer(target, folder)
+
+    def finish(self, report: Report) -> Report:
+        """Write the files, store the baselines; the report as it is then.
+
+        The files come first: if the process dies while baselines are stored, the measurement is not lost.
+        """
+        report = self._write(report)
+        stored = report
+        try:
+            stored = self.session.store(report)
+        except Exception as error:  # noqa: BLE001 -- a failure is reported, whatever it is
+            self._note("the baselines cannot be stored", error)
+        if self.troubles or stored.updates != report.updates:
+            stored = self._write(stored)
+        return stored
+
+    def _write(self, report: Report) -> Report:
+        """Write every file, and again if one of them fails: then the others say so."""
+        missing = report.partial
+        while True:
+            texts = (missing, *(first_line(trouble) for trouble in self.troubles if first_line(trouble) not in missing))
+            report = msgspec.structs.replace(report, partial=without_home("; ".join(filter(None, texts))))
+            if not self._failed(report):
+                return report
+
+    def _failed(self, report: Report) -> list[str]:
+        """Write every file once; those that failed are not written again."""
+        failed = []
+        for name, write in self.files.items():
+            try:
+                write(report)
+            except Exception as error:  # noqa: BLE001 -- the other files are still written
+                self._note(f"{name} cannot be written", error)
+                failed.append(name)
+        for name in failed:
+            del self.files[name]
+        return failed
+
+    def _note(self, what: str, error: Exception) -> None:
+        """Name what failed; a mistake of ours comes with its traceback."""
+        if isinstance(error, OSError) and error.strerror:
+            name = str(error.filename2 or error.filename or "")  # of a renamed file where it was to go
+            reason = error.strerror if name in what else f"{error.strerror}: {name}"
+        elif isinstance(error, (FtgateError, OSError)):
+            reason = str(error)
+        else:
+            reason = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+        self.troubles.append(without_home(f"{what}: {reason}"))  # as the report says it: it is not said twice
+
+    def _keep(self, report: Report) -> None:
+        """A run that ended before its first result does not replace the last one that has some."""
+        if report.tables:
+            self.session.keep(json.rendered("json", report))
+
+    def _writer(self, target: str, folder: Path) -> Write:
+        def write(report: Report) -> None:
+            self.written[target] = write_report(target, report, folder)
+
+        return write
+
+
+def missing(stopped: str, planned: int, unasked: int, in_part: int, lost: int) -> str:
+    """Why rows are missing: `interrupted: 3 of 12 cells were not run, 1 was measured in part`; empty if none is.
+
+    Of `planned` cells these were never asked for, measured in part, and failed without a row. `stopped` says what ended
+    the run.
+    """
+    counted = ((unasked, "not run"), (in_part, "measured in part"), (lost, "not measured because of an error"))
+    parts: list[str] = []
+    for number, what in counted:
+        if number:
+            of = "" if parts else f" of {planned} cells"
+            parts.append(f"{number}{of} {'was' if number == 1 else 'were'} {what}")
+    return ": ".join(filter(None, (stopped, ", ".join(parts))))

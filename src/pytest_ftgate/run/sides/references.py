@@ -1,0 +1,342 @@
+"""The references that a run compares with: pairs of checkouts, tests in them, and paths as people know them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path, PurePath
+from typing import Final
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from ...judge.judge import ComparedWith
+from ...kit import git
+from ...kit.errors import FtgateError
+from ...kit.files import write_whole
+from ...kit.git import Checkout, Repository, mapped
+from ...measure.context import Listener
+from ...model.report import Figures
+from ...model.spec import Interpreter, Spec
+from ...targets import environments
+from ...targets.environments import OnStep, Step, Steps, ensure_environment
+from ..folder import RunFolder, decoded
+from . import worktrees
+from . import worktrees as mending
+
+INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
+
+
+class References:
+    """Checks out what a run compares with, once for all processes of the run."""
+
+    def __init__(self, folder: RunFolder, against: str, listener: Listener) -> None:
+        """`against` is the value of `--ftgate-against`, "" without it."""
+        self.folder = folder
+        self.against = against
+        self.listener = listener
+        self._pairs: dict[str, worktrees.Pair | git.AgainstError] = {}
+        self._cleaned: set[str] = set()
+
+    def requested(self) -> worktrees.Pair:
+        """Both sides of `--ftgate-against`. Raises AgainstError."""
+        return self._pair(self.against, None, "")
+
+    def recorded(self, compared_with: ComparedWith, test: str) -> worktrees.Pair:
+        """The commit of a stored baseline of this test, and the working tree. Raises AgainstError."""
+        pair = self._pair(f"{compared_with.commit} {compared_with.baseline}", compared_with, test)
+        self.clean(pair)
+        return pair
+
+    def clean(self, pair: worktrees.Pair) -> None:
+        """Remove what earlier runs left in both checkouts, once in a process. Only for the run that measures."""
+        for checkout in (pair.reference, pair.changed):
+            if checkout.root not in self._cleaned:
+                self._cleaned.add(checkout.root)
+                mending.remove_extras(self.folder.root, checkout, self.folder.path / "envs")
+
+    def relocated(self, spec: Spec, checkout: git.Checkout) -> Spec:
+        """A test as it is in a checkout, which counts as in use from now on."""
+        worktrees.mark_used(checkout)
+        return worktrees.relocated(spec, self.folder.root, checkout)
+
+    def hint(self, detail: str, checkout: git.Checkout | None) -> str:
+        """A possible cause of a workload's error, in a checkout or the project; empty if none is known."""
+        rebuilt = environments.rebuild_hint(detail, self.folder.root)
+        if rebuilt or checkout is None:
+            return rebuilt
+        return worktrees.ignored_hint(detail, checkout, self.folder.root)
+
+    def shown(self, figures: Figures) -> Figures:
+        """Figures with the files of lock sites as people know them: below the root, else from the library on."""
+        replace = msgspec.structs.replace
+        return replace(figures, sites=tuple(replace(site, file=self._named(site.file)) for site in figures.sites))
+
+    def _named(self, file: str) -> str:
+        for pair in self._pairs.values():
+            if isinstance(pair, worktrees.Pair):
+                file = git.mapped(file, pair.changed.project, self.folder.root)
+        return portable(file, self.folder.root)
+
+    def _pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
+        if key not in self._pairs:
+            named = self.against if compared_with is None else git.shown(compared_with.commit)
+            self.listener.advance(named, "checking out", 0, 0, None)
+            try:
+                self._pairs[key] = self._shared_pair(key, compared_with, test)
+            except git.AgainstError as error:
+                self._pairs[key] = error
+        pair = self._pairs[key]
+        if isinstance(pair, git.AgainstError):
+            raise pair
+        return pair
+
+    def _shared_pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
+        """The same worktrees for all processes of a run, whatever is edited meanwhile."""
+        with self.folder.locked("pair"):
+            shared = self.folder.shared("pair", key)
+            if shared.exists():
+                return decoded(shared, worktrees.Pair)
+            pair = self._checked_out(compared_with, test)
+            write_whole(shared, [msgspec.json.encode(pair)])
+        return pair
+
+    def _checked_out(self, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
+        """The recorded commit, or the one that brought the baseline's file if the recorded one cannot be used.
+
+        A new test, or uncommitted changes, are recorded first and then committed together with the baseline.
+        """
+        root, folder = self.folder.root, self.folder.path
+        if compared_with is None:
+            return worktrees.pair(root, self.against, folder)
+        try:
+            pair = worktrees.commit_pair(root, compared_with.commit, folder)
+            if not worktrees.lacks(pair.reference, test):
+                return pair
+            trouble = git.AgainstError(f"{pair.reference.label}, at which it was recorded, has no such test")
+        except worktrees.NothingToCompare:
+            raise
+        except git.AgainstError as error:
+            trouble = error
+        brought = worktrees.introduced(root, Path(compared_with.file))
+        if not brought or brought == compared_with.commit:
+            raise trouble
+        pair = worktrees.commit_pair(root, brought, folder)
+        if worktrees.lacks(pair.reference, test):
+            raise trouble
+        return pair
+
+
+def portable(file: str, root: PurePath | None) -> str:
+    """A source file's name as people know it: with `/`, and without absolute paths of this machine.
+
+    For an installed file, the part from its last `lib/pythonX.Y`; else the path relative to `root` if it is below it;
+    else the name alone. An unknown file ("") stays empty.
+    """
+    if not file:
+        return ""
+    path = PurePath(file)
+    nowhere = not (path.is_absolute() or ".." in path.parts)
+    if root is not None and path.is_relative_to(root):
+        path, nowhere = path.relative_to(root), True
+    if installed := INSTALLED.search(path.as_posix()):
+        return installed[1]
+    return path.as_posix() if nowhere else path.name
+
+
+# What is installed for a side of a comparison, and what a test requires of it.
+
+EDITABLE = ("-e", "--editable")
+
+
+def steps_of(steps: Steps, old_root: Path, checkout: Checkout | None, requires: tuple[str, ...] = ()) -> Steps:
+    """Install steps of the project, or of a checkout of it, with a test's `requires` and the checkout's own last.
+
+    An absolute path in the repository is moved to the checkout; a relative one that leads out of it is not. A version
+    that the checkout asks for takes the place of whatever else installs the same distribution, and its extras.
+    """
+    if checkout is None:
+        return _with_last(steps, requires)
+    old_root = old_root.resolve()
+    moved = tuple(
+        step if environments.is_command(step) else tuple(revision_argument(word, old_root, checkout) for word in step)
+        for step in steps
+    )
+    if checkout.copied:
+        moved = tuple(_as_copy(step, checkout) for step in moved)
+    wanted = {_distribution(checkout.project, word) for word in checkout.install}
+    extras = set[str]()
+    kept = tuple(_without(step, wanted, checkout.project, extras) for step in _with_last(moved, requires))
+    return _with_last(tuple(filter(None, kept)), tuple(_with_extras(word, extras) for word in checkout.install))
+
+
+def described(checkout: Checkout, requires: Iterable[str]) -> str:
+    """The label of a checkout, with what of a test's `requires` its version takes the place of."""
+    wanted = {_distribution(checkout.project, word) for word in checkout.install}
+    replaced = [word for word in requires if _distribution(checkout.project, word) in wanted]
+    if not replaced:
+        return checkout.label
+    return f"{checkout.label} in place of {', '.join(str(Requirement(word)) for word in replaced)} (requires=)"
+
+
+def _with_last(steps: Steps, words: tuple[str, ...]) -> Steps:
+    """The steps with these words in the last one, which then resolves all at once; after a command in one more."""
+    if not words:
+        return steps
+    if not steps or environments.is_command(steps[-1]):
+        return (*steps, words)
+    return (*steps[:-1], (*steps[-1], *words))
+
+
+def _as_copy(step: Step, checkout: Checkout) -> Step:
+    """A step that installs no editable copy of `checkout.copied`."""
+    following = (*step[1:], "")
+    return tuple(
+        word
+        for word, value in zip(step, following, strict=True)
+        if word not in EDITABLE or environments.distribution_of(checkout.project, value) != checkout.copied
+    )
+
+
+def _without(step: Step, wanted: set[str], project: Path, extras: set[str]) -> Step:
+    """A step without the words that install a distribution of `wanted`, whose extras are added to `extras`."""
+    if not wanted or environments.is_command(step):
+        return step
+    kept: list[str] = []
+    for word in step:
+        option = kept[-1] if kept and kept[-1].startswith("-") and "=" not in kept[-1] else ""
+        name = environments.distribution_of(project, word) if option else _distribution(project, word)
+        if name not in wanted or option not in ("", *EDITABLE):
+            kept.append(word)
+            continue
+        if option:
+            kept.pop()
+        extras.update(_extras(word))
+    return tuple(kept)
+
+
+def _distribution(project: Path, word: str) -> str:
+    """The canonical name of what a word installs; "" for an option, or anything that does not say."""
+    if word.startswith("-"):
+        return ""
+    if found := environments.distribution_of(project, word):
+        return found
+    try:
+        return str(canonicalize_name(Requirement(word).name))
+    except InvalidRequirement:
+        return ""
+
+
+def _extras(word: str) -> Iterator[str]:
+    _, bracket, rest = word.partition("[")
+    if bracket:
+        yield from (extra.strip() for extra in rest.partition("]")[0].split(","))
+
+
+def _with_extras(word: str, extras: set[str]) -> str:
+    if not extras:
+        return word
+    try:
+        requirement = Requirement(word)
+    except InvalidRequirement:
+        return f"{word.partition('[')[0]}[{','.join(sorted({*extras, *_extras(word)}))}]"
+    requirement.extras |= extras
+    return str(requirement)
+
+
+def revision_argument(argument: str, old_root: Path, checkout: Checkout) -> str:
+    """An install argument of the old root, changed for another checkout."""
+    option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
+    place, bracket, extras = value.partition("[")
+    url, scheme, path = place.rpartition("file://")
+    if old_root == checkout.project or not path:
+        return argument
+    if Path(path).is_absolute():
+        path = mapped(path, checkout.top(old_root), checkout.top(checkout.project))
+    elif ".." in Path(path).parts and not (checkout.project / path).exists() and (old_root / path).exists():
+        path = os.path.normpath(old_root / path)
+    return f"{option}{equals}{url}{scheme}{path}{bracket}{extras}"
+
+
+# The version that both sides of a comparison are built as: that of the newest tag of the project's history.
+#
+# Builds that take a version from git would differ in it, and in file names, at each commit.
+
+_FILE: Final = "pyproject.toml"
+_NEVER_AT: Final = "2000-01-01T00:00:00Z"
+
+
+def variables(root: Path, project: Path) -> dict[str, str]:
+    """The environment variables by which a build of `project`, a checkout of the one at `root`, is of that version."""
+    repository = Repository(root)
+    tag = repository.git("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", allowed=(0, 128)).strip() or "0"
+    found = re.search(r"\d+(\.\d+)*", tag)
+    given = environments.pretended(project, found[0] if found else "0")
+    if environments.asks_git_alone(project) and "GIT_DIR" not in os.environ:
+        given["GIT_DIR"] = str(_tagged(repository, tag))
+    return given
+
+
+def _tagged(repository: Repository, tag: str) -> Path:
+    """The git folder of a repository whose one commit has this tag, and never a change.
+
+    git finds the file of its index in the folder where a build asks, and does not look at it.
+    """
+    releases = repository.root / ".ftgate" / "releases"
+    folder = releases / hashlib.sha256(tag.encode()).hexdigest()[:12]
+    if not folder.exists():
+        environments.hide_from_git(releases)
+        with tempfile.TemporaryDirectory(dir=releases, ignore_cleanup_errors=True) as made:
+            _make(repository, Path(made), tag)
+            with suppress(OSError):  # another process was faster
+                (Path(made) / ".git").rename(folder)
+    return folder
+
+
+def _make(repository: Repository, folder: Path, tag: str) -> None:
+    """The same commit whenever and by whomever it is made: its id may be part of a version."""
+    made_by = {
+        f"GIT_{role}_{field}": value
+        for role in ("AUTHOR", "COMMITTER")
+        for field, value in (("NAME", "pytest-ftgate"), ("EMAIL", "pytest-ftgate@invalid"), ("DATE", _NEVER_AT))
+    }
+    (folder / _FILE).touch()
+    for words in (
+        ("init", "--quiet", "--template="),
+        ("add", "--force", _FILE),
+        ("commit", "--quiet", "--no-gpg-sign", "-m", tag),
+        ("tag", "--no-sign", "-m", tag, tag),
+        ("update-index", "--skip-worktree", _FILE),
+    ):
+        repository.git(*words, cwd=folder, variables=made_by)
+
+
+# Whether what git has of a project can be installed, as it is in CI and on both sides of a comparison.
+
+
+def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep) -> str:
+    """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit.
+
+    `on_step` is called as by `ensure_environment`.
+    """
+    checkout, environments = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
+    mending.remove_all_extras(root, checkout, environments)
+    try:
+        ensure_environment(
+            interpreter,
+            root=environments,
+            project=checkout.project,
+            install=steps_of(steps, root, checkout),
+            variables=variables(root, checkout.project),
+            on_step=on_step,
+        )
+    except FtgateError as error:
+        hint = worktrees.ignored_hint(str(error), checkout, root)
+        return "\n".join(filter(None, (str(error).partition("\n")[0], hint)))
+    mending.note_built(root, checkout)
+    return ""

@@ -1,0 +1,763 @@
+"""The two sides of a comparison: found in git, checked out in separate worktrees, cached and pruned.
+
+Both sides are worktrees, also the changed one: their paths have one length, and an edit during a run is not measured.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import posixpath
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from ...kit import processes
+from ...kit.errors import FtgateError
+from ...kit.files import write_whole
+from ...kit.git import (
+    DEEPEN,
+    OPTION,
+    AgainstError,
+    Checkout,
+    GitFailed,
+    Repository,
+    commit_at,
+    mapped,
+    shown,
+    without_index,
+)
+from ...kit.values import Struct
+from ...model.spec import Spec, is_path, parse_target
+from ...store import names, update
+from ...targets import describe, environments, find
+from ...targets.environments import forget_environments, prune_environments
+
+# Submodules of the two sides: the commits that each side names, checked out from the objects that are here.
+
+_NOT_OF_THE_USER: Final = {"GIT_PROTOCOL_FROM_USER": "0"}
+"""As git fetches submodules: a url that stands in a repository does not reach local folders unless the user says so."""
+
+
+class Submodule(NamedTuple):
+    """A submodule as a commit or the index has it: its path in the repository above, and its commit."""
+
+    path: str
+    commit: str
+
+
+def of_tree(repository: Repository, *listing: str, cwd: Path | None = None) -> list[Submodule]:
+    """The submodules in what `ls-tree -r -z COMMIT` or `ls-files -s -z` lists."""
+    found = []
+    for line in repository.git(*listing, cwd=cwd).split("\0"):
+        words, tab, path = line.partition("\t")
+        if tab and words.startswith("160000 "):
+            found.append(Submodule(path, next(word for word in words.split()[1:] if len(word) >= 40)))
+    return found
+
+
+def check_out(repository: Repository, worktree: Path, original: Path, homes: tuple[Path, ...] = ()) -> None:
+    """Check out the submodules of a worktree, and theirs, each at the commit that its side names.
+
+    `original` is the same repository as the user has it. Objects come from there, from `homes`, its folders of
+    submodules' repositories, else from the submodule's url. One whose folder is empty there stays empty here. Nothing
+    of the user's is written. Raises AgainstError.
+    """
+    homes = homes or tuple(dict.fromkeys(_git_folder(repository, original, name) for name in ("own", "common")))
+    for each in of_tree(repository, "ls-tree", "-r", "-z", "HEAD", cwd=worktree):
+        place, theirs = worktree / each.path, original / each.path
+        if _submodule_is_at(repository, place, each.commit):
+            continue
+        if (place / ".git").exists():
+            shutil.rmtree(place)
+        settings = _settings(repository, worktree, each.path)
+        candidates = [theirs, *(home / "modules" / settings.name for home in homes)]
+        objects = [found for folder in candidates if (found := _objects(repository, folder))]
+        if not objects and theirs.is_dir():
+            continue  # not initialized: what is built here does without it
+        _make(repository, each, place, objects)
+        if not _has(repository, place, each.commit):
+            _fetch(repository, each, place, original, settings)
+        repository.git("checkout", "--quiet", "--force", "--detach", each.commit, cwd=place)
+        check_out(repository, place, theirs, tuple(home / "modules" / settings.name for home in homes))
+
+
+def submodules(repository: Repository, worktree: Path) -> Iterator[Path]:
+    """The folders of the submodules of a worktree, and of theirs, that are checked out."""
+    for each in of_tree(repository, "ls-files", "-s", "-z", cwd=worktree):
+        place = worktree / each.path
+        if (place / ".git").exists():
+            yield place
+            yield from submodules(repository, place)
+
+
+class _Settings(NamedTuple):
+    name: str
+    url: str
+
+
+def _settings(repository: Repository, worktree: Path, path: str) -> _Settings:
+    """The name and url of a submodule by the `.gitmodules` of its commit; its path and no url if that has none."""
+    listing = repository.git("config", "--file", ".gitmodules", "--list", "-z", cwd=worktree, allowed=(0, 1, 128))
+    values = dict(entry.partition("\n")[::2] for entry in listing.split("\0") if entry)
+    key = next((key for key, value in values.items() if key.endswith(".path") and value == path), "")
+    name = key.removeprefix("submodule.").removesuffix(".path")
+    return _Settings(name or path, values.get(f"submodule.{name}.url", ""))
+
+
+def _git_folder(repository: Repository, folder: Path, which: str) -> Path:
+    option = "--git-dir" if which == "own" else "--git-common-dir"
+    return folder / repository.git("rev-parse", option, cwd=folder).rstrip("\n")
+
+
+def _objects(repository: Repository, folder: Path) -> Path | None:
+    """The folder of a repository's objects; None if there is no repository, or a broken one."""
+    if not (folder / ".git").exists() and not (folder / "objects").is_dir():
+        return None
+    try:
+        found = folder / repository.git("rev-parse", "--git-path", "objects", cwd=folder).rstrip("\n")
+    except GitFailed:
+        return None
+    return found if found.is_dir() else None
+
+
+def _submodule_is_at(repository: Repository, place: Path, commit: str) -> bool:
+    """Whether a submodule is checked out and whole; not if the objects that it borrowed are gone."""
+    if not (place / ".git").exists():
+        return False  # git would find the repository above
+    try:
+        return repository.git("log", "-1", "--format=%H", cwd=place).strip() == commit
+    except GitFailed:
+        return False
+
+
+def _has(repository: Repository, place: Path, commit: str) -> bool:
+    try:
+        repository.git("cat-file", "-e", f"{commit}^{{tree}}", cwd=place)
+    except GitFailed:
+        return False
+    return True
+
+
+def _make(repository: Repository, each: Submodule, place: Path, objects: list[Path]) -> None:
+    """A repository of its own that borrows objects: a clone would pass through git's rules for transports."""
+    place.mkdir(parents=True, exist_ok=True)
+    hashes = "sha256" if len(each.commit) > 40 else "sha1"
+    repository.git("init", "--quiet", "--template=", f"--object-format={hashes}", cwd=place)
+    borrowed = place / ".git" / "objects" / "info" / "alternates"
+    borrowed.parent.mkdir(parents=True, exist_ok=True)
+    borrowed.write_text("".join(f"{folder.resolve()}\n" for folder in objects), encoding="utf-8")
+
+
+def _fetch(repository: Repository, each: Submodule, place: Path, original: Path, settings: _Settings) -> None:
+    url = settings.url
+    if url.startswith(("./", "../")):  # relative to the remote of the repository above
+        base = repository.git("config", f"remote.{repository.remote}.url", cwd=original, allowed=(0, 1)).strip()
+        head, separator, path = base.rpartition(":") if "://" not in base else ("", "", base)
+        scheme, slashes, rest = path.rpartition("://")
+        url = f"{head}{separator}{scheme}{slashes}{posixpath.normpath(posixpath.join(rest, url))}"
+    try:
+        if not url:
+            raise GitFailed("no url is known for it")
+        words = ("fetch", "--quiet", "--depth=1", "--no-tags", url, each.commit)
+        repository.git(*words, cwd=place, variables=_NOT_OF_THE_USER)
+    except GitFailed as failed:
+        shutil.rmtree(place, ignore_errors=True)
+        raise AgainstError(
+            f"{OPTION}: the submodule {each.path} has no commit {shown(each.commit)} here, and it could not be "
+            f"fetched: {failed}; fetch it with `git -C {each.path} fetch origin {each.commit}`, or all with "
+            "`git submodule update --init --recursive`; in CI let the checkout step fetch submodules with their history"
+        ) from failed
+
+
+# A worktree as its commit has it: nothing that an earlier run, or anybody else, left in it is measured.
+
+_CACHE: Final = "__pycache__"
+
+
+def mend(repository: Repository, place: Path, commit: str) -> None:
+    """Make the index of a worktree, or of a submodule in one, anew from its commit, and reset the files that differ.
+
+    The index that is there can hide edits (assume-unchanged, skip-worktree), and a git that was killed leaves locks.
+    Files that are the same keep their times, by which builds tell what changed. Raises GitFailed.
+    """
+    folder = place / repository.git("rev-parse", "--git-dir", cwd=place).rstrip("\n")
+    for left in (folder / "index", *folder.glob("*.lock")):
+        left.unlink(missing_ok=True)
+    repository.git("read-tree", commit, cwd=place)
+    repository.git("update-index", "-q", "--refresh", allowed=(0, 1), cwd=place)
+    repository.git("reset", "--hard", "--quiet", commit, cwd=place)
+
+
+def remove_extras(root: Path, checkout: Checkout, environments: Path) -> None:
+    """Remove from a checkout what is not of its commit, but for what its installation left there.
+
+    If that differs from what it was, the environments that belong to it are made again. Only for the run that measures:
+    another one would lose its files. Raises GitFailed.
+    """
+    top = checkout.top(checkout.project)
+    if not checkout.commit or not (top / ".git").exists():
+        return
+    repository = Repository(root)
+    kept = _built(top)
+    found = _extras(repository, top)
+    for name in found:
+        if not _same(top / name, kept.get(name)):
+            _delete(top / name)
+    if any(not _same(top / name, digest) for name, digest in kept.items()):
+        forget_environments(environments, top)
+        for name in kept:
+            _delete(top / name)
+        _record(top).unlink(missing_ok=True)
+
+
+def remove_all_extras(root: Path, checkout: Checkout, environments: Path) -> None:
+    """As `remove_extras`, with what its installation left; its environments are made again. Raises GitFailed."""
+    top = checkout.top(checkout.project)
+    forget_environments(environments, top)
+    _record(top).unlink(missing_ok=True)
+    remove_extras(root, checkout, environments)
+
+
+def note_built(root: Path, checkout: Checkout) -> None:
+    """Remember what an installation has left in a checkout: `remove_extras` keeps it. Raises GitFailed."""
+    if checkout.commit:
+        top = checkout.top(checkout.project)
+        found = (name for name in _extras(Repository(root), top) if _CACHE not in Path(name).parts)
+        write_whole(_record(top), [msgspec.json.encode({name: _digest(top / name) for name in found})])
+
+
+def _record(top: Path) -> Path:
+    """Beside the worktree, where git does not see it, as the stamp of its last use is."""
+    return top.with_name(f"{top.name}.built")
+
+
+def _built(top: Path) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(_record(top).read_bytes(), type=dict[str, str])
+    except (FileNotFoundError, msgspec.DecodeError):
+        return {}
+
+
+def _extras(repository: Repository, top: Path) -> list[str]:
+    """All files that git does not track, ignored ones too; a repository within, with a slash at its end, as one."""
+    found = []
+    for place in (top, *submodules(repository, top)):
+        names = repository.git("ls-files", "--others", "-z", cwd=place).split("\0")
+        found += [str((place / name).relative_to(top)) + ("/" if name.endswith("/") else "") for name in names if name]
+    return found
+
+
+def _digest(path: Path) -> str:
+    """Of a file its content, of a link its target; empty for a folder, or if it is gone."""
+    if path.is_symlink():
+        return f"link to {path.readlink()}"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _same(path: Path, digest: str | None) -> bool:
+    return digest is not None and _digest(path) == digest
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+KEPT_WORKTREES: Final = 6
+"""Worktrees that stay for the next run; a comparison uses two."""
+PYTHON: Final = "python:"
+IN_USE_S: Final = 3600.0
+"""A worktree used more recently may be another run's, and stays."""
+FOLDER_DIGITS: Final = 12
+_HOW: Final = (
+    f"{OPTION} takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+)
+_BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
+_DISTRIBUTION: Final = re.compile(
+    r"(?P<name>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?:\[[a-z0-9._, -]*\])?"  # PEP 508
+    r"\s*==\s*v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?"  # PEP 440
+    r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
+    re.IGNORECASE,
+)
+
+
+class NothingToCompare(AgainstError):
+    """Both sides are the same commit."""
+
+
+class Pair(Struct, frozen=True, kw_only=True):
+    """The two sides. It can be encoded: the processes of one run share it."""
+
+    reference: Checkout
+    changed: Checkout
+
+    def sides_with(self, test: str) -> tuple[Checkout, ...]:
+        """The sides that have a test: the changed one, and the reference unless `lacks` says otherwise."""
+        return (self.changed,) if lacks(self.reference, test) else (self.changed, self.reference)
+
+
+# ---- what is requested
+
+
+def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
+    """Both sides of `--ftgate-against`, checked out.
+
+    `against` is a revision, `merge-base`, `dist:NAME==VERSION`, `dist:PATH.whl` or `python:TARGET`.
+
+    `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait for
+    each other. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
+    AgainstError; NothingToCompare if both sides are one commit.
+    """
+    if against.startswith("dist:"):
+        return _distributions(root, against.removeprefix("dist:"))
+    if against.startswith(PYTHON):
+        return _interpreters(root, against.removeprefix(PYTHON))
+    repository = Repository(root)
+    label, commit = _reference(repository, against, environ)
+    try:
+        return _checked_out(repository, label, commit, folder)
+    except NothingToCompare:
+        # A push to the default branch is compared with what it was pushed onto.
+        before = repository.commit("HEAD~1") if against == "merge-base" else None
+        if before is None:
+            raise
+        return _checked_out(repository, f"HEAD~1 ({shown(before)}), as HEAD is the {label}", before, folder)
+
+
+def commit_pair(root: Path, commit: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
+    """As `pair`, for the commit that a stored baseline names. Raises AgainstError with the reason."""
+    if not commit:
+        raise AgainstError("the baseline names no commit: it was recorded outside of git")
+    if commit.endswith("+"):
+        raise AgainstError(
+            f"the baseline was recorded with uncommitted changes on {shown(commit)}, which git does not have"
+        )
+    repository = Repository(root)
+    start = f"the baseline's commit {shown(commit)} is not in this repository"
+    present = repository.commit(commit) or _fetched(repository, commit, start, environ)
+    if present is None:
+        why = _shallow(repository, commit) if repository.shallow else "which was dropped or never fetched"
+        raise AgainstError(f"{start}, {why}")
+    return _checked_out(repository, f"the baseline's commit ({shown(present)})", present, folder)
+
+
+def introduced(root: Path, file: Path) -> str:
+    """The last commit that touched `file`; "" if it is untracked, changed or staged, or history ends before it.
+
+    A recording of uncommitted changes is usually committed together with them: that commit stands for it.
+    """
+    path = root.resolve() / file
+    if not path.is_file():
+        return ""
+    try:
+        repository = Repository(root)
+        one = ("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--ignored", "--", str(path))
+        if repository.git(*one).strip():
+            return ""
+        commit = repository.git("--literal-pathspecs", "rev-list", "-1", "HEAD", "--", str(path)).strip()
+        # The oldest commit of a shallow clone seems to have brought in every file.
+        cut = repository.shallow and " " not in repository.git("rev-list", "-1", "--parents", commit or "HEAD").strip()
+    except AgainstError:
+        return ""
+    return "" if cut else commit
+
+
+def _reference(repository: Repository, against: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """(label, commit) of what was requested."""
+    if repository.commit("HEAD") is None:
+        raise AgainstError(f"{OPTION}: the repository of {repository.root} has no commit yet; commit something first")
+    if against == "merge-base":
+        return merge_base(repository, environ)
+    commit = None
+    if against and not against.startswith("-"):
+        start = f"{OPTION} {against}: git knows no such revision"
+        commit = repository.named(against) or _fetched(repository, against, start, environ)
+    if commit is None:
+        raise AgainstError(_unknown(repository, against))
+    label = shown(commit) if commit.startswith(against.lower()) else f"{against} ({shown(commit)})"
+    return label, commit
+
+
+def _unknown(repository: Repository, against: str) -> str:
+    start = f"{OPTION} {against}: git knows no such revision"
+    names = repository.git("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
+    close = difflib.get_close_matches(against, names.splitlines())
+    if repository.shallow:
+        start += f", {_shallow(repository, against)}"
+    if close:
+        start += f"; did you mean {' or '.join(close)}?"
+    return start if close or repository.shallow else f"{start}; {_HOW}"
+
+
+def _fetched(repository: Repository, revision: str, start: str, environ: Mapping[str, str]) -> str | None:
+    """See `Repository.fetched`. Raises AgainstError that begins with `start`."""
+    try:
+        return repository.fetched(revision, environ)
+    except AgainstError as failed:
+        raise AgainstError(f"{start}, {_shallow(repository, revision)} ({failed})") from failed
+
+
+def _shallow(repository: Repository, revision: str) -> str:
+    return f"but this clone is shallow: {repository.how_to_fetch(revision)}"
+
+
+def merge_base(repository: Repository, environ: Mapping[str, str]) -> tuple[str, str]:
+    """(label, commit) of the merge base of HEAD and the branch that it is merged into. Raises AgainstError."""
+    base = _base_branch(repository, environ)
+    commit = repository.git("merge-base", "HEAD", base, allowed=(0, 1)).strip()
+    if commit:
+        return f"merge base with {base} ({shown(commit)})", commit
+    start = f"{OPTION} merge-base: HEAD and {base} have no common ancestor"
+    if repository.shallow:
+        raise AgainstError(f"{start} in this clone, which is shallow: {DEEPEN}")
+    raise AgainstError(f"{start}; name a revision: {OPTION} REV")
+
+
+def _base_branch(repository: Repository, environ: Mapping[str, str]) -> str:
+    """The branch that a change is merged into: this CI run's target, else the remote's default branch, else a guess."""
+    variable, target = next(((name, environ[name]) for name in _BASES if environ.get(name)), ("", ""))
+    known = [target] if target else list(_usual_bases(repository))
+    base = next((name for name in known if repository.named(name)), None)
+    if base:
+        return repository.spelled(base)
+    fix = f"fetch it with `git fetch {repository.remote} {target or 'NAME'}`"
+    if repository.shallow:
+        fix += f"; this clone is shallow as well: {DEEPEN}"
+    if target:
+        raise AgainstError(f"{OPTION} merge-base: {variable} says {target}, which is not in this clone; {fix}")
+    raise AgainstError(
+        f"{OPTION} merge-base: no default branch was found ({repository.remote}/HEAD, an upstream, main or master); "
+        f"name a revision, {OPTION} REV, or {fix}"
+    )
+
+
+def _usual_bases(repository: Repository) -> Iterator[str]:
+    remote = repository.remote
+    yield f"{remote}/HEAD"
+    mine = repository.git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip()
+    upstream = (
+        repository.git("for-each-ref", "--format=%(upstream:short)", f"refs/heads/{mine}").strip() if mine else ""
+    )
+    # An upstream of the same name is this branch itself, pushed: not what it is merged into.
+    own_copy = upstream.partition("/")[2] == mine and bool(upstream)
+    if upstream and not own_copy:
+        yield upstream
+    yield from (f"{remote}/main", f"{remote}/master", "main", "master")
+    if own_copy and repository.commit(upstream) != repository.commit("HEAD"):
+        yield upstream
+
+
+def _distributions(root: Path, wanted: str) -> Pair:
+    """The same files on both sides; the reference's environment gets one more distribution."""
+    if wanted.endswith(".whl"):
+        return _wheels(root, wanted)
+    if not _DISTRIBUTION.fullmatch(wanted.strip()):
+        raise AgainstError(
+            f"{OPTION} dist:{wanted}: this is not NAME==VERSION with one exact version, as in dist:numpy==2.1.0"
+        )
+    requirement, here = "".join(wanted.split()), str(root.resolve())
+    return _beside(here, requirement, requirement, Requirement(requirement).name)
+
+
+def _wheels(root: Path, wanted: str) -> Pair:
+    """As `_distributions`, for a wheel, or a pattern of wheels of which each target takes its own."""
+    path, here = root / os.path.expanduser(wanted), str(root.resolve())
+    name = environments.distribution_of(root, str(path))
+    if not name or not any(path.parent.glob(path.name)):
+        raise AgainstError(
+            f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or fix the path"
+        )
+    return _beside(here, wanted, str(path), name)
+
+
+def _beside(here: str, label: str, install: str, name: str) -> Pair:
+    """The files as they are on both sides, and on the reference's a distribution of this name."""
+    return Pair(
+        reference=Checkout(label=label, commit="", root=here, install=(install,)),
+        changed=Checkout(label="as installed", commit="", root=here, copied=canonicalize_name(name)),
+    )
+
+
+def _interpreters(root: Path, wanted: str) -> Pair:
+    """The same files on both sides; the reference's run with one interpreter, whatever the target of a cell."""
+    try:
+        target = parse_target(wanted)
+        interpreter = find.find_interpreter(target)
+    except FtgateError as error:
+        raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {error}") from error
+    if unsupported := describe.settings_unsupported(interpreter, target.settings):
+        raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {unsupported}")
+    place, settings = f" ({target.request})" if is_path(target.request) else "", target.spec[len(target.request) :]
+    here = str(root.resolve())
+    return Pair(
+        reference=Checkout(label=f"{interpreter.name}{settings}{place}", commit="", root=here, python=target.spec),
+        changed=Checkout(label="as installed", commit="", root=here),
+    )
+
+
+def installed_version(python: Path, requirement: str) -> str:
+    """The version of the distribution that `requirement` names in the environment of `python`; "" for none."""
+    found = _DISTRIBUTION.match(requirement)
+    name = found["name"] if found else requirement
+    environment = python.parent.parent
+    places = [str(path) for path in (*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages")]
+    return next((each.version for each in metadata.distributions(name=name, path=places)), "")
+
+
+# ---- the working tree as it is
+
+
+def snapshot(repository: Repository, folder: Path, *, recordings: bool = True) -> str:
+    """A commit of the working tree as it is, with untracked files that are not ignored; HEAD if nothing differs.
+
+    New baselines are in it only with `recordings`: nothing that is measured reads them.
+
+    The same content on the same HEAD is the same commit. A submodule is a commit in it that is made in the same way;
+    other repositories within are left out. `folder` holds a copy of the index meanwhile, and no other run uses it.
+    Raises GitFailed.
+    """
+    index = folder / f"index-{hashlib.sha256(os.fsencode(repository.root)).hexdigest()[:FOLDER_DIGITS]}"
+    theirs = repository.root / repository.git("rev-parse", "--git-path", "index").strip()
+    without_index(index)  # left by a run that was killed
+    try:
+        if theirs.exists():
+            shutil.copy2(theirs, index)  # with its time, by which git tells what may have changed since
+            index.chmod(0o600)
+        else:
+            repository.git("read-tree", "HEAD", variables={"GIT_INDEX_FILE": str(index)})
+        tree = _write_tree(repository, str(index), folder, recordings=recordings)
+    finally:
+        without_index(index)
+    head, head_tree = repository.git("rev-parse", "HEAD", "HEAD^{tree}").split()
+    return head if tree == head_tree else commit_at(repository, tree, head)
+
+
+def _write_tree(repository: Repository, index: str, folder: Path, *, recordings: bool) -> str:
+    """Update a copy of the index from the files and write it as a git tree.
+
+    Not `git add --all`: that fails on a broken submodule and on a repository without a commit.
+    """
+    top = repository.top
+
+    def git(*arguments: str, given: str | None = None) -> str:
+        return repository.git(*arguments, given=given, cwd=top, variables={"GIT_INDEX_FILE": index})
+
+    def ours(name: str) -> bool:
+        return _is_ours(name) or (not recordings and names.is_recording(name))
+
+    differ = ("diff-files", "--ignore-submodules=all", "--name-only", "-z")
+    gone = git(*differ, "--diff-filter=D")
+    changed = git(*differ, "--diff-filter=d")
+    new = git("ls-files", "--others", "--exclude-standard", "-z")
+    # A name with a slash at its end is a repository of its own.
+    added = [name for name in new.split("\0") if name and not name.endswith("/")]
+    git("update-index", "--force-remove", "-z", "--stdin", given=gone)
+    git(
+        *("update-index", "--add", "--remove", "--replace", "-z", "--stdin"),
+        given="".join(f"{name}\0" for name in [*filter(None, changed.split("\0")), *added] if not ours(name)),
+    )
+    if staged := [name for name in git("ls-files", "-z").split("\0") if ours(name)]:
+        staged = sorted(set(staged) - set(git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")))
+        git("update-index", "--force-remove", "-z", "--stdin", given="".join(f"{name}\0" for name in staged))
+    for each in of_tree(repository, "ls-files", "-s", "-z", cwd=top):
+        commit = _submodule_now(top / each.path, folder)
+        if commit and commit != each.commit:
+            git("update-index", "--cacheinfo", f"160000,{commit},{each.path}")
+    return git("write-tree").strip()
+
+
+def _submodule_now(place: Path, folder: Path) -> str:
+    """A commit of a submodule as it is; "" if it is not checked out, broken, or has no commit."""
+    try:
+        inner = Repository(place) if (place / ".git").exists() else None
+        return snapshot(inner, folder) if inner and inner.commit("HEAD") else ""
+    except AgainstError:
+        return ""
+
+
+def _is_ours(name: str) -> bool:
+    return ".ftgate" in name.split("/")
+
+
+# ---- worktrees
+
+
+def _checked_out(repository: Repository, label: str, commit: str, folder: Path) -> Pair:
+    worktrees = folder.absolute() / "worktrees"
+    environments.hide_from_git(worktrees)
+    with processes.locked(Path(f"{worktrees}.lock")):
+        changed = snapshot(repository, worktrees, recordings=False)
+        head = repository.commit("HEAD")
+        if changed == commit:
+            raise NothingToCompare(
+                f"{label} is the commit that is checked out and the working tree is clean: there is nothing to "
+                f"compare; compare with the commit before it: {OPTION} HEAD~1"
+            )
+        here = f"HEAD ({shown(changed)})" if changed == head else "working tree (uncommitted changes)"
+        both = Pair(
+            reference=_checkout(repository, label, commit, worktrees),
+            changed=_checkout(repository, here, changed, worktrees),
+        )
+        prune(repository, folder, keep=KEPT_WORKTREES)
+    return both
+
+
+def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) -> Checkout:
+    root = _worktree(repository, commit, worktrees) / repository.prefix
+    if not root.is_dir():
+        raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
+    return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
+
+
+def _worktree(repository: Repository, commit: str, worktrees: Path) -> Path:
+    """The worktree of a commit; made if missing, and mended if it is there. Extra files in it stay."""
+    # Git gives a new worktree the sparse patterns of the worktree that the command runs in.
+    sparse = repository.sparse_patterns()
+    name = hashlib.sha256(f"{commit}\0{sparse}".encode(errors="surrogateescape")).hexdigest() if sparse else commit
+    worktree = worktrees / name[:FOLDER_DIGITS]
+    stamp = _stamp(worktree)
+    if not (stamp.exists() and _is_at(repository, worktree, commit) and _is_mended(repository, worktree, commit)):
+        _remove(repository, worktree)
+        # Twice: also over the entry of a worktree that is gone, or was locked while it was made.
+        repository.git("worktree", "add", "--detach", "--force", "--force", "--quiet", str(worktree), commit)
+    check_out(repository, worktree, repository.top)
+    for place in submodules(repository, worktree):
+        mend(repository, place, "HEAD")
+    stamp.touch()
+    return worktree
+
+
+def _is_mended(repository: Repository, worktree: Path, commit: str) -> bool:
+    """Whether a worktree is as its commit has it now; what cannot be mended is made again."""
+    try:
+        mend(repository, worktree, commit)
+    except GitFailed:
+        return False
+    return True
+
+
+def _is_at(repository: Repository, worktree: Path, commit: str) -> bool:
+    """Whether a worktree is intact: not after the repository was moved or copied, or if git's entry of it is gone."""
+    if not (worktree / ".git").exists():
+        return False  # git would find the enclosing repository
+    try:
+        head, *its = repository.git("rev-parse", "HEAD", "--git-common-dir", cwd=worktree).splitlines()
+    except GitFailed:
+        return False
+    ours = repository.git("rev-parse", "--git-common-dir").splitlines()
+    return head == commit and (worktree / its[0]).resolve() == (repository.root / ours[0]).resolve()
+
+
+def _stamp(worktree: Path) -> Path:
+    """Written once the worktree is complete; its time is the last use. Not in the worktree, where git would see it."""
+    return worktree.with_name(f"{worktree.name}.whole")
+
+
+def _remove(repository: Repository, worktree: Path) -> None:
+    for left in (_stamp(worktree), worktree.with_name(f"{worktree.name}.built")):
+        left.unlink(missing_ok=True)
+    if worktree.exists():
+        repository.git("worktree", "remove", "--force", "--force", str(worktree), allowed=(0, 128))
+        shutil.rmtree(worktree, ignore_errors=True)
+
+
+def mark_used(checkout: Checkout) -> None:
+    """Record that a run still uses this checkout: a worktree used within the last hour is never pruned."""
+    stamp = _stamp(checkout.top(checkout.project))
+    if checkout.commit and stamp.exists():
+        stamp.touch()
+
+
+def prune(repository: Repository, folder: Path, *, keep: int, in_use_s: float = IN_USE_S) -> list[Path]:
+    """Remove all worktrees in `folder` except the `keep` used last, and environments that nothing can use any more.
+
+    One used within `in_use_s` seconds stays: another run may be measuring it. Returns what was removed.
+    """
+    worktrees = folder.absolute() / "worktrees"
+    now_s = datetime.now(UTC).timestamp()
+    ages_s = {worktree: now_s - _used_at_s(worktree) for worktree in worktrees.iterdir() if worktree.is_dir()}
+    by_age = sorted(ages_s, key=lambda worktree: ages_s[worktree])
+    old = [worktree for worktree in by_age[keep:] if ages_s[worktree] > in_use_s]
+    for worktree in old:
+        _remove(repository, worktree)
+    _forget_gone(repository, worktrees)
+    return [*old, *prune_environments(folder / "envs")]
+
+
+def _used_at_s(worktree: Path) -> float:
+    try:
+        return _stamp(worktree).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _forget_gone(repository: Repository, worktrees: Path) -> None:
+    """Drop git's entries of our worktrees that are gone; `git worktree prune` would drop the user's as well."""
+    for line in repository.git("worktree", "list", "--porcelain").splitlines():
+        name, _, place = line.partition(" ")
+        path = Path(place)
+        if name == "worktree" and path.parent == worktrees.resolve() and not path.exists():
+            repository.git("worktree", "remove", "--force", "--force", str(path), allowed=(0, 128))
+
+
+def relocated(spec: Spec, old_root: Path, checkout: Checkout) -> Spec:
+    """A test in a checkout: its file and its import path there; other paths of the repository move too."""
+    old_top, new_top = checkout.top(old_root.resolve()), checkout.top(checkout.project)
+    source = msgspec.structs.replace(
+        spec.source,
+        path=mapped(spec.source.path, old_top, new_top),
+        sys_path=tuple(mapped(entry, old_top, new_top) for entry in spec.source.sys_path),
+    )
+    return msgspec.structs.replace(spec, source=source)
+
+
+def lacks(checkout: Checkout, test: str) -> bool:
+    """Whether a checkout does not have the test (`a.py::test_x`) at all."""
+    return update.source_is_gone(test, checkout.project)
+
+
+def head(root: Path, folder: Path) -> Checkout:
+    """HEAD, checked out as a side of a comparison is: without what git ignores. Raises AgainstError."""
+    repository, worktrees = Repository(root), folder.absolute() / "worktrees"
+    commit = repository.commit("HEAD")
+    if commit is None:
+        raise AgainstError(f"the repository of {root} has no commit yet")
+    environments.hide_from_git(worktrees)
+    with processes.locked(Path(f"{worktrees}.lock")):
+        return _checkout(repository, f"HEAD ({shown(commit)})", commit, worktrees)
+
+
+def ignored_hint(detail: str, checkout: Checkout, old_root: Path) -> str:
+    """One line for an error whose text names a file or module of the project that is on neither side; "" otherwise."""
+    root = re.escape(checkout.root)
+    files = [name for name in re.findall(rf"{root}/([^'\"\n]+)", detail) if not (checkout.project / name).exists()]
+    # As compilers name them, which run in the project's folder.
+    files += [name for name in re.findall(r"(?<![\w./~-])\w[\w./-]*\.\w+", detail) if (old_root / name).is_file()]
+    modules = [name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", detail)]
+    for name in (*files, *(file for module in modules for file in _module_files(old_root, module))):
+        if (old_root / name).exists() and not (checkout.project / name).exists():
+            return (
+                f"{name} is in the working tree but not in git, so neither side of {OPTION} has it: "
+                "commit it, or let ftgate_install or the workload make it"
+            )
+    return ""
+
+
+def _module_files(root: Path, module: str) -> Iterator[str]:
+    """The files below `root` or its `src` that may be this module: `a/b.py`, `a/b.cpython-314.so`, `a/b`."""
+    for base in (root, root / "src"):
+        for path in sorted((base / module).parent.glob(f"{Path(module).name}*")):
+            if path.name.partition(".")[0] == Path(module).name:
+                yield str(path.relative_to(root))

@@ -1,0 +1,1 @@
+"""Target interpreters and their environments: found, described, installed. Start at `find.py`."""

@@ -1,0 +1,231 @@
+"""Run an interpreter, without the caller's Python settings, to learn what it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final, get_args
+
+import msgspec
+
+from ..kit.errors import FtgateError
+from ..model.spec import Interpreter, Settings, StartMethod, series
+
+TIMEOUT_S: Final = 60.0
+
+# Runs in the target: standard library of Python 3.13 and newer, in syntax that older versions can at least parse.
+_COLLECTOR: Final = r"""
+import json, os, platform, sys, sysconfig
+
+def variable(name):
+    return str(sysconfig.get_config_var(name) or "")
+
+def jit(args):
+    if hasattr(sys, "_jit"):
+        return sys._jit.is_available(), sys._jit.is_enabled()
+    words = [word.strip("'\"") for word in args.split()]
+    given = [word for word in words if word.startswith("--enable-experimental-jit")]
+    mode = given[-1].partition("=")[2] or "yes" if given else "no"
+    available = mode in ("yes", "yes-off")
+    requested = os.environ.get("PYTHON_JIT", "0" if mode == "yes-off" else "1")
+    return available, available and requested != "0"
+
+def start_methods():
+    try:
+        import _multiprocessing
+        import multiprocessing
+        return list(multiprocessing.get_all_start_methods())
+    except ImportError:
+        return []
+
+args = variable("CONFIG_ARGS")
+flags = " ".join(variable(name) for name in ("PY_CORE_CFLAGS", "PY_CORE_LDFLAGS", "PGO_PROF_USE_FLAG", "CFLAGS"))
+compiled = variable("PY_CORE_CFLAGS")
+jit_available, jit_enabled = jit(args)
+facts = {
+    "executable": sys.executable,
+    "base_executable": getattr(sys, "_base_executable", sys.executable) or sys.executable,
+    "base_prefix": sys.base_prefix,
+    "version": platform.python_version(),
+    "implementation": sys.implementation.name,
+    "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    "gil_enabled": bool(getattr(sys, "_is_gil_enabled", lambda: True)()),
+    "jit_available": bool(jit_available),
+    "jit_enabled": bool(jit_enabled),
+    "pgo": "--enable-optimizations" in args or "-fprofile-use" in compiled or "-fprofile-instr-use" in compiled,
+    "lto": ("--with-lto" in args and "--with-lto=no" not in args) or "-flto" in flags,
+    "shared": bool(sysconfig.get_config_var("Py_ENABLE_SHARED")),
+    "debug": bool(sysconfig.get_config_var("Py_DEBUG")) or hasattr(sys, "gettotalrefcount"),
+    "compiler": platform.python_compiler(),
+    "config_args": args,
+    "start_methods": start_methods(),
+}
+with open(sys.argv[1], "w", encoding="utf-8") as file:
+    json.dump(facts, file)
+"""
+
+
+class InterpreterBroken(FtgateError):
+    """An executable that did not describe itself: not a Python, a shim without a target, a crash or a hang."""
+
+
+class Facts(Interpreter, frozen=True, kw_only=True):
+    """The collector's output; `base_executable` is the interpreter behind a virtual environment."""
+
+    base_executable: str
+    base_prefix: str
+    found: str = ""
+    build: str = ""
+    start_methods: tuple[str, ...] = ()  # type: ignore[assignment]  # also those that are not ours
+
+
+def describe(executable: str, *, found: str, settings: Settings = Settings()) -> Interpreter:
+    """Run `executable` once (twice with a setting that it supports) and return its description.
+
+    `found` tells how it was found ("PATH", "uv"). A setting that the build does not support is left out, see
+    `settings_unsupported`. Raises InterpreterBroken.
+    """
+    interpreter = _interpreter(executable, collect(executable), found)
+    wanted = environment_variables(settings)
+    if not wanted or settings_unsupported(interpreter, settings):
+        return interpreter
+    return _interpreter(executable, collect(executable, wanted), found)
+
+
+def collect(executable: str, environment: dict[str, str] | None = None) -> Facts:
+    """The facts about `executable`, run with `environment` added to a scrubbed one.
+
+    Raises InterpreterBroken if it does not start, exits with an error, hangs or writes something else.
+    """
+    with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
+        output = os.path.join(folder, "facts.json")
+        command = [executable, "-P", "-s", "-c", _COLLECTOR, output]
+        _run(executable, command, {**scrubbed_environment(), **(environment or {})}, folder)
+        try:
+            return msgspec.json.decode(Path(output).read_bytes(), type=Facts)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise InterpreterBroken(f"{executable} did not describe itself: {error}") from error
+
+
+def scrubbed_environment() -> dict[str, str]:
+    """This process's environment without what would change another interpreter: PYTHON*, a venv's, coverage's."""
+    changing = ("PYTHON", "__PYVENV", "_PYTHON", "COV_CORE_", "COVERAGE_PROCESS_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(changing)}
+
+
+def settings_unsupported(interpreter: Interpreter, settings: Settings) -> str | None:
+    """Why `interpreter` does not support `settings`, with a fix; None if it does."""
+    name = interpreter.name
+    version = series(interpreter.version)
+    if settings.gil == "off" and not interpreter.free_threaded:
+        return f"gil=off needs a free-threaded build and {name} is not one: use the target {version}t"
+    if settings.jit == "on" and not interpreter.jit_available:
+        return f"jit=on: {name} was built without the JIT (configure --enable-experimental-jit)"
+    if settings.switchinterval_ns is not None and _runs_without_gil(interpreter, settings):
+        return f"switchinterval has no effect without the GIL: use {version} or {version}t[gil=on,switchinterval=...]"
+    return None
+
+
+def environment_variables(settings: Settings) -> dict[str, str]:
+    """The variables that set the GIL and the JIT at start-up; the runner sets the switch interval."""
+    switches = {"PYTHON_GIL": settings.gil, "PYTHON_JIT": settings.jit}
+    return {name: "1" if value == "on" else "0" for name, value in switches.items() if value is not None}
+
+
+def build_key(interpreter: Interpreter) -> str:
+    """A short key for baselines, such as `cpython-3.14.7t-nogil-1a2b3c4d`.
+
+    It depends on the version, the state of GIL and JIT, and on what the build's speed depends on (compiler, flags, PGO,
+    LTO); it does not depend on the place or the date of the build.
+    """
+    parts = [interpreter.implementation, interpreter.name, "gil" if interpreter.gil_enabled else "nogil"]
+    if interpreter.jit_enabled:
+        parts.append("jit")
+    flags = [interpreter.pgo, interpreter.lto, interpreter.shared, interpreter.debug]
+    digest = hashlib.sha256(
+        json.dumps([interpreter.compiler, *flags, _flags_that_matter(interpreter.config_args)]).encode()
+    )
+    return "-".join([*parts, digest.hexdigest()[:8]])
+
+
+def _run(executable: str, command: list[str], environment: dict[str, str], folder: str) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_S,
+        )
+    except OSError as error:
+        raise InterpreterBroken(f"{executable} does not start: {error.strerror or error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise InterpreterBroken(f"{executable} did not describe itself within {TIMEOUT_S:.0f} s") from error
+    if done.returncode:
+        output = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()
+        ended = f"exit code {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
+        # The last line of a traceback tells most; of the output of a shim or the shell it is the first.
+        line = output[-1] if output[0].startswith("Traceback") else output[0]
+        raise InterpreterBroken(f"{executable} does not run ({ended}): {line}")
+
+
+def _interpreter(executable: str, facts: Facts, found: str) -> Interpreter:
+    known = get_args(StartMethod)
+    fields = msgspec.structs.asdict(facts)
+    for name in ("base_executable", "base_prefix", "found", "build"):
+        del fields[name]
+    fields["executable"] = executable
+    fields["start_methods"] = tuple(method for method in known if method in facts.start_methods)
+    return Interpreter(**fields, found=found, build=_build_line(facts, found))
+
+
+def _build_line(facts: Facts, found: str) -> str:
+    parts = [
+        re.sub(r"^GCC\b", "gcc", facts.compiler),
+        "PGO" if facts.pgo else "no PGO",
+        "LTO" if facts.lto else "no LTO",
+    ]
+    if facts.debug:
+        parts.append("debug build")
+    if facts.jit_available:
+        parts.append("with JIT")
+    parts.append(FOUND.get(found, found))
+    return ", ".join(parts)
+
+
+FOUND: Final = {"PATH": "found on PATH", "path": "given as a path", "uv": "found by uv", "cache": "found in the cache"}
+"""How an interpreter was found, in words."""
+
+
+def _runs_without_gil(interpreter: Interpreter, settings: Settings) -> bool:
+    if not interpreter.free_threaded or settings.gil == "on":
+        return False
+    return settings.gil == "off" or not interpreter.gil_enabled
+
+
+_PLACES = re.compile(r"--(?:exec-)?prefix|--\w+dir|--srcdir|--with-ensurepip|--disable-test-modules")
+
+
+def _flags_that_matter(config_args: str) -> list[str]:
+    """The arguments of configure without places: prefixes, folders, and words of a flag that contain a path."""
+    try:
+        arguments = shlex.split(config_args)
+    except ValueError:
+        arguments = config_args.split()
+    kept = []
+    for argument in arguments:
+        if _PLACES.match(argument):
+            continue
+        words = [word for word in argument.split() if "/" not in word and "\\" not in word]
+        if words:
+            kept.append(" ".join(words))
+    return sorted(kept)

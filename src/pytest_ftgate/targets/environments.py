@@ -1,0 +1,832 @@
+"""One virtual environment per target, made by uv, with the user's project installed."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from importlib import metadata
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import filelock
+from packaging import tags
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from ..kit.errors import FtgateError
+from ..kit.files import write_whole
+from ..kit.processes import locked, run_within
+from ..model.spec import Interpreter
+
+# Find uv and run it.
+
+
+class UvMissing(FtgateError):
+    """uv is neither installed next to the plugin nor on PATH."""
+
+
+def find_uv() -> str:
+    """The path of uv: the one installed with the plugin, else the one on PATH. Raises UvMissing."""
+    try:
+        from uv import find_uv_bin
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        pass
+    on_path = shutil.which("uv")
+    if on_path is None:
+        raise UvMissing("uv was not found: install it next to the plugin (pip install uv) or put it on PATH")
+    return on_path
+
+
+def run_uv(
+    arguments: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run uv and capture its output as text; the caller checks the exit code.
+
+    `environment` is added to this process's. Raises UvMissing, and TooLong.
+    """
+    return run_within([find_uv(), *arguments], cwd=cwd, environment=uv_environment(environment))
+
+
+def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without the variables by which uv would prefer another environment or Python.
+
+    uv keeps no cache where it could not write one; without a home it would make one in the working directory.
+    """
+    ignored = {"VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "PYTHONHOME", "PYTHONPATH"}
+    kept = {name: value for name, value in os.environ.items() if name not in ignored}
+    if "UV_CACHE_DIR" not in kept and not _can_be_written(user_cache()):
+        kept["UV_NO_CACHE"] = "1"
+    return kept | dict(extra or {})
+
+
+def user_home() -> Path | None:
+    """The user's home; None where HOME is not set and the system does not know the user, as in a container."""
+    home = os.path.expanduser("~")
+    return Path(home) if os.path.isabs(home) else None
+
+
+def user_cache() -> Path | None:
+    """The folder of the user's caches: `$XDG_CACHE_HOME`, else `~/.cache`; None without a home."""
+    given, home = os.environ.get("XDG_CACHE_HOME", ""), user_home()
+    if os.path.isabs(given):
+        return Path(given)
+    return None if home is None else home / ".cache"
+
+
+def _can_be_written(folder: Path | None) -> bool:
+    """Whether a folder is there and can be written, or can be made."""
+    if folder is None:
+        return False
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+# What the files of a project say about it: what it is called, requires and is built by.
+
+_SCM: Final = "SETUPTOOLS_SCM_PRETEND_VERSION"
+VERSIONS: Final = {
+    "setuptools-scm": _SCM,
+    "hatch-vcs": _SCM,
+    "poetry-dynamic-versioning": "POETRY_DYNAMIC_VERSIONING_BYPASS",
+    "uv-dynamic-versioning": "UV_DYNAMIC_VERSIONING_BYPASS",
+    "pdm-backend": "PDM_BUILD_SCM_VERSION",
+}
+"""What takes a project's version from git, and the environment variable that it takes it from first."""
+_ASKS_GIT: Final = "versioningit"
+"""What takes a version from git, and from no variable."""
+_REBUILDS: Final = ("meson-python", "mesonpy")
+_NOT_EDITABLE: Final = ("sipbuild.api",)
+
+
+def default_install(project: Path) -> tuple[tuple[str, ...], ...]:
+    """What to install without ftgate_install: the project itself; if it is not a package, what it requires.
+
+    It is editable, unless its build backend builds such an install again when it is imported, or has none. Raises
+    FtgateError if pyproject.toml cannot be read.
+    """
+    content = pyproject(project)
+    if _is_package(project, content):
+        return ((".",),) if _rebuilds_on_import(content) else (("-e", "."),)
+    if content.get("project", {}).get("dependencies"):
+        return (("-r", "pyproject.toml"),)
+    return (("-r", "requirements.txt"),) if (project / "requirements.txt").is_file() else ()
+
+
+def _is_package(project: Path, content: dict[str, Any]) -> bool:
+    """Whether a project with this pyproject.toml can be installed. One without a build system is a package to pip.
+
+    To uv it is none, and setuptools would often refuse it: uv's lock file, or its workspace, says who is asked.
+    """
+    uv = content.get("tool", {}).get("uv", {})
+    if "package" in uv:
+        return bool(uv["package"])
+    if "build-system" in content or (project / "setup.py").is_file():
+        return True
+    return "project" in content and "workspace" not in uv and not (project / "uv.lock").is_file()
+
+
+def _rebuilds_on_import(content: dict[str, Any]) -> bool:
+    """Whether an editable install needs the requirements of its build when it is imported, or cannot be made."""
+    build = content.get("build-system", {})
+    backend = str(build.get("build-backend", ""))
+    requires = [str(word) for word in build.get("requires", ())]
+    if content.get("tool", {}).get("scikit-build", {}).get("editable", {}).get("rebuild") is True:
+        return True
+    return backend in (*_REBUILDS, *_NOT_EDITABLE) or any(re.match(r"meson[-_.]python\b", word) for word in requires)
+
+
+def pyproject(project: Path) -> dict[str, Any]:
+    """The tables of pyproject.toml; empty without one. Raises FtgateError if it cannot be read."""
+    path = project / "pyproject.toml"
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise FtgateError(f"{path} cannot be read: {error}; fix it or set ftgate_install") from error
+
+
+def project_name(project: Path) -> str:
+    """The name of a project's distribution, in its canonical form; "" if no file says it."""
+    content = pyproject(project)
+    tables = (content.get("project", {}), content.get("tool", {}).get("poetry", {}))
+    names = [str(table["name"]) for table in tables if "name" in table]
+    for file, pattern in (("setup.cfg", r"^name\s*=\s*([\w.-]+)\s*$"), ("setup.py", r"\bname\s*=\s*['\"]([\w.-]+)")):
+        if not names and (project / file).is_file():
+            names = re.findall(pattern, (project / file).read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+    return canonicalize_name(names[0]) if names else ""
+
+
+def pretended(project: Path, version: str) -> dict[str, str]:
+    """The environment variables by which a build takes this version and asks git for none; a user's own stay.
+
+    setuptools-scm's is for this project alone where its name is known: a dependency may be built by the same.
+    """
+    asked = _asked(project)
+    found = {
+        variable: version
+        for tool, variable in VERSIONS.items()
+        if tool in asked and not any(name.startswith(variable) for name in os.environ)
+    }
+    tables, _ = _readable(project)
+    name = canonicalize_name(str(tables.get("project", {}).get("name", ""))).replace("-", "_").upper()
+    if name and "hatch-vcs" not in asked and found.pop(_SCM, ""):
+        found[f"{_SCM}_FOR_{name}"] = version
+    return found
+
+
+def asks_git_alone(project: Path) -> bool:
+    """Whether a build takes its version from git, and no variable can say another."""
+    return _ASKS_GIT in _asked(project)
+
+
+def _asked(project: Path) -> str:
+    """What a build requires, in the one spelling of names."""
+    tables, options = _readable(project)
+    build = tables.get("build-system", {}).get("requires", ())
+    script = project / "setup.py"
+    older = script.read_text(encoding="utf-8", errors="replace") if script.is_file() else ""
+    return " ".join((*map(str, build), options.get("setup_requires", ""), older)).lower().replace("_", "-")
+
+
+def required_python(project: Path) -> str:
+    """`requires-python` of a project; empty without one, and if its file cannot be read (its installation says why)."""
+    tables, options = _readable(project)
+    return str(tables.get("project", {}).get("requires-python") or options.get("python_requires", ""))
+
+
+def discovers_packages(project: Path) -> bool:
+    """Whether setuptools looks for packages beside pyproject.toml by itself."""
+    tables, options = _readable(project)
+    backend = tables.get("build-system", {}).get("build-backend", "setuptools")
+    if not {"project", "build-system"} & set(tables) or not backend.startswith("setuptools"):
+        return False
+    named = {*tables.get("tool", {}).get("setuptools", {}), *options}
+    script = project / "setup.py"
+    by_script = script.is_file() and "packages" in script.read_text(encoding="utf-8", errors="replace")
+    return not ((project / "src").is_dir() or {"packages", "py-modules", "py_modules"} & named or by_script)
+
+
+def _readable(project: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The tables of pyproject.toml and the options of setup.cfg; what cannot be read is empty."""
+    tables: dict[str, Any] = {}
+    with contextlib.suppress(FtgateError):
+        tables = {name: each for name, each in pyproject(project).items() if isinstance(each, dict)}
+    older = configparser.RawConfigParser(strict=False)
+    with contextlib.suppress(OSError, ValueError, configparser.Error):
+        older.read(project / "setup.cfg", encoding="utf-8")
+    return tables, dict(older["options"]) if older.has_section("options") else {}
+
+
+def empty_submodules(project: Path) -> list[str]:
+    """The submodules at or above a project's folder whose folders are empty, by their paths in the repository."""
+    top = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
+    try:
+        text = (top / ".gitmodules").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    paths = re.findall(r"^\s*path\s*=\s*(.+?)\s*$", text, re.MULTILINE)
+    return [path for path in paths if (top / path).is_dir() and not any((top / path).iterdir())]
+
+
+# What is installed into an environment: steps, each of which is arguments of `uv pip install` or a shell command.
+
+Step: TypeAlias = tuple[str, ...]
+"""The arguments of one `uv pip install`; of a shell command `("$", the command)`."""
+Steps: TypeAlias = tuple[Step, ...]
+OnStep: TypeAlias = Callable[[str], None]
+COMMAND: Final = "$"
+WHEEL: Final = ".whl"
+SHOWN_LINES: Final = 24
+"""Lines of a failed step's output that an error shows at most: its beginning, what it calls an error, its end."""
+_ERROR: Final = re.compile(r"\berror(?:\[\w+\])?:|^\s*\w*(?:Error|Exception): |╰─▶", re.IGNORECASE)
+
+_FATAL: Final = re.compile(r"\bfatal error: ")
+_REPORTED: Final = re.compile(r"\berror(?:\[\w+\])?: ")
+_RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception|Exit)\b(?:: |$)")
+_CONSEQUENCE: Final = re.compile(
+    r"Failed to |subprocess-exited|command .* failed|exit (?:code|status)|returned an error"
+)
+"""Lines of tools that started the one that failed."""
+
+
+class InstallError(FtgateError):
+    """A step that failed: its side, what matters of its output, and a fix."""
+
+
+# ---- what a step says
+
+
+def is_command(step: Step) -> bool:
+    """Whether a step is a shell command."""
+    return step[:1] == (COMMAND,)
+
+
+def spelled(step: Step) -> str:
+    """A step as a line of `ftgate_install`."""
+    return " ".join(step) if is_command(step) else shlex.join(step)
+
+
+def arguments(words: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(kind, value) of each argument that may name a file; kind is editable, requirements or plain."""
+    options = {
+        "-e": "editable",
+        "--editable": "editable",
+        **dict.fromkeys(("-r", "--requirement", "--requirements", "-c", "--constraint"), "requirements"),
+        **dict.fromkeys(("--constraints", "--override", "--overrides", "--build-constraint"), "requirements"),
+    }
+    following = ""
+    for argument in words:
+        name, equals, value = argument.partition("=")
+        if following:
+            yield following, argument
+            following = ""
+        elif argument in options:
+            following = options[argument]
+        elif equals and name in options:
+            yield options[name], value
+        elif argument[:2] in options and not argument.startswith("--"):
+            yield options[argument[:2]], argument[2:]
+        elif not argument.startswith("-"):
+            yield "plain", argument
+
+
+def path_of(project: Path, value: str) -> Path:
+    """The path that an argument may name, without its extras."""
+    return project / os.path.expanduser(value.partition("[")[0])
+
+
+def doing(step: Step, project: Path) -> str:
+    """What a step does, in a few words."""
+    if is_command(step):
+        return f"running {step[1]}"
+    if _builds(step, project):
+        return "building the project"
+    return f"installing {' '.join(word for word in step if not word.startswith('-'))}"
+
+
+def _builds(step: Step, project: Path) -> bool:
+    return any(path_of(project, value).is_dir() for kind, value in arguments(step) if kind != "requirements")
+
+
+# ---- wheels
+
+
+def distribution_of(project: Path, value: str) -> str:
+    """The name of the distribution that a path installs, a wheel or a project's folder; "" for anything else."""
+    path = path_of(project, value)
+    if path.name.endswith(WHEEL):
+        names = {_wheel_name(each) for each in _matching(path)}
+        return names.pop() if len(names) == 1 else _wheel_name(path)
+    return project_name(path) if path.is_dir() else ""
+
+
+def with_wheels(steps: Steps, project: Path, interpreter: Interpreter) -> Steps:
+    """The steps with each pattern of wheels, `dist/*.whl`, replaced by the one for this interpreter.
+
+    Raises FtgateError where none, or wheels of several versions, fit.
+    """
+    return tuple(
+        step if is_command(step) else tuple(_wheel(word, project, interpreter) for word in step) for step in steps
+    )
+
+
+def _wheel(word: str, project: Path, interpreter: Interpreter) -> str:
+    path, extras = path_of(project, word), "".join(word.partition("[")[1:])
+    if not path.name.endswith(WHEEL) or word.startswith("-"):
+        return word
+    there = _matching(path)
+    if not there:
+        raise FtgateError(f"there is no wheel {path}: build it, for example with `uv build --wheel`, or fix its path")
+    fitting = [each for each in there if _fits(each, interpreter)] if "*" in path.name else there
+    if len(fitting) != 1:
+        found = ", ".join(each.name for each in fitting or there)
+        what = "more than one wheel fits" if fitting else "no wheel fits"
+        raise FtgateError(f"{what} {interpreter.name} of {word}: {found}; leave or build one for each target")
+    return f"{fitting[0]}{extras}" if "*" in path.name else word
+
+
+def _matching(path: Path) -> list[Path]:
+    return sorted(path.parent.glob(path.name)) if "*" in path.name else [path] if path.is_file() else []
+
+
+def _wheel_name(path: Path) -> str:
+    try:
+        return str(parse_wheel_filename(path.name)[0])
+    except InvalidWheelFilename:
+        return ""
+
+
+def _fits(path: Path, interpreter: Interpreter) -> bool:
+    version = tuple(int(number) for number in interpreter.version.split(".")[:2])
+    abi = f"cp{version[0]}{version[1]}{'t' if interpreter.free_threaded else ''}"
+    accepted = {*tags.cpython_tags(version, [abi]), *tags.compatible_tags(version, f"cp{version[0]}{version[1]}")}
+    try:
+        return not accepted.isdisjoint(parse_wheel_filename(path.name)[3])
+    except InvalidWheelFilename:
+        return False
+
+
+# ---- running them
+
+
+def run_steps(
+    steps: Steps,
+    python: Path,
+    interpreter: Interpreter,
+    project: Path,
+    stale: Iterable[str],
+    given: Mapping[str, str],
+    on_step: OnStep,
+) -> None:
+    """Run each step in the project's folder. Raises InstallError for the first that fails.
+
+    `stale` are distributions of local folders that uv has cached and that have to be built again. Commands, and steps
+    that build, are `given` these variables. `on_step` is called with what a step does as it begins, and every second
+    while it runs.
+    """
+    log = python.parent.parent.with_suffix(".log")
+    for number, step in enumerate(steps, 1):
+        place = f" (step {number} of {len(steps)})" if len(steps) > 1 else ""
+        text = f"{doing(step, project)}{place}"
+        words, variables = _command_line(step, python, stale)
+        if is_command(step) or _builds(step, project):
+            variables |= given
+        done = run_within(
+            words, cwd=project, environment=variables, stderr=subprocess.STDOUT, on_wait=partial(on_step, text)
+        )
+        if done.returncode:
+            output = done.stdout.strip()
+            log.write_text(output, encoding="utf-8", errors="replace")
+            raise InstallError(_failure(step, place, done, project, interpreter, log))
+    log.unlink(missing_ok=True)
+
+
+def _command_line(step: Step, python: Path, stale: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """The words of a step's process, and its environment."""
+    variables = uv_environment()
+    if not is_command(step):
+        # Modules are compiled here: a launch would otherwise measure their compilation.
+        refresh = [word for name in stale for word in ("--refresh-package", name)]
+        words = ["pip", "install", "--compile-bytecode", *refresh, "--python", str(python), *step]
+        return [find_uv(), *words], variables
+    path = os.pathsep.join([str(python.parent), variables.get("PATH", os.defpath), str(Path(find_uv()).parent)])
+    return ["/bin/sh", "-c", step[1]], {**variables, "VIRTUAL_ENV": str(python.parent.parent), "PATH": path}
+
+
+def _failure(
+    step: Step,
+    place: str,
+    done: subprocess.CompletedProcess[str],
+    project: Path,
+    interpreter: Interpreter,
+    log: Path,
+) -> str:
+    lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+    cause = cause_of(lines)
+    shown = excerpt(lines)
+    whole = f"\n(all {len(lines)} lines: {log})" if len(shown) < len(lines) else ""
+    head = f"cannot install {spelled(step)}{place}: {cause or f'exit code {done.returncode}'}"
+    output = "\n".join(shown) or f"exit code {done.returncode}, and no output"
+    return f"{head}\nfor {interpreter.name} in {project}:\n{output}{whole}\nfix: {_fix(step, done, project)}"
+
+
+def cause_of(lines: Sequence[str]) -> str:
+    """Of a tool's output the line that says why: a compiler's before the build tool's, which say that it failed."""
+    own = [line.strip() for line in lines if not _CONSEQUENCE.search(line)]
+    fatal, error = (next(filter(each.search, own), "") for each in (_FATAL, _REPORTED))
+    raised = next((line for line in reversed(own) if _RAISED.match(line)), "")
+    return fatal or error or raised or next((line.strip() for line in lines if _ERROR.search(line)), "")
+
+
+def excerpt(lines: list[str]) -> list[str]:
+    """Of a long output its beginning, the lines that name an error, and its end, with `...` for what is left out."""
+    if len(lines) <= SHOWN_LINES:
+        return lines
+    part = SHOWN_LINES // 4
+    errors = [number for number, line in enumerate(lines) if _ERROR.search(line)][:part]
+    around = {number + step for number in errors for step in (0, 1)}
+    kept = sorted({*range(3), *around.intersection(range(len(lines))), *range(len(lines) - 2 * part, len(lines))})
+    shown: list[str] = []
+    for before, number in zip([-1, *kept], kept, strict=False):
+        shown += (["..."] if number > before + 1 else []) + [lines[number]]
+    return shown
+
+
+def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> str:
+    output = done.stdout
+    if empty := empty_submodules(project):
+        return f"the submodule {empty[0]} is not checked out: git submodule update --init --recursive {empty[0]}"
+    if is_command(step):
+        if done.returncode == 127:
+            return "install the program in a step before, a line of its own in ftgate_install"
+        return "correct this command; it runs in that folder, with the environment's bin first in PATH"
+    if "build_editable" in output and re.search(r"has no attribute|not support|missing|hook", output):
+        return "its build backend makes no editable installs: ftgate_install = ."
+    if "--no-build-isolation" in step and re.search(r"ModuleNotFoundError|not found|No module named", output):
+        return (
+            f"install what the build needs in a step before, in ftgate_install: {shlex.join(_build_requires(project))}"
+        )
+    return "set what to install with ftgate_install, or with requires= of the test"
+
+
+def _build_requires(project: Path) -> str:
+    return shlex.join(pyproject(project).get("build-system", {}).get("requires", ()))
+
+
+def missing_hint(detail: str, target: str) -> str:
+    """How to install what an error misses in the environment of a target and is there where pytest runs; else ""."""
+    modules = re.findall(r"^ModuleNotFoundError: No module named '(\w+)'", detail, re.MULTILINE)
+    name = metadata.packages_distributions().get(modules[-1], [""])[0] if modules else ""
+    if not name:
+        return ""
+    return (
+        f"{name} is installed where pytest runs, not in the environment of {target}: add requires=[{name!r}] to the "
+        f"test's decorator, or install it for all tests, such as by `ftgate_install = -e . {name}` in the ini"
+    )
+
+
+def rebuild_hint(detail: str, project: Path) -> str:
+    """What to do about an editable install that is built again when it is imported, and cannot be; "" otherwise."""
+    if not re.search(r"re-?building the \"?[\w.-]+\"? .*editable .*failed", detail):
+        return ""
+    try:
+        requires = _build_requires(project)
+    except FtgateError:
+        requires = "meson-python"
+    return (
+        "meson-python builds an editable install again when it is imported, and what the build needs is gone by then: "
+        f"set ftgate_install = . or two steps, a line each: {requires}, and then --no-build-isolation -e ."
+    )
+
+
+# What an install depends on: a digest of the files and variables that its steps read.
+
+VARIABLES: Final = (
+    *("CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "FC", "FFLAGS", "FCFLAGS"),
+    *("RUSTFLAGS", "CARGO_BUILD_TARGET", "MATURIN_PEP517_ARGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS"),
+    *dict.fromkeys(VERSIONS.values()),
+)
+"""Environment variables by which compilers are called differently, or a project's version is another."""
+_METADATA: Final = (
+    *("pyproject.toml", "setup.py", "setup.cfg", "MANIFEST.in", "uv.lock", "poetry.lock", "pdm.lock"),
+    *("CMakeLists.txt", "meson_options.txt", "Makefile"),
+)
+_NATIVE: Final = (
+    *(".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".ipp", ".tcc"),
+    *(".pyx", ".pxd", ".pxi", ".tp", ".src", ".tmpl", ".rs", ".go", ".zig", ".s", ".S", ".asm", ".i", ".y", ".l"),
+    *(".f", ".f90", ".f95", ".F", ".F90", ".toml", ".lock", ".build", ".options", ".cmake", ".in"),
+)
+_BESIDE: Final = frozenset({"tests", "test", "benchmarks", "docs", "doc", "examples"})
+_BUILT: Final = (".so", ".pyd", ".dylib", ".dll", ".o", ".a", ".pyc")
+_SKIPPED: Final = frozenset({"build", "dist", "target", "node_modules", "__pycache__", "baselines"})
+
+
+class Inputs(NamedTuple):
+    """A `digest` of what steps read; whether the result is `bound` to the project's folder; local distributions.
+
+    An editable install or a command leaves something in the folder that it was made from, or points there. `local` are
+    the distributions of folders that requirements files name, or whose build is given variables: uv takes a build of
+    these from its cache.
+    """
+
+    digest: str
+    bound: bool
+    local: tuple[str, ...]
+
+
+def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> Inputs:
+    """What the steps read. Paths count relative to the project: the same files in two checkouts are the same.
+
+    `given` are variables of these steps alone.
+    """
+    files: set[Path] = set()
+    bound, local = False, set[str]()
+    for step in steps:
+        if is_command(step):
+            bound = True
+            files.update(_project_files(project, editable=False))
+            continue
+        for path, kind in _paths(project, step):
+            if path.is_dir():
+                bound = bound or kind.startswith("editable")
+                files.update(_project_files(path, editable=kind.startswith("editable")))
+                if kind.endswith("listed"):
+                    local.add(project_name(path))
+            else:
+                files.add(path)
+    variables = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ] if steps else []
+    if given:
+        local.add(project_name(project))
+        variables += [f"{name}={value}" for name, value in given.items()]
+    return Inputs(_digest(files, project, variables), bound, tuple(sorted(local - {""})))
+
+
+def _digest(paths: Iterable[Path], project: Path, variables: Iterable[str]) -> str:
+    digest = hashlib.sha256("\0".join(variables).encode())
+    for name, path in sorted((os.path.relpath(path, project), path) for path in paths):
+        try:
+            content = path.read_bytes()
+        except OSError:
+            continue
+        digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _paths(folder: Path, words: Iterable[str], listed: str = "") -> Iterator[tuple[Path, str]]:
+    """(path, kind) of each file and folder that arguments name; the kind ends with `listed`."""
+    for kind, value in arguments(words):
+        path = path_of(folder, value.rpartition("file://")[2] if "file://" in value else value)
+        if kind == "requirements":
+            yield from _requirements(path)
+        elif path.is_dir() or path.is_file():
+            yield path, kind + listed
+        elif path.name.endswith(WHEEL):
+            yield from ((each, kind) for each in sorted(path.parent.glob(path.name)))
+
+
+def _requirements(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[tuple[Path, str]]:
+    """A requirements file, the files that it includes, and its local projects."""
+    if path in seen or not path.is_file():
+        return
+    yield path, "requirements"
+    if path.suffix == ".toml":
+        return
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        words = tuple(line.split(" #")[0].split())
+        if not words or words[0].startswith("#"):
+            continue
+        if words[0].startswith(("-r", "-c", "--requirement", "--constraint")):
+            for _, value in arguments(words):
+                yield from _requirements(path.parent / value, seen | {path})
+        else:
+            yield from _paths(path.parent, words, " listed")
+
+
+def _project_files(project: Path, *, editable: bool) -> Iterator[Path]:
+    """The files that a build may read: what git does not ignore, of which an editable one needs no Python sources."""
+    for path in _listed(project):
+        parts = path.relative_to(project).parts
+        native = path.name.endswith(_NATIVE) or path.name in _METADATA
+        beside = parts[0] in _BESIDE or "baselines" in parts
+        if native or not (editable or beside):
+            yield path
+
+
+def _listed(folder: Path) -> Iterator[Path]:
+    """The files below a folder that git does not ignore, those of submodules too; outside of git all but usual ones."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or "CONFIG" in name}
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(words, cwd=folder, env=kept, capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        yield from _walked(folder)
+        return
+    names = dict.fromkeys(os.fsdecode(done.stdout).split("\0"))
+    if len(names) == 1:  # an ignored folder, to git
+        yield from _walked(folder)
+    for path in (folder / name for name in names if name and ".ftgate" not in Path(name).parts):
+        if path.is_dir() and not path.is_symlink():
+            yield from _listed(path) if (path / ".git").exists() else ()
+        else:
+            yield path
+
+
+def _walked(project: Path) -> Iterator[Path]:
+    for folder, names, files in os.walk(project):
+        names[:] = [name for name in names if not _is_skipped(Path(folder, name))]
+        yield from (Path(folder, name) for name in files if not name.startswith(".") and not name.endswith(_BUILT))
+
+
+def _is_skipped(folder: Path) -> bool:
+    name = folder.name
+    usual = name.startswith(".") or name.endswith(".egg-info") or name in _SKIPPED
+    return usual or (folder / "pyvenv.cfg").exists()
+
+
+STAMP: Final = "ftgate-stamp.json"
+STAMP_SCHEMA: Final = 3
+KEPT_UNUSED_S: Final = 30 * 86400.0
+"""An environment unused for this long is removed; it is made again when it is needed."""
+
+_HELD_S: Final = 2 * 86400.0
+"""One used more recently stays without its checkout, if it is not bound to that: another may need the same.
+
+A job of CI gets it from a cache, without the checkouts."""
+
+
+class EnvironmentBroken(FtgateError):
+    """An environment that uv could not make; has uv's own message."""
+
+
+def ensure_environment(
+    interpreter: Interpreter,
+    *,
+    root: Path,
+    project: Path,
+    install: Steps,
+    variables: Mapping[str, str] = MappingProxyType({}),
+    on_step: OnStep = lambda _: None,
+) -> Path:
+    """The python of an environment of `interpreter` under `root`, made if it is missing or out of date.
+
+    `install` are steps in `project`'s folder; none installs nothing. One that was made from the same in another
+    checkout is used, if nothing in it points to that checkout. Builds get these environment `variables`, too. `on_step`
+    is called with what is done while one is made.
+    A file lock keeps two runs from making it at once. Raises EnvironmentBroken, InstallError, and FtgateError for a
+    wheel that is missing.
+    """
+    install = with_wheels(install, project, interpreter)
+    folder = environment_folder(interpreter, root=root, project=project, install=install)
+    hide_from_git(root)
+    with locked(Path(f"{folder}.lock")):
+        inputs = inputs_of(install, project, variables)
+        stamp = _stamp(interpreter, project, install, inputs)
+        shared = [] if inputs.bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
+        for made in (folder, *shared):
+            if _is_made_of(stamp, made):
+                os.utime(made / STAMP)  # the time of its last use, for `prune_environments`
+                return environment_python(made)
+        (folder / STAMP).unlink(missing_ok=True)
+        _make(folder, interpreter)
+        python = environment_python(folder)
+        run_steps(install, python, interpreter, project, inputs.local, variables, on_step)
+        _write_stamp(folder, stamp)
+        return python
+
+
+def environment_folder(interpreter: Interpreter, *, root: Path, project: Path, install: Steps) -> Path:
+    """The folder of the environment for an interpreter and install steps, whether it exists or not."""
+    made_of = json.dumps([interpreter.executable, str(project.resolve()), install])
+    return root.absolute() / f"{interpreter.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
+
+
+def environment_python(folder: Path) -> Path:
+    """The path of the python of an environment."""
+    return folder / "Scripts" / "python.exe" if sys.platform == "win32" else folder / "bin" / "python"
+
+
+def copied_modules(python: Path, project: Path) -> tuple[str, ...]:
+    """The importable names of an environment that are copies of the project's sources, or of another local one's.
+
+    An editable install has none: its sources are imported where they are.
+    """
+    own, found = project_name(project), set[str]()
+    environment = python.parent.parent
+    sites = [*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages"]
+    for distribution in metadata.distributions(path=[str(site) for site in sites]):
+        origin = distribution.read_text("direct_url.json") or ""
+        local = '"file://' in origin or canonicalize_name(distribution.metadata["Name"] or "?") == own
+        if local and not re.search(r'"editable":\s*true', origin):
+            found.update(path.parts[0].partition(".")[0] for path in distribution.files or () if _imported(path))
+    return tuple(sorted(found - {"", "__pycache__"}))
+
+
+def _imported(path: PurePath) -> bool:
+    return path.parts[0] != ".." and not path.parts[0].endswith((".dist-info", ".data", ".pth", ".libs"))
+
+
+def read_stamp(folder: Path) -> dict[str, str] | None:
+    """What an environment was made from; None if it does not exist or is not finished."""
+    try:
+        content = json.loads((folder / STAMP).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:
+    """The finished environments of an interpreter under `root`."""
+    stamps = {folder: read_stamp(folder) for folder in sorted(root.glob(f"{interpreter.name}-*")) if folder.is_dir()}
+    return [folder for folder, stamp in stamps.items() if stamp and stamp.get("executable") == interpreter.executable]
+
+
+def prune_environments(root: Path, *, kept_unused_s: float = KEPT_UNUSED_S) -> list[Path]:
+    """Remove the environments under `root` whose project no longer exists, or unused for `kept_unused_s` seconds.
+
+    One that another run is making, or whose stamp names no project, is kept. Returns the removed folders.
+    """
+    removed = []
+    for folder in sorted(path.parent for path in root.absolute().glob(f"*/{STAMP}")):
+        try:
+            with filelock.FileLock(f"{folder}.lock", timeout=0):
+                if _is_stale(folder, kept_unused_s):
+                    (folder / STAMP).unlink(missing_ok=True)
+                    shutil.rmtree(folder, ignore_errors=True)
+                    removed.append(folder)
+        except filelock.Timeout:
+            continue
+    return removed
+
+
+def forget_environments(root: Path, project: Path) -> None:
+    """Let the environments under `root` that were made for a project in this folder be made again."""
+    for stamp in root.absolute().glob(f"*/{STAMP}"):
+        made_for = (read_stamp(stamp.parent) or {}).get("project", "")
+        if made_for and Path(made_for).is_relative_to(project.resolve()):
+            stamp.unlink(missing_ok=True)
+
+
+def _is_stale(folder: Path, kept_unused_s: float) -> bool:
+    stamp = read_stamp(folder)
+    if stamp is None or "project" not in stamp:
+        return False
+    unused_s = datetime.now(UTC).timestamp() - (folder / STAMP).stat().st_mtime
+    gone = not Path(stamp["project"]).is_dir() and (unused_s > _HELD_S or bool(stamp.get("bound")))
+    return gone or unused_s > kept_unused_s
+
+
+def hide_from_git(root: Path) -> None:
+    """Make `root` and write the .gitignore that hides it: in the nearest `.ftgate` above, else in `root` itself."""
+    root = root.absolute()
+    root.mkdir(parents=True, exist_ok=True)
+    top = next((folder for folder in (root, *root.parents) if folder.name == ".ftgate"), root)
+    ignore = top / ".gitignore"
+    if not ignore.exists():
+        write_whole(ignore, [b"*\n"])  # one without its line would hide nothing for good
+
+
+def _make(folder: Path, interpreter: Interpreter) -> None:
+    arguments = ["venv", "--quiet", "--clear", "--no-project", "--no-config", "--python", interpreter.executable]
+    done = run_uv([*arguments, str(folder)])
+    if done.returncode:
+        said = done.stderr.strip()
+        cause = cause_of(said.splitlines()) or f"exit code {done.returncode}"
+        raise EnvironmentBroken(f"uv could not make the environment of {interpreter.name}: {cause}\n{folder}\n{said}")
+
+
+def _write_stamp(folder: Path, stamp: dict[str, str]) -> None:
+    write_whole(folder / STAMP, [json.dumps(stamp, indent=1, sort_keys=True).encode(), b"\n"])
+
+
+def _stamp(interpreter: Interpreter, project: Path, install: Steps, inputs: Inputs) -> dict[str, str]:
+    binary = os.stat(interpreter.executable)
+    return {
+        "schema": str(STAMP_SCHEMA),
+        "executable": interpreter.executable,
+        "version": interpreter.name,
+        "project": str(project.resolve()),
+        "bound": "bound" if inputs.bound or not install else "",
+        "binary": f"{binary.st_mtime_ns} {binary.st_size}",
+        "install": json.dumps(install),
+        "sources": inputs.digest if install else "",
+    }
+
+
+def _is_made_of(stamp: dict[str, str], folder: Path) -> bool:
+    """Whether an environment is finished and made from the same, maybe in another checkout."""
+    found = read_stamp(folder) or {}
+    return "project" in found and found | {"project": stamp["project"]} == stamp and environment_python(folder).exists()

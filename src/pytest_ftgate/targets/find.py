@@ -1,0 +1,279 @@
+"""Find the interpreter of a target: a path, PATH, our own cache folder, then uv."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from ..kit.errors import FtgateError
+from ..kit.values import Struct
+from ..model.spec import OLDEST, Interpreter, Target, is_path, parse_target, parse_version, series
+from .describe import Facts, InterpreterBroken, collect, describe
+from .environments import UvMissing, run_uv, user_cache, user_home
+
+
+class InterpreterNotFound(FtgateError):
+    """No interpreter matches a target; the message has the rejected ones and a fix."""
+
+
+def cache_folder() -> Path:
+    """The plugin's folder in the user's cache: `$XDG_CACHE_HOME/pytest-ftgate`, else under `~/.cache`.
+
+    Raises FtgateError without a home.
+    """
+    cache = user_cache()
+    if cache is None:
+        raise FtgateError(
+            f"there is no folder to keep interpreters in: HOME is not set, and user {os.getuid()} is unknown to this "
+            "system; set HOME or XDG_CACHE_HOME to a folder that can be written"
+        )
+    return cache / "pytest-ftgate"
+
+
+def known_cache() -> Path | None:
+    """As `cache_folder`, to look for what is in it; None without a home."""
+    return None if user_cache() is None else cache_folder()
+
+
+def kept_folder(cache: Path) -> Path:
+    """Where uv installs interpreters for us; any other that is put there is found, too."""
+    return cache / "pythons"
+
+
+def find_interpreter(target: Target, *, cache: Path | None = None) -> Interpreter:
+    """The interpreter that matches `target`, described with the target's settings.
+
+    `cache` is the plugin's cache folder (default: `cache_folder()`, none without a home). Candidates that do not run,
+    or have another version or build, are skipped. Raises InterpreterNotFound, with the rejected ones and a fix.
+    """
+    if is_path(target.request):
+        return _at_path(target)
+    version, threaded = parse_version(target.request)
+    rejected: list[str] = []
+    for executable, found in _candidates(version, threaded, cache or known_cache()):
+        try:
+            facts = collect(executable)
+        except InterpreterBroken as error:
+            rejected.append(str(error))
+            continue
+        if not _matches(facts, version, threaded):
+            rejected.append(f"{executable} is {facts.version}{'t' if facts.free_threaded else ''}")
+            continue
+        # A shim or a virtual environment starts another executable: measure that one.
+        real = facts.base_executable if os.path.isfile(facts.base_executable) else executable
+        return describe(real, found=found, settings=target.settings)
+    raise InterpreterNotFound(_not_found(target, rejected))
+
+
+def _at_path(target: Target) -> Interpreter:
+    path = os.path.abspath(os.path.expanduser(target.request))
+    if not os.path.isfile(path):
+        raise InterpreterNotFound(f"target {target.spec!r}: no such file: {path}; give the path of an executable")
+    try:
+        interpreter = describe(path, found="path", settings=target.settings)
+    except InterpreterBroken as error:
+        raise InterpreterNotFound(f"target {target.spec!r}: {error}; give the path of a working Python") from error
+    if interpreter.implementation != "cpython" or _numbers(interpreter.version) < OLDEST:
+        raise InterpreterNotFound(
+            f"target {target.spec!r} is {interpreter.implementation} {interpreter.version}: "
+            f"targets are CPython {OLDEST[0]}.{OLDEST[1]} and newer"
+        )
+    return interpreter
+
+
+def _candidates(version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
+    names = _names(version, threaded)
+    seen: set[str] = set()
+    for executable, found in _all_candidates(names, version, threaded, cache):
+        if executable not in seen:
+            seen.add(executable)
+            yield executable, found
+
+
+def _all_candidates(names: list[str], version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
+    for executable in _on_path(names):
+        yield executable, "PATH"
+    for executable in _in_prefixes(kept_folder(cache), names) if cache is not None else ():
+        yield executable, "cache"
+    by_uv = _by_uv(version, threaded)
+    if by_uv is not None:
+        yield by_uv, "uv"
+
+
+def _names(version: str, threaded: bool) -> list[str]:
+    plain = f"python{series(version)}"
+    names = [f"{plain}t", plain] if threaded else [plain]
+    return [f"{name}.exe" for name in (*names, "python")] if sys.platform == "win32" else names
+
+
+def _on_path(names: list[str]) -> Iterator[str]:
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    for name in names:
+        for folder in folders:
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and os.access(path, os.X_OK):
+                yield path
+
+
+def _in_prefixes(folder: Path, names: list[str]) -> Iterator[str]:
+    # Names that start with a dot are unfinished work, of uv or of the plugin.
+    prefixes = sorted((path for path in folder.glob("[!.]*") if path.is_dir()), key=_natural, reverse=True)
+    for prefix in prefixes:
+        for name in names:
+            path = prefix / name if sys.platform == "win32" else prefix / "bin" / name
+            if path.is_file():
+                yield str(path)
+
+
+def _natural(path: Path) -> tuple[list[int], str]:
+    return [int(number) for number in re.findall(r"\d+", path.name)], path.name
+
+
+def _by_uv(version: str, threaded: bool) -> str | None:
+    request = f"cpython-{version}{'t' if threaded else ''}"
+    try:
+        done = run_uv(["python", "find", "--no-python-downloads", "--no-project", "--no-config", "--system", request])
+    except UvMissing:
+        return None
+    path = done.stdout.strip()
+    return path if done.returncode == 0 and os.path.isfile(path) else None
+
+
+def _matches(facts: Facts, version: str, threaded: bool) -> bool:
+    same = facts.version == version or facts.version.startswith(f"{version}.")
+    return facts.implementation == "cpython" and same and facts.free_threaded == threaded
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    major, minor = series(version).split(".")
+    return int(major), int(minor)
+
+
+def _not_found(target: Target, rejected: list[str]) -> str:
+    lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
+    lines += [f"  skipped: {reason}" for reason in rejected]
+    lines.append(
+        f"  fix: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
+        f"or give a path as the target"
+    )
+    return "\n".join(lines)
+
+
+# The targets where none is named: both builds of the newest version that the project and this machine have.
+
+USUAL: Final = ("3.14", "3.15", "3.13")
+"""Versions to install where the project allows none that is here, the preferred one first."""
+_NAME: Final = re.compile(r"python(3\.\d+)(t?)")
+
+
+class DefaultPair(Struct, frozen=True, kw_only=True):
+    """Both builds of one version, and why it is that one; `allowed` is whether the project can be installed for it."""
+
+    targets: tuple[str, str]
+    why: str
+    allowed: bool = True
+
+
+class _Here(NamedTuple):
+    """What is here of a version: whether all of it is released, and the versions of its builds."""
+
+    released: bool
+    builds: tuple[str, ...]
+    series: str
+
+
+def default_pair(requires_python: str = "", *, cache: Path | None = None) -> DefaultPair:
+    """The newest version that `requires_python` allows and of which both builds are here, as uv would choose it.
+
+    A pre-release is taken only if nothing else is allowed, and a version of which one build is here only if there is no
+    other. Where a single version has an executable of its name, no interpreter is started; where none has, it is the
+    usual one.
+    """
+    allows, said = _rule(requires_python), f" that requires-python {requires_python} allows" if requires_python else ""
+    named = sorted(filter(allows, _named(cache or known_cache())), key=_number, reverse=True)
+    if not named:
+        usual = next(filter(allows, USUAL), None)
+        why = f"no version{said} is here" if usual else f"no version{said} can be measured"
+        return _pair(usual or USUAL[0], why, allowed=usual is not None)
+    if len(named) == 1:
+        return _pair(named[0], f"the only version here{said}")
+    seen: list[_Here] = []
+    for each in named:
+        seen.append(_here(each, cache))
+        if seen[-1].released and len(seen[-1].builds) > 1:
+            break
+    best = max(seen, key=lambda each: (each.released, len(each.builds), _number(each.series)))
+    passed_over = [_refusal(each) for each in seen if _number(each.series) > _number(best.series)]
+    return _pair(best.series, "; ".join([f"the newest version here{said}", *passed_over]))
+
+
+def _pair(series: str, why: str, *, allowed: bool = True) -> DefaultPair:
+    return DefaultPair(targets=(series, f"{series}t"), why=why, allowed=allowed)
+
+
+def _rule(requires_python: str) -> Callable[[str], bool]:
+    """Whether a project allows any release of a version: `<3.14.2` and `>=3.14.1` both leave some of 3.14."""
+    try:
+        allowed = SpecifierSet(requires_python)
+    except InvalidSpecifier:
+        return lambda _series: True  # the installation will say what is wrong with it
+    return lambda series: any(allowed.contains(f"{series}.{patch}") for patch in range(30))
+
+
+def _named(cache: Path | None) -> set[str]:
+    """The versions that have an executable of their name on PATH, in our cache, or among uv's interpreters."""
+    on_path = (Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder))
+    in_prefixes = (path for folder in _prefixes(cache) for path in folder.glob("[!.]*/bin"))
+    names = {name for folder in (*on_path, *in_prefixes) for name in _files(folder)}
+    versions = {match[1] for match in map(_NAME.fullmatch, names) if match}
+    return {version for version in versions if _number(version) >= OLDEST}
+
+
+def _prefixes(cache: Path | None) -> Iterator[Path]:
+    """None that depends on a home where there is none."""
+    if cache is not None:
+        yield kept_folder(cache)
+    home, given = user_home(), os.environ.get("UV_PYTHON_INSTALL_DIR", "")
+    data = os.environ.get("XDG_DATA_HOME") or (home and home / ".local/share")
+    if given or data:
+        yield Path(given or Path(data or "", "uv/python"))
+
+
+def _files(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _here(series: str, cache: Path | None) -> _Here:
+    found = []
+    for target in _pair(series, "").targets:
+        with contextlib.suppress(InterpreterNotFound):
+            found.append(find_interpreter(parse_target(target), cache=cache).name)
+    return _Here(bool(found) and not any(map(_is_early, found)), tuple(found), series)
+
+
+def _is_early(version: str) -> bool:
+    return re.search(r"\d(a|b|rc)\d", version) is not None
+
+
+def _refusal(seen: _Here) -> str:
+    early = [version for version in seen.builds if _is_early(version)]
+    if early:
+        return f"{early[0]} is a pre-release, which has to be named"
+    if not seen.builds:
+        return f"{seen.series} does not run"
+    return f"of {seen.series} only {seen.builds[0]} is here"
+
+
+def _number(series: str) -> tuple[int, int]:
+    major, minor = series.split(".")
+    return int(major), int(minor)

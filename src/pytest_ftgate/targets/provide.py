@@ -1,0 +1,76 @@
+"""Provide the interpreter of a target: find it, else install it with uv."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ..kit.errors import FtgateError
+from ..kit.processes import run_within
+from ..kit.values import Struct
+from ..model.spec import Interpreter, Target, is_path
+from .describe import FOUND, describe
+from .environments import find_uv, uv_environment
+from .find import InterpreterNotFound, cache_folder, find_interpreter, kept_folder
+
+UV_TIMEOUT_S: Final = 900.0
+
+
+class Provided(Struct, frozen=True):
+    """The interpreter of one target, or None; `did` tells how it was provided, `notes` why it was not."""
+
+    target: Target
+    interpreter: Interpreter | None
+    did: str
+    notes: tuple[str, ...] = ()
+    took_s: float = 0.0
+
+
+def provide(target: Target, *, cache: Path | None = None, progress: Callable[[str], None] = lambda _: None) -> Provided:
+    """Provide the interpreter of `target`; `progress` gets a line about the current step, several times a second."""
+    started = time.monotonic()
+    try:
+        found = find_interpreter(target, cache=cache)
+        return Provided(target=target, interpreter=found, did=FOUND[found.found])
+    except InterpreterNotFound as error:
+        notes = [str(error).partition("\n  fix: run")[0]]  # what it advises to run is this
+    if not is_path(target.request):
+        try:
+            executable = _install_by_uv(target, kept_folder(cache or cache_folder()), progress)
+            interpreter = describe(executable, found="cache", settings=target.settings)
+            took_s = time.monotonic() - started
+            return Provided(target=target, interpreter=interpreter, did="installed by uv", took_s=took_s)
+        except FtgateError as error:
+            notes.append(str(error))
+        except OSError as error:
+            fix = "set HOME or XDG_CACHE_HOME to a folder that can be written"
+            notes.append(f"{error.filename}: {error.strerror}; {fix}")
+    return Provided(target=target, interpreter=None, did="missing", notes=tuple(notes))
+
+
+def _install_by_uv(target: Target, folder: Path, progress: Callable[[str], None]) -> str:
+    """`uv python install` into our own folder; the executable's path. Raises FtgateError with uv's message."""
+    folder.mkdir(parents=True, exist_ok=True)
+    variables = {"UV_PYTHON_INSTALL_DIR": str(folder)}
+    _run_with_progress(["python", "install", "--no-bin", "--no-config", target.request], variables, progress)
+    arguments = ["python", "find", "--managed-python", "--no-python-downloads", "--no-project", "--no-config"]
+    return _run_with_progress([*arguments, "--system", target.request], variables, progress).strip()
+
+
+def _run_with_progress(arguments: list[str], variables: dict[str, str], progress: Callable[[str], None]) -> str:
+    done = run_within(
+        [find_uv(), *arguments],
+        environment=uv_environment(variables),
+        on_wait=lambda: progress("uv is downloading"),
+        own_s=UV_TIMEOUT_S,
+    )
+    if done.returncode:
+        raise FtgateError(f"uv {' '.join(arguments[:2])} failed: {_first_and_last(done.stderr)}")
+    return done.stdout
+
+
+def _first_and_last(output: str) -> str:
+    lines = [line.strip().removeprefix("error: ") for line in output.splitlines() if line.strip()]
+    return f"{lines[0]} ({lines[-1]})" if len(lines) > 1 else "".join(lines) or "it printed nothing"
