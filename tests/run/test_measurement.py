@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -28,6 +29,7 @@ from fake_launcher import (
 from stored_values import MACHINE
 from values import entry
 
+from pytest_ftgate import hookspec
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.decide import MOVED
@@ -179,6 +181,10 @@ class Desk:
             test_budget_s=self.budget_s,
             explain=explains,
         )
+        plugins = hookspec.of_a_run()
+        plugins.hook.ftgate_begin(
+            run=SimpleNamespace(plugins=plugins, config=config, folder=FOLDER, listener=self.listener)
+        )
         resources = ScriptedResources(
             config=config,
             plan=Plan(groups=(group,)),
@@ -189,9 +195,8 @@ class Desk:
             launcher=self.launcher,
             listener=self.listener,
             time=RunTime(run_s),
-            unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
             floors={},
-            acceptances=Acceptances(FOLDER, self.listener),
+            hooks=plugins.hook,
             capacity=Capacity(),
         )
         measurement = Measurement(group, resources)
@@ -1164,7 +1169,7 @@ class TestExplanation:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))
         measurement = desk.measurement(TWO, against="main")
         accepted = [Acceptance(cells="*", metric=each, reason="known", commit="abc") for each in ("wall", "tail")]
-        monkeypatch.setattr(measurement.resources.acceptances, "since", lambda _: accepted)
+        monkeypatch.setattr(Acceptances, "since", lambda *_: accepted)
         row = run(measurement)[FORK]
         assert row.verdict.decision is Decision.ACCEPTED
         assert profiles_of(desk) == []
@@ -1176,7 +1181,7 @@ class TestExplanation:
     ) -> None:
         measurement = Desk(day(cells_slower(1.79, FORK))).measurement(TWO, against="main")
         accepted = [Acceptance(cells="*", metric="wall", reason="known", commit="abc")]
-        monkeypatch.setattr(measurement.resources.acceptances, "since", lambda _: accepted)
+        monkeypatch.setattr(Acceptances, "since", lambda *_: accepted)
         row = run(measurement)[FORK]
         tail = next(each for each in row.verdict.metrics if each.metric == Metric.TAIL)
         assert (row.verdict.decision, tail.decision) == (Decision.ACCEPTED, Decision.PASSED)

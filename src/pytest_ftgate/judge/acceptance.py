@@ -119,15 +119,3 @@ def applied(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) ->
     if not found:
         return verdict
     return msgspec.structs.replace(decide.again(verdict, judged), accepted=tuple(found))
-
-
-def otherwise(verdict: Verdict) -> Verdict:
-    """The verdict by what was not accepted, which an option may let fail; any verdict but an accepted one as it is."""
-    if verdict.decision is not Decision.ACCEPTED:
-        return verdict
-    passed = (
-        msgspec.structs.replace(each, decision=Decision.PASSED) if each.decision is Decision.ACCEPTED else each
-        for each in verdict.metrics
-    )
-    rest = decide.judge(list(passed))
-    return msgspec.structs.replace(verdict, decision=rest.decision, reason=rest.reason)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from ..hookspec import hookimpl
 from ..kit.text import matches
-from ..model.spec import Cell, Expectation
+from ..model.report import Row
+from ..model.spec import Cell, Expectation, Group
 from ..model.verdict import Decision, Expected, MetricVerdict, Verdict
 from . import decide
 
 _FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)
 _MEASURED = (*_FAILED, Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
+
+
+@hookimpl
+def ftgate_amend(group: Group) -> Callable[[Row], Verdict]:
+    """Mark what a test is known to fail."""
+    return lambda row: applied(row.verdict, row.cell, group.spec.expectations)
 
 
 def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Expectation]) -> Verdict:

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..declare import options
+from ..hookspec import hookimpl
 from ..kit.errors import FtgateError
 from ..kit.text import takes_unicode
 from ..report import advice
 
 if TYPE_CHECKING:
     from .gate import Run
+
+
+@hookimpl
+def ftgate_configure(gate: Run) -> None:
+    """Only where it is asked for."""
+    if gate.config.getoption("ftgate_decide"):
+        gate.config.pluginmanager.register(Summary(gate.config, gate))
 
 
 class Summary:

@@ -11,23 +11,78 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pytest
 from _pytest.skipping import evaluate_skip_marks
 
 from ..declare import plan
+from ..hookspec import hookimpl
 from ..kit.errors import FtgateError
 from ..kit.git import Checkout, mapped
 from ..kit.processes import run_within
-from ..run.base import Base
+from ..model.spec import Plan
+from ..run.base import Base, read
 from .collection import CELL, workload_path
+
+if TYPE_CHECKING:
+    from .gate import Run
 
 FILE: Final = "FTGATE_BASE_FILE"
 """The variable that names the file to write."""
 MOST_S: Final = 600.0
 _OF_COVERAGE: Final = ("COV_CORE_", "COVERAGE_PROCESS_")
+
+
+@hookimpl
+def ftgate_configure(gate: Run) -> None:
+    """Let the commit that is compared with judge, if it is the one to judge."""
+    run = gate.session
+    if run.config.trust == "head":
+        return
+    run.listener.advance("the commit that is compared with", "collecting the tests of", 0, 0, None)
+    try:
+        pair, shared = run.references.requested(), run.folder.shared("base", "")
+        if not shared.exists():  # what an earlier run left there must not be read
+            with run.folder.locked("measuring"):
+                run.references.clean(pair)
+        with run.guarded():
+            base = read(pair.reference, shared, partial(collect, gate.config))
+    except FtgateError as error:
+        raise pytest.UsageError(str(error)) from None
+    finally:
+        gate.progress.clear()
+    run.judge_by(base.options(run.config), base.commit)
+    run.plugins.register(Trusted(base))
+    gate.failing = set(base.failing)
+
+
+class Trusted:
+    """What the reference says, in the run that it judges."""
+
+    def __init__(self, base: Base) -> None:
+        self.base = base
+
+    @hookimpl
+    def ftgate_plan(self, plan: Plan) -> Plan:
+        """Its limits."""
+        return self.base.limited(plan)
+
+    @hookimpl
+    def ftgate_measured(self, gate: Run, session: pytest.Session) -> str:
+        """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
+        planned, shard = set(gate.planned()), gate.session.shard
+        known = planned - gate.reported | gate.lost | gate.messages.keys()
+        if shard:  # the other parts' cells are theirs
+            known |= set(shard.planned) - planned
+        absent = self.base.absent(known)
+        if gate.session.config.shard and (shard is None or shard.part > 1):  # the first part names what no part has
+            absent = {nodeid: message for nodeid, message in absent.items() if nodeid in planned}
+        gate.messages |= absent
+        if gate.failed() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return ""
 
 
 @pytest.hookimpl(trylast=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ..hookspec import hookimpl
 from ..kit.text import plain
 from ..model.report import Report, Row
 from ..report import markdown
@@ -26,6 +27,13 @@ CELLS = 10
 TITLE = 200
 OTHER_PLUGIN = "annotate_errors"
 """What pytest-github-actions-annotate-failures registers: it annotates each test that fails."""
+
+
+@hookimpl
+def ftgate_configure(gate: Run) -> None:
+    """The controller publishes."""
+    if not gate.is_worker:
+        gate.config.pluginmanager.register(Publisher(gate))
 
 
 class Publisher:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,6 +24,7 @@ from execnet.gateway_bootstrap import HostNotFound
 from xdist import workermanage
 
 from ..declare.options import OPTIONS
+from ..hookspec import hookimpl
 from ..kit.errors import FtgateError
 from ..model.report import Machine
 from ..run import host_checkout
@@ -200,6 +200,14 @@ class Hosts:
                 return
         self.config.get_terminal_writer().line(f"host {name} does not answer: the run goes on without it")
 
+    @hookimpl
+    def ftgate_measured(self, session: pytest.Session) -> str:
+        """Which tests were not measured, and on which host: such a run fails."""
+        missing = self.missing()
+        if missing and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return missing
+
     def missing(self) -> str:
         """Which tests were not measured, and on which host; empty if none."""
         return "; ".join([*self.scheduler.lost, *self.scheduler.not_run()])
@@ -221,15 +229,6 @@ def _refuse_together(config: pytest.Config) -> None:
         raise pytest.UsageError("--ftgate-shard is for jobs that do not know of each other: hosts share the tests")
     if value_of(config, "trust") == "base":
         raise pytest.UsageError("--ftgate-trust=base collects the reference here alone: measure without hosts")
-
-
-def leave_path() -> None:
-    """Take back that pytest-xdist put the folder first in a worker's path: an installed project is measured as such."""
-    here = os.getcwd()
-    if here in sys.path:
-        sys.path.remove(here)
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path and path != here)
 
 
 def _variables() -> dict[str, str]:

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ..declare import options, plan
+from ..hookspec import hookimpl
+from ..run import shards
 from ..run.run import Session
 from ..store.names import split_nodeid
 from .collection import CELL
 from .options import value_of
 
+if TYPE_CHECKING:
+    from .gate import Run
+
 OWN = ("shard", "seed", "report", "decide", "python")
 """Options in which parts of a run may differ; which targets are measured stands in the names of its cells."""
+
+
+@hookimpl
+def ftgate_configure(gate: Run) -> None:
+    """Of every process of such a run."""
+    if gate.session.config.shard:
+        gate.config.pluginmanager.register(Sharding(gate.config, gate.session))
 
 
 class Sharding:
@@ -40,7 +53,7 @@ class Sharding:
         if not items:
             return
         whole = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
-        part = self.session.take_part(whole, options_of(self.config))
+        part = shards.take_part(self.session, whole, options_of(self.config))
         cells = {cell.nodeid for group in part.groups for cell in group.cells}
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..hookspec import hookimpl
 from ..judge import acceptance
 from ..kit import git
 from ..kit.errors import FtgateError
@@ -14,17 +16,23 @@ from ..kit.files import write_whole
 from ..kit.text import did_you_mean
 from ..kit.values import Struct
 from ..measure.context import Listener
-from ..model.verdict import Acceptance
+from ..model.report import Row
+from ..model.verdict import Acceptance, Verdict
 from ..store.names import matches, split_nodeid
 from .folder import RunFolder, decoded
 from .sides import worktrees
+
+if TYPE_CHECKING:
+    import pytest
+
+    from .run import Session
 
 FIX = "correct it with `git commit --amend` or `git rebase --interactive`"
 _DEFAULTS = ("HEAD", "main", "master")
 
 
 class Collected(Struct, frozen=True, kw_only=True):
-    """The node ids of a run before any was deselected, and why they may not be all.
+    """The node ids of a run before any was deselected, and why they may not be all, as after `--last-failed`.
 
     `some_files`: the command line names files or folders. `some_targets`: it names targets. `some_cells`: it names
     tests or cells, or leaves some out.
@@ -35,12 +43,29 @@ class Collected(Struct, frozen=True, kw_only=True):
     some_targets: bool = False
     some_cells: bool = False
 
+    @classmethod
+    def of(cls, config: pytest.Config, nodeids: Sequence[str]) -> Collected:
+        """What the command line says of them."""
+        left_out = any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob"))
+        return cls(
+            nodeids=nodeids,
+            some_files=config.args_source is config.ArgsSource.ARGS or left_out,
+            some_targets=bool(config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")),
+            some_cells=left_out or any("::" in argument for argument in config.args),
+        )
+
 
 class Branch(Struct, frozen=True, kw_only=True):
     """HEAD when the run began, and where its branch began: the merge base, else the commit before; "" for neither."""
 
     head: str
     base: str
+
+
+@hookimpl
+def ftgate_begin(run: Session) -> None:
+    """Under `--ftgate-trust=base` a change accepts nothing of itself."""
+    run.plugins.register(Acceptances(run.folder, run.listener, counted=run.config.trust == "head"))
 
 
 class Acceptances:
@@ -55,6 +80,23 @@ class Acceptances:
         self._branch: Branch | None = None
         self._known = not counted
         self._warned = False
+
+    @hookimpl
+    def ftgate_collected(self, run: Session, config: pytest.Config, nodeids: Sequence[str]) -> None:
+        """Refuse trailers of this branch that accept nothing."""
+        reference = run.references.requested().reference.commit if run.config.against else ""
+        self.check(Collected.of(config, nodeids), reference)
+
+    @hookimpl(tryfirst=True)
+    def ftgate_amend(self) -> Callable[[Row], Verdict]:
+        """Accept what the commits since a row's reference accept."""
+        return self.amended
+
+    def amended(self, row: Row) -> Verdict:
+        """The verdict of a row in which that is accepted."""
+        if not any(map(acceptance.acceptable, row.verdict.metrics)):
+            return row.verdict
+        return acceptance.applied(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
 
     def since(self, commit: str) -> tuple[Acceptance, ...]:
         """What the commits after `commit` accept, newest first: of the whole branch if git does not have it.

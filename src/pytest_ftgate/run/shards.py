@@ -5,13 +5,31 @@ from __future__ import annotations
 import heapq
 import statistics
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from ..kit.files import write_whole
 from ..model.report import Shard
 from ..model.spec import Plan
 from .assembly import positions_of
 from .config import RunConfig
 from .context import hypotheses_of
 from .stored import StoredBaselines
+
+if TYPE_CHECKING:
+    from .run import Session
+
+
+def take_part(run: Session, whole: Plan, given: Mapping[str, str]) -> Plan:
+    """The part of the whole plan that a run measures, before `collect`; `given` are the options that are set."""
+    run.whole = whole = run.limited(whole)
+    if run.config.against:
+        given = {**given, "reference": run.references.requested().reference.commit}
+    shard, part = taken(whole, run.config, run.stored, given)
+    with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+        write_whole(run.shard_file, [msgspec.json.encode(shard)])
+    return part
 
 
 def taken(whole: Plan, config: RunConfig, stored: StoredBaselines, options: Mapping[str, str]) -> tuple[Shard, Plan]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ..judge import acceptance, decide, expectations, figures
+from ..judge import decide, figures
 from ..judge.judge import ComparedWith, Judge, doubted, excess, missed, unchanged
 from ..kit import git
 from ..kit.errors import FtgateError
@@ -48,6 +48,7 @@ class Measurement:
         self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
+        self.amendments = resources.hooks.ftgate_amend(resources=resources, group=group)
         self.explainer = Explainer(self._marked, resources.references.folder.root)
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
@@ -75,9 +76,9 @@ class Measurement:
         elif cells:
             phase = self._beside_another_machines(phase)
         if cells and phase.pair is not None:
-            checked = self.resources.unchanged.check(self.group, cells, phase.pair)
-            why = "; ".join(filter(None, (phase.why, checked.why)))
-            phase = msgspec.structs.replace(phase, same=checked.same, why=why)
+            settled, changed = self.resources.settled(self.group, cells, phase.pair)
+            why = "; ".join(filter(None, (phase.why, changed)))
+            phase = msgspec.structs.replace(phase, same=settled, why=why)
         phase = self._without_unchanged(phase)
         if phase.cells:
             self.phases.append(phase)
@@ -218,7 +219,9 @@ class Measurement:
 
     def _marked(self, row: Row) -> Verdict:
         """Its verdict, in which what is accepted or known to fail is marked as such."""
-        return expectations.applied(self._accepted(row), row.cell, self.group.spec.expectations)
+        for amended in self.amendments:
+            row = msgspec.structs.replace(row, verdict=amended(row))
+        return row.verdict
 
     def _explained(self, row: Row) -> Row:
         """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
@@ -228,13 +231,6 @@ class Measurement:
         if explanation is None and row.sample is not None and row.sample.reference is None:
             explanation = explaining.of_stored(row, self.screen.compared_with(row.sample))
         return msgspec.structs.replace(row, explanation=explanation)
-
-    def _accepted(self, row: Row) -> Verdict:
-        """Its verdict, in which what the commits since its reference accept is accepted."""
-        if not any(map(acceptance.acceptable, row.verdict.metrics)):
-            return row.verdict
-        accepted = self.resources.acceptances.since(row.verdict.commit)
-        return acceptance.applied(row.verdict, row.cell.nodeid, accepted)
 
     def _under_conditions(self, row: Row) -> Row:
         row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
@@ -437,7 +433,7 @@ class Measurement:
         missed = tuple(cell for phase in phases for cell in phase.cells if cell.nodeid in phase.judged)
         pair = phases[0].pair
         assert pair is not None
-        same = self.resources.unchanged.check(self.group, missed, pair).same
+        same, _ = self.resources.settled(self.group, missed, pair)
         for cell in missed:
             if why := same.get(cell.nodeid):
                 self._keep_unchanged(cell, why)

@@ -19,11 +19,12 @@ from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from ..declare.plan import one_per_target
+from ..hookspec import hookimpl
 from ..kit.git import Checkout
 from ..measure.context import Listener, PreparedTarget
 from ..measure.launch import CellUnsupported, Launcher, LaunchFailed, request_here
@@ -34,9 +35,13 @@ from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
 from ..store import names
 from .config import RunConfig
+from .context import Resources
 from .sides import worktrees
 from .sides.references import References
 from .targets import Targets
+
+if TYPE_CHECKING:
+    from .run import Session
 
 # The two sides of a comparison as their readers find them: notes of what was read, and what each side has there.
 
@@ -347,6 +352,26 @@ class Sides(NamedTuple):
         """See `sides.compare`."""
         changed, reference = self.changed, self.reference
         return compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=watched)
+
+
+@hookimpl
+def ftgate_begin(run: Session) -> None:
+    """What is read of both sides is kept for the whole run."""
+    run.plugins.register(Unchanged())
+
+
+class Unchanged:
+    """Settles, in one run, the cells that need no measurement."""
+
+    cells: UnchangedCells | None = None
+
+    @hookimpl
+    def ftgate_settle(self, resources: Resources, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
+        """Those of a test."""
+        if self.cells is None:
+            shared = (resources.config, resources.targets, resources.references, resources.launcher, resources.listener)
+            self.cells = UnchangedCells(*shared)
+        return self.cells.check(group, cells, pair)
 
 
 class UnchangedCells:
