@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pluggy
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .run.sides.worktrees import Pair
 
 GROUP: Final = "ftgate"
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 hookimpl = pluggy.HookimplMarker(GROUP)
 _hookspec = pluggy.HookspecMarker(GROUP)
 
@@ -79,20 +80,16 @@ def ftgate_measured(gate: Run, session: pytest.Session) -> str | None:
 
 
 @_hookspec
-def ftgate_commands(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add a command, which sets `run` to what takes its arguments and returns an exit code."""
 
 
-def manager(names: Iterable[str]) -> pluggy.PluginManager:
-    """The features of these names, and those of other distributions."""
+def features(kind: str) -> pluggy.PluginManager:
+    """The features that the names `IN_A_RUN` or `COMMANDS` of `features` list, and those of other distributions."""
+    names = getattr(importlib.import_module(f"{__package__}.features"), kind)
     plugins = pluggy.PluginManager(GROUP)
     plugins.add_hookspecs(sys.modules[__name__])
     plugins.load_setuptools_entrypoints(GROUP)
-    for name in reversed([*names]):  # pluggy calls the last one first
+    for name in reversed(names):  # pluggy calls the last one first
         plugins.register(importlib.import_module(f"{__package__}.{name}"), name)
     return plugins
-
-
-def of_a_run() -> pluggy.PluginManager:
-    """The features that take part in a run."""
-    return manager(importlib.import_module(f"{__package__}.features").IN_A_RUN)

@@ -48,7 +48,7 @@ def ftgate(project: Path) -> Ftgate:
 
     def run(*argv: str) -> int:
         parser = argparse.ArgumentParser()
-        baseline.register(parser.add_subparsers(required=True))
+        baseline.ftgate_commands(parser.add_subparsers(required=True))
         args = parser.parse_args(["baseline", *argv])
         assert Path.cwd().is_relative_to(project)
         return int(args.run(args))

@@ -53,7 +53,7 @@ DIAGNOSIS = Diagnosis(
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    doctor.register(parser.add_subparsers())
+    doctor.ftgate_commands(parser.add_subparsers())
     return parser.parse_args(["doctor", *words])
 
 

@@ -8,6 +8,7 @@ from pytest_ftgate.judge import acceptance, expectations
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.spec import Cell, Executor, Expectation, Target
 from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
+from pytest_ftgate.plugin.gate import otherwise
 
 COMMIT = "1eb3b87e5d0123456789"
 NODE = "tests/test_x.py::test_x[3.14t-threads-w2]"
@@ -161,10 +162,10 @@ def test_the_newest_trailer_counts() -> None:
 def test_what_was_not_accepted_may_still_fail_where_it_is_asked() -> None:
     found = acceptance.applied(verdict(wall=REGRESSED, uss=Decision.INCONCLUSIVE), NODE, [WALL])
     assert found.decision is ACCEPTED
-    assert acceptance.otherwise(found).decision is Decision.INCONCLUSIVE
-    assert "the index" not in acceptance.otherwise(found).reason
-    assert acceptance.otherwise(acceptance.applied(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
-    assert acceptance.otherwise(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
+    assert otherwise(found).decision is Decision.INCONCLUSIVE
+    assert "the index" not in otherwise(found).reason
+    assert otherwise(acceptance.applied(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
+    assert otherwise(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
 
 
 def test_a_known_failure_beside_what_is_accepted() -> None:

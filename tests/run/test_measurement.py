@@ -181,7 +181,7 @@ class Desk:
             test_budget_s=self.budget_s,
             explain=explains,
         )
-        plugins = hookspec.of_a_run()
+        plugins = hookspec.features("IN_A_RUN")
         plugins.hook.ftgate_begin(
             run=SimpleNamespace(plugins=plugins, config=config, folder=FOLDER, listener=self.listener)
         )

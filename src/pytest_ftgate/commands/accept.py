@@ -6,8 +6,8 @@ import argparse
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..hookspec import Subparsers, hookimpl
 from ..judge import acceptance
 from ..kit.errors import FtgateError
 from ..kit.git import AgainstError, Repository
@@ -16,11 +16,7 @@ from ..model.report import Row
 from ..model.verdict import Decision
 from ..report import said
 from ..store.names import matches, named
-from . import unicode
-from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir, unicode
 
 DESCRIPTION = (
     "Accept a regression of the last run that is meant: makes an empty commit whose trailer names the cells, the "
@@ -30,7 +26,8 @@ DESCRIPTION = (
 FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)
 
 
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate accept` to the command line."""
     text = "accept a regression by a commit's trailer (ftgate baseline accept stores figures)"
     parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ..hookspec import Subparsers, hookimpl
 from ..judge.recorded import stored_values
 from ..model.report import Machine, Report, Row
 from ..model.verdict import Decision
@@ -14,18 +14,15 @@ from ..report.baselines import render_diff, render_list, render_prune, render_te
 from ..store.folder import Store
 from ..store.names import named
 from ..store.update import Update, apply_updates, differences, prunable, prune, update_plan
-from . import unicode
-from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir
+from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir, unicode
 from .last_run import store as store_of
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 ACCEPT = "ftgate baseline accept "
 NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 
 
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate baseline` and its actions to the command line."""
     parser = subparsers.add_parser("baseline", help="list, show, compare, accept and prune stored baselines")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ..declare import options
+from ..hookspec import Subparsers, hookimpl
 from ..judge import limits, two_runs
 from ..judge.judge import Policy
 from ..stats import alpha_spending
@@ -17,11 +18,9 @@ from . import inifile
 from .last_run import FINE, REGRESSED, add_rootdir, ini_values, nothing, read, rootdir
 from .report import add_forms, checked, command, show, write
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate compare` to the command line."""
     parser = subparsers.add_parser(
         "compare",

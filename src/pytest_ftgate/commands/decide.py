@@ -7,26 +7,24 @@ import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..declare.options import by_name, resolve
+from ..hookspec import Subparsers, hookimpl
 from ..judge import advice as judged
 from ..model.advice import Advice
 from ..model.report import Report
 from ..report import advice
 from ..store.names import named
 from ..store.schema import TestBaseline
-from . import inifile, unicode
+from . import inifile
 from .baseline import NAMES
-from .last_run import FINE, add_rootdir, ini_values, last_run, nothing, rootdir, store
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from .last_run import FINE, add_rootdir, ini_values, last_run, nothing, rootdir, store, unicode
 
 PLACES = ("run", "baselines")
 
 
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate decide` to the command line."""
     text = "which executor on which interpreter, by the figures of the last run or of stored baselines"
     parser = subparsers.add_parser("decide", help=text, description=text[0].upper() + text[1:] + ".")

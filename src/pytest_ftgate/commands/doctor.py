@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..hookspec import Subparsers, hookimpl
 from .diagnosis import diagnose, to_text
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate doctor` to the command line."""
     parser = subparsers.add_parser(
         "doctor",

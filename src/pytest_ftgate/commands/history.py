@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ..declare.options import metric as known_metric
+from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..kit.values import Metric, to_builtins
 from ..model.report import History
@@ -17,17 +18,14 @@ from ..report import history as shown
 from ..run import history as recorded
 from ..store import names
 from ..store.history import series_of
-from . import unicode
-from .last_run import FINE, add_rootdir, nothing, rootdir, store
+from .last_run import FINE, add_rootdir, nothing, rootdir, store, unicode
 from .report import terminal_width
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 LAST = 30
 
 
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate history` to the command line."""
     parser = subparsers.add_parser(
         "history",

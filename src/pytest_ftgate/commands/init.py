@@ -12,11 +12,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..kit.values import Struct
 from ..model.spec import is_path, parse_target
@@ -25,9 +26,6 @@ from ..targets.find import InterpreterNotFound, default_pair, find_interpreter
 from .builds import tried
 from .project import Project, ci_of, has_workload, look, name_for
 from .templates import fill
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 CI: Final = ("github", "gitlab", "none")
 TRIGGERS: Final = ("push", "label")
@@ -79,7 +77,8 @@ class Outline(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate init` to the command line."""
     parser = subparsers.add_parser(
         "init",

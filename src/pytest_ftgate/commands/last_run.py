@@ -11,7 +11,7 @@ from typing import Any
 
 from ..declare.options import by_name, resolve
 from ..kit.errors import FtgateError
-from ..kit.text import plain
+from ..kit.text import plain, takes_unicode
 from ..model.report import Report
 from ..report import json
 from ..store.folder import Store, default_folder
@@ -108,3 +108,8 @@ def nothing(text: str) -> int:
     """Say why there is nothing; the exit code."""
     print(plain(text), file=sys.stderr)
     return NOTHING_FOUND
+
+
+def unicode() -> bool:
+    """Whether standard output takes more than ASCII."""
+    return takes_unicode(sys.stdout)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..hookspec import Subparsers, hookimpl
 from ..judge import joining
 from ..kit.errors import FtgateError
 from ..model.verdict import Decision
@@ -17,11 +17,9 @@ from ..store.joining import join
 from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
 from .report import add_forms, checked, command, show, write
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate merge` to the command line."""
     parser = subparsers.add_parser(
         "merge",
@@ -78,17 +76,17 @@ def _reports(args: argparse.Namespace) -> int:
     output = [f"json:{args.output}"] if args.output else []
     targets = checked([*output, *args.to])
     reports = {str(path): read(path) for path in _once(args.sources)}
-    joined = joining.joined(reports, partial=args.partial)
+    whole = joining.joined(reports, partial=args.partial)
     words = [*(["--partial"] if args.partial else []), *reports]
-    joined = msgspec.structs.replace(joined, command=command("merge", *words))
-    show(joined, args.verbose)
-    write(joined, targets)
+    whole = msgspec.structs.replace(whole, command=command("merge", *words))
+    show(whole, args.verbose)
+    write(whole, targets)
     print(joining.budget(reports.values()))
-    if joined.failing:
+    if whole.failing:
         return REGRESSED
-    if joined.partial or findings.undecided(joined):
+    if whole.partial or findings.undecided(whole):
         return NOTHING_FOUND
-    if joined.rows and all(row.verdict.decision is Decision.UNSUPPORTED for row in joined.rows):
+    if whole.rows and all(row.verdict.decision is Decision.UNSUPPORTED for row in whole.rows):
         return nothing("nothing was measured: every cell is unsupported on its machine")
     return FINE
 

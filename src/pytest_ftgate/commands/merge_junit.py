@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Name: TypeAlias = tuple[str, str]
 XFAILED = ("pytest.xfail", "xfailed")
-SHOWN = 5
+CASES_SHOWN = 5
 """Cases in several files that the error names."""
 
 
@@ -22,7 +22,7 @@ def merge(paths: Sequence[Path], output: Path | None) -> int:
     """Write the joined file and print its totals. Raises FtgateError."""
     if output is None:
         raise FtgateError("JUnit files are joined into one: name it with -o OUT.xml")
-    merged = joined({path: _read(path) for path in paths})
+    merged = joined_junit({path: _read(path) for path in paths})
     written = BytesIO()
     merged.write(written)
     try:
@@ -36,7 +36,7 @@ def merge(paths: Sequence[Path], output: Path | None) -> int:
     return 0
 
 
-def joined(files: dict[Path, JUnitXml]) -> JUnitXml:
+def joined_junit(files: dict[Path, JUnitXml]) -> JUnitXml:
     """All suites of all files, without cases that are skipped in one and run in another.
 
     Raises FtgateError for a case that was run in two.
@@ -45,14 +45,14 @@ def joined(files: dict[Path, JUnitXml]) -> JUnitXml:
 
     ran: dict[Name, list[Path]] = {}
     for path, xml in files.items():
-        for name in dict.fromkeys(_name(case) for suite in xml for case in suite if _ran(case)):
+        for name in dict.fromkeys(_case_name(case) for suite in xml for case in suite if _ran(case)):
             ran.setdefault(name, []).append(path)
     _refuse({name: paths for name, paths in ran.items() if len(paths) > 1})
     merged, skipped = JUnitXml(), set[Name]()
     for path, xml in files.items():
         for suite in _suites(xml):
             for case in list(suite.iterchildren(suite.testcase)):
-                name = _name(case)
+                name = _case_name(case)
                 if not _ran(case) and (name in skipped or ran.get(name, [path]) != [path]):
                     suite._elem.remove(case._elem)  # `suite.remove` compares with every case
                 elif not _ran(case):
@@ -75,7 +75,7 @@ def _ran(case: TestCase) -> bool:
     return not case.is_skipped or any(each.type in XFAILED for each in case.result)
 
 
-def _name(case: TestCase) -> Name:
+def _case_name(case: TestCase) -> Name:
     return case.classname or "", case.name or ""
 
 
@@ -83,10 +83,10 @@ def _refuse(twice: dict[Name, list[Path]]) -> None:
     if not twice:
         return
     lines = [f"  {'.'.join(filter(None, name))}: {', '.join(map(str, paths))}" for name, paths in twice.items()]
-    more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    more = [f"  and {len(lines) - CASES_SHOWN} more"] if len(lines) > CASES_SHOWN else []
     said = "case was run in two files" if len(lines) == 1 else "cases were run in two files or more"
     head = f"{len(lines)} {said}: which result holds is not known; leave the other files out"
-    raise FtgateError("\n".join([head, *lines[:SHOWN], *more]))
+    raise FtgateError("\n".join([head, *lines[:CASES_SHOWN], *more]))
 
 
 def _read(path: Path) -> JUnitXml:

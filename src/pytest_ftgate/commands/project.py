@@ -85,7 +85,7 @@ def look(folder: Path) -> Project:
         tests=tests,
         files=tuple(name.rpartition("/")[2] for name in inifile.words(ini.get("python_files"))) or FILES,
         functions=tuple(inifile.words(ini.get("python_functions")) or ("test",)),
-        needs=requirements.needs(root, tables, older, ini),
+        needs=requirements.needs_of(root, tables, older, ini),
         options=_options(ini),
         strict=_strict(ini),
         locked=(root / "uv.lock").is_file(),

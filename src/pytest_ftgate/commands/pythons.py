@@ -7,8 +7,9 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TextIO
+from typing import Final, Self, TextIO
 
+from ..hookspec import Subparsers, hookimpl
 from ..kit import units
 from ..model.spec import parse_target
 from ..targets.environments import required_python
@@ -16,14 +17,12 @@ from ..targets.find import default_pair
 from ..targets.provide import Provided, provide
 from .last_run import FINE, NOTHING_FOUND
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
 PLAIN_LINE_EVERY_S: Final = 15.0
 TERMINAL_LINE_EVERY_S: Final = 0.2
 
 
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate pythons` to the command line."""
     parser = subparsers.add_parser(
         "pythons",

@@ -8,24 +8,21 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..declare.options import report_target
+from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..model.report import Report
 from ..report import json, terminal
 from ..run import history, libraries
 from ..run import run as report_files
-from . import unicode
-from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, unicode
 
 NARROW = 80
 
 
-def register(subparsers: Subparsers) -> None:
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate report` to the command line."""
     parser = subparsers.add_parser(
         "report",

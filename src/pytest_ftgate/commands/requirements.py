@@ -13,7 +13,14 @@ from . import inifile
 
 NAMES: Final = ("test", "tests", "testing", "pytest", "ci", "dev")
 """Names of an extra, a group or a requirements file of the tests, the preferred one first."""
-FILES: Final = ("*.txt", "requirements/*.txt", "dependencies/*.txt", "dependencies/*.in", "tests/*.txt", "test/*.txt")
+REQUIREMENT_FILES: Final = (
+    "*.txt",
+    "requirements/*.txt",
+    "dependencies/*.txt",
+    "dependencies/*.in",
+    "tests/*.txt",
+    "test/*.txt",
+)
 PLUGINS: Final = {
     "asyncio": "pytest-asyncio",
     "benchmark": "pytest-benchmark",
@@ -62,7 +69,7 @@ class Needs(Struct, frozen=True, kw_only=True):
     declares_us: bool = False
 
 
-def needs(root: Path, tables: Mapping[str, Any], older: Mapping[str, Any], ini: Mapping[str, Any]) -> Needs:
+def needs_of(root: Path, tables: Mapping[str, Any], older: Mapping[str, Any], ini: Mapping[str, Any]) -> Needs:
     """What the tests of the project in `root` need, by its pyproject.toml, setup.cfg and pytest's ini keys.
 
     Extras and groups are its own word; without them tox's dependencies are taken, else a requirements file.
@@ -119,7 +126,7 @@ def _of_tox(root: Path, tables: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _of_files(root: Path) -> tuple[str, ...]:
     """The best requirements file of the tests."""
-    found = {path.relative_to(root).as_posix() for pattern in FILES for path in root.glob(pattern)}
+    found = {path.relative_to(root).as_posix() for pattern in REQUIREMENT_FILES for path in root.glob(pattern)}
     ranks = {name: rank for name in sorted(found) if (rank := _rank(name)) is not None}
     return ("-r", min(ranks, key=lambda name: ranks[name])) if ranks else ()
 

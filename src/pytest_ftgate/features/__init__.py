@@ -18,3 +18,17 @@ IN_A_RUN: Final = (
     "plugin.advice",
 )
 """What takes part in a measuring run, in the order in which hooks are called."""
+
+COMMANDS: Final = (
+    "commands.init",
+    "commands.doctor",
+    "commands.pythons",
+    "commands.baseline",
+    "commands.accept",
+    "commands.decide",
+    "commands.report",
+    "commands.compare",
+    "commands.merge",
+    "commands.history",
+)
+"""What the `ftgate` command has, in the order of its help."""

@@ -70,7 +70,7 @@ def written(cells: str, names: Sequence[str], reason: str) -> str:
     return f"{KEY}: {trailer}"
 
 
-def named(commit: str, trailer: str) -> str:
+def quoted(commit: str, trailer: str) -> str:
     """A trailer and its commit, for messages."""
     return f"{f'commit {commit[:COMMIT_DIGITS]}: ' if commit else ''}`{KEY}: {trailer}`"
 
@@ -83,7 +83,7 @@ def _no_metric(words: Sequence[str]) -> str:
 
 
 def _malformed(trailer: str, commit: str, why: str) -> FtgateError:
-    return FtgateError(f"{named(commit, trailer)}: {why}; write `{FORM}`")
+    return FtgateError(f"{quoted(commit, trailer)}: {why}; write `{FORM}`")
 
 
 # ---- verdicts

@@ -66,7 +66,7 @@ def of_stored(baseline: TestBaseline, fingerprint: str, weights: Weights = ()) -
             newest[label] = max(here, key=lambda cell: cell.recordings[-1].recorded_at)
     if not newest:
         return None
-    sides = [candidates.of_stored(label, cell) for label, cell in newest.items()]
+    sides = [candidates.from_stored(label, cell) for label, cell in newest.items()]
     recorded = sorted({cell.recordings[-1].recorded_at for cell in newest.values()})
     machine = baseline.machines[fingerprint]
     source = f"baselines recorded {recorded[-1]} on {fingerprint}"

@@ -77,7 +77,7 @@ def of_row(row: Row) -> Candidate:
         for name in sorted(names)
     ]
     latency = ["latency_p50", "latency_p95"] if row.figures.latency is not None else []
-    counted, setting = _place(cell.label, cell.executor.label, target, cell.workers)
+    counted, setting = _counted(cell.label, cell.executor.label, target, cell.workers)
     return Candidate(
         label=cell.label,
         executor=cell.executor.label,
@@ -94,11 +94,11 @@ def of_row(row: Row) -> Candidate:
     )
 
 
-def of_stored(label: str, stored: StoredCell) -> Candidate:
+def from_stored(label: str, stored: StoredCell) -> Candidate:
     """The candidate of a stored cell: the launches of all of its recordings."""
     newest = stored.recordings[-1]
     target = label.partition(newest.executor)[0].rstrip("-")
-    counted, setting = _place(label, newest.executor, target, newest.workers)
+    counted, setting = _counted(label, newest.executor, target, newest.workers)
 
     @cache
     def source(name: str) -> ByRound:
@@ -128,7 +128,7 @@ def of_stored(label: str, stored: StoredCell) -> Candidate:
     )
 
 
-def _place(label: str, executor: str, target: str, workers: int) -> tuple[str, str]:
+def _counted(label: str, executor: str, target: str, workers: int) -> tuple[str, str]:
     """The word of the worker count and that of the parameters: `w8`, `0.5-10`; either may be empty."""
     rest = label.removeprefix(f"{target}-" if target else "").removeprefix(executor).removeprefix("-")
     words = rest.split("-") if rest else []

@@ -134,7 +134,7 @@ class Acceptances:
             ):
                 known = [*collected.nodeids, *dict.fromkeys(split_nodeid(each)[0] for each in collected.nodeids)]
                 hint = did_you_mean(cells, known)
-                wrong.append(f"{acceptance.named(commit, trailer)} matches no cell{hint}; {FIX}")
+                wrong.append(f"{acceptance.quoted(commit, trailer)} matches no cell{hint}; {FIX}")
         if wrong:
             raise FtgateError("\n".join(wrong))
 

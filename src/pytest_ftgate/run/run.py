@@ -107,7 +107,7 @@ class Session:
         self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
-        self.plugins = hookspec.of_a_run()
+        self.plugins = hookspec.features("IN_A_RUN")
         self.hooks = self.plugins.hook
         self.limits_from = ""
         self.plan = self.whole = Plan(groups=())
