@@ -18,8 +18,7 @@ from ..report import history as shown
 from ..run import history as recorded
 from ..store import names
 from ..store.history import series_of
-from .last_run import FINE, add_rootdir, nothing, rootdir, store, unicode
-from .report import terminal_width
+from .last_run import FINE, add_rootdir, nothing, rootdir, store, terminal_width, unicode
 
 LAST = 30
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import traceback
 from pathlib import Path
@@ -25,6 +26,7 @@ LOCK = Path(".ftgate") / "baselines.lock"
 
 READ: list[Path] = []
 """The report files that this process has read: what cannot be shown is a fault of one of them."""
+NARROW = 80
 
 
 def add_rootdir(parser: argparse.ArgumentParser) -> None:
@@ -113,3 +115,8 @@ def nothing(text: str) -> int:
 def unicode() -> bool:
     """Whether standard output takes more than ASCII."""
     return takes_unicode(sys.stdout)
+
+
+def terminal_width() -> int:
+    """The columns of the terminal; of a pipe NARROW."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROW

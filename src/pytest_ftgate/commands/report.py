@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +16,6 @@ from ..report import json, terminal
 from ..run import history, libraries
 from ..run import run as report_files
 from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, unicode
-
-NARROW = 80
 
 
 @hookimpl
@@ -85,11 +82,6 @@ def write(report: Report, targets: Sequence[str]) -> None:
 def command(*words: str) -> str:
     """The command line of a subcommand, to be repeated."""
     return shlex.join(["ftgate", *words])
-
-
-def terminal_width() -> int:
-    """The columns of the terminal; of a pipe NARROW."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else NARROW
 
 
 def show(report: Report, verbosity: int) -> None:
