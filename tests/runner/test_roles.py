@@ -24,7 +24,7 @@ from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report.details import Style, detail_lines
 from pytest_ftgate.run import plain
 from pytest_ftgate.runner import loading
-from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP
+from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP, Failure
 from pytest_ftgate.runner.worker import Worker
 
 ROLE_COUNT: RoleCounts = (("producer", 3), ("writer", 2))
@@ -456,7 +456,7 @@ def test_functional_runs_end_with_a_worker_that_fails(
     )
     cell, spec = cell_of(path, executor, LED)
     cell = msgspec.structs.replace(cell, params=(Param(name="how", literal="'writer raises'"),))
-    with pytest.raises(plain.Failure, match="writer 0: raised ValueError: writer raises"):
+    with pytest.raises(Failure, match="writer 0: raised ValueError: writer raises"):
         plain.run_here(cell, spec)
 
 
