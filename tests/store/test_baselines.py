@@ -565,7 +565,7 @@ from typing import Any
 import msgspec
 from pytest_ftgate.store.recording import Change
 from pytest_ftgate.store.folder import Store
-from pytest_ftgate.model import Machine
+from pytest_ftgate.model.report import Machine
 
 root, prefix, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 template = msgspec.json.decode(sys.stdin.buffer.read(), type=Change)

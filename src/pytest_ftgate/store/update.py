@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -193,9 +193,7 @@ def apply_updates(
         store.save(test, edits)
 
 
-# Baselines that no collected test uses.
-
-# ---- cells that no longer exist
+# ---- baselines that no collected test uses
 
 
 def unused(
@@ -214,7 +212,11 @@ def unused(
     for baseline in store.baselines():
         gone = rootdir is not None and baseline.test not in tests and source_is_gone(baseline.test, rootdir)
         if baseline.test in tests or gone:
-            labels = (label for label, builds in sorted(baseline.cells.items()) if _has(builds, fingerprint))
+            labels = [
+                label
+                for label, builds in sorted(baseline.cells.items())
+                if fingerprint is None or any(key.partition("/")[0] == fingerprint for key in builds)
+            ]
             cells = ((baseline.test, label) for label in labels if gone or _target(label) in targets)
             found += [pair for pair in cells if join_nodeid(*pair) not in collected]
     return found
@@ -223,10 +225,6 @@ def unused(
 def _target(label: str) -> str:
     """The target in a label: `3.14t` of `3.14t-threads-w8`."""
     return label.partition("-")[0]
-
-
-def _has(builds: Mapping[str, StoredCell], fingerprint: str | None) -> bool:
-    return fingerprint is None or any(key.partition("/")[0] == fingerprint for key in builds)
 
 
 def source_is_gone(test: str, rootdir: Path) -> bool:

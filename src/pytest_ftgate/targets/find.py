@@ -69,7 +69,13 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
         # A shim or a virtual environment starts another executable: measure that one.
         real = facts.base_executable if os.path.isfile(facts.base_executable) else executable
         return describe(real, found=found, settings=target.settings)
-    raise InterpreterNotFound(_not_found(target, rejected))
+    lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
+    lines += [f"  skipped: {reason}" for reason in rejected]
+    lines.append(
+        f"  fix: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
+        f"or give a path as the target"
+    )
+    raise InterpreterNotFound("\n".join(lines))
 
 
 def _at_path(target: Target) -> Interpreter:
@@ -80,7 +86,7 @@ def _at_path(target: Target) -> Interpreter:
         interpreter = describe(path, found="path", settings=target.settings)
     except InterpreterBroken as error:
         raise InterpreterNotFound(f"target {target.spec!r}: {error}; give the path of a working Python") from error
-    if interpreter.implementation != "cpython" or _numbers(interpreter.version) < OLDEST:
+    if interpreter.implementation != "cpython" or _number(series(interpreter.version)) < OLDEST:
         raise InterpreterNotFound(
             f"target {target.spec!r} is {interpreter.implementation} {interpreter.version}: "
             f"targets are CPython {OLDEST[0]}.{OLDEST[1]} and newer"
@@ -89,22 +95,14 @@ def _at_path(target: Target) -> Interpreter:
 
 
 def _candidates(version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
-    names = _names(version, threaded)
-    seen: set[str] = set()
-    for executable, found in _all_candidates(names, version, threaded, cache):
-        if executable not in seen:
-            seen.add(executable)
-            yield executable, found
-
-
-def _all_candidates(names: list[str], version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
-    for executable in _on_path(names):
-        yield executable, "PATH"
-    for executable in _in_prefixes(kept_folder(cache), names) if cache is not None else ():
-        yield executable, "cache"
-    by_uv = _by_uv(version, threaded)
-    if by_uv is not None:
-        yield by_uv, "uv"
+    """Executables, each once and with where it was found; uv, which is a process, is asked last."""
+    names, seen = _names(version, threaded), set[str]()
+    kept = () if cache is None else _in_prefixes(kept_folder(cache), names)
+    for found, executables in (("PATH", _on_path(names)), ("cache", kept), ("uv", _by_uv(version, threaded))):
+        for executable in executables:
+            if executable not in seen:
+                seen.add(executable)
+                yield executable, found
 
 
 def _names(version: str, threaded: bool) -> list[str]:
@@ -113,18 +111,24 @@ def _names(version: str, threaded: bool) -> list[str]:
     return [f"{name}.exe" for name in (*names, "python")] if sys.platform == "win32" else names
 
 
+def _path() -> list[str]:
+    return [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+
+
 def _on_path(names: list[str]) -> Iterator[str]:
-    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
     for name in names:
-        for folder in folders:
+        for folder in _path():
             path = os.path.join(folder, name)
             if os.path.isfile(path) and os.access(path, os.X_OK):
                 yield path
 
 
 def _in_prefixes(folder: Path, names: list[str]) -> Iterator[str]:
+    def natural(path: Path) -> tuple[list[int], str]:
+        return [int(number) for number in re.findall(r"\d+", path.name)], path.name
+
     # Names that start with a dot are unfinished work, of uv or of the plugin.
-    prefixes = sorted((path for path in folder.glob("[!.]*") if path.is_dir()), key=_natural, reverse=True)
+    prefixes = sorted((path for path in folder.glob("[!.]*") if path.is_dir()), key=natural, reverse=True)
     for prefix in prefixes:
         for name in names:
             path = prefix / name if sys.platform == "win32" else prefix / "bin" / name
@@ -132,18 +136,13 @@ def _in_prefixes(folder: Path, names: list[str]) -> Iterator[str]:
                 yield str(path)
 
 
-def _natural(path: Path) -> tuple[list[int], str]:
-    return [int(number) for number in re.findall(r"\d+", path.name)], path.name
-
-
-def _by_uv(version: str, threaded: bool) -> str | None:
+def _by_uv(version: str, threaded: bool) -> Iterator[str]:
     request = f"cpython-{version}{'t' if threaded else ''}"
-    try:
+    with contextlib.suppress(UvMissing):
         done = run_uv(["python", "find", "--no-python-downloads", "--no-project", "--no-config", "--system", request])
-    except UvMissing:
-        return None
-    path = done.stdout.strip()
-    return path if done.returncode == 0 and os.path.isfile(path) else None
+        path = done.stdout.strip()
+        if done.returncode == 0 and os.path.isfile(path):
+            yield path
 
 
 def _matches(facts: Facts, version: str, threaded: bool) -> bool:
@@ -151,22 +150,7 @@ def _matches(facts: Facts, version: str, threaded: bool) -> bool:
     return facts.implementation == "cpython" and same and facts.free_threaded == threaded
 
 
-def _numbers(version: str) -> tuple[int, int]:
-    major, minor = series(version).split(".")
-    return int(major), int(minor)
-
-
-def _not_found(target: Target, rejected: list[str]) -> str:
-    lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
-    lines += [f"  skipped: {reason}" for reason in rejected]
-    lines.append(
-        f"  fix: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
-        f"or give a path as the target"
-    )
-    return "\n".join(lines)
-
-
-# The targets where none is named: both builds of the newest version that the project and this machine have.
+# ---- the targets where none is named: both builds of the newest version that the project and this machine have
 
 USUAL: Final = ("3.14", "3.15", "3.13")
 """Versions to install where the project allows none that is here, the preferred one first."""
@@ -229,28 +213,18 @@ def _rule(requires_python: str) -> Callable[[str], bool]:
 
 def _named(cache: Path | None) -> set[str]:
     """The versions that have an executable of their name on PATH, in our cache, or among uv's interpreters."""
-    on_path = (Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder))
-    in_prefixes = (path for folder in _prefixes(cache) for path in folder.glob("[!.]*/bin"))
-    names = {name for folder in (*on_path, *in_prefixes) for name in _files(folder)}
-    versions = {match[1] for match in map(_NAME.fullmatch, names) if match}
-    return {version for version in versions if _number(version) >= OLDEST}
-
-
-def _prefixes(cache: Path | None) -> Iterator[Path]:
-    """None that depends on a home where there is none."""
-    if cache is not None:
-        yield kept_folder(cache)
+    prefixes = [] if cache is None else [kept_folder(cache)]
+    # uv's own folder; none that depends on a home where there is none.
     home, given = user_home(), os.environ.get("UV_PYTHON_INSTALL_DIR", "")
     data = os.environ.get("XDG_DATA_HOME") or (home and home / ".local/share")
     if given or data:
-        yield Path(given or Path(data or "", "uv/python"))
-
-
-def _files(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
+        prefixes.append(Path(given or Path(data or "", "uv/python")))
+    versions = set[str]()
+    in_prefixes = (str(path) for prefix in prefixes for path in prefix.glob("[!.]*/bin"))
+    for folder in (*_path(), *in_prefixes):
+        with contextlib.suppress(OSError):
+            versions.update(match[1] for match in map(_NAME.fullmatch, os.listdir(folder)) if match)
+    return {version for version in versions if _number(version) >= OLDEST}
 
 
 def _here(series: str, cache: Path | None) -> _Here:

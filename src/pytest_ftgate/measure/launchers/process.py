@@ -22,8 +22,6 @@ from .. import stacks
 from ..launch import THREADS_FIX, LaunchFailed, Request, setup_of
 from . import guard
 
-# What a process printed, and how it ended, in words.
-
 C_CALL = '  Binary file "'
 FLOOD_BYTES = 4 << 20
 TAIL_BYTES = 16 << 10
@@ -93,14 +91,13 @@ class FileOutput:
 
 def tail_of(outputs: Sequence[PipeOutput | FileOutput]) -> str:
     """The last lines of outputs under a heading; empty where nothing was printed."""
-    tails = ("\n".join(_lines(output.text)[-output.shown_lines :]) for output in outputs)
+    tails = []
+    for output in outputs:
+        # Without the C stack of a Python that crashed, which is longer than what is shown.
+        lines = [line for line in output.text.splitlines() if not line.startswith(C_CALL)]
+        tails.append("\n".join(lines[-output.shown_lines :]))
     printed = "\n".join(filter(None, tails))
     return f"the last lines it printed:\n{printed}" if printed else ""
-
-
-def _lines(text: str) -> list[str]:
-    """The lines without the C stack of a Python that crashed, which is longer than what is shown."""
-    return [line for line in text.splitlines() if not line.startswith(C_CALL)]
 
 
 def exit_text(code: int) -> str:
@@ -133,6 +130,8 @@ def shortly(error: BaseException) -> str:
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
+
+# ---- the process
 
 _REST_ROUNDS = 64  # of 64 KiB at most: what is printed without an end is not read to its end
 
@@ -369,7 +368,7 @@ def _sink(output: PipeOutput | FileOutput) -> Iterator[int | IO[bytes]]:
             yield file
 
 
-# The errors of a launch that hangs or crashes, with the stacks of its threads.
+# ---- the errors of a launch that hangs or crashes, with the stacks of its threads
 
 
 class LaunchErrors:
@@ -409,7 +408,7 @@ class LaunchErrors:
         return stacks.asked([self.process.pid, *others], self.folder, setup)
 
 
-# A call that must end in time, such as a test's check of its server.
+# ---- a call that must end in time, such as a test's check of its server
 
 T = TypeVar("T")
 

@@ -37,7 +37,7 @@ from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, 
 from . import words as program_words
 from .process import FLOOD_BYTES, LaunchErrors, PipeOutput, Process, exit_text, left_behind
 
-# Messages between the controller and a launch; the runner's side of it is in `runner/main.py`.
+# ---- messages between the controller and a launch; the runner's side of it is in `runner/main.py`
 
 LONGEST: Final = 16 << 20
 """The bytes of a message at most; ours name the processes of a launch and no more."""
@@ -83,7 +83,12 @@ class ControlChannel:
     def receive(self) -> dict[str, Any] | None:
         """The next message; None while there is none, or only its beginning. Raises BrokenMessage."""
         message = self._next()
-        if message is None and self._take():
+        if message is None:
+            try:
+                chunk = os.read(self.reader.fileno(), CHUNK)
+            except BlockingIOError:
+                return None
+            self._received += chunk
             message = self._next()
         return message
 
@@ -91,15 +96,6 @@ class ControlChannel:
         """Close both ends; a runner that still waits for a message ends then."""
         self.reader.close()
         self.writer.close()
-
-    def _take(self) -> bool:
-        """Take what is there, one chunk of it; whether something was."""
-        try:
-            chunk = os.read(self.reader.fileno(), CHUNK)
-        except BlockingIOError:
-            return False
-        self._received += chunk
-        return bool(chunk)
 
     def _next(self) -> dict[str, Any] | None:
         if len(self._received) < LENGTH_BYTES:
@@ -145,7 +141,7 @@ def _check_lengths(content: bytes) -> None:
             raise ValueError("a length that exceeds them")
 
 
-# Held iterations of a launch: its workers are kept at work while memory and waits are sampled from outside.
+# ---- held iterations of a launch: its workers are kept at work while memory and waits are sampled from outside
 
 HELD_CALLS = 1.25
 """Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
@@ -210,7 +206,7 @@ def _held(
     return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
 
-# The turns of launches by the controller's clock: one that times itself by another clock cannot pass as faster.
+# ---- the turns of launches by the controller's clock: one that times itself by another clock cannot pass as faster
 
 CLOCK: Final = "its clock disagrees with the controller's"
 LONGER: Final = 1.01
@@ -267,7 +263,8 @@ class Turns:
             if turn.said_ns > LONGER * turn.waited_ns + LONGER_NS:
                 return _clock_error(turn, "longer")
         reference = self._turns.get((cell, True, "own"), []) if not request.reference else []
-        beside = reference or self._turns.get((cell, False, "control"), []) or self._of_others(cell)
+        others = (turns for (of, _, role), turns in self._turns.items() if of != cell and role == "own")
+        beside = reference or self._turns.get((cell, False, "control"), []) or list(chain.from_iterable(others))
         if request.role != "own" or request.reference or len(own) < LEAST_TURNS or not beside:
             return None
         usual_ns = statistics.median(turn.late_ns for turn in beside)
@@ -276,10 +273,6 @@ class Turns:
         if closest.late_ns > limit_ns + SHARE * closest.said_ns:
             return _clock_error(closest, "shorter")
         return None
-
-    def _of_others(self, cell: str) -> list[Turn]:
-        others = (turns for (of, _, role), turns in self._turns.items() if of != cell and role == "own")
-        return list(chain.from_iterable(others))
 
 
 def _clock_error(turn: Turn, how: str) -> WorkloadError:
@@ -306,6 +299,8 @@ def too_many_cores(request: Request, iterations: Sequence[Iteration]) -> Workloa
     )
 
 
+# ---- launches
+
 START_TIMEOUT_S = 120.0
 LOCKS = "locks"
 STACKS = "stacks"
@@ -317,8 +312,6 @@ RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys
 JUNK_FIX = "A file descriptor that the workload did not open itself is not its own: it must not write to it."
 NOT_INHERITED = ("PYTHON", "PYTEST_", "COV_CORE_", "COVERAGE_PROCESS_")
 STARTHOOK = "pytest_ftgate/runner/starthook"
-
-
 T = TypeVar("T")
 
 
@@ -398,12 +391,6 @@ def lock_environment(runner: Path, folder: Path) -> dict[str, str]:
     return {FOLDER: str(folder), **_start_hook(runner)}
 
 
-def profile_environment(runner: Path, folder: Path, sampling_ns: int) -> dict[str, str]:
-    """Lets every process and interpreter of a launch sample stacks; makes the folder that they write to."""
-    folder.mkdir()
-    return {PROFILE: f"{sampling_ns}:{folder}", **_start_hook(runner)}
-
-
 def _start_hook(runner: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join((str(runner / STARTHOOK), str(runner)))}
 
@@ -438,7 +425,8 @@ class WorkloadLauncher:
             if request.role == "locks":
                 environment |= lock_environment(self.runner, folder / LOCKS)
             if request.role == "profile":
-                environment |= profile_environment(self.runner, folder / PROFILES, request.sampling_ns)
+                (folder / PROFILES).mkdir()
+                environment |= {PROFILE: f"{request.sampling_ns}:{folder / PROFILES}", **_start_hook(self.runner)}
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
@@ -523,7 +511,12 @@ class WorkloadHandle:
             point = barrier_point(processes)
         except ProcessLookupError as error:
             raise self.process.failure(str(error)) from error
-        self.sample_cost_s = self._cost_of_a_sample(processes)
+        # Measured once for all launches with as many such workers.
+        cell = self.request.cell
+        key = self.request.python, cell.executor.label, cell.workers
+        if key not in self.sample_costs_s:
+            self.sample_costs_s[key] = sample_cost_s(processes)
+        self.sample_cost_s = self.sample_costs_s[key]
         self.channel.send({"do": "go on"})
         iteration = self.awaited_iteration(self.timeout_s, "ending its workers")
         return Barrier(ops=max(1, round(iteration.ops / self.request.callers)), point=point)
@@ -534,7 +527,12 @@ class WorkloadHandle:
             return
         self.channel.send({"do": "finish"})
         self.awaited("closed", self.timeout_s, "ending its workers")
-        self.result = self._believed(self._result())
+        result = self._result()
+        if wrong := self.turns.disagreement(self.request) or too_many_cores(self.request, self.measured):
+            raise LaunchFailed(wrong)
+        if self.measured:  # as they were answered
+            result.launch = msgspec.structs.replace(result.launch, iterations=tuple(self.measured))
+        self.result = result
         self.closed_s = self.clock()
         self.process.wake_no_more_on(self.channel.reader.fileno())
 
@@ -567,14 +565,6 @@ class WorkloadHandle:
             self.channel.close()
             shutil.rmtree(self.folder, ignore_errors=True)
             shutil.rmtree(temporary_folder(self.mark), ignore_errors=True)
-
-    def _cost_of_a_sample(self, processes: ProcessMap) -> float:
-        """CPU time of a sample of its memory in s, measured once for all launches with as many such workers."""
-        cell = self.request.cell
-        key = self.request.python, cell.executor.label, cell.workers
-        if key not in self.sample_costs_s:
-            self.sample_costs_s[key] = sample_cost_s(processes)
-        return self.sample_costs_s[key]
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -633,15 +623,6 @@ class WorkloadHandle:
             raise self.errors.crashed(result.error.reason, result.error.detail)
         return result
 
-    def _believed(self, result: _Result) -> _Result:
-        """The result with the iterations as they were answered. Raises LaunchFailed for figures that cannot be."""
-        wrong = self.turns.disagreement(self.request) or too_many_cores(self.request, self.measured)
-        if wrong:
-            raise LaunchFailed(wrong)
-        iterations = tuple(self.measured) or result.launch.iterations
-        launch = msgspec.structs.replace(result.launch, iterations=iterations)
-        return msgspec.structs.replace(result, launch=launch)
-
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
         try:
@@ -661,7 +642,7 @@ class WorkloadHandle:
         )
 
 
-# The copy of the runner that launches import.
+# ---- the copy of the runner that launches import
 
 LIGHT = ("__init__.py", "runner/*.py", "runner/*/*.py")
 STAND_IN = Path("pytest_ftgate", "runner", "pytest")
@@ -685,7 +666,10 @@ def install_runner(folder: Path) -> Path:
     if not _is_copy(home, package, files):
         unfinished = folder / f"{home.name}.{os.getpid()}"
         try:
-            _copy(package, files, unfinished / package.name)
+            for path in files:
+                copy = unfinished / package.name / path.relative_to(package)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
             (unfinished / "pytest").symlink_to(STAND_IN)
             _remove(home)
             unfinished.rename(home)
@@ -726,10 +710,3 @@ def _remove(path: Path) -> None:
         path.unlink()
     else:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _copy(package: Path, files: Sequence[Path], folder: Path) -> None:
-    for path in files:
-        copy = folder / path.relative_to(package)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)

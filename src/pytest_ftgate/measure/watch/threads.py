@@ -8,7 +8,6 @@ import math
 import os
 import platform
 import select
-import signal
 import subprocess
 import time
 from collections import Counter, defaultdict
@@ -18,10 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ...kit import processes
 from ...kit.errors import FtgateError
 from ...kit.files import write_whole
 from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, ProcessMap, on_linux
+from ...kit.processes import kill_tree, locked
 from ...kit.values import Struct
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
@@ -547,13 +546,10 @@ def unsupported() -> str:
     return f"this kernel has no /proc/PID/task/TID/{missing[0]}" if missing else ""
 
 
-# A self-test of an interpreter: are its waits what the classifier expects?
+# -- the self-test of an interpreter: the patterns hold, or there are no samples ---------------------------------------
 
 SELF_TEST: Final = Path(__file__).parents[2] / "runner" / "selftest.py"
 VERSION: Final = 1  # of the patterns and of the self-test: another one tests again
-
-# -- the patterns hold, or there are no samples -----------------------------------------------------------------------
-
 _ROUNDS = 60
 _SETTLE_S = (0.15, 0.5, 1.5)  # before the samples of each try
 _AGREED = 0.9
@@ -592,7 +588,7 @@ def patterns_hold(
     wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=_libc(), reason="")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with processes.locked(folder / f"{key}.lock"):
+        with locked(folder / f"{key}.lock"):
             kept = _kept(path, wanted)
             if kept is None:
                 reason = (test or self_test)(python, environment)
@@ -644,14 +640,6 @@ class _State(NamedTuple):
     thread: int
     state: str
 
-    @property
-    def name(self) -> str:
-        return self.state.partition(" ")[2]
-
-    @property
-    def where(self) -> str:
-        return self.state.partition(" ")[0]
-
 
 @contextlib.contextmanager
 def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple[bool, list[_State]]]:
@@ -669,8 +657,7 @@ def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple
             answer: dict[str, Any] = json.loads(_line(process.stdout.fileno()))
             yield answer["gil"], [_State(*state) for state in answer["states"]]
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_tree(process.pid)
 
 
 def _line(descriptor: int) -> bytes:
