@@ -172,23 +172,20 @@ def apply_updates(
 
     Raises BaselineError; the files before the faulty one are then written, those after it are unchanged.
     """
-    changes = (
-        (
-            split_nodeid(update.nodeid)[0],
-            change_of(
-                update.new,
-                values_of(update.new),
+    changes: list[tuple[str, Change]] = []
+    for each in updates:
+        if each.action == "record" and each.new is not None:
+            change = change_of(
+                each.new,
+                values_of(each.new),
                 recorded_at=recorded_at,
                 commit=commit,
                 seed=seed,
                 machine=machine,
-                append=update.append,
-                took_s=update.took_s,
-            ),
-        )
-        for update in updates
-        if update.action == "record" and update.new is not None
-    )
+                append=each.append,
+                took_s=each.took_s,
+            )
+            changes.append((split_nodeid(each.nodeid)[0], change))
     for test, edits in grouped(changes).items():
         store.save(test, edits)
 

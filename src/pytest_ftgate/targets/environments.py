@@ -378,47 +378,32 @@ def run_steps(
     log = python.parent.parent.with_suffix(".log")
     for number, step in enumerate(steps, 1):
         place = f" (step {number} of {len(steps)})" if len(steps) > 1 else ""
-        text = f"{doing(step, project)}{place}"
-        words, variables = _command_line(step, python, stale)
+        text, variables = f"{doing(step, project)}{place}", uv_environment()
+        if is_command(step):
+            words = ["/bin/sh", "-c", step[1]]
+            folders = [str(python.parent), variables.get("PATH", os.defpath), str(Path(find_uv()).parent)]
+            variables |= {"VIRTUAL_ENV": str(python.parent.parent), "PATH": os.pathsep.join(folders)}
+        else:
+            # Modules are compiled here: a launch would otherwise measure their compilation.
+            refresh = [word for name in stale for word in ("--refresh-package", name)]
+            words = [find_uv(), "pip", "install", "--compile-bytecode", *refresh, "--python", str(python), *step]
         if is_command(step) or _builds(step, project):
             variables |= given
         done = run_within(
             words, cwd=project, environment=variables, stderr=subprocess.STDOUT, on_wait=partial(on_step, text)
         )
         if done.returncode:
-            output = done.stdout.strip()
-            log.write_text(output, encoding="utf-8", errors="replace")
-            raise InstallError(_failure(step, place, done, project, interpreter, log))
+            log.write_text(done.stdout.strip(), encoding="utf-8", errors="replace")
+            lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+            shown, code = excerpt(lines), f"exit code {done.returncode}"
+            raise InstallError(
+                f"cannot install {spelled(step)}{place}: {cause_of(lines) or code}\n"
+                f"for {interpreter.name} in {project}:\n"
+                + ("\n".join(shown) or f"{code}, and no output")
+                + (f"\n(all {len(lines)} lines: {log})" if len(shown) < len(lines) else "")
+                + f"\nfix: {_fix(step, done, project)}"
+            )
     log.unlink(missing_ok=True)
-
-
-def _command_line(step: Step, python: Path, stale: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """The words of a step's process, and its environment."""
-    variables = uv_environment()
-    if not is_command(step):
-        # Modules are compiled here: a launch would otherwise measure their compilation.
-        refresh = [word for name in stale for word in ("--refresh-package", name)]
-        words = ["pip", "install", "--compile-bytecode", *refresh, "--python", str(python), *step]
-        return [find_uv(), *words], variables
-    path = os.pathsep.join([str(python.parent), variables.get("PATH", os.defpath), str(Path(find_uv()).parent)])
-    return ["/bin/sh", "-c", step[1]], {**variables, "VIRTUAL_ENV": str(python.parent.parent), "PATH": path}
-
-
-def _failure(
-    step: Step,
-    place: str,
-    done: subprocess.CompletedProcess[str],
-    project: Path,
-    interpreter: Interpreter,
-    log: Path,
-) -> str:
-    lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
-    cause = cause_of(lines)
-    shown = excerpt(lines)
-    whole = f"\n(all {len(lines)} lines: {log})" if len(shown) < len(lines) else ""
-    head = f"cannot install {spelled(step)}{place}: {cause or f'exit code {done.returncode}'}"
-    output = "\n".join(shown) or f"exit code {done.returncode}, and no output"
-    return f"{head}\nfor {interpreter.name} in {project}:\n{output}{whole}\nfix: {_fix(step, done, project)}"
 
 
 def cause_of(lines: Sequence[str]) -> str:
@@ -667,11 +652,22 @@ def ensure_environment(
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
     with locked(Path(f"{folder}.lock")):
-        inputs = inputs_of(install, project, variables)
-        stamp = _stamp(interpreter, project, install, inputs)
+        inputs, binary = inputs_of(install, project, variables), os.stat(interpreter.executable)
+        stamp = {
+            "schema": "3",
+            "executable": interpreter.executable,
+            "version": interpreter.name,
+            "project": str(project.resolve()),
+            "bound": "bound" if inputs.bound or not install else "",
+            "binary": f"{binary.st_mtime_ns} {binary.st_size}",
+            "install": json.dumps(install),
+            "sources": inputs.digest if install else "",
+        }
         shared = [] if inputs.bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
         for made in (folder, *shared):
-            if _is_made_of(stamp, made):
+            found = read_stamp(made) or {}  # maybe of another checkout
+            same = "project" in found and found | {"project": stamp["project"]} == stamp
+            if same and environment_python(made).exists():
                 os.utime(made / STAMP)  # the time of its last use, for `prune_environments`
                 return environment_python(made)
         (folder / STAMP).unlink(missing_ok=True)
@@ -762,23 +758,3 @@ def forget_environments(root: Path, project: Path) -> None:
         made_for = (read_stamp(stamp.parent) or {}).get("project", "")
         if made_for and Path(made_for).is_relative_to(project.resolve()):
             stamp.unlink(missing_ok=True)
-
-
-def _stamp(interpreter: Interpreter, project: Path, install: Steps, inputs: Inputs) -> dict[str, str]:
-    binary = os.stat(interpreter.executable)
-    return {
-        "schema": "3",
-        "executable": interpreter.executable,
-        "version": interpreter.name,
-        "project": str(project.resolve()),
-        "bound": "bound" if inputs.bound or not install else "",
-        "binary": f"{binary.st_mtime_ns} {binary.st_size}",
-        "install": json.dumps(install),
-        "sources": inputs.digest if install else "",
-    }
-
-
-def _is_made_of(stamp: dict[str, str], folder: Path) -> bool:
-    """Whether an environment is finished and made from the same, maybe in another checkout."""
-    found = read_stamp(folder) or {}
-    return "project" in found and found | {"project": stamp["project"]} == stamp and environment_python(folder).exists()

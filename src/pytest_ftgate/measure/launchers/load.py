@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...kit.errors import FtgateError
+from ...kit.text import plural
 from ...kit.values import Struct
 from ...model.sample import Latency
 from ...model.spec import Generator
@@ -190,14 +191,10 @@ def split(cpus: Sequence[int], quota: float | None = None) -> tuple[frozenset[in
 def split_note(server: frozenset[int], generator: frozenset[int], quota: float | None = None) -> str:
     """Who had which CPUs, for the table: `server and load generator share 2 CPUs, ...`."""
     if server != generator:
-        return f"the server has {_cpus(len(server))}, the load generator {_cpus(len(generator))}"
-    shared = _cpus(len(server)) if server else "the CPUs"
+        return f"the server has {plural(len(server), 'CPU')}, the load generator {plural(len(generator), 'CPU')}"
+    shared = plural(len(server), "CPU") if server else "the CPUs"
     limited = f" with a quota of {quota:g}" if quota is not None and quota < len(server) else ""
     return f"server and load generator share {shared}{limited}, so rates are lower than with separate CPUs"
-
-
-def _cpus(count: int) -> str:
-    return f"{count} CPU{'' if count == 1 else 's'}"
 
 
 class Tool(NamedTuple):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
 from ...kit.processes import MARK, kill_all, leftovers, marked, tagged
+from ...kit.text import plural
 from ...model.sample import WorkloadError
 from ...runner.clock import now_ns
 from .. import stacks
@@ -116,7 +117,7 @@ def left_behind(mark: str, fix: str) -> WorkloadError | None:
 
 def left_error(left: Sequence[str], fix: str = "") -> WorkloadError:
     """The error of a launch that left these processes behind."""
-    reason = f"left {len(left)} process{'es' if len(left) > 1 else ''} behind"
+    reason = f"left {plural(len(left), 'process', 'processes')} behind"
     alike: dict[str, list[str]] = {}
     for each in left:
         pid, _, words = each.partition(": ")

@@ -584,8 +584,10 @@ def patterns_hold(
     reason = unsupported()
     if reason:
         return reason
-    path = folder / f"{key}.json"
-    wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=_libc(), reason="")
+    path, libc = folder / f"{key}.json", ""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=libc, reason="")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / f"{key}.lock"):
@@ -600,12 +602,6 @@ def patterns_hold(
         fix = "make room there, or make it writable"
         raise FtgateError(f"{folder}: the answer of a self-test cannot be kept: {error.strerror}; {fix}") from error
     return f"{kept} (remove {path} to test again)" if kept else ""
-
-
-def _libc() -> str:
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    return ""
 
 
 def _kept(path: Path, wanted: Patterns) -> str | None:
