@@ -30,8 +30,8 @@ WINGS = (
     "targets",
     "__init__",
     "model",
-    "runner",
     "stats",
+    "runner",
     "kit",
 )
 STRANGERS = {("judge", "measure"), ("report", "measure")}
@@ -262,7 +262,7 @@ def test_a_wing_hands_nothing_on() -> None:
     """Each name has one place to import it from; the root's face is the user's, and the lock probe is one module."""
     packages = [module for module in MODULES if module.name.endswith("/__init__")]
     own_names = [module.name for module in packages if any(used.name.startswith(PACKAGE) for used in module.imports())]
-    assert own_names == ["commands/__init__", "report/html/__init__", "runner/locks/__init__"]
+    assert own_names == ["commands/__init__", "report/html/__init__", "runner/locks/__init__", "runner/pytest/__init__"]
 
 
 def test_no_modules_import_each_other() -> None:

@@ -34,8 +34,9 @@ from pytest_ftgate.judge import compare, decide, metrics
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.model.verdict import Comparison, Decision, Look
+from pytest_ftgate.model.verdict import Comparison, Decision
 from pytest_ftgate.stats import alpha_spending, moderated, rank_tests
+from pytest_ftgate.stats.alpha_spending import Look
 
 ALPHA = 0.01
 EFFECTS = (0.0, 0.05, 0.10, 0.25, 1.0)

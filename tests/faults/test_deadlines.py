@@ -206,10 +206,10 @@ def test_half_a_message_is_no_answer(bench: Bench) -> None:
 HOLDS = """
     import sys, time
     from pathlib import Path
-    from pytest_ftgate.pythons import waiting
+    from pytest_ftgate.kit import processes
 
-    waiting.begin("20260101-000000-abcd", None, print)
-    with waiting.held(Path(sys.argv[1])):
+    processes.begin("20260101-000000-abcd", None, print)
+    with processes.locked(Path(sys.argv[1])):
         print("held", flush=True)
         time.sleep(600)
 """
@@ -348,9 +348,9 @@ IN_C = """
         libc.pthread_mutex_lock(lock)
 """
 SHORT = """
-    from pytest_ftgate.run import time_limit
+    from pytest_ftgate.run import plain
 
-    time_limit.AGAIN_S, time_limit.WITHOUT_GIL_S = 0.1, 3.0
+    plain.AGAIN_S, plain.WITHOUT_GIL_S = 0.1, 3.0
 """
 
 

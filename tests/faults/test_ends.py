@@ -210,19 +210,19 @@ def test_an_ended_run_leaves_nothing(ended: Path, phase: str, hang: str, name: s
 
 SLOW_END = """
     import time
-    from pytest_ftgate.run import ending
-    write = ending.Ending._failed
+    from pytest_ftgate.run.run import Ending
+    write = Ending._failed
 
     def slowly(self, report):
         pathlib.Path("hangs").touch()
         time.sleep(0.5)
         return write(self, report)
 
-    ending.Ending._failed = slowly
+    Ending._failed = slowly
 """
 SLOW_UPDATE = """
     import time
-    from pytest_ftgate.run.session import Session
+    from pytest_ftgate.run.run import Session
     store = Session.store
 
     def slowly(self, report):

@@ -27,8 +27,8 @@ TESTS = """
 """
 KILL = """
     import os, pathlib, signal
-    from pytest_ftgate.run import session
-    from pytest_ftgate.run.measurement import Measurement
+    from pytest_ftgate.run import run
+    from pytest_ftgate.run.trial import Measurement
 
     HERE = pathlib.Path(__file__).parent
     STEP = {step!r}
@@ -61,14 +61,14 @@ KILL = """
     wrapped(Measurement, "begin", "begin")
     wrapped(Measurement, "step", "step")
     wrapped(Measurement, "rows", "judge")
-    write_whole = session.write_whole
+    write_whole = run.write_whole
 
     def written(path, content):
         write_whole(path, content)
         if path.name.startswith("rows"):
             at("kept", b"".join(content).decode())
 
-    session.write_whole = written
+    run.write_whole = written
 
     def pytest_collection_modifyitems(config):
         if hasattr(config, "workerinput"):

@@ -198,7 +198,7 @@ def test_a_run_that_ends_at_a_failure_says_what_was_not_run(example: Example, op
 def test_a_worker_that_crashes_costs_the_test_that_it_measured(example: Example) -> None:
     example.pytester.makeconftest("""
         import os
-        from pytest_ftgate.run.measurement import Measurement
+        from pytest_ftgate.run.trial import Measurement
 
         step = Measurement.step
 

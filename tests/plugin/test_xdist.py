@@ -25,7 +25,7 @@ def test_two_workers_give_the_same(example: Example) -> None:
 
 SLOW = """
     import pathlib, time
-    from pytest_ftgate.run.measurement import Measurement
+    from pytest_ftgate.run.trial import Measurement
 
     step = Measurement.step
 

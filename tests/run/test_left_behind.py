@@ -32,7 +32,7 @@ SOURCE = """
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> None:
     """What goes on gets less time to end."""
-    pytester.makeconftest("from pytest_ftgate.run import left_behind\nleft_behind.THREADS_S = 0.3")
+    pytester.makeconftest("from pytest_ftgate.run import plain\nplain.THREADS_S = 0.3")
 
 
 def test_what_is_left_fails_its_cell_and_is_not_waited_for(pytester: pytest.Pytester) -> None:

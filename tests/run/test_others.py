@@ -16,7 +16,7 @@ from pytest_ftgate.run.turns import OtherTests
 OTHER = """
 import sys
 from pathlib import Path
-from pytest_ftgate.run.others import OtherTests
+from pytest_ftgate.run.turns import OtherTests
 
 mine = OtherTests(Path(sys.argv[1]), "gw1", exclusive=sys.argv[2] == "yes")
 mine.open()

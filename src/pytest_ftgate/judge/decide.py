@@ -14,9 +14,9 @@ import msgspec
 from ..kit.text import apart, p_value
 from ..kit.values import WIDEST, Interval, Metric, Struct
 from ..model.report import Conditions
-from ..model.verdict import WORST_FIRST, Basis, Comparison, Decision, Look, MetricVerdict, Verdict
+from ..model.verdict import WORST_FIRST, Basis, Comparison, Decision, MetricVerdict, Verdict
 from ..stats import alpha_spending, moderated, rank_tests
-from ..stats.alpha_spending import PAIRS, Schedule
+from ..stats.alpha_spending import PAIRS, Look, Schedule
 from . import limits
 from .limits import (
     allowed,

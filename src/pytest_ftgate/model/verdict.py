@@ -60,14 +60,6 @@ WORST_FIRST = (
 """The order of decisions: a cell's is the first that one of its metrics has, and reports list the first ones first."""
 
 
-class Look(Struct, frozen=True, kw_only=True):
-    """An interim look of a group-sequential test: a number of pairs, and the nominal levels at which it decides."""
-
-    launches: int
-    alpha: float
-    beta: float
-
-
 class Comparison(Struct, frozen=True, kw_only=True):
     """New launches against a reference's, one metric, as numbers per launch.
 

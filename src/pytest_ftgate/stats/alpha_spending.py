@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..model.verdict import Look
+from ..kit.values import Struct
 
 # numpy is imported where it is used: the options read this module, and a plain run must stay light.
 if TYPE_CHECKING:
@@ -25,6 +25,14 @@ BETA_WEIGHTS = (0.0, 0.06, 0.19, 0.25, 0.08, 0.10, 0.07, 0.06, 0.04, 0.03, 0.03,
 Half of beta is spent by the fifth pair, because most cells are unchanged. A quarter of alpha is spent by then, so that
 +25 % fails after three or four pairs; the rest finds smaller changes.
 """
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """An interim look of a group-sequential test: a number of pairs, and the nominal levels at which it decides."""
+
+    launches: int
+    alpha: float
+    beta: float
 
 
 class Schedule(NamedTuple):
