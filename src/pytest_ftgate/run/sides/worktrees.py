@@ -573,13 +573,6 @@ def _checked_out(repository: Repository, label: str, commit: str, folder: Path) 
 
 
 def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) -> Checkout:
-    root = _worktree(repository, commit, worktrees) / repository.prefix
-    if not root.is_dir():
-        raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
-    return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
-
-
-def _worktree(repository: Repository, commit: str, worktrees: Path) -> Path:
     """The worktree of a commit; made if missing, and mended if it is there. Extra files in it stay."""
     # Git gives a new worktree the sparse patterns of the worktree that the command runs in.
     sparse = repository.sparse_patterns()
@@ -600,7 +593,10 @@ def _worktree(repository: Repository, commit: str, worktrees: Path) -> Path:
     for place in submodules(repository, worktree):
         mend(repository, place, "HEAD")
     stamp.touch()
-    return worktree
+    root = worktree / repository.prefix
+    if not root.is_dir():
+        raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
+    return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
 
 
 def _is_at(repository: Repository, worktree: Path, commit: str) -> bool:
