@@ -1,12 +1,18 @@
-"""Files that are whole or not there, and folders that git does not see."""
+"""Files that are whole or not there, what is left in them, and folders that git does not see."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
 
 
 def write_whole(path: Path, content: Iterable[bytes], *, durable: bool = False) -> None:
@@ -43,3 +49,19 @@ def hide_from_git(root: Path) -> None:
     ignore = top / ".gitignore"
     if not ignore.exists():
         write_whole(ignore, [b"*\n"])  # one without its line would hide nothing for good
+
+
+def found_in(path: Path, kind: type[T]) -> T | None:
+    """The value that a JSON file of ours holds; None if it is not there, or holds anything else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -26,10 +26,11 @@ import msgspec
 import psutil
 
 from .errors import FtgateError
+from .files import found_in
 from .proc import FORKSERVER, TRACKER, ProcessMap, children, command, environment_bytes, runs, stat_fields
 from .text import plain
 
-# Whose a process is: a mark in its environment and, on Linux, in a limit that also an emptied environment leaves.
+# ---- whose a process is: a mark in its environment and, on Linux, in a limit that also an emptied environment leaves
 #
 # A mark is `PID.BEGAN.PLACE-COUNT`: the owner's process id, when the owner began, the machine (as it was started) and
 # pid namespace of the owner, and the number of the launch. All marks of an owner begin with its run mark.
@@ -193,7 +194,7 @@ def _namespace(pid: int) -> str:
     return ""
 
 
-# How long this process waits for others: for a lock that another holds, and for git, uv and what they start.
+# ---- how long this process waits for others: for a lock that another holds, and for git, uv and what they start
 
 OWN_S: Final = 1800.0
 """How long a command may take where the run has no time of its own."""
@@ -225,9 +226,6 @@ def begin(run: str, budget_s: float | None, warn: Callable[[str], object]) -> No
     """A run begins in this process: nothing is waited for once its `budget_s` is over."""
     _patience.run, _patience.warn = run, warn  # type: ignore[method-assign, assignment]
     _patience.ends_s = math.inf if budget_s is None else time.monotonic() + budget_s
-
-
-# ---- commands
 
 
 def run_within(
@@ -295,9 +293,6 @@ def _kill_group(group: int) -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-# ---- locks
-
-
 class Holder(msgspec.Struct):
     """Who holds a lock, as it says itself: its process, its run, and the time since when."""
 
@@ -319,10 +314,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             lock.acquire(timeout=min(1.0, SAID_AFTER_S))
         except filelock.Timeout:
-            try:
-                holder = msgspec.json.decode(note.read_bytes(), type=Holder)
-            except (OSError, msgspec.DecodeError):
-                holder = None
+            holder = found_in(note, Holder)
             ours = holder and _patience.run and holder.run == _patience.run
             if time.monotonic() - began_s < SAID_AFTER_S or ours:
                 continue
@@ -349,7 +341,7 @@ def _named(holder: Holder | None) -> str:
     return plain(f"process {holder.pid}{f' of run {holder.run}' if holder.run else ''} (since {holder.since})")
 
 
-# What killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing.
+# ---- what killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing
 
 _SHARED: Final = re.compile(rb" (/dev/shm/(?:psm_|sem\.)\S+)$", re.MULTILINE)
 FOLDER: Final = "pymp-"
@@ -406,6 +398,8 @@ def _mapped(pid: int) -> set[Path]:
     return set()
 
 
+# ---- the tree of a launch
+
 ProcessGroup: TypeAlias = Literal["main", "workers", "servers", "others"]
 _LOOK_S = 0.003
 _KILLED_S = 0.5
@@ -413,9 +407,6 @@ TRACKER_S = 1.0
 """How long a resource tracker gets to remove what killed processes have left, before it is killed."""
 GRACE_S = 5.0
 """How long what a launch started may take to end after it: a server that it has told to, a resource tracker."""
-
-
-# -- the tree ----------------------------------------------------------------------------------------------------------
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -452,7 +443,7 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-# -- what a launch leaves ----------------------------------------------------------------------------------------------
+# ---- what a launch leaves, and its end
 
 
 def marked(mark: str) -> list[psutil.Process]:

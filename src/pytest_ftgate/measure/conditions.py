@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Self
 from ..kit.proc import stat_fields
 from ..model.report import Conditions
 from ..runner.control import burn
-from .machine import ROOT, cgroup_folders, read_text, usable_cores
+from .machine import ROOT, cgroup_folders, read_text, usable_cores, usable_cpus
 
 CALIBRATION_BURNS: Final = 10
 """Runs of the fixed work in one calibration, the shortest of which counts: about 20 ms together on a quiet core."""
@@ -99,12 +99,6 @@ def calibration_ns(burns: int = CALIBRATION_BURNS) -> int:
         burn()
         times.append(time.perf_counter_ns() - began)
     return min(times)
-
-
-def usable_cpus() -> frozenset[int]:
-    """The numbers of the CPUs that this process may run on; empty if the platform has no affinity."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has one
-    return frozenset(affinity(0)) if affinity else frozenset()
 
 
 def cpu_times(root: Path, cpus: Collection[int]) -> CpuTimes | None:

@@ -47,10 +47,15 @@ def fingerprint(
     return "-".join([_slug(system), arch.lower(), _slug(name) or "cpu", f"{cores}c", digest])
 
 
+def usable_cpus() -> frozenset[int]:
+    """The numbers of the CPUs that this process may run on; empty if the platform has no affinity."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has one
+    return frozenset(affinity(0)) if affinity else frozenset()
+
+
 def usable_cores() -> int:
     """The cores that this process may run on (its affinity where there is one)."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has one
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return len(usable_cpus()) or os.cpu_count() or 1
 
 
 def cpu_model(root: Path = ROOT) -> str:
@@ -142,7 +147,7 @@ def for_workers(root: Path = ROOT) -> list[int]:
     """The CPUs of `own_cpus` that this process may use and keep busy at once; none where threads cannot be pinned."""
     if not hasattr(os, "sched_setaffinity"):
         return []
-    cpus = own_cpus(os.sched_getaffinity(0), root)
+    cpus = own_cpus(usable_cpus(), root)
     return cpus[: _limited(len(cpus), root)]
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 from ..kit.values import Struct
 from ..model.report import Machine, Row
 from ..model.sample import Sample
-from ..model.verdict import WORST_FIRST, Acceptance, Decision, MetricVerdict, Verdict
+from ..model.verdict import WORST_FIRST, Acceptance, Decision, Verdict
 from ..targets.describe import build_key
 from .folder import Store
 from .names import join_nodeid, matches, split_nodeid
@@ -113,7 +113,9 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
     named = any(matches(pattern, row.cell.nodeid) for pattern in patterns)
     decision = _against_stored(row.verdict)
     action, reason = _action(difference, decision, everything, named)
-    same = difference.old is not None and not difference.reason and not _changed(row.verdict, decision)
+    # Only paired launches show that it became faster: against stored ones the machine may be faster today.
+    changed = decision in _WORSE or (decision is Decision.IMPROVED and row.verdict.basis == "paired")
+    same = difference.old is not None and not difference.reason and not changed
     return Update(
         nodeid=row.cell.nodeid,
         action=action,
@@ -129,18 +131,9 @@ def _against_stored(verdict: Verdict) -> Decision:
     """The decision against the baseline alone: without contracts and metrics that were not judged."""
     if verdict.same_code:
         return Decision.PASSED
-    judged = (each.decision for each in verdict.metrics if not each.contract and _was_judged(each))
+    known = (each for each in verdict.metrics if each.launches or each.decision is not Decision.INCONCLUSIVE)
+    judged = (each.decision for each in known if not each.contract)
     return min(judged, key=WORST_FIRST.index, default=verdict.decision)
-
-
-def _was_judged(judged: MetricVerdict) -> bool:
-    return judged.decision is not Decision.INCONCLUSIVE or bool(judged.launches)
-
-
-def _changed(verdict: Verdict, decision: Decision) -> bool:
-    """Whether the code differs from the recorded one."""
-    # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    return decision in _WORSE or (decision is Decision.IMPROVED and verdict.basis == "paired")
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:

@@ -26,7 +26,7 @@ from packaging import tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from ..kit.errors import FtgateError
-from ..kit.files import hide_from_git, write_whole
+from ..kit.files import found_in, hide_from_git, write_whole
 from ..kit.git import AgainstError, git
 from ..kit.processes import locked, run_within
 from ..model.spec import Interpreter
@@ -718,11 +718,7 @@ def copied_modules(python: Path, project: Path) -> tuple[str, ...]:
 
 def read_stamp(folder: Path) -> dict[str, str] | None:
     """What an environment was made from; None if it does not exist or is not finished."""
-    try:
-        content = json.loads((folder / STAMP).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+    return found_in(folder / STAMP, dict[str, str])
 
 
 def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from ..kit.errors import FtgateError
 from ..kit.values import Struct
 from ..model.spec import OLDEST, Interpreter, Target, is_path, parse_target, parse_version, series
-from .describe import Facts, InterpreterBroken, collect, describe
+from .describe import InterpreterBroken, collect, describe
 from .environments import UvMissing, run_uv, user_cache, user_home
 
 
@@ -63,7 +63,8 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
         except InterpreterBroken as error:
             rejected.append(str(error))
             continue
-        if not _matches(facts, version, threaded):
+        same = facts.version == version or facts.version.startswith(f"{version}.")
+        if facts.implementation != "cpython" or not same or facts.free_threaded != threaded:
             rejected.append(f"{executable} is {facts.version}{'t' if facts.free_threaded else ''}")
             continue
         # A shim or a virtual environment starts another executable: measure that one.
@@ -145,11 +146,6 @@ def _by_uv(version: str, threaded: bool) -> Iterator[str]:
             yield path
 
 
-def _matches(facts: Facts, version: str, threaded: bool) -> bool:
-    same = facts.version == version or facts.version.startswith(f"{version}.")
-    return facts.implementation == "cpython" and same and facts.free_threaded == threaded
-
-
 # ---- the targets where none is named: both builds of the newest version that the project and this machine have
 
 USUAL: Final = ("3.14", "3.15", "3.13")
@@ -194,7 +190,14 @@ def default_pair(requires_python: str = "", *, cache: Path | None = None) -> Def
         if seen[-1].released and len(seen[-1].builds) > 1:
             break
     best = max(seen, key=lambda each: (each.released, len(each.builds), _number(each.series)))
-    passed_over = [_refusal(each) for each in seen if _number(each.series) > _number(best.series)]
+    passed_over = []
+    for here in (here for here in seen if _number(here.series) > _number(best.series)):
+        if early := next(filter(_is_early, here.builds), ""):
+            passed_over.append(f"{early} is a pre-release, which has to be named")
+        elif here.builds:
+            passed_over.append(f"of {here.series} only {here.builds[0]} is here")
+        else:
+            passed_over.append(f"{here.series} does not run")
     return _pair(best.series, "; ".join([f"the newest version here{said}", *passed_over]))
 
 
@@ -237,15 +240,6 @@ def _here(series: str, cache: Path | None) -> _Here:
 
 def _is_early(version: str) -> bool:
     return re.search(r"\d(a|b|rc)\d", version) is not None
-
-
-def _refusal(seen: _Here) -> str:
-    early = [version for version in seen.builds if _is_early(version)]
-    if early:
-        return f"{early[0]} is a pre-release, which has to be named"
-    if not seen.builds:
-        return f"{seen.series} does not run"
-    return f"of {seen.series} only {seen.builds[0]} is here"
 
 
 def _number(series: str) -> tuple[int, int]:

@@ -134,16 +134,13 @@ def threads_of(connections: int, cpus: int) -> int:
 def parse(generator: Generator, output: str) -> GeneratorOutput:
     """Read what a generator printed. Raises LoadError for what is not its JSON."""
     try:
-        return _wrk(_last_object(output)) if generator == "wrk" else _oha(json.loads(output[output.index("{") :]))
+        if generator == "oha":
+            return _oha(json.loads(output[output.index("{") :]))
+        objects = [line for line in output.splitlines() if line.startswith("{")]  # wrk's own text stands before it
+        return _wrk(json.loads(objects[-1]))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         lines = output.strip().splitlines()
         raise LoadError(f"{generator} did not print its figures: {lines[-1][:200] if lines else 'nothing'}") from error
-
-
-def _last_object(output: str) -> Any:
-    """The last line that is a JSON object: wrk's own text stands before it."""
-    lines = [line for line in output.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1] if lines else "")
 
 
 def _wrk(report: Mapping[str, Any]) -> GeneratorOutput:

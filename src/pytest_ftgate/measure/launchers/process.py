@@ -90,17 +90,6 @@ class FileOutput:
             pass  # it has been removed
 
 
-def tail_of(outputs: Sequence[PipeOutput | FileOutput]) -> str:
-    """The last lines of outputs under a heading; empty where nothing was printed."""
-    tails = []
-    for output in outputs:
-        # Without the C stack of a Python that crashed, which is longer than what is shown.
-        lines = [line for line in output.text.splitlines() if not line.startswith(C_CALL)]
-        tails.append("\n".join(lines[-output.shown_lines :]))
-    printed = "\n".join(filter(None, tails))
-    return f"the last lines it printed:\n{printed}" if printed else ""
-
-
 def exit_text(code: int) -> str:
     """How a process ended, for people; a negative code is a signal."""
     if code >= 0:
@@ -281,7 +270,13 @@ class Process:
     def tail(self) -> str:
         """The last lines that it printed, under a heading; empty where it printed nothing."""
         self._drain_rest()
-        return tail_of(self.outputs)
+        tails = []
+        for output in self.outputs:
+            # Without the C stack of a Python that crashed, which is longer than what is shown.
+            lines = [line for line in output.text.splitlines() if not line.startswith(C_CALL)]
+            tails.append("\n".join(lines[-output.shown_lines :]))
+        printed = "\n".join(filter(None, tails))
+        return f"the last lines it printed:\n{printed}" if printed else ""
 
     def failure(self, reason: str, detail: str = "", last: str = "") -> LaunchFailed:
         """The error of a process that failed: `detail`, the last lines that it printed, `last`."""

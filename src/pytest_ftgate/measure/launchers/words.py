@@ -95,8 +95,6 @@ def cpus_note() -> str:
 
 def split_cpus() -> list[int]:
     """The CPUs that this process may use, core by core; none where the platform ties no process to CPUs."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
 
     def place(cpu: int) -> tuple[int, ...]:
         """Package and core that a CPU is a thread of; every CPU by itself where the kernel does not say."""
@@ -107,7 +105,7 @@ def split_cpus() -> list[int]:
         except ValueError:
             return 0, cpu, cpu
 
-    return sorted(os.sched_getaffinity(0), key=place)
+    return sorted(machine.usable_cpus(), key=place)
 
 
 def threads_for(tool: Tool) -> int:

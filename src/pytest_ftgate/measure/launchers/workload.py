@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from ...kit.errors import FtgateError
+from ...kit.files import remove
 from ...kit.proc import ProcessMap
 from ...kit.processes import MARK, marks, temporary_folder, tree
 from ...kit.values import Natural
@@ -658,7 +659,7 @@ def install_runner(folder: Path) -> Path:
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
             (unfinished / "pytest").symlink_to(STAND_IN)
-            _remove(home)
+            remove(home)
             unfinished.rename(home)
         except OSError as error:
             if not _is_copy(home, package, files):  # else another run has just put the same there
@@ -679,7 +680,7 @@ def _is_copy(home: Path, package: Path, files: Sequence[Path]) -> bool:
         for name in [name for name in names if name == "__pycache__" or Path(folder, name).is_symlink()]:
             names.remove(name)
             if name == "__pycache__":
-                _remove(Path(folder, name))
+                remove(Path(folder, name))
             else:
                 others.append(name)
         found.update(Path(folder, name).relative_to(home) for name in others)
@@ -690,10 +691,3 @@ def _is_copy(home: Path, package: Path, files: Sequence[Path]) -> bool:
         and (home / "pytest").readlink() == STAND_IN
         and all((home / path).read_bytes() == source.read_bytes() for path, source in expected.items())
     )
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)

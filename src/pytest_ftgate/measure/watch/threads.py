@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from ...kit.errors import FtgateError
-from ...kit.files import write_whole
+from ...kit.files import found_in, write_whole
 from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, ProcessMap, on_linux
 from ...kit.processes import kill_tree, locked
 from ...kit.values import Struct
@@ -591,8 +591,8 @@ def patterns_hold(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / f"{key}.lock"):
-            kept = _kept(path, wanted)
-            if kept is None:
+            kept = found_in(path, Patterns)
+            if kept is None or msgspec.structs.replace(kept, reason="") != wanted:
                 reason = (test or self_test)(python, environment)
                 if not reason or reason.startswith(_DISAGREES):  # anything else may be fixed without a trace
                     kept_now = msgspec.structs.replace(wanted, reason=reason)
@@ -601,15 +601,7 @@ def patterns_hold(
     except OSError as error:
         fix = "make room there, or make it writable"
         raise FtgateError(f"{folder}: the answer of a self-test cannot be kept: {error.strerror}; {fix}") from error
-    return f"{kept} (remove {path} to test again)" if kept else ""
-
-
-def _kept(path: Path, wanted: Patterns) -> str | None:
-    try:
-        kept = msgspec.json.decode(path.read_bytes(), type=Patterns)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    return kept.reason if msgspec.structs.replace(kept, reason="") == wanted else None
+    return f"{kept.reason} (remove {path} to test again)" if kept.reason else ""
 
 
 def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:

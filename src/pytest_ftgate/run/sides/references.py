@@ -147,7 +147,7 @@ def portable(file: str, root: PurePath | None) -> str:
     return path.as_posix() if nowhere else path.name
 
 
-# What is installed for a side of a comparison, and what a test requires of it.
+# ---- what is installed for a side of a comparison, and what a test requires of it
 
 EDITABLE = ("-e", "--editable")
 
@@ -261,7 +261,7 @@ def revision_argument(argument: str, old_root: Path, checkout: Checkout) -> str:
     return f"{option}{equals}{url}{scheme}{path}{bracket}{extras}"
 
 
-# The version that both sides of a comparison are built as: that of the newest tag of the project's history.
+# ---- the version that both sides of a comparison are built as: that of the newest tag of the project's history
 #
 # Builds that take a version from git would differ in it, and in file names, at each commit.
 
@@ -309,7 +309,7 @@ def _make(repository: Repository, folder: Path, tag: str) -> None:
         repository.git(*words, cwd=folder, variables=committed_by_us(_NEVER_AT))
 
 
-# Whether what git has of a project can be installed, as it is in CI and on both sides of a comparison.
+# ---- whether what git has of a project can be installed, as it is in CI and on both sides of a comparison
 
 
 def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep) -> str:
@@ -317,12 +317,12 @@ def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep)
 
     `on_step` is called as by `ensure_environment`.
     """
-    checkout, environments = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
-    worktrees.remove_all_extras(root, checkout, environments)
+    checkout, folder = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
+    worktrees.remove_all_extras(root, checkout, folder)
     try:
         ensure_environment(
             interpreter,
-            root=environments,
+            root=folder,
             project=checkout.project,
             install=steps_of(steps, root, checkout),
             variables=variables(root, checkout.project),

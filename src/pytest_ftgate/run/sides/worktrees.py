@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ...kit.errors import FtgateError
-from ...kit.files import hide_from_git, write_whole
+from ...kit.files import found_in, hide_from_git, remove, write_whole
 from ...kit.git import (
     DEEPEN,
     OPTION,
@@ -187,17 +187,14 @@ def remove_extras(root: Path, checkout: Checkout, environments: Path) -> None:
     top = checkout.top(checkout.project)
     if not checkout.commit or not (top / ".git").exists():
         return
-    try:
-        kept = msgspec.json.decode(_record(top).read_bytes(), type=dict[str, str])
-    except (FileNotFoundError, msgspec.DecodeError):
-        kept = {}
+    kept = found_in(_record(top), dict[str, str]) or {}
     for name in _extras(Repository(root), top):
         if kept.get(name) != _digest(top / name):
-            _delete(top / name)
+            remove(top / name)
     if any(_digest(top / name) != digest for name, digest in kept.items()):
         forget_environments(environments, top)
         for name in kept:
-            _delete(top / name)
+            remove(top / name)
         _record(top).unlink(missing_ok=True)
 
 
@@ -236,13 +233,6 @@ def _digest(path: Path) -> str:
     if path.is_symlink():
         return f"link to {path.readlink()}"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 # ---- what is requested
