@@ -13,6 +13,7 @@ DOOR = {
     "pytest_ftgate",
     "pytest_ftgate.declare",
     "pytest_ftgate.declare.options",
+    "pytest_ftgate.kit",
     "pytest_ftgate.kit.errors",
     "pytest_ftgate.plugin",
     "pytest_ftgate.plugin.hooks",
