@@ -45,6 +45,7 @@ DECLARING = {
     "pytest_ftgate.runner.loading",
     "pytest_ftgate.runner.protocol",
     "pytest_ftgate.runner.pytest_stub",
+    "pytest_ftgate.runner.signatures",
     "pytest_ftgate.stats",
     "pytest_ftgate.stats.histogram",
     "pytest_ftgate.stats.rank_tests",
