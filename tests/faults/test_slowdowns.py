@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import types
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from fake_launcher import CONFIG, GIL, MS, TEST, At, Clock, FakeHandle, FakeLauncher, Quiet, failed, group_of, noisy
 from stored_values import MACHINE
@@ -101,7 +101,7 @@ def run(root: Path, scripted: Any, how: str, body_ms: int, factor: float, budget
     group = group_of("threads")
 
     def one(launcher: Slowed, **options: Any) -> Row:
-        config = msgspec.structs.replace(CONFIG, **options)
+        config = dataclasses.replace(CONFIG, **options)
         made = session.Session(config, root, f"run-{launcher.factor}", Listener(), launcher)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for cell in group.cells))
@@ -111,8 +111,8 @@ def run(root: Path, scripted: Any, how: str, body_ms: int, factor: float, budget
 
     against = "main" if how.startswith("against") else ""
     if not against:
-        one(Slowed(clock, body_ms * MS, 1.0, seed=1), test_budget_s=600.0, update=("new",))
-    time = "budget_s" if "whole run" in how else "test_budget_s"
+        one(Slowed(clock, body_ms * MS, 1.0, seed=1), test_time=600.0, update=("new",))
+    time = "time" if "whole run" in how else "test_time"
     return one(Slowed(clock, body_ms * MS, factor, seed=3), against=against, **{time: float(budget_s)})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
 from collections import Counter
@@ -171,12 +172,12 @@ class Desk:
         explains: bool = True,
     ) -> Measurement:
         """A measurement of this group that has begun."""
-        config = msgspec.structs.replace(
+        config = dataclasses.replace(
             CONFIG,
             escalate=escalates,
             against=against,
             launches=self.launches,
-            test_budget_s=self.budget_s,
+            test_time=self.budget_s,
             explain=explains,
         )
         resources = ScriptedResources(
