@@ -22,7 +22,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, Table, WaitFigures
 from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
-from pytest_ftgate.model.verdict import WORST_FIRST, Decision, Expected, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
 from pytest_ftgate.report import details, json, terminal
 from pytest_ftgate.report import said as budgets
 from pytest_ftgate.report import said as findings
@@ -267,10 +267,11 @@ def test_terminal_golden(name: str) -> None:
 
 
 def test_every_decision_has_a_status_of_its_own() -> None:
-    assert set(findings.STATUS) == set(Decision) == set(WORST_FIRST)
-    assert len({status.letter for status in findings.STATUS.values()}) == len(Decision)
-    assert findings.STATUS[Decision.REGRESSED] == ("regressed", "R", "REGRESSED", {"red": True})
-    assert all(status.category == decision.value for decision, status in findings.STATUS.items())
+    assert len({decision.letter for decision in Decision}) == len(Decision)
+    assert [decision.severity for decision in Decision] == [*range(len(Decision))]
+    worst, known = Decision.REGRESSED, Decision.XFAILED
+    assert (worst.letter, worst.word, worst.color, worst.fails) == ("R", "REGRESSED", "red", True)
+    assert (known.letter, known.word, known.color, known.fails) == ("x", "XFAIL", "yellow", False)
 
 
 @pytest.mark.parametrize("verbosity", [0, 1])

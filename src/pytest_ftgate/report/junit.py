@@ -83,7 +83,7 @@ def _result(decision: Decision, message: str, *, fails: bool) -> Error | Failure
         return Error(message, decision)
     if fails:
         return Failure(message, decision)
-    return Skipped(message, decision) if decision in (Decision.UNSUPPORTED, Decision.XFAILED) else None
+    return Skipped(message, decision) if decision.skipped else None
 
 
 def address(nodeid: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from ..kit import units
 from ..kit.text import plain
 from ..kit.values import Metric
 from ..model.report import Report, Row, Table
-from ..model.verdict import WORST_FIRST, Decision, MetricVerdict
+from ..model.verdict import Decision, MetricVerdict
 from . import said as budgets
 from . import said as findings
 from . import said as headlines
@@ -24,10 +24,6 @@ MARKER = "<!-- ftgate -->"
 """The first line: by it a comment is found that is to be edited in place."""
 LIMIT = 65_000
 """Characters of a report. GitHub refuses a comment of more than 65 536."""
-BRIEF = (Decision.ACCEPTED, Decision.IMPROVED)
-"""Decisions with a line for each cell."""
-OPEN = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.UNSUPPORTED, Decision.XFAILED)
-"""Decisions with their reason below the table."""
 ERROR_LINES = 12
 """So many last lines of an error's output are shown."""
 HEADING = 150
@@ -117,14 +113,14 @@ def _head(report: Report) -> str:
 
 def _sections(report: Report) -> Iterator[Section]:
     for (passes, at), group in groupby(findings.worst_first(report), key=lambda row: findings.place(report, row)[:2]):
-        rows, decision = list(group), WORST_FIRST[at]
-        brief = passes and decision in BRIEF
+        rows, decision = list(group), list(Decision)[at]
+        brief = passes and decision in (Decision.ACCEPTED, Decision.IMPROVED)  # a line for each cell
         head = (
             f"\n### {findings.counted({decision: len(rows)})}"
             + ": no failure in this run" * (passes and not brief)
             + "\n" * (1 + brief)
         )
-        if brief or decision in findings.ATTENTION or not passes:
+        if brief or decision.needs_attention or not passes:
             yield Section(head, tuple(_in_brief(rows) if brief else _in_full(rows)))
     if report.tables:
         total = sum(len(table.rows) for table in report.tables)
@@ -223,7 +219,7 @@ def _table(report: Report, table: Table) -> str:
     ]
     why: dict[str, list[str]] = {}
     for row in table.rows:
-        if row.verdict.decision in OPEN:
+        if row.verdict.decision.open or row.verdict.decision.skipped:
             why.setdefault(f"{row.verdict.decision}: {text(findings.said(row))}", []).append(code(_label(row)))
     remarks = [*map(text, budgets.remarks(table.rows)), *(f"{', '.join(cells)} {said}" for said, cells in why.items())]
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)

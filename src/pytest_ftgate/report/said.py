@@ -18,7 +18,7 @@ from ..kit.text import COMMIT_DIGITS, listed, plain
 from ..kit.values import Interval
 from ..model.report import Explanation, FunctionTime, Machine, Moved, Report, Row, Shortfall
 from ..model.sample import Sample, WorkloadError
-from ..model.verdict import FAILURES, WORST_FIRST, Acceptance, Decision, MetricVerdict, Verdict
+from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..store.names import split_nodeid
 
 # A cell in one line: the figure that decided, the error itself, and whether the reference has that error. Pure.
@@ -318,8 +318,6 @@ def _kind(error: WorkloadError) -> tuple[object, ...]:
 
 # A time that is too short for a decision, as text. Pure.
 
-OPEN = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.SUSPECT)
-
 
 def sentence(shortfall: Shortfall) -> str:
     """`30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells`"""
@@ -337,7 +335,7 @@ def sentence(shortfall: Shortfall) -> str:
 
 def remarks(rows: Iterable[Row]) -> list[str]:
     """What the cells that were left open say about their time, each sentence once."""
-    short = (row.shortfall for row in rows if row.verdict.decision in OPEN and row.shortfall)
+    short = (row.shortfall for row in rows if row.verdict.decision.wants_time and row.shortfall)
     return list(dict.fromkeys(map(sentence, short)))
 
 
@@ -399,41 +397,12 @@ def _shares(moved: Moved) -> str:
 AGAINST = "--ftgate-against "
 
 
-class Status(NamedTuple):
-    """How pytest shows a decision: the category in the summary, the letter, the word with -v, and its markup."""
-
-    category: str
-    letter: str
-    word: str
-    markup: dict[str, bool]
-
-
-STATUS: dict[Decision, Status] = {
-    Decision.PASSED: Status("passed", ".", "PASSED", {"green": True}),
-    Decision.ACCEPTED: Status("accepted", "A", "ACCEPTED", {"yellow": True}),
-    Decision.UNCHANGED: Status("unchanged", ",", "UNCHANGED", {"green": True}),
-    Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
-    Decision.SUSPECT: Status("suspect", "S", "SUSPECT", {"red": True}),
-    Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
-    Decision.XFAILED: Status("xfailed", "x", "XFAIL", {"yellow": True}),
-    Decision.XPASSED: Status("xpassed", "X", "XPASS", {"yellow": True}),
-    Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
-    Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
-    Decision.NOT_MEASURED: Status("not measured", "-", "NOT MEASURED", {"yellow": True}),
-    Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
-    Decision.ERROR: Status("error", "E", "ERROR", {"red": True}),
-    Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
-}
 BASES = {
     "stored": "the stored launches",
     "predicted": "a prediction from the stored recordings",
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
-ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
-"""Decisions that are said in full, also where they do not fail the run."""
-KNOWN = (Decision.ACCEPTED, Decision.XFAILED)
-"""Regressions that somebody has answered for."""
 LEAST_DECIDED = 0.1
 """The share of the compared cells of which a run has to decide some."""
 
@@ -559,7 +528,7 @@ def fails(report: Report, row: Row) -> bool:
     """Whether a cell fails the run, as its `--ftgate-fail-on` says; by the default of that if the report lacks it."""
     decision = row.verdict.decision
     if report.failing is None:
-        return decision in FAILURES
+        return decision.fails
     # The same cell may have passed on one machine and failed the run on another.
     return row.cell.nodeid in report.failing and decision not in (Decision.PASSED, Decision.UNCHANGED)
 
@@ -585,10 +554,10 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
     said = [f"{decided} of {compared} decided{so_far}" if compared else none]
     if failing:
         said += [counted(failing)]
-    elif attention := counted({each: found[each] for each in ATTENTION}):
+    elif attention := counted({each: found[each] for each in Decision if each.needs_attention}):
         said += ["nothing fails", attention]
     elif decided:
-        known = counted({each: found[each] for each in KNOWN})
+        known = counted({each: found[each] for each in (Decision.ACCEPTED, Decision.XFAILED)})
         said += ["nothing else regressed", known] if known else ["nothing regressed"]
     others = sum(not row.verdict.compared and not fails(report, row) for row in rows)
     return ", ".join([*said, *([f"{others} not compared"] if compared and others else [])])
@@ -681,7 +650,7 @@ def counted(counts: Mapping[Decision, int]) -> str:
     """`2 regressed, 1 error`, worst first."""
     words = (
         (each, "errors" if each is Decision.ERROR and counts[each] != 1 else each.value)
-        for each in WORST_FIRST
+        for each in Decision
         if counts.get(each)
     )
     return ", ".join(f"{counts[each]} {word}" for each, word in words)
@@ -696,7 +665,7 @@ def place(report: Report, row: Row) -> tuple[bool, int, float]:
     """Where a cell is said: those that fail first, then by decision; of those that fail the larger change first."""
     failing = fails(report, row)
     worse = -severity(row) if failing else 0.0
-    return not failing, WORST_FIRST.index(row.verdict.decision), worse
+    return not failing, row.verdict.decision.severity, worse
 
 
 def machines(report: Report) -> list[tuple[str, Machine]]:

@@ -14,7 +14,7 @@ from ..kit.text import listed, plain
 from ..kit.values import Interval, Metric
 from ..model.report import Machine, Report, Row, Table
 from ..model.spec import Interpreter
-from ..model.verdict import FAILURES, WORST_FIRST, Decision, Verdict
+from ..model.verdict import Decision, Verdict
 from . import said as budgets
 from . import said as findings
 from . import said as headlines
@@ -29,8 +29,6 @@ SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
 FEW_CELLS = 4
 """Of more cells the report gives the range of what they rule out."""
-TOGETHER = (Decision.UNSUPPORTED, Decision.XFAILED)
-"""Cells of these decisions have one line for each reason."""
 LAYOUTS = tuple(
     tuple(layout.split())
     for layout in (
@@ -202,7 +200,7 @@ def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]
     total = counts.total()
     line = plain = f"{total} cell{'s' if total != 1 else ''} in {units.span(wall_s)}:"
     lines: list[str] = []
-    shown = [decision for decision in WORST_FIRST if counts[decision]]
+    shown = [decision for decision in Decision if counts[decision]]
     for decision in shown:
         plural = "s" if decision is Decision.ERROR and counts[decision] != 1 else ""
         phrase = f"{counts[decision]} {decision}{plural}" + ("," if decision is not shown[-1] else "")
@@ -222,11 +220,11 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
     if table.rows:
         lines += _grid(table, style)
     lines_below: list[str] = []
-    for decision in WORST_FIRST:
+    for decision in Decision:
         rows = [row for row in table.rows if row.verdict.decision is decision]
         if decision is Decision.ERROR:
             lines_below += _errors(report, table, style)
-        elif decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
+        elif decision.skipped and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
             lines_below += _by_reason(rows, style)
         else:
             # An inconclusive cell without figures has its reason alone, which all cells of a test may share.
@@ -413,7 +411,7 @@ def _measured(row: Row, style: Style) -> list[str]:
     lines = _named(row, style)
     for each in found.changes:
         evidence = each.evidence if style.verbosity > 0 else ""  # the reason has what decided
-        limit = limits.get(each.metric, "") if each.decision in FAILURES else ""
+        limit = limits.get(each.metric, "") if each.decision.fails else ""
         text = ", ".join(filter(None, (each.text, limit, evidence)))
         first, *rest = [text for text in (text, each.reason) if text] or [""]
         lines += entry(each.label, first, style, indent=6, column=11)
@@ -515,4 +513,4 @@ def _worded(decision: Decision, text: str, style: Style, indent: int = 2) -> lis
 
 
 def _colors(decision: Decision) -> tuple[str, ...]:
-    return tuple(findings.STATUS[decision].markup)
+    return (decision.color,)

@@ -17,7 +17,7 @@ from ...kit import units
 from ...kit.text import plain
 from ...kit.values import Metric
 from ...model.report import Figures, Report, Row, SiteFigures
-from ...model.verdict import WORST_FIRST, Decision
+from ...model.verdict import Decision
 from .. import advice
 from .. import said as budgets
 from .. import said as findings
@@ -29,8 +29,6 @@ PLOTS_BYTES = 1_000_000
 """What the data of the plots takes at most: tests beyond it, those without a failure first, have figures alone."""
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "page.js")
 PLAIN = Style(width=110, color=False, unicode=True, verbosity=1)
-GROUPS = {"red": "fails", "yellow": "open", "green": "good"}
-"""The colour of a decision in a terminal -> its class in the page."""
 SITES = 12
 """Lock sites of a test that are listed."""
 
@@ -97,7 +95,7 @@ def render(report: Report) -> str:
         about=findings.about(report),
         passed=findings.all_decided(report) and not report.partial,
         undecided=_begun(undecided.partition("; ")[2]),  # after what the headline says
-        counted=[(each, counts[each]) for each in WORST_FIRST if counts[each]],
+        counted=[(each, counts[each]) for each in Decision if counts[each]],
         limits=findings.limits_text(report),
     )
     return page.rstrip("\n") + "\n"
@@ -119,7 +117,7 @@ def _environment() -> Environment:
         "headlines": headlines,
         "accepted_texts": findings.accepted_texts,
         "css": css,
-        "word": lambda decision: findings.STATUS[decision].category,
+        "word": lambda decision: decision.value,
         "site_place": _place,
     }
     return environment
@@ -154,7 +152,7 @@ def css(decision: Decision) -> str:
     """The class that gives a decision its colour and shape."""
     if decision is Decision.IMPROVED:
         return "better"
-    return next(name for color, name in GROUPS.items() if color in findings.STATUS[decision].markup)
+    return "fails" if decision.fails else "good" if decision.good else "open"
 
 
 def _begun(text: str) -> str:
@@ -207,10 +205,6 @@ class Others(NamedTuple):
     cells: list[tuple[str, str]]
 
 
-TESTED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ACCEPTED)
-"""Decisions of a test of significance, whose p-values are folded."""
-QUIET = (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
-
 
 def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
     """The tests of the cells that fail, and of those that are accepted, worst first."""
@@ -253,7 +247,8 @@ def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
     said = (headlines.exception(headlines.error_of(row)),) if row.verdict.decision is Decision.ERROR else ()
     reasons = [*(each.reason or each.evidence for each in found.changes), found.reason]
     shown = tuple(each for each in reasons if each and each not in accepted and each not in said)
-    tested = row.verdict.decision in TESTED
+    # A test of significance decided these: its p-values are folded.
+    tested = row.verdict.decision.missed or row.verdict.decision is Decision.ACCEPTED
     return Item(
         row=row,
         found=found,
@@ -264,12 +259,15 @@ def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
     )
 
 
+QUIET = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.NO_BASELINE)
+
+
 def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
     """What is to be said of cells that neither fail nor are accepted, once for those of a test that share it."""
     found: dict[tuple[str, ...], Others] = {}
     for row in findings.worst_first(report):
         decision = row.verdict.decision
-        if findings.fails(report, row) or decision in (*QUIET, Decision.ACCEPTED):
+        if findings.fails(report, row) or decision in QUIET:
             continue
         said = findings.said(row)
         other = Others(decision, said, headlines.test_of(row), [])

@@ -16,8 +16,8 @@ from ...model.sample import Launch
 from ...model.verdict import Decision, MetricVerdict
 from .. import history as texts
 
-PLOTTED = frozenset({Decision.REGRESSED, Decision.SUSPECT, Decision.IMPROVED, Decision.ACCEPTED, Decision.INCONCLUSIVE})
-"""Decisions on a metric whose change is plotted beside that of the time."""
+UNPLOTTED = (Decision.PASSED, Decision.UNCHANGED)
+"""Decisions on a metric other than the time whose change is not plotted."""
 MEMORY_POINTS = 60
 """Samples of memory of a cell that are plotted; of more, as many at even distances."""
 SHOWN = (
@@ -81,7 +81,7 @@ def _changes(row: Row) -> dict[str, Any]:
     judged = [
         each
         for each in row.verdict.metrics
-        if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision in PLOTTED)
+        if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision not in UNPLOTTED)
     ]
     known = [each.metric for each in row.verdict.metrics if metrics.known(each.metric)]
     pairs = compare.paired(sample, known) if sample is not None and paired else {}
