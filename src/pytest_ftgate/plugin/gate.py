@@ -44,7 +44,6 @@ from .shards import Sharding
 if TYPE_CHECKING:
     from .hosts import Hosts
 
-STRICT = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
 
 FAILED = "failed"
@@ -263,8 +262,9 @@ class Run:
             return status
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
-        category, letter, word, markup = findings.STATUS[Decision(decision)]
-        return "failed" if report.failed else category, letter, (word, markup)
+        decision = Decision(decision)
+        category = "failed" if report.failed else decision.value
+        return category, decision.letter, (decision.word, {decision.color: True})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -443,7 +443,8 @@ def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
 
 def failing_of(config: pytest.Config) -> set[str]:
     """The decisions that fail a test, and perhaps BEYOND. Raises pytest.UsageError."""
-    return {Decision.ERROR, *(STRICT if value_of(config, "strict") else ()), *value_of(config, "fail_on")}
+    strict = [each for each in Decision if each.strict and value_of(config, "strict")]
+    return {Decision.ERROR, *strict, *value_of(config, "fail_on")}
 
 
 def run_config(config: pytest.Config, seed: int) -> RunConfig:

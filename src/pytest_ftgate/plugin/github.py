@@ -77,7 +77,7 @@ def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
         place = _place(row)
         if findings.fails(report, row):
             errors.setdefault(place, []).append(row)
-        elif row.verdict.decision in findings.ATTENTION or row.verdict.beyond:
+        elif row.verdict.decision.needs_attention or row.verdict.beyond:
             warnings.setdefault(place, []).append(row)
     found = [("error", place, rows) for place, rows in errors.items()]
     found += [("warning", place, rows) for place, rows in warnings.items() if place not in errors]

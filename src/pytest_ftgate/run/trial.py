@@ -238,7 +238,7 @@ class Measurement:
 
     def _under_conditions(self, row: Row) -> Row:
         row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
-        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision in said.OPEN else None
+        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision.wants_time else None
         return msgspec.structs.replace(row, shortfall=lacking)
 
     # -- phases ------------------------------------------------------------------------------------------------

@@ -10,14 +10,13 @@ from typing import Literal
 from ..kit.values import Struct
 from ..model.report import Machine, Row
 from ..model.sample import Sample
-from ..model.verdict import WORST_FIRST, Acceptance, Decision, MetricVerdict, Verdict
+from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..targets.describe import build_key
 from .folder import Store
 from .names import join_nodeid, matches, split_nodeid
 from .recording import Change, Values, change_of, mismatch
 from .schema import StoredCell, T
 
-_WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
 Action = Literal["record", "skip", "refuse"]
 
 
@@ -130,7 +129,7 @@ def _against_stored(verdict: Verdict) -> Decision:
     if verdict.same_code:
         return Decision.PASSED
     judged = (each.decision for each in verdict.metrics if not each.contract and _was_judged(each))
-    return min(judged, key=WORST_FIRST.index, default=verdict.decision)
+    return min(judged, key=lambda each: each.severity, default=verdict.decision)
 
 
 def _was_judged(judged: MetricVerdict) -> bool:
@@ -140,7 +139,8 @@ def _was_judged(judged: MetricVerdict) -> bool:
 def _changed(verdict: Verdict, decision: Decision) -> bool:
     """Whether the code differs from the recorded one."""
     # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    return decision in _WORSE or (decision is Decision.IMPROVED and verdict.basis == "paired")
+    worse = decision.worse or decision is Decision.ACCEPTED
+    return worse or (decision is Decision.IMPROVED and verdict.basis == "paired")
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
@@ -149,7 +149,7 @@ def _action(difference: Difference, decision: Decision, everything: bool, named:
     if named:
         return "record", "named"
     doubtful = difference.old is not None and decision is Decision.INCONCLUSIVE and not difference.reason
-    if decision in (Decision.REGRESSED, Decision.SUSPECT) or doubtful:
+    if decision.worse or doubtful:
         # A refusal is reported only if the update would otherwise have recorded the cell.
         refused = everything or difference.old is None
         return ("refuse", decision.value) if refused else ("skip", "has a baseline")
