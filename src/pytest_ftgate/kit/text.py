@@ -90,6 +90,11 @@ def listed(words: Sequence[str], last: str = "or") -> str:
     return f" {last} ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
+def plural(count: int, noun: str, ending: str = "s") -> str:
+    """`1 cell`, `3 cells`."""
+    return f"{count} {noun}{'' if count == 1 else ending}"
+
+
 def matches(pattern: str, text: str) -> bool:
     """Whether a text is what a pattern with `*` and `?` says; brackets are plain text."""
     regex = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)

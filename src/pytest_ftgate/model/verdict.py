@@ -50,7 +50,7 @@ class Decision(StrEnum):
     good: bool
     """Whether nothing is to be done."""
 
-    def __new__(cls, value: str, letter: str, columns: str) -> Self:
+    def __new__(cls, value: str, letter: str = "", columns: str = "") -> Self:
         """A row of the table above: `columns` are the attributes that are true of it."""
         self = str.__new__(cls, value)
         self._value_, self.letter, self.severity = value, letter, len(cls.__members__)

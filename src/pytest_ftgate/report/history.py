@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..judge import metrics
 from ..judge.recorded import OF_CONTROL
 from ..kit import units
-from ..kit.text import plain
+from ..kit.text import plain, plural
 from ..model.report import History, LevelChange, Recorded
 from ..stats.change_points import LEAST_SEGMENT
 from . import said
@@ -65,7 +65,8 @@ def render(nodeid: str, history: History, *, width: int, unicode: bool, color: b
     shown = history.points[-last:] if last else history.points
     left_out = len(history.points) - len(shown)
     place = ", ".join(filter(None, (shown[-1].fingerprint, history.build)))
-    about = f"{label(history)}: {_count(len(history.points))}" + (f", the last {len(shown)} shown" if left_out else "")
+    about = f"{label(history)}: {plural(len(history.points), 'recording')}"
+    about += f", the last {len(shown)} shown" if left_out else ""
     lines = [style.paint(plain(nodeid), "bold")]
     for text in filter(None, (about, place)):
         lines += entry("", text, style, indent=0, column=2)
@@ -79,10 +80,6 @@ def render(nodeid: str, history: History, *, width: int, unicode: bool, color: b
         lines += entry("changed", text, style, indent=2, column=9)
     text = "\n".join(line.rstrip() for line in lines) + "\n"
     return text.encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
-
-
-def _count(recordings: int) -> str:
-    return f"{recordings} recording{'' if recordings == 1 else 's'}"
 
 
 def _plot(history: History, shown: tuple[Recorded, ...], left_out: int, style: Style) -> Iterator[str]:

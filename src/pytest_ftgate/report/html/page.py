@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,14 +15,11 @@ from markupsafe import Markup
 from ...judge import decide
 from ...kit import units
 from ...kit.text import plain
-from ...kit.values import Metric
-from ...model.report import Figures, Report, Row, SiteFigures
+from ...model.report import Report, Row, SiteFigures
 from ...model.verdict import Decision
-from .. import advice
-from .. import said as budgets
-from .. import said as findings
-from .. import said as headlines
+from .. import advice, said
 from ..details import Style, detail_lines
+from ..measured import COLUMNS, interval_head, judged_wall, wall_interval
 from . import plots
 
 PLOTS_BYTES = 1_000_000
@@ -75,8 +72,8 @@ def render(report: Report) -> str:
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
     sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
-    result, headline, counts = findings.result(report), findings.first_line(report), findings.counts(report)
-    undecided, worst = findings.undecided(report), findings.worst(report)
+    result, headline, counts = said.result(report), said.first_line(report), said.counts(report)
+    undecided, worst = said.undecided(report), said.worst(report)
     anchors = {id(cell.row): cell.anchor for test in tests for cell in test.cells}
     page = environment.get_template("page.html").render(
         report=report,
@@ -90,13 +87,13 @@ def render(report: Report) -> str:
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
         headline=headline,
         said=_headline(worst) if worst else _begun(headline),
-        where=headlines.where(worst[0]) if worst else "",
+        where=said.where(worst[0]) if worst else "",
         result=result if worst else "",
-        about=findings.about(report),
-        passed=findings.all_decided(report) and not report.partial,
+        about=said.about(report),
+        passed=said.all_decided(report) and not report.partial,
         undecided=_begun(undecided.partition("; ")[2]),  # after what the headline says
         counted=[(each, counts[each]) for each in Decision if counts[each]],
-        limits=findings.limits_text(report),
+        limits=said.limits_text(report),
     )
     return page.rstrip("\n") + "\n"
 
@@ -114,8 +111,8 @@ def _environment() -> Environment:
     environment.filters["wrapped"] = wrapped
     environment.globals = {
         "units": units,
-        "headlines": headlines,
-        "accepted_texts": findings.accepted_texts,
+        "said_of": said,
+        "accepted_texts": said.accepted_texts,
         "css": css,
         "word": lambda decision: decision.value,
         "site_place": _place,
@@ -164,7 +161,7 @@ def _headline(block: Sequence[Row]) -> str:
     """What fails worst; an error stands once in the page, below."""
     row = block[0]
     failed = row.verdict.decision is Decision.ERROR
-    return f"{headlines.together(block)}: {'error' if failed else headlines.shortened(findings.said(row))}"
+    return f"{said.together(block)}: {'error' if failed else said.shortened(said.in_one_line(row))}"
 
 
 class Item(NamedTuple):
@@ -175,7 +172,7 @@ class Item(NamedTuple):
     """
 
     row: Row
-    found: findings.Finding
+    found: said.Finding
     cells: tuple[tuple[str, str], ...]
     allowed: dict[str, str]
     open: tuple[str, ...]
@@ -205,19 +202,18 @@ class Others(NamedTuple):
     cells: list[tuple[str, str]]
 
 
-
 def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
     """The tests of the cells that fail, and of those that are accepted, worst first."""
-    rows = findings.worst_first(report)
-    failing = [row for row in rows if findings.fails(report, row)]
-    accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not findings.fails(report, row)]
+    rows = said.worst_first(report)
+    failing = [row for row in rows if said.fails(report, row)]
+    accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not said.fails(report, row)]
     return {"failing": _by_test(failing, anchors), "accepted": _by_test(accepted, anchors)}
 
 
 def _by_test(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
     found: dict[str, list[list[Row]]] = {}
-    for block in headlines.blocks(rows):
-        tests = {headlines.test_of(row) for row in block}
+    for block in said.blocks(rows):
+        tests = {said.test_of(row) for row in block}
         found.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
     return [_group(test, blocks, anchors) for test, blocks in found.items()]
 
@@ -231,7 +227,7 @@ def _group(test: str, blocks: Sequence[Sequence[Row]], anchors: dict[int, str]) 
         items=items,
         against=_common(found.against for found in judged),
         basis=_common(found.basis for found in judged),
-        commands=findings.commands(*(row for block in blocks for row in block)),
+        commands=said.commands(*(row for block in blocks for row in block)),
     )
 
 
@@ -242,18 +238,18 @@ def _common(texts: Iterable[str]) -> str:
 
 
 def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
-    row, found = block[0], findings.finding(block[0])
-    accepted = " ".join(findings.accepted_texts(row.verdict.accepted))
-    said = (headlines.exception(headlines.error_of(row)),) if row.verdict.decision is Decision.ERROR else ()
+    row, found = block[0], said.finding(block[0])
+    accepted = " ".join(said.accepted_texts(row.verdict.accepted))
+    error = said.exception(said.error_of(row)) if row.verdict.decision is Decision.ERROR else ""
     reasons = [*(each.reason or each.evidence for each in found.changes), found.reason]
-    shown = tuple(each for each in reasons if each and each not in accepted and each not in said)
+    shown = tuple(each for each in reasons if each and each not in accepted and each != error)
     # A test of significance decided these: its p-values are folded.
     tested = row.verdict.decision.missed or row.verdict.decision is Decision.ACCEPTED
     return Item(
         row=row,
         found=found,
-        cells=tuple(zip((anchors[id(each)] for each in block), headlines.names(block), strict=True)),
-        allowed={each.metric: headlines.allowed(each) for each in row.verdict.metrics},
+        cells=tuple(zip((anchors[id(each)] for each in block), said.names(block), strict=True)),
+        allowed={each.metric: said.allowed(each) for each in row.verdict.metrics},
         open=() if tested else shown,
         why=shown if tested else (),
     )
@@ -265,12 +261,11 @@ QUIET = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.NO_BAS
 def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
     """What is to be said of cells that neither fail nor are accepted, once for those of a test that share it."""
     found: dict[tuple[str, ...], Others] = {}
-    for row in findings.worst_first(report):
+    for row in said.worst_first(report):
         decision = row.verdict.decision
-        if findings.fails(report, row) or decision in QUIET:
+        if said.fails(report, row) or decision in QUIET:
             continue
-        said = findings.said(row)
-        other = Others(decision, said, headlines.test_of(row), [])
+        other = Others(decision, said.in_one_line(row), said.test_of(row), [])
         other = found.setdefault(other[:3], other)
         other.cells.append((anchors[id(row)], row.cell.label or row.cell.nodeid))
     return list(found.values())
@@ -286,12 +281,12 @@ def _tests(report: Report) -> Iterator[Test]:
     tables: dict[str, list[int]] = {}
     for number, table in enumerate(report.tables):
         on = f" on {report.machine_of(table.rows[0]).fingerprint}" if unlike and table.rows else ""
-        tables.setdefault(f"{headlines.test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(number)
+        tables.setdefault(f"{said.test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(number)
     for number, (title, numbers) in enumerate(tables.items(), start=1):
         own = [report.tables[each] for each in numbers]
         rows = [row for table in own for row in table.rows]
         notes = [table.note for table in own if table.note]
-        notes += budgets.remarks(rows)
+        notes += said.shortfalls(rows)
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         heads, texts = _columns(rows)
         cells = [
@@ -302,14 +297,14 @@ def _tests(report: Report) -> Iterator[Test]:
         yield Test(
             title=title,
             anchor=f"t{number}",
-            result=findings.result(report, rows),
+            result=said.result(report, rows),
             reference=own[0].reference if ratios else "",
             notes=tuple(dict.fromkeys(notes)),
             heads=heads,
             cells=tuple(cells),
             sites=_sites(rows),
             data={
-                "cells": [plots.cell_data(row, findings.fails(report, row)) for row in rows],
+                "cells": [plots.cell_data(row, said.fails(report, row)) for row in rows],
                 "varied": plots.varied(rows),
             },
             advice=advised.get(title, ()),
@@ -329,7 +324,7 @@ def _with_plots(report: Report, tests: Iterable[Test]) -> list[Test]:
 
 
 def _worst(report: Report, test: Test) -> tuple[bool, int, float]:
-    return min((findings.place(report, cell.row) for cell in test.cells), default=(True, 0, 0.0))
+    return min((said.place(report, cell.row) for cell in test.cells), default=(True, 0, 0.0))
 
 
 def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:
@@ -346,47 +341,16 @@ def _place(site: SiteFigures) -> str:
 
 # ---- the table of a test
 
-Reader = Callable[[Row], float | None]
-
-
-def _figure(of: Callable[[Figures], float | None]) -> Reader:
-    return lambda row: of(row.figures)
-
-
-def _wall_change(row: Row) -> float | None:
-    judged = next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
-    return judged.ratio.value if judged and judged.ratio else None
-
-
-COLUMNS: tuple[tuple[str, Reader, Callable[[float], str]], ...] = (
-    ("time", _figure(lambda figures: figures.wall_ns.value if figures.wall_ns else None), units.time),
-    ("change", _wall_change, units.change),
-    ("ratio", _figure(lambda figures: figures.ratio), units.ratio),
-    ("cores", _figure(lambda figures: figures.cores), units.cores),
-    ("USS", _figure(lambda figures: figures.uss_bytes), units.size),
-    ("PSS", _figure(lambda figures: figures.pss_bytes), units.size),
-    ("lock wait", _figure(lambda figures: figures.lock_wait_share), units.share),
-    ("scaling", _figure(lambda figures: figures.scaling.value if figures.scaling else None), units.ratio),
-    ("ops/s", _figure(lambda figures: figures.ops_per_s), units.rate),
-)
-"""Head, value, and the text of a value."""
-INTERVAL = "interval"
-
 
 def _columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Text, ...]]]:
     """The heads of the columns in which any row has a value, and each row's texts with their values."""
-    columns: dict[str, list[Text]] = {
-        head: [(text(value) if value is not None else "", value) for value in map(read, rows)]
-        for head, read, text in COLUMNS
-    }
-    walls = [row.figures.wall_ns for row in rows]
-    ends: list[Text] = [
-        (units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 and not wall.vague else ("", None)
-        for wall in walls
-    ]
-    ordered: dict[str, list[Text]] = {"time": columns.pop("time"), INTERVAL: ends, **columns}
-    shown = {head: texts for head, texts in ordered.items() if any(text for text, _ in texts)}
-    levels = {units.level(wall.level) for wall in walls if wall and wall.level > 0}
-    named = f"{levels.pop()} CI" if len(levels) == 1 else "CI"
-    heads = tuple(named if head == INTERVAL else head for head in shown)
-    return heads, [tuple(texts[at] for texts in shown.values()) for at in range(len(rows))]
+    columns: dict[str, list[Text]] = {}
+    for each in COLUMNS.values():
+        columns[each.head] = [("" if value is None else each.text(value), value) for value in map(each.value, rows)]
+        if each.head == "time":  # what belongs to it stands beside it
+            walls, judged = map(wall_interval, rows), map(judged_wall, rows)
+            columns[interval_head(rows)] = [(units.time_ends(w), w.high - w.low) if w else ("", None) for w in walls]
+            ratios = [wall.ratio.value if wall and wall.ratio else None for wall in judged]
+            columns["change"] = [("" if ratio is None else units.change(ratio), ratio) for ratio in ratios]
+    shown = {head: texts for head, texts in columns.items() if any(text for text, _ in texts)}
+    return tuple(shown), [tuple(texts[at] for texts in shown.values()) for at in range(len(rows))]
