@@ -377,7 +377,8 @@ def judge(
     `commit` name the reference, `basis` and `why` say on what basis it was judged.
     """
     metrics = explained(metrics)
-    decision = min((metric.decision for metric in metrics), key=lambda each: each.severity, default=Decision.NO_BASELINE)
+    decisions = (metric.decision for metric in metrics)
+    decision = min(decisions, key=lambda each: each.severity, default=Decision.NO_BASELINE)
     deciding = [metric for metric in metrics if metric.decision is decision and metric.reason]
     reason = "; ".join(f"{metric.contract or metric.metric}: {metric.reason}" for metric in deciding)
     return Verdict(

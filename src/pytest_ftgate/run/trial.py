@@ -161,7 +161,7 @@ class Measurement:
         lacking = shortfall.predicted(active, config.test_budget_s, self._ended_s, time, tests)
         known = any(map(self.shortfalls.get, active.phase.judged))
         if lacking and not known:
-            self.resources.listener.warn(f"{self.group.key}: {said.sentence(lacking)}")
+            self.resources.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
         self.shortfalls |= dict.fromkeys(active.phase.judged, lacking)
 
     def close(self) -> None:
