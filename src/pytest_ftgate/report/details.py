@@ -348,8 +348,8 @@ def _cpu(figures: Figures, style: Style) -> list[str]:
     many = {kind: [*cores.values()] for kind, cores in kinds.items() if len(cores) > WORKERS}
     few = {name for kind, cores in kinds.items() if kind not in many for name in cores}
     cores = [f"{name} {units.cores(busy)}" for name, busy in waits.cores.items() if name in few]
-    for kind, busy in many.items():
-        cores.append(f"{len(busy)} {MANY.get(kind, kind)} {units.cores(min(busy))} to {units.cores(max(busy))}")
+    for kind, each in many.items():
+        cores.append(f"{len(each)} {MANY.get(kind, kind)} {units.cores(min(each))} to {units.cores(max(each))}")
     groups = [[*cores[:-1], f"{cores[-1]} cores"]] if cores else []
     if waits.running + waits.runnable > 0 or not waits.unavailable:
         groups.append([f"run-queue wait {units.whole_share(waits.runnable)}"])
