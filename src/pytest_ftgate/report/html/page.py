@@ -71,14 +71,21 @@ def render(report: Report) -> str:
     tests = _with_plots(report, _tests(report))
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
-    sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
+    sources = {name: source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
     result, headline, counts = said.result(report), said.first_line(report), said.counts(report)
     undecided, worst = said.undecided(report), said.worst(report)
+    title = _begun(headline)
+    if worst:  # an error stands once in the page, below
+        failed = worst[0].verdict.decision is Decision.ERROR
+        title = f"{said.together(worst)}: {'error' if failed else said.shortened(said.in_one_line(worst[0]))}"
+    rows = said.worst_first(report)
+    failing = [row for row in rows if said.fails(report, row)]
+    accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not said.fails(report, row)]
     anchors = {id(cell.row): cell.anchor for test in tests for cell in test.cells}
     page = environment.get_template("page.html").render(
         report=report,
         tests=tests,
-        groups=_groups(report, anchors),
+        groups={"failing": _groups(failing, anchors), "accepted": _groups(accepted, anchors)},
         others=_others(report, anchors),
         data=block,
         scripts=[sources[name] for name in SCRIPTS],
@@ -86,7 +93,7 @@ def render(report: Report) -> str:
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
         headline=headline,
-        said=_headline(worst) if worst else _begun(headline),
+        said=title,
         where=said.where(worst[0]) if worst else "",
         result=result if worst else "",
         about=said.about(report),
@@ -125,7 +132,7 @@ def wrapped(text: str) -> Markup:
     return Markup("<wbr>").join(re.split(r"(?<=[/:_,=\[-])(?=\w)", plain(text)))
 
 
-def _source(name: str) -> str:
+def source(name: str) -> str:
     """The text of an asset, as it is."""
     environment = _environment()
     assert environment.loader is not None
@@ -155,13 +162,6 @@ def css(decision: Decision) -> str:
 def _begun(text: str) -> str:
     """With a capital, as the beginning of a sentence."""
     return text[:1].upper() + text[1:]
-
-
-def _headline(block: Sequence[Row]) -> str:
-    """What fails worst; an error stands once in the page, below."""
-    row = block[0]
-    failed = row.verdict.decision is Decision.ERROR
-    return f"{said.together(block)}: {'error' if failed else said.shortened(said.in_one_line(row))}"
 
 
 class Item(NamedTuple):
@@ -202,33 +202,27 @@ class Others(NamedTuple):
     cells: list[tuple[str, str]]
 
 
-def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
-    """The tests of the cells that fail, and of those that are accepted, worst first."""
-    rows = said.worst_first(report)
-    failing = [row for row in rows if said.fails(report, row)]
-    accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not said.fails(report, row)]
-    return {"failing": _by_test(failing, anchors), "accepted": _by_test(accepted, anchors)}
-
-
-def _by_test(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
-    found: dict[str, list[list[Row]]] = {}
+def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
+    """These cells, worst first, by their tests."""
+    by_test: dict[str, list[list[Row]]] = {}
     for block in said.blocks(rows):
         tests = {said.test_of(row) for row in block}
-        found.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
-    return [_group(test, blocks, anchors) for test, blocks in found.items()]
-
-
-def _group(test: str, blocks: Sequence[Sequence[Row]], anchors: dict[int, str]) -> Group:
-    items = tuple(_item(block, anchors) for block in blocks)
-    judged = [item.found for item in items if item.row.verdict.decision is not Decision.ERROR]
-    return Group(
-        test=test,
-        anchor=items[0].cells[0][0].partition("c")[0],
-        items=items,
-        against=_common(found.against for found in judged),
-        basis=_common(found.basis for found in judged),
-        commands=said.commands(*(row for block in blocks for row in block)),
-    )
+        by_test.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
+    groups = []
+    for test, blocks in by_test.items():
+        items = tuple(_item(block, anchors) for block in blocks)
+        judged = [item.found for item in items if item.row.verdict.decision is not Decision.ERROR]
+        groups.append(
+            Group(
+                test=test,
+                anchor=items[0].cells[0][0].partition("c")[0],
+                items=items,
+                against=_common(found.against for found in judged),
+                basis=_common(found.basis for found in judged),
+                commands=said.commands(*(row for block in blocks for row in block)),
+            )
+        )
+    return groups
 
 
 def _common(texts: Iterable[str]) -> str:
@@ -255,15 +249,13 @@ def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
     )
 
 
-QUIET = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.NO_BASELINE)
-
-
 def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
     """What is to be said of cells that neither fail nor are accepted, once for those of a test that share it."""
     found: dict[tuple[str, ...], Others] = {}
+    quiet = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.NO_BASELINE)
     for row in said.worst_first(report):
         decision = row.verdict.decision
-        if said.fails(report, row) or decision in QUIET:
+        if said.fails(report, row) or decision in quiet:
             continue
         other = Others(decision, said.in_one_line(row), said.test_of(row), [])
         other = found.setdefault(other[:3], other)
@@ -294,6 +286,7 @@ def _tests(report: Report) -> Iterator[Test]:
             for at, row in enumerate(rows)
         ]
         ratios = any(row.figures.ratio is not None for row in rows)
+        sites = [Site(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]
         yield Test(
             title=title,
             anchor=f"t{number}",
@@ -302,7 +295,7 @@ def _tests(report: Report) -> Iterator[Test]:
             notes=tuple(dict.fromkeys(notes)),
             heads=heads,
             cells=tuple(cells),
-            sites=_sites(rows),
+            sites=tuple(sorted(sites, key=lambda each: -each.site.share)[:SITES]),
             data={
                 "cells": [plots.cell_data(row, said.fails(report, row)) for row in rows],
                 "varied": plots.varied(rows),
@@ -315,22 +308,16 @@ def _with_plots(report: Report, tests: Iterable[Test]) -> list[Test]:
     """The tests without the data of those that have no room, in the same order."""
     kept = {test.anchor: test for test in tests}
     left = PLOTS_BYTES
-    for test in sorted(kept.values(), key=lambda test: _worst(report, test)):
+
+    def worst(test: Test) -> tuple[bool, int, float]:
+        return min((said.place(report, cell.row) for cell in test.cells), default=(True, 0, 0.0))
+
+    for test in sorted(kept.values(), key=worst):
         size = len(plots.encoded(test.data, plain))
         if size > left:
             kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
         left -= min(left, size)
     return list(kept.values())
-
-
-def _worst(report: Report, test: Test) -> tuple[bool, int, float]:
-    return min((said.place(report, cell.row) for cell in test.cells), default=(True, 0, 0.0))
-
-
-def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:
-    """The lock sites of all cells, those with most of the workers' time first."""
-    found = [Site(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]
-    return tuple(sorted(found, key=lambda each: -each.site.share)[:SITES])
 
 
 def _place(site: SiteFigures) -> str:
