@@ -61,26 +61,26 @@ def render(report: Report, *, limit: int = LIMIT) -> str:
     head = _head(report)
     left = limit - len(head) - sum(len(each.head) + len(each.tail) + NOTE for each in sections)
     left -= sum(len(text) for texts in shown for text in texts)
-    for texts in reversed(shown):  # where not even the shortest forms fit
+    # Where not even the shortest forms fit, the last ones are left out.
+    for texts in reversed(shown):
         for number in reversed(range(len(texts))):
             if left < 0:
                 left += len(texts[number])
                 texts[number] = ""
+    # The first ones get the longest forms that there is room for.
     for section, texts in zip(sections, shown, strict=True):
         for number, piece in enumerate(section.pieces):
             fits = (form for form in piece.forms if len(form) - len(texts[number]) <= left)
             form = next(fits, texts[number])
             left -= len(form) - len(texts[number])
             texts[number] = form
-    whole = head + "".join(map(_block, sections, shown))
+    whole = head
+    for section, texts in zip(sections, shown, strict=True):
+        missing = sum(piece.holds for piece, each in zip(section.pieces, texts, strict=True) if not each)
+        total = sum(piece.holds for piece in section.pieces)
+        note = f"\n… {missing} of {total} {section.named} left out: a JSON report has all.\n" if missing else ""
+        whole += "".join((section.head, *texts, note, section.tail))
     return whole if len(whole) <= limit else head
-
-
-def _block(section: Section, texts: Sequence[str]) -> str:
-    missing = sum(piece.holds for piece, each in zip(section.pieces, texts, strict=True) if not each)
-    total = sum(piece.holds for piece in section.pieces)
-    note = f"\n… {missing} of {total} {section.named} left out: a JSON report has all.\n" if missing else ""
-    return "".join((section.head, *texts, note, section.tail))
 
 
 # ---- sections
@@ -90,43 +90,39 @@ def _head(report: Report) -> str:
     """The marker, the headline, why the report is partial, what was compared, and how many cells of each decision."""
     counts = said.counts(report)
     headline, result = said.first_line(report), said.result(report)
+    part = f"{report.shard.name}: " if report.shard else ""
     first = ("partial report, " if report.partial else "") + headline
     warnings = [f"This report is partial: {report.partial}"] if report.partial else []
     warnings += filter(None, [said.undecided(report)])
     warned = "".join(f"\n> [!WARNING]\n> {text(each)}\n" for each in warnings)
-    total = counts.total()
-    cells = f"{plural(total, 'cell')} in {units.span(report.wall_s)}"
-    every = said.counted(counts)
-    about = said.about(report)
-    at = f"{text(about)}\n\n" if about else ""
-    decided = "" if result == headline else f"{text(result)}. "
-    limited = said.limits_text(report)
-    limits = f"\nLimits: {text(limited)}.\n" if limited else ""
-    part = f"{report.shard.name}: " if report.shard else ""
-    return (
-        f"{MARKER}\n## ftgate: {part}{text(_shortened(first, HEADING))}\n{warned}\n"
-        f"{at}{decided}{cells}{': ' if every else ''}{every}.\n{limits}"
-    )
+    about, limits, every = said.about(report), said.limits_text(report), said.counted(counts)
+    lines = [f"{text(about)}\n\n" if about else "", "" if result == headline else f"{text(result)}. "]
+    lines += [f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}{': ' if every else ''}{every}.\n"]
+    lines += [f"\nLimits: {text(limits)}.\n" if limits else ""]
+    return f"{MARKER}\n## ftgate: {part}{text(_shortened(first, HEADING))}\n{warned}\n{''.join(lines)}"
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    for (passes, at), group in groupby(said.worst_first(report), key=lambda row: said.place(report, row)[:2]):
-        rows, decision = list(group), list(Decision)[at]
-        brief = passes and decision in (Decision.ACCEPTED, Decision.IMPROVED)  # a line for each cell
-        head = (
-            f"\n### {said.counted({decision: len(rows)})}"
-            + ": no failure in this run" * (passes and not brief)
-            + "\n" * (1 + brief)
-        )
-        if brief or decision.needs_attention or not passes:
-            yield Section(head, tuple(_in_brief(rows) if brief else _in_full(rows)))
+    """What fails or needs attention, in full or in a line a cell; all tests as tables; the run."""
+    for (passes, _), group in groupby(said.worst_first(report), key=lambda row: said.place(report, row)[:2]):
+        rows = list(group)
+        decision = rows[0].verdict.decision
+        head = f"\n### {said.counted({decision: len(rows)})}"
+        if passes and decision in (Decision.ACCEPTED, Decision.IMPROVED):
+            texts = ("; ".join([said.in_one_line(row), *said.accepted_texts(row.verdict.accepted)]) for row in rows)
+            lines = (f"- {code(row.cell.nodeid)}: {text(each)}\n" for row, each in zip(rows, texts, strict=True))
+            yield Section(f"{head}\n\n", tuple(Piece((line, "")) for line in lines))
+        elif decision.needs_attention or not passes:
+            yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(rows)))
     if report.tables:
         total = sum(len(table.rows) for table in report.tables)
-        head = f"\n<details><summary>All cells ({total})</summary>\n"
-        yield Section(
-            head, tuple(Piece((_table(report, table), _line(table), "")) for table in report.tables), END, "tests"
-        )
-    yield Section("\n<details><summary>Machine and interpreters</summary>\n\n", tuple(_run(report)), END, "lines")
+        tables = []
+        for table in report.tables:
+            counts = Counter(row.verdict.decision for row in table.rows)
+            tables.append(Piece((_table(report, table), f"\n- {code(table.title)}: {said.counted(counts)}\n", "")))
+        yield Section(f"\n<details><summary>All cells ({total})</summary>\n", tuple(tables), END, "tests")
+    head = "\n<details><summary>Machine and interpreters</summary>\n\n"
+    yield Section(head, tuple(Piece((f"- {line}\n", "")) for line in _run(report)), END, "lines")
 
 
 END = "\n</details>\n"
@@ -153,13 +149,6 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
         few = said.cells(code(_shortened(label)) for label in labels)
         short = f"- {few} {text(_shortened(said.in_one_line(block[0])))}\n"
         yield Piece((name + line + details, name + line, short_name + short), len(block))
-
-
-def _in_brief(rows: Sequence[Row]) -> Iterator[Piece]:
-    """A line for each cell; an accepted one has the reason."""
-    for row in rows:
-        line = "; ".join([said.in_one_line(row), *said.accepted_texts(row.verdict.accepted)])
-        yield Piece((f"- {code(row.cell.nodeid)}: {text(line)}\n", ""))
 
 
 def _label(row: Row) -> str:
@@ -235,26 +224,19 @@ def _table(report: Report, table: Table) -> str:
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)
 
 
-def _line(table: Table) -> str:
-    """`- test_put: 3 passed, 1 inconclusive`."""
-    return f"\n- {code(table.title)}: {said.counted(Counter(row.verdict.decision for row in table.rows))}\n"
-
-
 # ---- the run
 
 
-def _run(report: Report) -> Iterator[Piece]:
-    lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"]
+def _run(report: Report) -> Iterator[str]:
+    yield f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"
     for names, machine in said.machines(report):
         system = f"{machine.system} {machine.kernel} {machine.arch}"
         parts = [machine.cpu or machine.arch, f"{machine.cores} cores", system]
-        lines += map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
-    lines += [
-        text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}") for each in report.interpreters
-    ]
+        yield from map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
+    for each in report.interpreters:
+        yield text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}")
     if report.command:
-        lines.append(f"repeat it: {code(report.command)}")
-    return (Piece((f"- {line}\n", "")) for line in lines)
+        yield f"repeat it: {code(report.command)}"
 
 
 # ---- text that others wrote
