@@ -88,7 +88,16 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
     """
     plan = list(updates)
     kept = sum(update.action == "skip" and update.reason == KEPT for update in plan)
-    lines = [_update_line(update, naming, unicode) for update in plan if update.reason != KEPT]
+    lines = []
+    for update in (each for each in plan if each.reason != KEPT):
+        figures = _figures(update.old, update.new, unicode)
+        if update.action == "record":
+            lines.append(f"recorded {update.nodeid}: {figures}" + (" (new)" if update.old is None else ""))
+        elif update.action == "refuse":
+            fix = f"name it to accept: {naming}{shlex.quote(update.nodeid)}"
+            lines.append(f"refused {update.nodeid}: {update.reason}, {figures}; {fix}")
+        else:
+            lines.append(f"skipped {update.nodeid}: {update.reason}")
     if kept:
         cells = f"{kept} cell{'s that have' if kept > 1 else ' that has'} a baseline"
         lines.append(f"kept {cells}; name one to store it again: {naming}CELL")
@@ -99,16 +108,6 @@ def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
     """One line for each cell that is, or would be, removed."""
     word = "removed" if done else "unused"
     return plain("".join(f"{word} {test}[{label}]\n" for test, label in cells))
-
-
-def _update_line(update: Update, naming: str, unicode: bool) -> str:
-    figures = _figures(update.old, update.new, unicode)
-    if update.action == "record":
-        return f"recorded {update.nodeid}: {figures}" + (" (new)" if update.old is None else "")
-    if update.action == "refuse":
-        fix = f"name it to accept: {naming}{shlex.quote(update.nodeid)}"
-        return f"refused {update.nodeid}: {update.reason}, {figures}; {fix}"
-    return f"skipped {update.nodeid}: {update.reason}"
 
 
 class Summary(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..judge import metrics
+from ..judge.readers import INTERVAL_LEVEL
 from ..kit import units
 from ..kit.text import plain
 from ..kit.values import Interval, Metric
@@ -18,7 +19,6 @@ from ..model.verdict import Decision, MetricVerdict
 from ..stats import rank_tests
 from . import said
 
-LEVEL = 0.95
 SUFFIX = {"time": "ns", "size": "bytes"}
 """Base units of the metric table that a name has to say; shares are fractions, ratios and numbers have no unit."""
 _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010ffff]")
@@ -115,7 +115,7 @@ def measured(row: Row) -> list[Measured]:
             values = tuple(metric.read(row.sample).values()) if row.sample else ()
             if values:
                 of_centre = rank_tests.log_interval if name == "ops_per_s" else rank_tests.median_interval
-                interval = of_centre(values, LEVEL)
+                interval = of_centre(values, INTERVAL_LEVEL)
                 estimate = interval if figure is None else msgspec.structs.replace(interval, value=figure)
             elif figure is None or "." in name:
                 continue
