@@ -253,7 +253,7 @@ def test_a_long_name_breaks_between_its_words() -> None:
 
 
 def test_the_script_knows_every_unit_of_a_metric() -> None:
-    script = page_module._source("page.js").partition("const UNITS = {")[2].partition("};")[0]
+    script = page_module.source("page.js").partition("const UNITS = {")[2].partition("};")[0]
     assert re.findall(r"^\s+(\w+): \[\[", script, re.MULTILINE) == list(get_args(metrics.Unit))
 
 

@@ -45,8 +45,7 @@ from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Expectation, Group, Plan, Requirement, Spec, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
-from pytest_ftgate.report import said as headlines
-from pytest_ftgate.report.said import sentences
+from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.acceptances import Acceptances
 from pytest_ftgate.run.context import Resources, RunTime
@@ -1121,9 +1120,9 @@ class TestExplanation:
         start, join = (Moved(name=name, before=1e6, after=3e6) for name in ("start", "join"))
         faster = Moved(name="join", before=2e6, after=1e6)
         outside = "functions that take the added time: none of its body: it is added to "
-        for phases, said in (((start, join), "start and join"), ((start, faster), "start")):
+        for phases, named in (((start, join), "start and join"), ((start, faster), "start")):
             explanation = Explanation(phases=phases, refused=explaining.outside(phases))
-            assert sentences(explanation)[0] == outside + said
+            assert said.explained(explanation)[0] == outside + named
         assert "within the noise of its launches" in explaining.outside((faster,))
 
     def test_samples_that_show_nothing_are_not_taken_for_ever(self) -> None:
@@ -1182,7 +1181,7 @@ class TestExplanation:
         tail = next(each for each in row.verdict.metrics if each.metric == Metric.TAIL)
         assert (row.verdict.decision, tail.decision) == (Decision.ACCEPTED, Decision.PASSED)
         assert tail.wall_growth == pytest.approx(1.79, rel=0.05)
-        assert re.search(r" beyond the body's own \+(7|8)\d\.\d %$", headlines.change_text(tail))
+        assert re.search(r" beyond the body's own \+(7|8)\d\.\d %$", said.change_text(tail))
 
     def test_without_a_commit_to_run_one_side_is_no_comparison(self) -> None:
         desk = screening(profiled(day(cells_slower(3.0, FORK))))

@@ -11,7 +11,7 @@ from ..kit.values import Metric, Struct
 from ..model.report import Machine, Report, Row, Table
 from ..model.sample import Sample, TestSamples, executor_cell
 from ..model.spec import Cell, Expectation, Source, Spec
-from ..model.verdict import FAILURES, Decision, Verdict
+from ..model.verdict import Decision, Verdict
 from ..store import recording, schema
 from ..targets.describe import build_key
 from . import decide, expectations, recorded
@@ -56,7 +56,7 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
         if gone:
             tables.append(msgspec.structs.replace(table, rows=gone, note=""))
     merged = tuple(_merged(tables))
-    failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision in FAILURES)
+    failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision.fails)
     return msgspec.structs.replace(
         after.report,
         tables=merged,

@@ -22,8 +22,7 @@ from ..model.verdict import Decision, Verdict
 from .phase import ActivePhase
 from .sides.references import portable
 
-FAILED = (Decision.REGRESSED, Decision.SUSPECT)
-EXPLAINED = (*FAILED, Decision.ACCEPTED)
+EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
 """What is accepted says what its launches show, and costs no launches for its functions."""
 UNKNOWN = "not known"
 MORE_PAIRS = 2
@@ -157,7 +156,7 @@ def outside(phases: Iterable[Moved]) -> str:
 
 def _is_slower(row: Row) -> bool:
     """Whether a time is among what regressed, or a figure that is made of times."""
-    failed = [each.metric for each in row.verdict.metrics if each.decision in FAILED]
+    failed = [each.metric for each in row.verdict.metrics if each.decision.worse]
     made_of_time = (Metric.RATIO, Metric.SCALING)
     return any(metric in made_of_time or metrics.row(metric).unit == "time" for metric in failed)
 
