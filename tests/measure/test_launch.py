@@ -271,10 +271,10 @@ def test_a_launch_is_recorded_as_it_was() -> None:
     )
     handle = cast(Handle, SimpleNamespace(finish=lambda: finished))
     running = RunningLaunch(cast(CellRun, None), request_of(), handle)
-    made = running.finish(4, loops=5, window_ns=9, memory=(point,))
+    made = running.finish("locks", 4, loops=5, window_ns=9, memory=(point,))
     for name in ("cold", "iterations", "counters", "timers", "peaks", "results", "gil_enabled", "locks"):
         assert getattr(made, name) == getattr(finished, name)
-    assert (made.order, made.hash_seed, made.started_at) == (4, 7, running.started_at)
+    assert (made.role, made.order, made.hash_seed, made.started_at) == ("locks", 4, 7, running.started_at)
     assert (made.loops, made.window_ns, made.memory) == (5, 9, (point,))
 
 

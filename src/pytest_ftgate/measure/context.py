@@ -16,7 +16,7 @@ import msgspec
 import psutil
 
 from ..kit.values import Struct
-from ..model.sample import EVERYTHING, Barrier, Launch, Need, Sample, WorkloadError
+from ..model.sample import EVERYTHING, Barrier, Iteration, Launch, Need, Role, Sample, WorkloadError
 from ..model.spec import Cell, Environment, Interpreter, Spec
 from .conditions import ConditionsMonitor
 from .launch import CellUnsupported, Handle, Launcher, LaunchRole, Request, error_of
@@ -79,13 +79,7 @@ class CellRun:
             self.reference = CellRun(reference.cell, reference.target, reference.spec)
             self.reference.is_reference = True
         self.needs: frozenset[Need] = EVERYTHING
-        self.launches: list[Launch] = []
-        self.control: list[Launch] = []
-        self.locks: list[Launch] = []
-        self.memory: list[Launch] = []
-        self.floor: list[Launch] = []
-        self.growth: list[Launch] = []
-        self.growth_floor: list[Launch] = []
+        self.all_launches: list[Launch] = []
         self.begun = 0
         self.error: WorkloadError | None = None
         self.locks_error: WorkloadError | None = None
@@ -146,17 +140,31 @@ class CellRun:
         """What the cells of one executor, target and environment share, whatever their worker count."""
         return self.cell.target.spec, self.cell.executor.label, self.cell.environment
 
+    def of(self, role: Role) -> list[Launch]:
+        """The launches of a role so far."""
+        return [launch for launch in self.all_launches if launch.role == role]
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The timing launches so far."""
+        return self.of("time")
+
+    @property
+    def latest(self) -> tuple[Iteration, ...]:
+        """The iterations of the latest timing launch; none before the first."""
+        launches = self.launches
+        return launches[-1].iterations if launches else ()
+
     @property
     def longest_ns(self) -> float:
         """The longest iteration of the latest launch; 0 before the first launch."""
-        walls = (float(iteration.wall_ns) for launch in self.launches[-1:] for iteration in launch.iterations)
-        return max(walls, default=0.0)
+        return max((float(iteration.wall_ns) for iteration in self.latest), default=0.0)
 
     @property
     def call_ns(self) -> float:
         """What one call of the body takes in every worker; 1 ms before the first launch."""
-        calls = [iteration.work_ns / launch.loops for launch in self.launches[-1:] for iteration in launch.iterations]
-        return max(1.0, statistics.median(calls or [1e6]))
+        loops = self.launches[-1].loops if self.launches else 1
+        return max(1.0, statistics.median([each.work_ns / loops for each in self.latest] or [1e6]))
 
     def require(self, needs: frozenset[Need]) -> None:
         """Set the kinds of launches that are still needed.
@@ -196,15 +204,11 @@ class CellRun:
 
     def _void_locks(self, error: WorkloadError) -> None:
         self.locks_error = self.locks_error or error
-        self.locks.clear()
+        self.all_launches = [launch for launch in self.all_launches if launch.role != "locks"]
 
     def usable(self, role: LaunchRole) -> bool:
         """Whether a launch of this role can still be measured."""
         return self.alive and not (role == "locks" and self.locks_error)
-
-    def launches_of(self, role: LaunchRole) -> list[Launch]:
-        """The launches of a role that is interleaved."""
-        return {"own": self.launches, "control": self.control, "locks": self.locks}[role]
 
     def sample(self, single: CellRun | None = None) -> Sample:
         """All of it, frozen; `single` is the one-worker cell of the same executor and target."""
@@ -218,15 +222,9 @@ class CellRun:
             cell=self.cell,
             interpreter=self.target.interpreter,
             key=self.target.key,
-            launches=tuple(self.launches),
-            control=tuple(self.control),
-            locks=tuple(self.locks),
-            memory=tuple(self.memory),
-            floor=tuple(self.floor),
-            growth=tuple(self.growth),
-            growth_floor=tuple(self.growth_floor),
+            all_launches=tuple(self.all_launches),
             single=tuple(single.launches) if single else (),
-            single_control=tuple(single.control) if single else (),
+            single_control=tuple(single.of("control")) if single else (),
             error=self.error,
             locks_error=self.locks_error,
             unsupported=self.unsupported,
@@ -345,7 +343,8 @@ class Capacity:
     def learn(self, cell_runs: Sequence[CellRun]) -> None:
         """Take the memory of cells from their memory launches."""
         for side in (side for cell_run in cell_runs for side in cell_run.with_reference):
-            points = [point.pss_bytes or point.rss_bytes for launch in side.memory[-1:] for point in launch.memory]
+            latest = side.of("memory")[-1:]
+            points = [point.pss_bytes or point.rss_bytes for launch in latest for point in launch.memory]
             nodeid = side.cell.nodeid
             self._known[nodeid] = max([self._known.get(nodeid, 0), *points])
 
@@ -433,8 +432,8 @@ T = TypeVar("T")
 
 LONG_NS = 500_000_000
 """Iterations as long as this are so steady that few are needed, and none that only warms a launch up."""
-Floors: TypeAlias = dict[tuple[FloorKey, bool], Launch]
-"""Launches of empty workloads, and whether they show growth."""
+Floors: TypeAlias = dict[tuple[FloorKey, Role], Launch]
+"""Launches of empty workloads, with and without growth."""
 
 
 class Listener(Protocol):
@@ -487,12 +486,13 @@ class RunningLaunch:
         with self.cell_run.attribute_errors(self.role):
             self.handle.kill()
 
-    def finish(self, order: int, **samples: Any) -> Launch:
+    def finish(self, role: Role, order: int, **samples: Any) -> Launch:
         """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
         record = self.handle.finish()
         return msgspec.structs.replace(
             record,
             iterations=record.iterations[: self.counted],
+            role=role,
             order=order,
             hash_seed=self.request.hash_seed,
             started_at=self.started_at,

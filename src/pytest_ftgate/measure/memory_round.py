@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ..model.sample import Barrier, Function, Launch, Profile, SamplingCost, StackSamples, iteration_value
+from ..model.sample import Barrier, Function, Launch, Profile, Role, SamplingCost, StackSamples, iteration_value
 from ..runner.profile import END
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
 from .context import LONG_NS, ROLES, CellRun, RunContext, RunningLaunch
-from .launch import CellUnsupported, Handle, Held, LaunchRole, error_of
+from .launch import CellUnsupported, Handle, Held, error_of
 from .plan import LEAST_LAUNCHES, RunBudget, TimeIsUp
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
@@ -101,33 +101,34 @@ class MemoryRound:
     def _inform(self, cell_run: CellRun) -> None:
         """Growth, where the memory launch has not shown it, and the interpreter's own memory."""
         if not cell_run.frees_at_once and self._growth_is_due(cell_run):
-            cell_run.growth.append(self._growth_launch(cell_run, "own"))
+            cell_run.all_launches.append(self._growth_launch(cell_run, "growth"))
         with cell_run.attribute_errors("empty"):
-            if not cell_run.floor and self.context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
-                cell_run.floor.append(self._shared(cell_run, settled=False))
-            if cell_run.growth and not cell_run.growth_floor:
-                cell_run.growth_floor.append(self._shared(cell_run, settled=True))
+            if not cell_run.of("empty") and self.context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
+                cell_run.all_launches.append(self._shared(cell_run, "empty"))
+            if cell_run.of("growth") and not cell_run.of("growth_empty"):
+                cell_run.all_launches.append(self._shared(cell_run, "growth_empty"))
 
     def _growth_is_due(self, cell_run: CellRun) -> bool:
         return cell_run.informs and self.number < GROWTHS and self._affords_growth(cell_run)
 
-    def _shared(self, cell_run: CellRun, *, settled: bool) -> Launch:
-        """A launch of an empty workload, for growth (`settled`) or not: one for all cells that differ in nothing else.
+    def _shared(self, cell_run: CellRun, role: Role) -> Launch:
+        """A launch of an empty workload: one for all cells that differ in nothing else.
 
-        Where memory is freed at once, one launch shows both.
+        Where memory is freed at once, one launch has both roles.
         """
         floors, key = self.context.floors, cell_run.floor_key
-        if (key, settled) not in floors:
+        if (key, role) not in floors:
             if cell_run.frees_at_once:
-                launch = self._barrier_launch(cell_run, "empty", BARRIERS[0] + GROWTH_WARMUPS + GROWTH_AT_MOST)
-                steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[BARRIERS[0] + GROWTH_WARMUPS :]
-                floors[key, False] = msgspec.structs.replace(launch, barriers=steady)
-                floors[key, True] = msgspec.structs.replace(launch, barriers=grown)
-            elif settled:
-                floors[key, True] = self._growth_launch(cell_run, "empty")
+                settling = BARRIERS[0] + GROWTH_WARMUPS
+                launch = self._barrier_launch(cell_run, "empty", settling + GROWTH_AT_MOST)
+                steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[settling:]
+                floors[key, "empty"] = msgspec.structs.replace(launch, barriers=steady)
+                floors[key, "growth_empty"] = msgspec.structs.replace(launch, role="growth_empty", barriers=grown)
+            elif role == "growth_empty":
+                floors[key, role] = self._growth_launch(cell_run, role)
             else:
-                floors[key, False] = self._barrier_launch(cell_run, "empty", BARRIERS[0])
-        return floors[key, settled]
+                floors[key, role] = self._barrier_launch(cell_run, role, BARRIERS[0])
+        return floors[key, role]
 
     # -- held launches -----------------------------------------------------------------------------------------
 
@@ -158,11 +159,12 @@ class MemoryRound:
         launch.handle.close()
 
     def _finish(self, launch: RunningLaunch) -> None:
-        record = launch.finish(self.number, **launch.sampled)
-        launch.cell_run.memory.append(record)
+        record = launch.finish("memory", self.number, **launch.sampled)
+        launches = launch.cell_run.all_launches
+        launches.append(record)
         if launch.grown:
             nothing = {"memory": (), "dropped": 0, "waits": None, "sampling_cost": None}
-            launch.cell_run.growth.append(msgspec.structs.replace(record, barriers=launch.grown, **nothing))
+            launches.append(msgspec.structs.replace(record, role="growth", barriers=launch.grown, **nothing))
 
     def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
         """A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process."""
@@ -179,17 +181,17 @@ class MemoryRound:
             return int(cell_run.longest_ns < LONG_NS)
         return self.context.most(BARRIERS, cell_run.longest_ns, 0.15)
 
-    def _growth_launch(self, cell_run: CellRun, role: LaunchRole) -> Launch:
+    def _growth_launch(self, cell_run: CellRun, role: Role) -> Launch:
         """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""
         count = GROWTH_WARMUPS + self._growth_barriers(cell_run.longest_ns)
         launch = self._barrier_launch(cell_run, role, count, settled=True)
         return msgspec.structs.replace(launch, barriers=launch.barriers[GROWTH_WARMUPS:])
 
-    def _barrier_launch(self, cell_run: CellRun, role: LaunchRole, count: int, *, settled: bool = False) -> Launch:
-        with self.context.ready(cell_run, role, settled=settled) as launch:
+    def _barrier_launch(self, cell_run: CellRun, role: Role, count: int, *, settled: bool = False) -> Launch:
+        with self.context.ready(cell_run, "own" if role == "growth" else "empty", settled=settled) as launch:
             barriers = self._barriers(launch.handle, count)
             self.context.sample_conditions()
-            return launch.finish(self.number, barriers=barriers)
+            return launch.finish(role, self.number, barriers=barriers)
 
     def _barriers(self, handle: Handle, count: int) -> tuple[Barrier, ...]:
         window_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS)
@@ -290,7 +292,7 @@ class ProfileRound:
                 launch.handle.iteration(WARMUP, loops, window_ns)
             for _ in self.context.in_time(range(count)):
                 launch.handle.iteration(MEASURED, loops, window_ns)
-            return launch.finish(self.budget.rounds).profile or Profile()
+            return launch.finish("profile", self.budget.rounds).profile or Profile()
 
     def _planned(self, side: CellRun, most_s: float) -> tuple[int, float]:
         """How many iterations in at most `most_s`, and the time of the work of one, by that side's latest launch."""

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from ..model.sample import iteration_value
+from ..model.sample import Role, iteration_value
 from ..model.spec import WINDOW_S
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 from . import plan as budget
@@ -19,6 +19,8 @@ LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
 START_SHARE = 0.9
 """Of an iteration, what start and join of fresh workers may take before the test is told that they hide its body."""
+RECORDED: dict[LaunchRole, Role] = {"own": "time", "control": "control", "locks": "locks"}
+"""What is recorded of a role that is interleaved."""
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
 
@@ -355,8 +357,10 @@ class TimeRound:
         return MemoryRound(self.context).cost_ns(launch.cell_run, wall_ns)
 
     def _finish(self, launch: RunningLaunch) -> None:
-        record = launch.finish(self.number, loops=self._loops(launch), window_ns=self.iterations.window_ns)
-        launch.cell_run.launches_of(launch.role).append(record)
+        record = launch.finish(
+            RECORDED[launch.role], self.number, loops=self._loops(launch), window_ns=self.iterations.window_ns
+        )
+        launch.cell_run.all_launches.append(record)
 
 
 def _by_family(context: RunContext, cell_runs: Sequence[CellRun]) -> list[CellRun]:
@@ -389,7 +393,7 @@ def roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
     """
     if not (cell_run.alive and side.alive):
         return []
-    bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.locks) < BARE_LOCKS)
+    bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.of("locks")) < BARE_LOCKS)
     timed: list[LaunchRole] = ["own"] if bare else []
     if timed and "control" in cell_run.needs and side is cell_run:
         timed.append("control")
