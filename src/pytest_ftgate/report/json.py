@@ -16,7 +16,7 @@ from ..kit.values import fault_of
 from ..model.report import Report, Table
 from ..model.sample import Sample
 
-SCHEMA = 2
+SCHEMA = 3
 AGAIN = "write it again with --ftgate-report json:PATH"
 
 

@@ -99,6 +99,6 @@ def measured_s(row: Row) -> float:
     sample = row.sample
     if sample is None:
         return 0.0
-    launches = chain(sample.launches, sample.locks, sample.memory, sample.single, sample.growth)
+    launches = chain(sample.launches, sample.of("locks"), sample.of("memory"), sample.single, sample.of("growth"))
     walls = (each.wall_ns for launch in launches for each in (launch.cold, *launch.iterations) if each is not None)
     return sum(walls) / 1e9

@@ -183,7 +183,7 @@ def _sites_named(sample: Sample, named: Callable[[str], str]) -> Sample:
         sites = tuple(replace(site, file=named(site.file)) for site in launch.locks.sites)
         return replace(launch, locks=replace(launch.locks, sites=sites))
 
-    return replace(sample, locks=tuple(map(launch_named, sample.locks)))
+    return sample.with_launches("locks", map(launch_named, sample.of("locks")))
 
 
 def _functions_named(profile: Profile, named: Callable[[str], str]) -> Profile:

@@ -89,7 +89,7 @@ def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: st
 
 def _launches(sample: Sample) -> Iterator[Launch]:
     """The launches of a sample; of each round the timing launch comes last."""
-    yield from chain(sample.growth, sample.locks, sample.memory, sample.launches)
+    yield from chain(sample.of("growth"), sample.of("locks"), sample.of("memory"), sample.launches)
 
 
 def seconds_after(starts: Sequence[str]) -> tuple[float, ...]:

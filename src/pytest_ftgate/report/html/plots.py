@@ -54,7 +54,7 @@ def cell_data(row: Row, fails: bool) -> dict[str, Any]:
         "figures": {name: _built(getattr(figures, name)) for name in SHOWN},
         "changes": _changes(row),
         "waits": _waits(figures),
-        "memory": [] if row.sample is None else _memory(row.sample.memory),
+        "memory": [] if row.sample is None else _memory(row.sample.of("memory")),
         "history": [_history(each) for each in row.history],
     }
 
