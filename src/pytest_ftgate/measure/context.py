@@ -16,8 +16,9 @@ import msgspec
 import psutil
 
 from ..kit.values import Struct
-from ..model.sample import EVERYTHING, Barrier, Iteration, Launch, Need, Role, Sample, WorkloadError
-from ..model.spec import Cell, Environment, Interpreter, Spec
+from ..model.sample import EVERYTHING, Barrier, Iteration, Launch, Need, Role, Sample, WorkloadError, iteration_value
+from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
+from ..runner.protocol import CHECK, MEASURED
 from .conditions import ConditionsMonitor
 from .launch import CellUnsupported, Handle, Launcher, LaunchRole, Request, error_of
 from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
@@ -453,22 +454,25 @@ class Listener(Protocol):
 
 
 class RunningLaunch:
-    """A launch under way: which cell's, what was requested, and the values of its measured iterations.
+    """A launch under way: which cell's, what was requested, and the values of its measured iterations."""
 
-    `counted` of them are kept; None: all.
-    """
-
-    def __init__(self, cell_run: CellRun, request: Request, handle: Handle) -> None:
+    def __init__(self, cell_run: CellRun, request: Request, handle: Handle, plan: IterationPlan, order: int) -> None:
+        """`order` is its round."""
         self.cell_run = cell_run
         self.request = request
         self.handle = handle
+        self.plan = plan
+        self.order = order
+        self.role: LaunchRole = request.role
+        """What it runs for its cell."""
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.values: list[float] = []
+        self.counted: int | None = None
+        """So many of its measured iterations are kept; None: all."""
         self.latest_wall_ns: int | None = None
         self.latest_work_ns: int | None = None
         self.first_share = 0.0
         """What start and join took of its cold iteration."""
-        self.counted: int | None = None
         self.checked = False
         """Whether its results were compared."""
         self.sampled: dict[str, Any] = {}
@@ -476,24 +480,70 @@ class RunningLaunch:
         self.grown: tuple[Barrier, ...] = ()
         """Barriers after these samples, which show growth."""
 
+    def usable(self) -> bool:
+        """Whether it can still be measured: a lock launch voids its cell's figures of locks alone."""
+        return self.cell_run.usable(self.role)
+
     @property
-    def role(self) -> LaunchRole:
-        """What it runs for its cell."""
-        return self.request.role
+    def is_long(self) -> bool:
+        """Whether its cell's iterations are long, as far as this launch or an earlier one has shown."""
+        return max(self.latest_wall_ns or 0, self.cell_run.longest_ns) >= LONG_NS
+
+    @property
+    def has_results(self) -> bool:
+        """Whether its results are compared: a window may have another number of calls each time."""
+        return self.role == "own" and self.cell_run.probed and not self.plan.window_ns
+
+    @property
+    def loops(self) -> int:
+        """The control workload is long enough for the clock by itself."""
+        return 1 if self.role == "control" else self.plan.loops or 1
+
+    @property
+    def window_ns(self) -> int:
+        """The control workload is as steady in a short window, where the test asks for a long one."""
+        window_ns = self.plan.window_ns
+        return min(window_ns, round(WINDOW_S * 1e9)) if self.role == "control" else window_ns
+
+    @property
+    def warmups(self) -> int:
+        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own.
+
+        If a body is known to be long, nothing warms it up after the first round unless the test asks for it.
+        """
+        if self.role == "control":
+            return 1
+        if self.order and self.is_long and self.cell_run.spec.warmup is None:
+            return 0
+        return max(self.role == "locks", self.plan.warmups)
+
+    def unmeasured(self, kind: str, loops: int = 1) -> Iteration:
+        """An iteration that is not measured, and how long it took."""
+        # The join of one that compares results has their transfer in it, which loops must not count.
+        checks = kind == CHECK
+        iteration = self.handle.iteration(kind, loops, 0 if checks else self.window_ns)
+        self.latest_wall_ns = iteration.wall_ns - (iteration.join_ns if checks else 0)
+        self.latest_work_ns = iteration.work_ns
+        return iteration
+
+    def measured(self) -> None:
+        """A measured iteration."""
+        iteration = self.handle.iteration(MEASURED, self.loops, self.window_ns)
+        self.values.append(iteration_value(iteration, self.loops, per_op=bool(self.plan.window_ns)))
 
     def kill(self) -> None:
         """End it, however far it came; that it cannot be ended is its cell's error."""
         with self.cell_run.attribute_errors(self.role):
             self.handle.kill()
 
-    def finish(self, role: Role, order: int, **samples: Any) -> Launch:
-        """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
+    def finish(self, role: Role, **samples: Any) -> Launch:
+        """Let it end by itself; its record, with what it was for and what was sampled, by Launch's names."""
         record = self.handle.finish()
         return msgspec.structs.replace(
             record,
-            iterations=record.iterations[: self.counted],
             role=role,
-            order=order,
+            iterations=record.iterations[: self.counted],
+            order=self.order,
             hash_seed=self.request.hash_seed,
             started_at=self.started_at,
             **samples,
@@ -581,7 +631,8 @@ class RunContext:
             copies=target.copies,
         )
         cell_run.begun += role == "own"
-        return RunningLaunch(cell_run, request, self.launcher.start(request))
+        handle = self.launcher.start(request)
+        return RunningLaunch(cell_run, request, handle, self.iterations, self.budget.rounds)
 
     @contextlib.contextmanager
     def ready(
@@ -594,6 +645,19 @@ class RunContext:
             yield launch
         finally:
             launch.kill()
+
+    @contextlib.contextmanager
+    def started(self, wanted: Iterable[tuple[CellRun, LaunchRole]]) -> Iterator[list[RunningLaunch]]:
+        """Launches of the cells that are alive, in this order; none is left at the end, however it ends."""
+        launches: list[RunningLaunch] = []
+        with contextlib.ExitStack() as stack:
+            for cell_run, role in wanted:
+                if cell_run.alive:
+                    with cell_run.attribute_errors(role):
+                        launch = self.start(cell_run, role)
+                        stack.callback(launch.kill)
+                        launches.append(launch)
+            yield launches
 
     def say_split(self, batches: int, why: str) -> None:
         """Remember that a round was measured in so many batches."""

@@ -35,7 +35,7 @@ from .context import (
     disagreements,
 )
 from .launch import Launcher
-from .memory_round import MemoryRound
+from .memory_round import measure_memory
 from .plan import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
 from .time_round import measure_round, ratios_of, roles
 
@@ -133,7 +133,7 @@ class InterleavedRun:
             self.context.calibrate()
         measure_round(self.context)
         with self.budget.extra():
-            MemoryRound(self.context).measure()
+            measure_memory(self.context)
             self.context.capacity.learn(self.cell_runs)
             self._run_references()
         self.context.calibrate()
