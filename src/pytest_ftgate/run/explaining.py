@@ -14,7 +14,7 @@ from ..kit.errors import FtgateError
 from ..kit.git import Checkout, mapped
 from ..kit.text import listed
 from ..kit.values import Metric
-from ..measure.memory_round import NoProfile, ProfileRound
+from ..measure.memory_round import NoProfile, measure_profiles
 from ..model.report import Explanation, FunctionTime, Moved, Row
 from ..model.sample import Launch, Profile, Sample, TestSamples
 from ..model.spec import Cell
@@ -110,7 +110,7 @@ class Explainer:
         sampled = self._sampled.pop(row.cell.nodeid, [])
         found: tuple[FunctionTime, ...] | str = ""
         try:
-            then, now = ProfileRound(active.run.context, cell_run, left_s).measure()
+            then, now = measure_profiles(active.run.context, cell_run, left_s)
             sampled.append((_functions_named(then, before), _functions_named(now, after)))
         except (NoProfile, FtgateError) as error:
             found = str(error)
