@@ -55,13 +55,12 @@ def measured(row: Row, ns: int, times: int = 5) -> Row:
     def launches(scale: float) -> tuple[Launch, ...]:
         return tuple(timed(order, [round(ns * scale * (1 + order / 50))] * 3) for order in range(times))
 
-    reference = Sample(cell=row.cell, interpreter=FREE_THREADED, key="k", launches=launches(0.75))
+    reference = Sample(cell=row.cell, interpreter=FREE_THREADED, key="k", all_launches=launches(0.75))
     sample = Sample(
         cell=row.cell,
         interpreter=FREE_THREADED,
         key="k",
-        launches=launches(1.0),
-        memory=(Launch(memory=points),),
+        all_launches=(*launches(1.0), Launch(role="memory", memory=points)),
         reference=reference,
     )
     wall = Interval(value=ns * 1.02, low=ns * 0.99, high=ns * 1.07, level=0.95)

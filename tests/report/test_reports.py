@@ -1024,8 +1024,8 @@ def test_json_is_sorted_indented_and_holds_raw_values() -> None:
 
     stdlib_json.loads(re.sub(r'"sample": {.*}', '"sample": {}', text), object_pairs_hook=in_order)
     raw = stdlib_json.loads(text)
-    assert raw["schema"] == 2
-    assert '\n  "schema": 2,\n' in text
+    assert raw["schema"] == 3
+    assert '\n  "schema": 3,\n' in text
     assert text.endswith("}\n")
     sample = raw["tables"][0]["rows"][0]["sample"]
     assert sample["launches"][0]["iterations"][0]["wall_ns"] == 1_830_000
@@ -1042,7 +1042,7 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
         cell=of,
         verdict=Verdict(decision=Decision.ERROR),
         figures=endless,
-        sample=Sample(cell=of, interpreter=report_by_hand.GIL, key="nan", launches=(launch,)),
+        sample=Sample(cell=of, interpreter=report_by_hand.GIL, key="nan", all_launches=(launch,)),
     )
     text = json.render(one_table(odd))
     assert stdlib_json.loads(text)["tables"][0]["rows"][0]["figures"]["wall_ns"]["high"] == "inf"
@@ -1059,12 +1059,12 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
     ("text", "said"),
     [
         ("", "r.json is not JSON"),
-        ('{"schema": 2,', "r.json is not JSON"),
+        ('{"schema": 3,', "r.json is not JSON"),
         (b"\xff\xfe", "r.json is not JSON"),
         ("[" * 100_000, "r.json is not JSON"),
-        ("[]", "r.json has schema None, this pytest-ftgate reads 2"),
-        ('{"schema": 1}', "r.json has schema 1, this pytest-ftgate reads 2"),
-        ('{"schema": 2, "seed": 3}', "r.json is not a report: $: Object missing required field"),
+        ("[]", "r.json has schema None, this pytest-ftgate reads 3"),
+        ('{"schema": 1}', "r.json has schema 1, this pytest-ftgate reads 3"),
+        ('{"schema": 3, "seed": 3}', "r.json is not a report: $: Object missing required field"),
     ],
 )
 def test_json_that_is_no_report_is_an_error_that_names_it(text: str | bytes, said: str) -> None:

@@ -412,7 +412,7 @@ class TestFollowUp:
         sample = rows[THREADS].sample
         assert sample is not None
         assert sample.reference is None  # what is recorded is the screen's
-        assert sample.control
+        assert sample.of("control")
         assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
 
     def test_an_error_beside_the_commit_is_one_of_the_cell(self) -> None:
@@ -516,7 +516,7 @@ class TestFollowUp:
         row = run(desk.measurement(THREADS_ALONE))[THREADS]
         assert row.paired is not None
         assert (row.verdict.decision, row.verdict.basis) == (Decision.PASSED, "paired")
-        assert not row.paired.memory  # memory is not moved
+        assert not row.paired.of("memory")  # memory is not moved
 
     def test_later_conditions_do_not_count_for_what_was_screened(self, monkeypatch: pytest.MonkeyPatch) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)))
@@ -958,8 +958,8 @@ def test_each_target_is_paired_with_the_reference_interpreter_but_for_that_itsel
         assert row.sample is not None
         assert row.sample.reference is not None
         assert row.sample.reference.cell.target == parse_target("3.14t[gil=on]")
-        assert row.sample.reference.memory
-        assert row.sample.reference.locks
+        assert row.sample.reference.of("memory")
+        assert row.sample.reference.of("locks")
     requests = [request for request in launcher.requests if request.reference]
     assert {request.python for request in requests} == {"/env/3.14t[gil=on]"}
     assert {(request.expect_gil, request.environment["SPEC"]) for request in requests} == {(True, "3.14t[gil=on]")}

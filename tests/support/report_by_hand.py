@@ -170,7 +170,8 @@ def sample(of: Cell, interpreter: Interpreter) -> Sample:
         )
         for order in range(2)
     )
-    return Sample(cell=of, interpreter=interpreter, key="w8", launches=launches, control=launches, memory=launches[:1])
+    made = Sample(cell=of, interpreter=interpreter, key="w8", all_launches=launches)
+    return made.with_launches("control", launches).with_launches("memory", launches[:1])
 
 
 def tokenise() -> Table:

@@ -65,7 +65,7 @@ def figures(sample: Sample, *, reference: Sample | None) -> Figures:
 
     # The overhead of sampling memory: the windows that were sampled, and the bare ones next to them.
     sampled = []
-    for launch in sample.memory:
+    for launch in sample.of("memory"):
         if (cost := launch.sampling_cost) is not None:
             watched, bare = (
                 [value if value > 0 else math.nan for value in side] for side in (cost.watched_ns, cost.bare_ns)
@@ -85,7 +85,7 @@ def figures(sample: Sample, *, reference: Sample | None) -> Figures:
         ratio=paired_ratio(values, against),
         control_ratio=recorded.figure_of(recorded.WALL_OF_CONTROL, [sample]),
         uss_bytes=recorded.figure_of(Metric.USS, [sample]),
-        uss_peak_bytes=peak(sample.memory),
+        uss_peak_bytes=peak(sample.of("memory")),
         counters_per_s=own("counter", "counters"),
         timers_mean_ns=own("timer", "timers"),
         peaks=own("peak", "peaks"),
@@ -93,15 +93,15 @@ def figures(sample: Sample, *, reference: Sample | None) -> Figures:
         gil_enabled=any(gil) if gil and is_python else None,
         sites=site_figures(sample),
         no_locks="" if sample.locks_error is None else sample.locks_error.reason,
-        lock_cost=_cost(paired_values(sample.locks, sample.launches)) if acquires(sample) else None,
+        lock_cost=_cost(paired_values(sample.of("locks"), sample.launches)) if acquires(sample) else None,
         memory_cost=_cost(sampled),
         waits=waits_of(sample),
-        memory=roles(sample.memory),
-        memory_samples=sum(len(launch.memory) for launch in sample.memory),
-        memory_dropped=sum(launch.dropped for launch in sample.memory),
-        floor_uss_bytes=steady(sample.floor, TREE, lambda part: part.steadiest_bytes),
-        floor_pss_bytes=steady(sample.floor, TREE, lambda part: part.pss_bytes),
-        growth_bytes=growth(sample.growth, sample.growth_floor),
+        memory=roles(sample.of("memory")),
+        memory_samples=sum(len(launch.memory) for launch in sample.of("memory")),
+        memory_dropped=sum(launch.dropped for launch in sample.of("memory")),
+        floor_uss_bytes=steady(sample.of("empty"), TREE, lambda part: part.steadiest_bytes),
+        floor_pss_bytes=steady(sample.of("empty"), TREE, lambda part: part.pss_bytes),
+        growth_bytes=growth(sample.of("growth"), sample.of("growth_empty")),
         scaling=scaling,
         efficiency=scaling.value / workers if scaling else None,
         serial_fraction=rank_tests.amdahl(scaling.value, workers) if scaling and workers > 1 else None,

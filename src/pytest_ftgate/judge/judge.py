@@ -171,7 +171,7 @@ class Judge:
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
     def _hopeful(self, verdict: MetricVerdict, sample: Sample, at_most: int) -> bool:
-        rounds = max(len(sample.launches), len(sample.memory))
+        rounds = max(len(sample.launches), len(sample.of("memory")))
         return rounds < at_most and verdict.more != 0 and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
 
     def _compared(self, sample: Sample) -> bool:

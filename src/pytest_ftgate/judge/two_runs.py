@@ -180,7 +180,7 @@ class _Test:
         machine = self._old_machine(sample.cell)
         builds = {build_key(each.interpreter) for each in (old, sample)}
         alike = machine.fingerprint == self.machine.fingerprint and len(builds) == 1
-        here = alike and bool(old.control and sample.control)
+        here = alike and bool(old.of("control") and sample.of("control"))
         why = f"{self.before.name} is of another machine or build"
         if alike:
             no_control = f"{self.before.name}; without a control workload in both runs no times are compared"

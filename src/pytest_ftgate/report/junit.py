@@ -64,7 +64,9 @@ def _case(row: Row, *, fails: bool) -> Case:
     sample = row.sample
     # The time of all iterations of the cell in this run.
     launches = (
-        chain(sample.launches, sample.locks, sample.memory, sample.single, sample.growth) if sample is not None else ()
+        chain(sample.launches, sample.of("locks"), sample.of("memory"), sample.single, sample.of("growth"))
+        if sample is not None
+        else ()
     )
     walls = (each.wall_ns for launch in launches for each in (launch.cold, *launch.iterations) if each is not None)
     case = Case(writable(name), writable(classname), round(sum(walls) / 1e9, 3))

@@ -51,7 +51,7 @@ def cell_data(row: Row, fails: bool) -> dict[str, Any]:
         "figures": {name: _built(getattr(figures, name)) for name in SHOWN},
         "changes": _changes(row),
         "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
-        "memory": [] if row.sample is None else _memory(row.sample.memory),
+        "memory": [] if row.sample is None else _memory(row.sample.of("memory")),
         "history": [_history(each) for each in row.history],
     }
 
