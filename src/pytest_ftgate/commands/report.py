@@ -15,7 +15,7 @@ from ..model.report import Report
 from ..report import json, terminal
 from ..run import history, libraries
 from ..run import run as report_files
-from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, unicode
+from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, terminal_width, unicode
 
 
 @hookimpl

@@ -25,6 +25,7 @@ from ..kit.processes import run_within
 from ..model.spec import Plan
 from ..run.base import Base, read
 from .collection import CELL, workload_path
+from .options import options_of
 
 if TYPE_CHECKING:
     from .gate import Run
@@ -38,6 +39,8 @@ _OF_COVERAGE: Final = ("COV_CORE_", "COVERAGE_PROCESS_")
 @hookimpl
 def ftgate_configure(gate: Run) -> None:
     """Let the commit that is compared with judge, if it is the one to judge."""
+    from .gate import failing_of
+
     run = gate.session
     if run.config.trust == "head":
         return
@@ -55,7 +58,7 @@ def ftgate_configure(gate: Run) -> None:
         gate.progress.clear()
     run.judge_by(base.options(run.config), base.commit)
     run.plugins.register(Trusted(base))
-    gate.failing = set(base.failing)
+    gate.failing = failing_of(run.config)
 
 
 class Trusted:
@@ -88,13 +91,10 @@ class Trusted:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """In the process at the reference: write what was collected, without what is skipped there."""
-    from .gate import failing_of, run_config
-
     cells = [item for item in session.items if CELL in item.stash and evaluate_skip_marks(item) is None]
     config = session.config
     base = Base(
-        config=run_config(config, seed=0),
-        failing=tuple(sorted(failing_of(config))),
+        said=options_of(config).trusted(),
         plan=plan.plan_of(item.stash[CELL] for item in cells),
         config_file=str(config.inipath or ""),
     )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..declare.options import Options
 from ..judge import decide
 from ..judge.judge import Policy, hypotheses
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
@@ -14,7 +15,6 @@ from ..measure.launch import Launcher
 from ..measure.plan import Limits
 from ..model.spec import Cell, Group, Plan
 from ..stats import alpha_spending
-from .config import RunConfig
 from .sides.references import References
 from .sides.worktrees import Pair
 from .stored import StoredBaselines
@@ -52,7 +52,7 @@ class Resources(NamedTuple):
     what is known of the memory of interpreters without a workload, the hooks of features,
     and how many launches may be alive at once."""
 
-    config: RunConfig
+    config: Options
     plan: Plan
     targets: Targets
     references: References
@@ -78,11 +78,11 @@ class Resources(NamedTuple):
             launches=config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
             iterations=config.iterations,
             least_iterations=LEAST_TAIL_ITERATIONS,
-            timeout_s=config.timeout_s,
+            timeout_s=config.timeout,
         )
 
 
-def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int:
+def hypotheses_of(plan: Plan, config: Options, stored: StoredBaselines) -> int:
     """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
 
     Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
@@ -100,7 +100,7 @@ def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int
     )
 
 
-def policy_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> Policy:
+def policy_of(plan: Plan, config: Options, stored: StoredBaselines) -> Policy:
     """What the options say about verdicts, with the error levels split over all hypotheses of the run.
 
     `plan` is the whole one, also where a part of it is measured.

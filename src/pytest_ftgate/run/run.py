@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from .. import hookspec
+from ..declare.options import Options
 from ..kit import git, processes
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
@@ -28,7 +29,6 @@ from ..report import json, said
 from ..store import names
 from ..targets import environments
 from . import assembly, privacy
-from .config import RunConfig
 from .context import Resources, RunTime, policy_of
 from .folder import LAST_RUN, RunFolder, decoded
 from .privacy import without_home
@@ -88,7 +88,7 @@ class Session:
 
     def __init__(
         self,
-        config: RunConfig,
+        config: Options,
         root: Path,
         run: str,
         listener: ProgressListener,
@@ -133,7 +133,7 @@ class Session:
                 self.others = None
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        self.time = RunTime(self.config.budget_s, self.spent_s)
+        self.time = RunTime(self.config.time, self.spent_s)
         processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
         self.hooks.ftgate_begin(run=self)
 
@@ -156,11 +156,11 @@ class Session:
         except git.AgainstError:
             pass
 
-    def judge_by(self, config: RunConfig, commit: str) -> None:
+    def judge_by(self, config: Options, commit: str) -> None:
         """Let the options that a commit has judge, before anything is collected."""
         self.config, self.limits_from = config, commit
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        self.time.budget_s = self.config.budget_s
+        self.time.budget_s = self.config.time
         processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
 
     @property
@@ -227,7 +227,7 @@ class Session:
         Without a budget one test is measured. A run that has one measures all its tests, a round of each in turn: an
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
-        groups = [asked] if self.config.budget_s is None else self.plan.groups
+        groups = [asked] if self.config.time is None else self.plan.groups
         measurements: list[Measurement] = []
         try:
             with self.guarded():
@@ -407,7 +407,7 @@ class Session:
             return
         reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
         fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
-        given = {"line": group.spec.source.line, "options": self.config.options}
+        given = {"line": group.spec.source.line, "options": self.config.rerun}
         lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
         messages = [assembly.message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
         self._begun_file = self.folder.shared("begun", group.key)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ..declare.options import Options
 from ..kit.files import write_whole
 from ..model.report import Shard
 from ..model.spec import Plan
 from .assembly import positions_of
-from .config import RunConfig
 from .context import hypotheses_of
 from .stored import StoredBaselines
 
@@ -32,7 +32,7 @@ def take_part(run: Session, whole: Plan, given: Mapping[str, str]) -> Plan:
     return part
 
 
-def taken(whole: Plan, config: RunConfig, stored: StoredBaselines, options: Mapping[str, str]) -> tuple[Shard, Plan]:
+def taken(whole: Plan, config: Options, stored: StoredBaselines, options: Mapping[str, str]) -> tuple[Shard, Plan]:
     """The part of `config.shard`, and its plan, whose tests are in the order of the whole one."""
     assert config.shard is not None
     part, parts = config.shard
