@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("ftgate: interrupted", file=sys.stderr)
         return 130
     except Exception as error:  # a report that was read contradicts itself
-        why = importlib.import_module(f"{__package__}.commands.last_run").meaningless(error)
+        why = importlib.import_module(f"{__package__}.features.last_run").meaningless(error)
         if not why:
             raise
         print(f"ftgate: error: {plain(why)}", file=sys.stderr)

@@ -91,5 +91,5 @@ def features(kind: str) -> pluggy.PluginManager:
     plugins.add_hookspecs(sys.modules[__name__])
     plugins.load_setuptools_entrypoints(GROUP)
     for name in reversed(names):  # pluggy calls the last one first
-        plugins.register(importlib.import_module(f"{__package__}.{name}"), name)
+        plugins.register(importlib.import_module(f"{__package__}.features.{name}"), name)
     return plugins

@@ -12,7 +12,7 @@ import pytest
 from stored_values import COMMIT, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, change, make_row, make_sample
 
 from golden import check_golden
-from pytest_ftgate.commands import baseline
+from pytest_ftgate.features import baseline
 from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Host, Report, Row, Table

@@ -32,6 +32,8 @@ from values import entry
 
 from pytest_ftgate import hookspec
 from pytest_ftgate.declare.options import seconds
+from pytest_ftgate.features.accept import Acceptances
+from pytest_ftgate.features.unchanged import Checked, UnchangedCells
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.decide import MOVED
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
@@ -49,7 +51,6 @@ from pytest_ftgate.model.spec import Cell, Expectation, Group, Plan, Requirement
 from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
-from pytest_ftgate.run.acceptances import Acceptances
 from pytest_ftgate.run.context import Resources, RunTime
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.sides import worktrees
@@ -57,7 +58,6 @@ from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
 from pytest_ftgate.run.trial import Measurement
-from pytest_ftgate.run.unchanged import Checked, UnchangedCells
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.stats import alpha_spending
 

@@ -36,6 +36,7 @@ from fake_launcher import (
 from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
+from pytest_ftgate.features import shards
 from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import Judge
@@ -51,7 +52,6 @@ from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.model.spec import Cell, Group, Requirement, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.run import run as session_module
-from pytest_ftgate.run import shards
 from pytest_ftgate.run.context import LAUNCHES, hypotheses_of
 from pytest_ftgate.run.run import Session
 from pytest_ftgate.run.sides import worktrees

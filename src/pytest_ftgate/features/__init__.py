@@ -8,27 +8,27 @@ from __future__ import annotations
 from typing import Final
 
 IN_A_RUN: Final = (
-    "run.acceptances",
-    "judge.expectations",
-    "run.unchanged",
-    "plugin.github",
-    "features.hosts",
-    "plugin.shards",
-    "plugin.base",
-    "plugin.advice",
+    "accept",
+    "expectations",
+    "unchanged",
+    "github",
+    "hosts",
+    "shards",
+    "trust",
+    "decide.summary",
 )
 """What takes part in a measuring run, in the order in which hooks are called."""
 
 COMMANDS: Final = (
-    "commands.init",
-    "commands.doctor",
-    "commands.pythons",
-    "commands.baseline",
-    "commands.accept",
-    "commands.decide",
-    "commands.report",
-    "commands.compare",
-    "commands.merge",
-    "commands.history",
+    "init",
+    "doctor",
+    "pythons",
+    "baseline",
+    "accept",
+    "decide",
+    "report",
+    "compare",
+    "merge",
+    "history",
 )
 """What the `ftgate` command has, in the order of its help."""

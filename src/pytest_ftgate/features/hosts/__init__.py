@@ -21,7 +21,7 @@ def ftgate_configure(gate: Run) -> None:
         if gate.host:
             leave_path()
     elif has_hosts(gate.config):
-        from ...plugin.hosts import Hosts
+        from .controller import Hosts
 
         run = gate.session
         hosts = Hosts(gate.config, gate.id, run.references.requested().reference.commit if run.config.against else "")

@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from ..kit.git import AgainstError, Repository
-from ..model.spec import parse_target
-from ..run.sides import references
-from ..targets import environments, find
-from ..targets.environments import OnStep, Steps, is_command
-from ..targets.find import InterpreterNotFound
-from . import inifile
+from ...kit.git import AgainstError, Repository
+from ...model.spec import parse_target
+from ...run.sides import references
+from ...targets import environments, find
+from ...targets.environments import OnStep, Steps, is_command
+from ...targets.find import InterpreterNotFound
+from .. import inifile
 from .project import Project
 
 CYTHON: Final = {".c": ("uvx", "cython"), ".cpp": ("uvx", "cython", "--cplus")}

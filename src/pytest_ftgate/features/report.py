@@ -13,8 +13,9 @@ from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..model.report import Report
 from ..report import json, terminal
-from ..run import history, libraries
+from ..run import libraries
 from ..run import run as report_files
+from . import history
 from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, terminal_width, unicode
 
 

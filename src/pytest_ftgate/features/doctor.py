@@ -1,7 +1,8 @@
-"""What this machine offers for measurements, and a fix for each problem."""
+"""`ftgate doctor`: the interpreters, the machine and the probes, and each problem with a fix."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -9,6 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from ..hookspec import Subparsers, hookimpl
 from ..kit import units
 from ..kit.errors import FtgateError
 from ..kit.platforms import unsupported
@@ -20,6 +24,8 @@ from ..model.spec import Interpreter, parse_target
 from ..targets.describe import environment_variables, settings_unsupported
 from ..targets.environments import UvMissing, find_environments, find_uv, required_python
 from ..targets.find import InterpreterNotFound, cache_folder, default_pair, find_interpreter
+
+# What this machine offers for measurements, and a fix for each problem.
 
 ENVIRONMENTS: Final = Path(".ftgate") / "envs"
 
@@ -260,3 +266,28 @@ def _probe_rows(probes: Probes) -> list[tuple[str, str]]:
 def _has(path: Path, word: str = "") -> bool:
     text = read_text(path) or ""
     return bool(text.strip()) and word in text
+
+
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
+    """Add `ftgate doctor` to the command line."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="show what measurements are possible here",
+        description="Show each target's interpreter and environment, the machine, and what can be observed; each "
+        "problem with a fix. Exits with 3 when no target has an interpreter.",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--python", action="append", metavar="SPEC", help="a target such as 3.14t (repeatable)")
+    parser.add_argument("--rootdir", type=Path, default=Path(), help="the project whose environments are shown")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the diagnosis; 0, or 3 when no target has an interpreter. Raises TargetError."""
+    diagnosis = diagnose(args.python, args.rootdir.resolve())
+    if args.json:
+        print(msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode())
+    else:
+        print(to_text(diagnosis))
+    return 0 if any(state.interpreter for state in diagnosis.targets) else 3

@@ -1,21 +1,32 @@
-"""Two recorded runs, judged by the rules of stored launches: the first is what a baseline would hold. Pure."""
+"""`ftgate compare`: two recorded runs, judged by the rules of stored launches."""
 
 from __future__ import annotations
 
+import argparse
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
+from ..declare.options import SHORT_FORMS
+from ..hookspec import Subparsers, hookimpl
+from ..judge import decide, limits, recorded
+from ..judge.judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
 from ..kit.values import Metric, Struct
 from ..model.report import Machine, Report, Row, Table
 from ..model.sample import Sample, TestSamples, executor_cell
 from ..model.spec import Cell, Expectation, Source, Spec
 from ..model.verdict import Decision, Verdict
+from ..stats import alpha_spending
 from ..store import recording, schema
 from ..targets.describe import build_key
-from . import decide, expectations, recorded
-from .judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
+from . import expectations
+from .inifile import options_of
+from .last_run import FINE, REGRESSED, add_rootdir, nothing, read, rootdir
+from .report import add_forms, checked, command, show, write
+
+# Two recorded runs, judged by the rules of stored launches: the first is what a baseline would hold. Pure.
 
 
 class Run(Struct, frozen=True, kw_only=True):
@@ -222,3 +233,47 @@ class _Test:
 
 def _not_compared(why: str) -> Verdict:
     return Verdict(decision=Decision.INCONCLUSIVE, reason=f"not compared: {why}")
+
+
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
+    """Add `ftgate compare` to the command line."""
+    parser = subparsers.add_parser(
+        "compare",
+        help="judge two recorded runs",
+        description="Judge the second of two JSON reports as if the first were its baseline. Limits and metrics are "
+        "those of the reports, the environment and the project. Exits with 1 if a cell regressed, is suspect, broken "
+        "or an error, and with 3 if nothing can be compared.",
+    )
+    parser.add_argument("before", metavar="A.json", type=Path, help="the reference, written by --ftgate-report json:")
+    parser.add_argument("after", metavar="B.json", type=Path, help="the run that is judged")
+    add_forms(parser)
+    add_rootdir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the comparison, and write the files of --to. Raises FtgateError."""
+    targets = checked(args.to)
+    before, after = (Run(name=str(path), report=read(path)) for path in (args.before, args.after))
+    report = judged(before, after, _policy(rootdir(args)))
+    report = msgspec.structs.replace(report, command=command("compare", before.name, after.name))
+    show(report, args.verbose)
+    write(report, targets)
+    if not compared(report):
+        return nothing(f"{before.name} and {after.name} have nothing in common that can be compared")
+    return REGRESSED if report.failing else FINE
+
+
+def _policy(root: Path) -> Policy:
+    """What the environment and the project say about verdicts."""
+    options = options_of(root, "metrics", "alpha", "probe_cost", "gate", *SHORT_FORMS)
+    limits.check(cli=options.thresholds, ini=options.ini_thresholds)
+    return Policy(
+        metrics=options.metrics,
+        cli=options.thresholds,
+        ini=options.ini_thresholds,
+        alpha=options.alpha,
+        beta=alpha_spending.BETA,
+        probe_cost=options.probe_cost,
+    )

@@ -23,13 +23,13 @@ import pytest
 from execnet.gateway_bootstrap import HostNotFound
 from xdist import workermanage
 
-from ..declare.options import OPTIONS
-from ..hookspec import hookimpl
-from ..kit.errors import FtgateError
-from ..model.report import Machine
-from ..run import host_checkout
-from .host_scheduler import HostScheduler, test_of
-from .options import options_of
+from ...declare.options import OPTIONS
+from ...hookspec import hookimpl
+from ...kit.errors import FtgateError
+from ...model.report import Machine
+from ...plugin.options import options_of
+from . import checkout
+from .scheduler import HostScheduler, test_of
 
 SSH: Final = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
 """A host that does not answer for 15 s is lost. They stand after the user's options, of which ssh takes the first."""
@@ -61,29 +61,29 @@ class Host:
         self._group = execnet.Group()
         self._channel: Any = None
 
-    def prepare(self, shipment: host_checkout.Shipment, owner: str) -> str:
+    def prepare(self, shipment: checkout.Shipment, owner: str) -> str:
         """Reserve the host and check the project out there; the folder. Raises HostError."""
         try:
             return self._prepare(shipment, owner)
         except HostNotFound:
             raise self._error("cannot be reached by ssh; try `ssh -o BatchMode=yes` with the same address") from None
-        except host_checkout.HostError as error:
+        except checkout.HostError as error:
             raise self._error(str(error)) from None
         except (EOFError, OSError) as error:  # TimeoutError of execnet, too
             said = f"{type(error).__name__}: {error}".rstrip(": ")
             raise self._error(f"the connection was lost while it was prepared ({said})") from None
 
-    def _prepare(self, shipment: host_checkout.Shipment, owner: str) -> str:
+    def _prepare(self, shipment: checkout.Shipment, owner: str) -> str:
         spec = self.given
         spec.ssh, spec.env, spec.id, spec.chdir, spec.execmodel = self.spec.ssh, self.spec.env, None, None, "thread"
         self._channel = self._group.makegateway(spec).remote_exec(SERVE)
-        said = host_checkout.answer(self._channel, TIMEOUT_S)
+        said = checkout.answer(self._channel, TIMEOUT_S)
         if said["version"] != (ours := version("pytest-ftgate")):
-            raise host_checkout.HostError(f"it has pytest-ftgate {said['version']}, and here is {ours}: install that")
+            raise checkout.HostError(f"it has pytest-ftgate {said['version']}, and here is {ours}: install that")
         self.machine = msgspec.json.decode(said["machine"], type=Machine)
         asked = {"project": shipment.project, "prefix": shipment.repository.prefix, "owner": owner}
         self._channel.send(asked)
-        have = host_checkout.answer(self._channel, TIMEOUT_S)["have"]
+        have = checkout.answer(self._channel, TIMEOUT_S)["have"]
         return shipment.deliver(self._channel, have, TIMEOUT_S)
 
     def answers(self) -> bool:
@@ -99,8 +99,8 @@ class Host:
         """Let others have the host."""
         self._group.terminate(timeout=5.0)
 
-    def _error(self, text: str) -> host_checkout.HostError:
-        return host_checkout.HostError(f"host {self.name}: {text}")
+    def _error(self, text: str) -> checkout.HostError:
+        return checkout.HostError(f"host {self.name}: {text}")
 
 
 class Hosts:
@@ -134,7 +134,7 @@ class Hosts:
             spec.env = _variables() | spec.env
         try:
             root = config.rootpath
-            shipment = host_checkout.Shipment(root, root / ".ftgate", self.reference)
+            shipment = checkout.Shipment(root, root / ".ftgate", self.reference)
             owner = f"the run {self.run} of {socket.gethostname()}"
             with ThreadPoolExecutor(len(self.hosts)) as threads:
                 folders = list(threads.map(lambda host: host.prepare(shipment, owner), self.hosts))

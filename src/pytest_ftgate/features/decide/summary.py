@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..hookspec import hookimpl
-from ..kit.text import takes_unicode
-from ..report import advice
-from .options import options_of
+from ...hookspec import hookimpl
+from ...kit.text import takes_unicode
+from ...plugin.options import options_of
+from ...report import advice
 
 if TYPE_CHECKING:
-    from .gate import Run
+    from ...plugin.gate import Run
 
 
 @hookimpl

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ..store.names import split_nodeid
+from ...store.names import split_nodeid
 
 ENOUGH: Final = 2
 """A worker of pytest-xdist runs an item once it has the next one, or was told to end."""

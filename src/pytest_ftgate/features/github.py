@@ -14,7 +14,7 @@ from ..model.report import Report, Row
 from ..report import markdown, said
 
 if TYPE_CHECKING:
-    from .gate import Run
+    from ..plugin.gate import Run
 
 SUMMARY_BYTES = 1024 * 1024
 """GitHub takes no more of a step; what is longer is lost as a whole."""

@@ -15,14 +15,14 @@ from typing import IO, Any, Final, Protocol
 import filelock
 import msgspec
 
-from ..kit.errors import FtgateError
-from ..kit.files import hide_from_git
-from ..kit.git import DEEPEN, AgainstError, Repository, environment
-from ..measure.machine import read_machine
-from ..targets import find
-from .folder import RunFolder
-from .sides import worktrees
-from .sides import worktrees as submodules
+from ...kit.errors import FtgateError
+from ...kit.files import hide_from_git
+from ...kit.git import DEEPEN, AgainstError, Repository, environment
+from ...measure.machine import read_machine
+from ...run.folder import RunFolder
+from ...run.sides import worktrees
+from ...run.sides import worktrees as submodules
+from ...targets import find
 
 CHUNK_BYTES: Final = 1 << 20
 _KEPT: Final = "refs/ftgate"

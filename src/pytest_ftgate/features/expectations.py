@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from ..hookspec import hookimpl
+from ..judge import decide
 from ..kit.text import matches
 from ..model.report import Row
 from ..model.spec import Cell, Expectation, Group
 from ..model.verdict import Decision, Expected, MetricVerdict, Verdict
-from . import decide
 
 _PASSED = (Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
 

@@ -32,16 +32,16 @@ from ..measure.launch import CellUnsupported, Launcher, LaunchFailed, request_he
 from ..measure.plan import IterationPlan, Limits
 from ..measure.watch.opened_files import OpenedFiles
 from ..model.spec import Cell, Group, Spec
+from ..run.context import Resources
+from ..run.sides import worktrees
+from ..run.sides.references import References
+from ..run.targets import Targets
 from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
 from ..store import names
-from .context import Resources
-from .sides import worktrees
-from .sides.references import References
-from .targets import Targets
 
 if TYPE_CHECKING:
-    from .run import Session
+    from ..run.run import Session
 
 # The two sides of a comparison as their readers find them: notes of what was read, and what each side has there.
 

@@ -7,16 +7,16 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..hookspec import Subparsers, hookimpl
-from ..judge import advice as judged
-from ..model.advice import Advice
-from ..model.report import Report
-from ..report import advice
-from ..store.names import named
-from ..store.schema import TestBaseline
-from .baseline import NAMES
-from .inifile import options_of
-from .last_run import FINE, add_rootdir, last_run, nothing, rootdir, store, unicode
+from ...hookspec import Subparsers, hookimpl
+from ...model.report import Report
+from ...report import advice
+from ...store.names import named
+from ...store.schema import TestBaseline
+from ..baseline import NAMES
+from ..inifile import options_of
+from ..last_run import FINE, add_rootdir, last_run, nothing, rootdir, store, unicode
+from . import rank
+from .rank import Advice
 
 PLACES = ("run", "baselines")
 
@@ -55,14 +55,14 @@ def decide(args: argparse.Namespace) -> int:
     return FINE
 
 
-def _advice(report: Report | None, stored: Iterable[TestBaseline], weights: judged.Weights) -> list[Advice]:
+def _advice(report: Report | None, stored: Iterable[TestBaseline], weights: rank.Weights) -> list[Advice]:
     """That of the last run, and of the baselines of the tests that it did not measure."""
-    found = {} if report is None else {each.test: each for each in judged.of_report(report, weights)}
+    found = {} if report is None else {each.test: each for each in rank.of_report(report, weights)}
     for each in stored:
         if each.test in found and found[each.test].choices:
             continue
         fingerprint = _fingerprint(report, each)
-        kept = judged.of_stored(each, fingerprint, weights) if fingerprint else None
+        kept = rank.of_stored(each, fingerprint, weights) if fingerprint else None
         if kept is not None:
             found[each.test] = kept
     return list(found.values())

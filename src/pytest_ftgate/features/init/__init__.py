@@ -17,12 +17,12 @@ from typing import Final, TextIO
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from ..hookspec import Subparsers, hookimpl
-from ..kit.errors import FtgateError
-from ..kit.values import Struct
-from ..model.spec import is_path, parse_target
-from ..targets.environments import Step, is_command, spelled
-from ..targets.find import InterpreterNotFound, default_pair, find_interpreter
+from ...hookspec import Subparsers, hookimpl
+from ...kit.errors import FtgateError
+from ...kit.values import Struct
+from ...model.spec import is_path, parse_target
+from ...targets.environments import Step, is_command, spelled
+from ...targets.find import InterpreterNotFound, default_pair, find_interpreter
 from .builds import tried
 from .project import Project, ci_of, has_workload, look, name_for
 from .templates import fill
