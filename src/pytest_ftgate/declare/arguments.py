@@ -24,13 +24,14 @@ from ..model.spec import (
     Reuse,
     RoleCounts,
     Service,
+    Source,
     Spec,
     StartMethod,
     TargetError,
     parse_target,
 )
 from ..runner import signatures
-from ..runner.api import CommandToken, Declaration, ExecutorToken, FactoryToken, LoadToken
+from ..runner.api import CommandToken, Declaration, ExecutorToken, FactoryToken, LoadToken, Note
 from ..runner.loading import shape_of
 
 KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("executor", "command", "server"))
@@ -47,17 +48,22 @@ class DeclarationError(FtgateError):
     """A decorated test that cannot be gated; the text names the file, the line and a fix."""
 
 
-class Reader:
-    """A declaration and its place. Every method of a reader raises DeclarationError."""
+def fault(path: str, written: Declaration | Note, name: str, text: str) -> DeclarationError:
+    """What is wrong with a decorator of the test `name`, at its place."""
+    return DeclarationError(f"{path}:{written.line}: @ftgate.{written.decorator} of {name}: {text}")
 
-    def __init__(self, declared: Declaration, path: str, name: str) -> None:
+
+class Reader:
+    """A declaration and the place of its test. Every method of a reader raises DeclarationError."""
+
+    def __init__(self, declared: Declaration, source: Source) -> None:
         self.declared = declared
         self.kwargs = declared.kwargs
-        self.place = f"{path}:{declared.line}: @ftgate.{declared.decorator} of {name}"
+        self.source = source
 
     def fail(self, text: str) -> NoReturn:
         """Raise what is wrong, at its place."""
-        raise DeclarationError(f"{self.place}: {text}")
+        raise fault(self.source.path, self.declared, self.source.qualname, text)
 
     def only(self, given: Iterable[str], known: Sequence[str], what: str = "") -> None:
         """Refuse an unknown argument."""
@@ -138,24 +144,23 @@ class Bodies(Reader):
                     "one that drives a pool takes `executor`"
                 )
         for executor in executors:
-            if executor.program is None:
-                self._body(executor, self.declared.body_for(executor.kind, executor.qualifier))
-
-    def _body(self, executor: Executor, function: Callable[..., Any]) -> None:
-        if executor.kind == "executor" and shape_of(function) != "executor":
-            self.fail(
-                f"{function.__name__} takes `worker`: only our own workers can be released together; for "
-                f"{executor.label} make a body that takes `executor` and submits to it, or add one with "
-                f"@{self.declared.body.__name__}.variant(...)"
-            )
-        is_async = inspect.iscoroutinefunction(function)
-        if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
-            self.fail(
-                "tasks run coroutines: make the body `async def ...(worker)`, or add one with "
-                f"@{self.declared.body.__name__}.variant(tasks)"
-            )
-        if is_async and shape_of(function) == "executor":
-            self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` instead")
+            if executor.program is not None:
+                continue
+            function = self.declared.body_for(executor.kind, executor.qualifier)
+            if executor.kind == "executor" and shape_of(function) != "executor":
+                self.fail(
+                    f"{function.__name__} takes `worker`: only our own workers can be released together; for "
+                    f"{executor.label} make a body that takes `executor` and submits to it, or add one with "
+                    f"@{self.declared.body.__name__}.variant(...)"
+                )
+            is_async = inspect.iscoroutinefunction(function)
+            if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
+                self.fail(
+                    "tasks run coroutines: make the body `async def ...(worker)`, or add one with "
+                    f"@{self.declared.body.__name__}.variant(tasks)"
+                )
+            if is_async and shape_of(function) == "executor":
+                self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` instead")
 
     def roles(self, executors: Sequence[Executor], role_counts: Sequence[RoleCounts]) -> None:
         """Check that every role but the first has a body for each executor, and that there are no other roles."""
