@@ -214,14 +214,14 @@ def check_function(declared: Declaration, source: Source, function: object, name
 def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
     arguments, executors = Arguments(declared, source), Executors(declared, source)
-    arguments.only(declared.kwargs, KNOWN[declared.decorator])
+    arguments.only(KNOWN[declared.decorator])
     compared = declared.decorator == "compare"
     own = _compared(arguments, executors, Bodies(declared, source)) if compared else _served(arguments, executors)
     spec = Spec(
         nodeid=nodeid,
         source=source,
         workers=arguments.workers()[0],
-        pythons=arguments.targets(declared.kwargs.get("pythons"), "pythons="),
+        pythons=arguments.targets(),
         timeout_s=arguments.positive("timeout"),
         requires=arguments.requires(),
         needs=arguments.needs(),
