@@ -19,7 +19,7 @@ from typing import Protocol
 from ..kit.text import percent
 from ..model.sample import EVERYTHING, IN_PAIRS, Need, Sample
 from ..model.spec import Group
-from ..runner.protocol import CHECKED_COLD, COLD, MEASURED
+from ..runner.protocol import CHECKED_COLD, COLD
 from ..stats import rank_tests
 from .conditions import ConditionsMonitor
 from .context import (
@@ -232,13 +232,11 @@ class InterleavedRun:
 
     def _unmeasured(self, launch: RunningLaunch) -> None:
         """The iterations of a launch, of which nothing is kept."""
-        window_ns, handle = self.iterations.window_ns, launch.handle
-        checked = launch.cell_run.probed and not window_ns
-        handle.iteration(CHECKED_COLD if checked else COLD, 1, window_ns)
+        launch.unmeasured(CHECKED_COLD if launch.has_results else COLD)
         for _ in self.context.in_time(range(self.iterations.taken)):
-            handle.iteration(MEASURED, self.iterations.loops or 1, window_ns)
-        handle.close()
-        handle.finish()
+            launch.measured()
+        launch.handle.close()
+        launch.handle.finish()
 
     def _require(self, needs: Mapping[str, frozenset[Need]]) -> None:
         for cell_run in self.cell_runs:
