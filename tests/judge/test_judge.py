@@ -29,7 +29,7 @@ from pytest_ftgate.kit.values import Interval, Metric, Threshold
 from pytest_ftgate.model.report import Figures
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, TestSamples, WorkloadError
 from pytest_ftgate.model.spec import Cell, Requirement, Spec
-from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
@@ -127,7 +127,7 @@ def need(*samples: Sample, **fields: Any) -> list[frozenset[str]]:
     return [needs[sample.cell.nodeid] for sample in samples]
 
 
-def stored(sample: Sample, basis: Basis = "stored", **fields: Any) -> ComparedWith:
+def stored(sample: Sample, basis: BasisKind = "stored", **fields: Any) -> ComparedWith:
     """A standing at what is stored of a cell."""
     return ComparedWith(
         basis=basis, entry=entry(sample), baseline="baselines/x.json (monday)", commit="1eb3b87", **fields
@@ -503,7 +503,7 @@ class TestVerdict:
     )
     @pytest.mark.parametrize("basis", ["paired", "stored"])
     def test_a_tail_is_judged_for_what_it_adds_to_its_body(
-        self, basis: Basis, body: float, slow: float, decision: Decision
+        self, basis: BasisKind, body: float, slow: float, decision: Decision
     ) -> None:
         """Every fifth iteration takes `slow` times as long as the others, before it 3 times."""
         rng = random.Random(85)
@@ -613,7 +613,7 @@ class TestVerdict:
         )
 
     @pytest.mark.parametrize("basis", ["paired", "stored"])
-    def test_a_lock_launch_that_failed_leaves_the_other_metrics_judged(self, basis: Basis) -> None:
+    def test_a_lock_launch_that_failed_leaves_the_other_metrics_judged(self, basis: BasisKind) -> None:
         error = WorkloadError(reason="with the lock probe: hung")
         sample = msgspec.structs.replace(
             measured(rounds=26, uss=1.5, locks=0, control=basis == "stored"), locks_error=error
@@ -652,7 +652,7 @@ class TestVerdict:
         assert by_metric(verdict(sample, spec=spec, policy=strict))[Metric.WALL].decision is Decision.REGRESSED
 
     @pytest.mark.parametrize("basis", ["paired", "stored"])
-    def test_a_floor_of_time_is_in_seconds_on_every_road(self, basis: Basis) -> None:
+    def test_a_floor_of_time_is_in_seconds_on_every_road(self, basis: BasisKind) -> None:
         """20 ms that become 22: more than a floor of 1 ms, much less than one of 8."""
         old = measured(rounds=26, control=True, seed="old")
         compared_with = stored(old) if basis == "stored" else AGAINST
@@ -913,7 +913,7 @@ class TestDoubted:
         paired: str = WAITING,
         alone: str = UNSTEADY,
         crowded: str = CROWDED,
-        basis: Basis = "paired",
+        basis: BasisKind = "paired",
     ) -> Verdict:
         before = Verdict(
             decision=Decision.REGRESSED,
@@ -937,7 +937,7 @@ class TestDoubted:
         assert found.decision is (Decision.INCONCLUSIVE if derived else Decision.SUSPECT)
         one = judged(metric, Decision.REGRESSED)
         assert self.doubted(one, paired="").metrics == (one,)
-        bases: tuple[Basis, ...] = ("stored", "predicted", "portable")
+        bases: tuple[BasisKind, ...] = ("stored", "predicted", "portable")
         for basis in bases:
             assert self.doubted(one, basis=basis).metrics == (one,)
 

@@ -82,7 +82,6 @@ class StoredBaselines:
             baseline=f"{_relative(self.store.path(test), self.root)} ({newest.recorded_at})",
             commit=newest.commit,
             file=str(self.store.file(test, key.partition("/")[0], newest)),
-            recorded_at=newest.recorded_at,
             elsewhere=not here,
         )
 
