@@ -161,7 +161,7 @@ def test_a_number_that_is_that_of_the_cores_stands_for_it() -> None:
     for workers in ([1, 4, "cores"], ["cores", 1, 4]):
         test = compared(threads, workers=workers)
         assert sorted(labels(test, "3.14")) == ["3.14-threads-w1", "3.14-threads-w4"]
-        found = {choice.id: choice.cores for choice in choices(spec(test), [parse_target("3.14")])}
+        found = {choice.label: choice.cores for choice in choices(spec(test), [parse_target("3.14")])}
         assert found == {"3.14-threads-w1": False, "3.14-threads-w4": True}
 
 

@@ -17,7 +17,7 @@ from pytest_ftgate.declare import plan
 from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.declare.tests import check_arguments, check_placeholders, spec_of
 from pytest_ftgate.measure import context
-from pytest_ftgate.model.spec import Cell, Load, Service, Source, Spec, parse_target
+from pytest_ftgate.model.spec import Load, Service, Source, Spec, parse_target
 
 READY = "http://127.0.0.1:{port}/"
 ROLES = {"producer": 2, "writer": 1}
@@ -32,7 +32,7 @@ def spec(body: Any) -> Spec:
 
 
 def labels(body: Any, *targets: str) -> list[str]:
-    return [choice.id for choice in plan.choices(spec(body), [parse_target(target) for target in targets])]
+    return [choice.label for choice in plan.choices(spec(body), [parse_target(target) for target in targets])]
 
 
 def worked(worker: Any) -> None: ...
@@ -424,8 +424,7 @@ def test_a_server_has_no_body_to_register_for(name: str) -> None:
 
 def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
     def measured(test: Any) -> str:
-        (choice, *_) = plan.choices(spec(test), [parse_target("3.14")])
-        cell = Cell(nodeid="", target=choice.target, executor=choice.executor, workers=choice.workers)
+        (cell, *_) = plan.choices(spec(test), [parse_target("3.14")])
         return context.measures(cell, spec(test))
 
     kinds = [

@@ -25,7 +25,7 @@ def cell(nodeid: str, executor: Executor = THREADS, workers: int = 2, params: tu
 
 def test_cells_stand_tandem_by_tandem() -> None:
     found = choices(spec(THREADS, SPAWN, workers=(8, 1)), [parse_target("3.14"), parse_target("3.14t[gil=on]")])
-    assert [choice.id for choice in found] == [
+    assert [choice.label for choice in found] == [
         f"{target}-{executor}-w{workers}"
         for workers in (8, 1)
         for target in ("3.14", "3.14t[gil=on]")

@@ -11,7 +11,7 @@ import msgspec
 from ..kit.text import apart, did_you_mean
 from ..kit.values import Metric
 from ..model.sample import NS_PER_S, Need, Sample, TestSamples, single_cell
-from ..model.spec import Cell, Environment, Executor, Spec, Target
+from ..model.spec import Cell, Environment, Executor, Spec, Target, cells_of
 from ..model.verdict import Decision, MetricVerdict
 from ..stats import rank_tests
 from ..stats.alpha_spending import of_rounds
@@ -192,23 +192,12 @@ def _possible(contract: Contract, spec: Spec) -> list[Cell]:
     named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
     own = [target for program in programs for target in program.pythons or ()]
     targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
-    role_counts = spec.role_counts or ((),) * len(spec.workers)
     return [
-        Cell(
-            nodeid="",
-            target=Target(spec=target, request=target),
-            executor=executor,
-            workers=workers,
-            roles=roles,
-            body="server" if executor.kind == "server" else "worker",
-            environment=environment,
-            cores=workers == spec.cores,
-        )
-        for target in dict.fromkeys(targets)
-        for workers, roles in zip(spec.workers, role_counts, strict=True)
-        for environment in spec.environments
-        for executor in spec.executors
-        if executor.program is None or executor.program.pythons is None or _among(target, executor.program.pythons)
+        cell
+        for cell in cells_of(spec, [Target(spec=target, request=target) for target in dict.fromkeys(targets)])
+        if (program := cell.executor.program) is None
+        or program.pythons is None
+        or _among(cell.target.spec, program.pythons)
     ]
 
 
