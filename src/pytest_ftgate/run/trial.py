@@ -26,7 +26,7 @@ from ..targets import environments
 from . import explaining
 from .context import Resources
 from .explaining import Explainer
-from .phase import LEAST_ROUNDS, ActivePhase, Phase, PhaseStarter, predicted
+from .phase import LEAST_ROUNDS, ActivePhase, Phase, predicted, started
 from .sides import worktrees
 from .targets import same, unavailable
 
@@ -152,8 +152,7 @@ class Measurement:
         if more:
             return
         self._end()
-        run_left_s = self.resources.time.left_s
-        if self._own_left_s > 0 and (run_left_s is None or run_left_s > 0):
+        if self._own_left_s > 0 and not self.resources.time.over:
             self._begin_next()
         else:
             self.close()
@@ -303,10 +302,10 @@ class Measurement:
         """Begin the next phase that can begin; one whose environments cannot be installed is judged without."""
         while self.phases and self.active is None:
             phase = self.phases.pop(0)
-            starter = PhaseStarter(self.group, self.resources, phase)
+            waiting = sum(each.spare is phase.spare for each in self.phases)
             try:
-                waiting = sum(each.spare is phase.spare for each in self.phases)
-                self.active = starter.start(self.monitor, self._own_left_s, waiting)
+                left_s = self._own_left_s
+                self.active = started(phase, self.group, self.resources, self.monitor, left_s, waiting)
                 if self.samples:
                     why = "measured again beside the baseline's commit: it missed its baseline"
                     self.resources.listener.expect_more(why)
@@ -427,8 +426,7 @@ class Measurement:
                     alone.setdefault(compared_with.commit, (pair, []))[1].append(sample.cell)
         # 2. Without cells that read the same at that commit, unless no launch begins any more.
         budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
-        run_left_s = self.resources.time.left_s
-        for pair, cells in alone.values() if left_s > 0 and (run_left_s is None or run_left_s > 0) else ():
+        for pair, cells in alone.values() if left_s > 0 and not self.resources.time.over else ():
             same = self.resources.unchanged.check(self.group, tuple(cells), pair).same
             self._same_code |= {cell.nodeid: same[cell.nodeid] for cell in cells if same.get(cell.nodeid)}
             cells[:] = [cell for cell in cells if cell.nodeid not in same]
