@@ -1,4 +1,4 @@
-"""Checks of a contract against a test: names, dimensions, and the cells that it concerns."""
+"""Contracts: checked against a test, the cells that they concern, their values in each round, and their verdicts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
-import msgspec
+from msgspec.structs import replace
 
 from ..kit.text import apart, did_you_mean
 from ..kit.values import Metric
@@ -15,8 +15,7 @@ from ..model.spec import Cell, Environment, Executor, Spec, Target, cells_of
 from ..model.verdict import Decision, MetricVerdict
 from ..stats import rank_tests
 from ..stats.alpha_spending import of_rounds
-from . import contract_grammar, decide, metrics, readers, recorded
-from . import decide as power
+from . import decide, metrics, readers, recorded
 from .contract_grammar import (
     METRICS,
     PROGRAMS,
@@ -37,6 +36,7 @@ from .contract_grammar import (
     dimension_in,
     dimension_of,
     number_of,
+    parse,
     powers_of,
     product_of,
 )
@@ -66,7 +66,7 @@ def _with_more_cores(spec: Spec) -> Spec:
     if not spec.cores:
         return spec
     cores = max(spec.numbers, default=1) + 1
-    return msgspec.structs.replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
+    return replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
 
 
 def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
@@ -307,20 +307,6 @@ def metrics_needed(contract: Contract) -> set[Need]:
     return {"time"} if contract.is_gil else set[Need]().union(*(metrics.row(name).needs for name in names))
 
 
-# Contracts: a small grammar over the figures of cells, and one number a round that says by how much one is broken.
-#
-#     contract   = sum ("<" | "<=" | ">" | ">=") sum | cell "gil" "==" ("on" | "off")
-#     sum        = product {("+" | "-") product}
-#     product    = part {("*" | "/") part}
-#     part       = number [unit] | [cell] metric | "(" sum ")"
-#     metric     = word | ("timer" | "counter" | "peak") "." name of the workload's
-#     cell       = executor ["[" qualifier {"," qualifier} "]"] "."
-#     qualifier  = start method | "w" worker count | role with its worker count | program's name | target
-#                | variable (":" | "=") value
-#
-# Nothing is ever evaluated as Python. Pure.
-
-
 def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
@@ -502,7 +488,7 @@ def _is_share(contract: Contract) -> bool:
     )
 
 
-# The judge of a test's contracts.
+# ---- the judge of a test's contracts
 
 DRIFT = 0.6
 """The correlation of neighbouring rounds in a cell's absolute figures, as measured where the machine changes its speed;
@@ -516,7 +502,7 @@ class ContractJudge:
 
     def __init__(self, spec: Spec, alpha: float, beta: float, rounds: int) -> None:
         """`rounds` is the largest number of rounds that may be measured for a contract."""
-        self.contracts = [contract_grammar.parse(each.text) for each in spec.requirements]
+        self.contracts = [parse(each.text) for each in spec.requirements]
         self.alpha = alpha
         self.beta = beta
         self.rounds = rounds
@@ -525,7 +511,7 @@ class ContractJudge:
         """The fewest rounds that can decide on each contract; 0 without one."""
         levels = self.alpha, self.beta, self.rounds
         drifts = {DRIFT if absolute(contract) else 0.0 for contract in self.contracts if not contract.is_gil}
-        counted = max((power.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=1)
+        counted = max((decide.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=1)
         return counted if self.contracts else 0
 
     def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
@@ -538,7 +524,7 @@ class ContractJudge:
             return gil_verdict(contract, sample, samples)
         missing = _failed(contract, sample, samples)
         if reason := f"{missing} could not be measured" if missing else _no_locks(contract, sample, samples):
-            return msgspec.structs.replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
+            return replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
         numbers = values(contract, sample, samples)
         held = decide.require(
             numbers,
@@ -551,17 +537,17 @@ class ContractJudge:
             final=final,
         )
         if not numbers and (missing := unreported(contract, sample, samples)):
-            return msgspec.structs.replace(held, reason=f"no launch has a {missing}")
+            return replace(held, reason=f"no launch has a {missing}")
         left, right = sides(contract, sample, samples)
         if left is None or right is None or not final:
             return held
         shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
-        return msgspec.structs.replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
+        return replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
 
 
 def _spread(contract: Contract) -> float:
     """The deviation that a round is expected to have: memory varies less than time, absolute figures most."""
-    rows = [metrics.row(name.metric) for name in contract_grammar.all_names(contract)]
+    rows = [metrics.row(name.metric) for name in all_names(contract)]
     if all(row.unit == "size" for row in rows):
         return max(row.spread for row in rows)
     return ABSOLUTE_SPREAD if absolute(contract) else decide.CONTRACT_SPREAD
