@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from ..kit.text import apart, did_you_mean
+from ..kit.text import apart, did_you_mean, listed
 from ..kit.values import Metric
 from ..model.sample import NS_PER_S, Need, Sample, TestSamples, single_cell
 from ..model.spec import Cell, Environment, Executor, Spec, Target, cells_of
@@ -109,7 +109,7 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         raise ContractError(problem, contract.text, name.columns[field])
 
     of_kind = [executor for executor in spec.executors if executor.kind == where.kind]
-    there = f"it has {_and(map(_spelled, spec.executors))}"
+    there = f"it has {listed([*map(_spelled, spec.executors)], 'and')}"
     if not of_kind:
         fail(f"the test does not run under {where.kind}: {there}", "kind")
     if where.kind in PROGRAMS:
@@ -121,23 +121,25 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     if where.workers is not None and spec.workers.count(where.workers) > 1:
         fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
     if where.workers is not None and where.workers not in spec.numbers:
-        there = _and([*spec.numbers, "cores"] if spec.cores else spec.numbers)
+        there = listed([*map(str, spec.numbers), *(["cores"] if spec.cores else [])], "and")
         fail(f"no cell has {where.workers} workers: there are {there}", "workers")
     if where.cores and not spec.cores:
         fail("no cell has wcores: give the test workers=[1, 'cores']", "workers")
     if where.workers == 1 and name.metric in SCALINGS:
         fail(f"{name.metric} is of cells with more than one worker", "workers")
     if where.target is not None and spec.pythons is not None and not _among(where.target, spec.pythons):
-        fail(f"the test is not measured on {where.target}: it is on {_and(spec.pythons)}", "target")
+        fail(f"the test is not measured on {where.target}: it is on {listed(spec.pythons, 'and')}", "target")
     counts = list(dict.fromkeys(f"{role}{count}" for role_count in spec.role_counts for role, count in role_count))
     for word in where.roles:
         if word not in counts:
-            known = f"there are {_and(counts)}" if counts else "its workers have no roles; a worker count is w8"
+            known = (
+                f"there are {listed(counts, 'and')}" if counts else "its workers have no roles; a worker count is w8"
+            )
             fail(f"no cell has {word}{did_you_mean(word, counts)}: {known}", f"role {word}")
     variables = list(dict.fromkeys(word for environment in spec.environments for word in environment.words))
     for word in where.variables:
         if word not in variables:
-            known = f"there are {_and(variables)}" if variables else "environment= is no list of several"
+            known = f"there are {listed(variables, 'and')}" if variables else "environment= is no list of several"
             fail(f"no cell has {word}{did_you_mean(word, variables)}: {known}", f"variable {word}")
     for hand in spec.environments if where.variables else ():
         if sum(_has_variables(each, where, hand) for each in spec.environments) > 1:
@@ -164,7 +166,9 @@ def _check_program(
         fail("a command has no target: it runs once for all targets", f"word {others[0]}")
     for known in (executor.program.pythons if executor.program else None, spec.pythons):
         if others and known is not None and not _among(others[0], known):
-            fail(f"{executor.label} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
+            fail(
+                f"{executor.label} is not measured on {others[0]}: it is on {listed(known, 'and')}", f"word {others[0]}"
+            )
 
 
 def _among(target: str, specs: Iterable[str]) -> bool:
@@ -177,11 +181,6 @@ def _same_target(target: str, spec: str) -> bool:
 
 def _spelled(executor: Executor) -> str:
     return executor.kind if executor.label == executor.kind else f"{executor.kind}[{executor.label}]"
-
-
-def _and(words: Iterable[object]) -> str:
-    texts = list(map(str, words))
-    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
 def _possible(contract: Contract, spec: Spec) -> list[Cell]:
@@ -522,8 +521,14 @@ class ContractJudge:
     def _verdict(self, contract: Contract, sample: Sample, samples: TestSamples, final: bool) -> MetricVerdict:
         if contract.is_gil:
             return gil_verdict(contract, sample, samples)
-        missing = _failed(contract, sample, samples)
-        if reason := f"{missing} could not be measured" if missing else _no_locks(contract, sample, samples):
+        cells = involved(contract, sample.cell, samples.cells)
+        compared = [each for each in map(samples.cell, cells) if each is not None]
+        reason = ""
+        if failed := dict.fromkeys(each.cell.label for each in compared if each.failed):
+            reason = f"{', '.join(failed)} could not be measured"
+        elif "locks" in metrics_needed(contract):
+            reason = next((f"{each.cell.label}: {each.no_locks}" for each in compared if each.no_locks), "")
+        if reason:
             return replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
         numbers = values(contract, sample, samples)
         held = decide.require(
@@ -551,17 +556,3 @@ def _spread(contract: Contract) -> float:
     if all(row.unit == "size" for row in rows):
         return max(row.spread for row in rows)
     return ABSOLUTE_SPREAD if absolute(contract) else decide.CONTRACT_SPREAD
-
-
-def _no_locks(contract: Contract, sample: Sample, samples: TestSamples) -> str:
-    """Why a compared cell has no figures of locks, if the contract needs them."""
-    if "locks" not in metrics_needed(contract):
-        return ""
-    compared = (samples.cell(cell) for cell in involved(contract, sample.cell, samples.cells))
-    return next((f"{each.cell.label}: {each.no_locks}" for each in compared if each is not None and each.no_locks), "")
-
-
-def _failed(contract: Contract, sample: Sample, samples: TestSamples) -> str:
-    """The labels of the compared cells that failed."""
-    compared = (samples.cell(cell) for cell in involved(contract, sample.cell, samples.cells))
-    return ", ".join(dict.fromkeys(each.cell.label for each in compared if each is not None and each.failed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from statistics import median, median_low
 from typing import Final, NamedTuple
@@ -230,14 +230,6 @@ def least_pairs(
 # ---- decisions
 
 
-class _Prospect(NamedTuple):
-    """What would settle an open decision, in words and as a number of pairs if known; `open` has what is ruled out."""
-
-    settles: str
-    open: str
-    more: int | None
-
-
 def compare(comparison: Comparison) -> MetricVerdict:
     """The decision on one metric from the values of both sides of each pair.
 
@@ -272,18 +264,18 @@ def compare(comparison: Comparison) -> MetricVerdict:
     looked = costs.final and there >= alpha_spending.LOOKS[0]
     level = alpha_spending.last(*levels[:2], there).beta if looked else 0.0
     opened = _verdict(costs, level, evidence, Decision.INCONCLUSIVE)
-    prospect = _what_settles(costs, evidence, opened.ruled_out)
+    more, rules_out = _what_settles(costs, evidence, opened.ruled_out)
     if costs.final and _suspect(costs, evidence):
-        why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {prospect.settles}"
-        return replace(opened, decision=Decision.SUSPECT, reason=why, more=prospect.more)
+        why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {_settles(more, 'pair')}"
+        return replace(opened, decision=Decision.SUSPECT, reason=why, more=more)
     shift, limit = evidence.shift.value, pass_limit(costs)
     beyond = costs.final and shift > limit and evidence.p_fail <= BEYOND_LEVEL
-    notes = [prospect.open, _hardly_waited(costs)]
+    notes = [rules_out, _hardly_waited(costs)]
     if beyond:
         change, effect = beside_limit(costs.metric, shift, limit)
         notes.insert(0, f"the estimate {change} is worse than the effect {effect}")
     reason = "; ".join(filter(None, notes))
-    return replace(opened, reason=reason, more=prospect.more, beyond=beyond)
+    return replace(opened, reason=reason, more=more, beyond=beyond)
 
 
 def suspect_level(alpha: float) -> float:
@@ -329,7 +321,11 @@ def require(
             return verdict
     open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation, spread)
     suspect = final and open_one.p_fail is not None and _likely(open_one.p_fail, values, alpha)
-    more = _until_required(values, alpha, beta, correlation, spread)
+    # About how many rounds would decide.
+    exact = paired(values, [0.0] * len(values))
+    centre, deviation = rank_tests.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
+    gap, fails = abs(centre) / deviation, centre > 0
+    more = _until_decided(len(values), alpha, beta, gap, fails=fails, correlation=correlation, schedule=schedule)
     holds = f"it held in {sum(value < 0 for value in values)} of {_counted(len(values), 'round')}"
     decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
     return replace(open_one, decision=decision, reason=f"{holds}; {_settles(more, 'round')}", more=more)
@@ -501,8 +497,11 @@ def _hardly_waited(costs: Comparison) -> str:
 # ---- what would settle it
 
 
-def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) -> _Prospect:
-    """What it rules out (`known`) and what would decide: `rules out +25 %; +5 % needs about 9 more pairs, 40 s`."""
+def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) -> tuple[int | None, str]:
+    """How many more pairs would decide, if known; and in words, with what is ruled out (`known`).
+
+    `rules out +25 %; +5 % needs about 9 more pairs, 40 s`.
+    """
     fail, effect, value = fail_limit(costs), pass_limit(costs), evidence.shift.value
     fails = value - fail > effect - value
     limit = fail if fails else effect
@@ -510,7 +509,7 @@ def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) ->
         unit = median(costs.reference) + least_share(costs)
         value, limit = math.log1p(value / unit), math.log1p(limit / unit)
     gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
-    more = _enough(pairs(costs), _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0)
+    more = _until_decided(pairs(costs), costs.alpha, costs.beta, gap, fails=fails)
     ruled = "nothing" if known is None else worse_text(costs.metric, known)
     rules = f"{'1 pair ' if pairs(costs) == 1 else ''}rules out {ruled}"
     if more is None:
@@ -519,18 +518,28 @@ def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) ->
         needs = f"whether it is beyond {change_text(costs.metric, fail)} needs {_about(more, 'pair', costs.pair_s)}"
     else:
         needs = f"{change_text(costs.metric, effect)} needs {_about(more, 'pair', costs.pair_s)}"
-    return _Prospect(_settles(more, "pair"), f"{rules}; {needs}", more)
+    return more, f"{rules}; {needs}"
 
 
-def _enough(there: int, levels: Iterable[tuple[int, float]], gap: float, correlation: float) -> int | None:
+def _until_decided(
+    there: int,
+    alpha: float,
+    beta: float,
+    gap: float,
+    *,
+    fails: bool,
+    correlation: float = 0.0,
+    schedule: Schedule = PAIRS,
+) -> int | None:
     """How many more pairs it takes to a planned number whose reach is within the gap between estimate and limit.
 
     The gap is in deviations of a pair. None if no planned number is enough.
     """
-    later = ((count, level) for count, level in levels if count > there)
-    return next(
-        (count - there for count, level in later if moderated.reach(count, level, POWER, correlation) <= gap), None
-    )
+    for look in alpha_spending.plan(alpha, beta, at_most=MOST_PAIRS, schedule=schedule):
+        count, level = look.launches, look.alpha if fails else look.beta
+        if count > there and moderated.reach(count, level, POWER, correlation) <= gap:
+            return count - there
+    return None
 
 
 def _settles(more: int | None, what: str) -> str:
@@ -544,12 +553,6 @@ def _about(more: int, what: str, each_s: float = 0.0) -> str:
     seconds = more * each_s
     time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
     return f"about {_counted(more, f'more {what}')}" + (f", {time}" if each_s else "")
-
-
-def _planned(alpha: float, beta: float, *, fails: bool, schedule: Schedule = PAIRS) -> list[tuple[int, float]]:
-    """The planned numbers of pairs, each with its level to fail, or to pass."""
-    looks_ahead = alpha_spending.plan(alpha, beta, at_most=MOST_PAIRS, schedule=schedule)
-    return [(look.launches, look.alpha if fails else look.beta) for look in looks_ahead]
 
 
 def _counted(count: int, what: str) -> str:
@@ -581,17 +584,6 @@ def _required(values: Sequence[float], look: Look, text: str, correlation: float
         launches=len(values),
         contract=text,
     )
-
-
-def _until_required(
-    values: Sequence[float], alpha: float, beta: float, correlation: float, spread: float
-) -> int | None:
-    """About how many rounds would decide on a contract."""
-    exact = paired(values, [0.0] * len(values))
-    centre = rank_tests.location(exact, 0.0).value
-    deviation = float(moderated.deviations(exact, (), spread)[0])
-    levels = _planned(alpha, beta, fails=centre > 0, schedule=alpha_spending.of_rounds(correlation))
-    return _enough(len(values), levels, abs(centre) / deviation, correlation)
 
 
 # ---- whether the conditions on the machine put a verdict in doubt

@@ -206,10 +206,11 @@ class Measurement:
 
     def _finished(self, cell: Cell) -> Row:
         """The row of a cell with its verdict as it stands, and its explanation."""
-        finished: Row | None = None
-        with self._failing(cell):
-            finished = self._explained(self._amended(self.by_nodeid[cell.nodeid]))
-        return finished or self.by_nodeid[cell.nodeid]
+        try:
+            return self._explained(self._amended(self.by_nodeid[cell.nodeid]))
+        except Exception as error:  # noqa: BLE001
+            self._fail_cell(cell, error)
+            return self.by_nodeid[cell.nodeid]
 
     def _amended(self, row: Row) -> Row:
         """The row with its verdict as it stands now, and with what the time lacks where that is open."""
