@@ -49,7 +49,7 @@ def generate(metafunc: pytest.Metafunc) -> None:
     with _as_collect_error():
         spec = _spec(metafunc, declared)
         chosen = plan.choices(spec, targets(metafunc.config, spec))
-    metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=[choice.id for choice in chosen])
+    metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=[choice.label for choice in chosen])
 
 
 def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
@@ -198,14 +198,9 @@ def _attach(item: pytest.Function) -> None:
     if any(type(value).__name__ == "NotSetType" for value in params.values()):
         return  # an empty parametrize: pytest skips the item
     spec, choice = next(params.pop(name) for name in arguments.OWN if name in params)
-    cell = Cell(
+    cell = msgspec.structs.replace(
+        choice,
         nodeid=item.nodeid,
-        target=choice.target,
-        executor=choice.executor,
-        workers=choice.workers,
-        roles=choice.roles,
-        environment=choice.environment,
-        cores=choice.cores,
         params=tuple(tests.param_of(declared, spec.source, name, value) for name, value in params.items()),
         body=tests.body_kind(declared, choice.executor),
     )
