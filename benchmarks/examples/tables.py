@@ -14,7 +14,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_ftgate.judge import advice, contract_grammar, contracts
+from pytest_ftgate.features.decide import rank
+from pytest_ftgate.judge import contract_grammar, contracts
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import TestSamples
 from pytest_ftgate.model.verdict import Decision
@@ -133,7 +134,7 @@ def sides_of(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[f
 def decided(report: Report, tables: list[Table]) -> list[str]:
     """A list with the advice of each test that has figures."""
     tests = dict.fromkeys(split_nodeid(table.rows[0].cell.nodeid)[0] for table in tables)
-    found = [each for each in advice.of_report(report) if each.test in tests and each.choices]
+    found = [each for each in rank.of_report(report) if each.test in tests and each.choices]
     lines = ["`ftgate decide`, from these figures:", ""]
     for each in found:
         said = [one.text for one in sentences.said(each).sentences if one.topic == "advice"]

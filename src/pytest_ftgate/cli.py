@@ -10,22 +10,10 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
+from . import hookspec
 from .kit.errors import FtgateError
 from .kit.platforms import unsupported
 from .kit.text import plain
-
-COMMANDS: Final = (
-    "init",
-    "doctor",
-    "pythons",
-    "baseline",
-    "accept",
-    "decide",
-    "report",
-    "compare",
-    "merge",
-    "history",
-)
 
 EPILOG: Final = "exit codes: 0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"
 
@@ -54,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("ftgate: interrupted", file=sys.stderr)
         return 130
     except Exception as error:  # a report that was read contradicts itself
-        why = importlib.import_module(f"{__package__}.commands.last_run").meaningless(error)
+        why = importlib.import_module(f"{__package__}.features.last_run").meaningless(error)
         if not why:
             raise
         print(f"ftgate: error: {plain(why)}", file=sys.stderr)
@@ -68,8 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pytest-ftgate {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
-        importlib.import_module(f"{__package__}.commands.{name}").register(subparsers)
+    hookspec.features("COMMANDS").hook.ftgate_commands(subparsers=subparsers)
     return parser
 
 

@@ -12,7 +12,7 @@ import pytest
 from stored_values import COMMIT, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, change, make_row, make_sample
 
 from golden import check_golden
-from pytest_ftgate.commands import baseline
+from pytest_ftgate.features import baseline
 from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Host, Report, Row, Table
@@ -48,7 +48,7 @@ def ftgate(project: Path) -> Ftgate:
 
     def run(*argv: str) -> int:
         parser = argparse.ArgumentParser()
-        baseline.register(parser.add_subparsers(required=True))
+        baseline.ftgate_commands(parser.add_subparsers(required=True))
         args = parser.parse_args(["baseline", *argv])
         assert Path.cwd().is_relative_to(project)
         return int(args.run(args))

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 from report_by_hand import FREE_THREADED
 
-from pytest_ftgate.commands import diagnosis, doctor
-from pytest_ftgate.commands.diagnosis import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
-from pytest_ftgate.commands.pythons import Progress, outcome_text
+from pytest_ftgate.features import doctor
+from pytest_ftgate.features import doctor as diagnosis
+from pytest_ftgate.features.doctor import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
+from pytest_ftgate.features.pythons import Progress, outcome_text
 from pytest_ftgate.model.report import Machine
 from pytest_ftgate.model.spec import TargetError, parse_target
 from pytest_ftgate.targets.provide import Provided
@@ -53,7 +54,7 @@ DIAGNOSIS = Diagnosis(
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    doctor.register(parser.add_subparsers())
+    doctor.ftgate_commands(parser.add_subparsers())
     return parser.parse_args(["doctor", *words])
 
 
@@ -113,8 +114,8 @@ def test_a_spec_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_lacks_of_a_throttled_machine_have_their_fixes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two_cores = msgspec.structs.replace(MACHINE, cores=2)
-    monkeypatch.setattr("pytest_ftgate.commands.diagnosis.read_machine", lambda: two_cores)
-    monkeypatch.setattr("pytest_ftgate.commands.diagnosis.read_probes", lambda: DIAGNOSIS.probes)
+    monkeypatch.setattr("pytest_ftgate.features.doctor.read_machine", lambda: two_cores)
+    monkeypatch.setattr("pytest_ftgate.features.doctor.read_probes", lambda: DIAGNOSIS.probes)
     found = " | ".join(f"{problem.what}: {problem.fix}" for problem in diagnose([], tmp_path).problems)
     assert "CPU limit of 1.5 cores on 2" in found
     assert "governor is powersave" in found
@@ -163,7 +164,7 @@ class Screen:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress_is_one_line_on_a_terminal_and_rare_elsewhere(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(100))
-    monkeypatch.setattr("pytest_ftgate.commands.pythons.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("pytest_ftgate.features.pythons.time.monotonic", lambda: float(next(clock)))
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen(terminal=terminal)
     with Progress("3.14", screen) as progress:  # type: ignore[arg-type]

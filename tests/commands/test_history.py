@@ -13,7 +13,7 @@ from stored_values import MACHINE, OTHER_MACHINE, TEST, launch, make_row, make_s
 
 from golden import check_golden
 from pytest_ftgate import cli
-from pytest_ftgate.commands.last_run import LAST_RUN
+from pytest_ftgate.features.last_run import LAST_RUN
 from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.model.report import Machine, Report, Table
 from pytest_ftgate.model.sample import Sample
@@ -92,7 +92,7 @@ def test_it_draws_the_recordings_and_the_change(project: Path, capsys: pytest.Ca
 
 def test_it_draws_in_ascii(project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     days(project, *[1.0] * 6, *[1.12] * 6)
-    monkeypatch.setattr("pytest_ftgate.commands.history.unicode", lambda: False)
+    monkeypatch.setattr("pytest_ftgate.features.history.unicode", lambda: False)
     drawn = out(capsys, "test_count")
     assert drawn.isascii()
     check_golden("history_ascii.txt", drawn)

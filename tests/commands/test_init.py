@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 from pytest_ftgate import cli
-from pytest_ftgate.commands import inifile, init, project
-from pytest_ftgate.commands.project import Git
 from pytest_ftgate.declare.options import report_target
+from pytest_ftgate.features import inifile, init
+from pytest_ftgate.features.init import project
+from pytest_ftgate.features.init.project import Git
 from pytest_ftgate.kit.errors import FtgateError
 
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'

@@ -12,7 +12,7 @@ import yaml
 from test_init import git, lay, repository
 
 from pytest_ftgate import cli
-from pytest_ftgate.commands import builds
+from pytest_ftgate.features.init import builds
 from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[2]

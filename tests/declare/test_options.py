@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from example import Example, assert_usage_error
 
-from pytest_ftgate.declare import options as table
+from pytest_ftgate.declare import options
 from pytest_ftgate.declare.options import OPTIONS, Option, OptionError, by_name, read
 from pytest_ftgate.judge import limits
 from pytest_ftgate.judge.metrics import GATING
@@ -21,45 +21,45 @@ from pytest_ftgate.plugin import collection
 from pytest_ftgate.plugin.options import options_of
 
 TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
-    table.truth: ("true", "0", "on"),
-    table.target: ("3.14", "3.13", "3.15t[gil=on]"),
+    options.truth: ("true", "0", "on"),
+    options.target: ("3.14", "3.13", "3.15t[gil=on]"),
     by_name("update").parse: ("all", "new", "test_a.py::test_it[*]"),
     by_name("baselines").parse: ("one", "two", "three"),
-    table.whole: ("0", "7", "8"),
-    table.count: ("1", "2", "3"),
-    table.seconds: ("90", "1.5m", "20ms"),
-    table.fraction: ("2%", "0.03", "0"),
-    table.probability: ("1%", "0.5", "0.02"),
-    table.report_target: ("json:a", "json:b", "json:c:d"),
-    table.decision: ("improved", "no-baseline", "regressed"),
-    table.metric: ("wall", "tail", "lock_wait_share"),
+    options.whole: ("0", "7", "8"),
+    options.count: ("1", "2", "3"),
+    options.seconds: ("90", "1.5m", "20ms"),
+    options.fraction: ("2%", "0.03", "0"),
+    options.probability: ("1%", "0.5", "0.02"),
+    options.report_target: ("json:a", "json:b", "json:c:d"),
+    options.decision: ("improved", "no-baseline", "regressed"),
+    options.metric: ("wall", "tail", "lock_wait_share"),
     by_name("unchanged").parse: ("skip", "measure", "skip"),
     by_name("trust").parse: ("base", "head", "base"),
-    table.shard: ("1/2", "2/5", "7/7"),
-    table.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
-    table.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
-    table.weight: ("time=2", "memory=0.5", "time=0"),
-    table.install_step: ("--pre numpy", "$ make", "-e ."),
+    options.shard: ("1/2", "2/5", "7/7"),
+    options.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
+    options.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
+    options.weight: ("time=2", "memory=0.5", "time=0"),
+    options.install_step: ("--pre numpy", "$ make", "-e ."),
 }
 WRONG: dict[Callable[[str], Any], str] = {
-    table.truth: "maybe",
-    table.target: "pypy",
+    options.truth: "maybe",
+    options.target: "pypy",
     by_name("update").parse: " ",
     by_name("baselines").parse: "",
-    table.whole: "-1",
-    table.count: "0",
-    table.seconds: "soon",
-    table.fraction: "nan",
-    table.probability: "100%",
-    table.report_target: "xml:a",
-    table.decision: "regresed",
-    table.metric: "ratio",
+    options.whole: "-1",
+    options.count: "0",
+    options.seconds: "soon",
+    options.fraction: "nan",
+    options.probability: "100%",
+    options.report_target: "xml:a",
+    options.decision: "regresed",
+    options.metric: "ratio",
     by_name("unchanged").parse: "yes",
     by_name("trust").parse: "none",
-    table.shard: "3/2",
-    table.revision: "dist:numpy",
-    table.threshold: "wall",
-    table.weight: "wall=1",
+    options.shard: "3/2",
+    options.revision: "dist:numpy",
+    options.threshold: "wall",
+    options.weight: "wall=1",
 }
 CHECKED = [option for option in OPTIONS if option.parse in WRONG]
 
@@ -194,7 +194,7 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, ["suspect,beyond-effect"], {}, None) == ("suspect", "beyond-effect")
     assert resolve(fail_on, None, {}, None) == ("regressed", "suspect", "broken", "undecided-run")
     metrics = by_name("metrics")
-    assert table.DEFAULT_METRICS == GATING
+    assert options.DEFAULT_METRICS == GATING
     assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)
     assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait_share"}
     with pytest.raises(OptionError, match=r"--ftgate-metrics=,: takes at least one LIST"):
@@ -238,7 +238,7 @@ def test_what_to_compare_with(pytester: pytest.Pytester) -> None:
     ["main", "origin/main", "HEAD~3^", "@{u}", "1a2b3c", "feature/x.y", "dist:a-b.c==1!2+x", "python:3.14t[gil=on]"],
 )
 def test_revisions(text: str) -> None:
-    assert table.revision(f" {text} ") == text
+    assert options.revision(f" {text} ") == text
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_revisions(text: str) -> None:
 )
 def test_a_distribution_without_a_version(text: str, name: str) -> None:
     with pytest.raises(ValueError, match=rf"^a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl$"):
-        table.revision(text)
+        options.revision(text)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_distribution_without_a_version(text: str, name: str) -> None:
 )
 def test_no_report(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
-        table.report_target(text)
+        options.report_target(text)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_no_report(text: str, said: str) -> None:
 )
 def test_a_metric_as_reports_call_it(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        table.metric(text)
+        options.metric(text)
 
 
 @pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y"])
@@ -289,13 +289,13 @@ def test_no_revisions(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
     ):
-        table.revision(text)
+        options.revision(text)
 
 
 def test_an_interpreter_to_compare_with_is_a_target() -> None:
     for text, problem in (("python:", "names no interpreter"), ("python:3.14[gli=on]", "unknown setting 'gli=on'")):
         with pytest.raises(FtgateError, match=problem):
-            table.revision(text)
+            options.revision(text)
 
 
 def layers(
@@ -329,7 +329,7 @@ def test_thresholds_of_each_place() -> None:
         layers({"gate": ["wal:margin=1%"]}, {}, {})
     with pytest.raises(OptionError, match=r"ini option ftgate_margin=much: takes a share"):
         layers({}, {}, {"margin": "much"})
-    for name in table.SHORT_FORMS:
+    for name in options.SHORT_FORMS:
         with pytest.raises(
             OptionError, match=rf"ini option ftgate_{name}=3: takes a share such as 3% or 0\.03, not '3'"
         ):
@@ -353,10 +353,10 @@ def test_what_a_test_lets_gate(pytester: pytest.Pytester, monkeypatch: pytest.Mo
 
 
 def test_units() -> None:
-    assert [table.seconds(text) for text in ("90", "90s", "1.5m", "2min", "0.5h", "20ms", "5us", "100ns")] == [
+    assert [options.seconds(text) for text in ("90", "90s", "1.5m", "2min", "0.5h", "20ms", "5us", "100ns")] == [
         90, 90, 90, 120, 1800, 0.02, pytest.approx(5e-6), pytest.approx(1e-7),
     ]  # fmt: skip
-    assert [table.fraction(text) for text in ("2%", "0.02", "0", " 150 %")] == [0.02, 0.02, 0, 1.5]
+    assert [options.fraction(text) for text in ("2%", "0.02", "0", " 150 %")] == [0.02, 0.02, 0, 1.5]
 
 
 # -- errors --------------------------------------------------------------------------------------------------------

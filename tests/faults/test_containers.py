@@ -15,7 +15,7 @@ from bench import THREADS, Bench
 from container import Container, container
 from fake_launcher import CONFIG, Quiet
 
-from pytest_ftgate.commands.diagnosis import diagnose
+from pytest_ftgate.features.doctor import diagnose
 from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_ftgate.judge import acceptance, expectations
+from pytest_ftgate.features import accept, expectations
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.spec import Cell, Executor, Expectation, Target
 from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
+from pytest_ftgate.plugin.gate import otherwise
 
 COMMIT = "1eb3b87e5d0123456789"
 NODE = "tests/test_x.py::test_x[3.14t-threads-w2]"
@@ -48,7 +49,7 @@ def verdict(decision: Decision = REGRESSED, beyond: str = "", **decisions: Decis
     ],
 )
 def test_the_trailers_of_a_message(message: str, found: list[str]) -> None:
-    assert acceptance.trailers(message) == found
+    assert accept.trailers(message) == found
 
 
 @pytest.mark.parametrize(
@@ -61,9 +62,9 @@ def test_the_trailers_of_a_message(message: str, found: list[str]) -> None:
     ],
 )
 def test_cells_metric_and_reason(trailer: str, cells: str, names: list[str]) -> None:
-    found = acceptance.parsed(trailer, COMMIT)
+    found = accept.parsed(trailer, COMMIT)
     assert found == tuple(Acceptance(cells=cells, metric=name, reason="why: so", commit=COMMIT) for name in names)
-    assert acceptance.written(cells, names, " why:\n so ") == f"Ftgate-Accept: {trailer}"
+    assert accept.written(cells, names, " why:\n so ") == f"Ftgate-Accept: {trailer}"
 
 
 @pytest.mark.parametrize(
@@ -81,26 +82,26 @@ def test_cells_metric_and_reason(trailer: str, cells: str, names: list[str]) -> 
 )
 def test_a_malformed_trailer_is_an_error_that_names_its_commit(trailer: str, words: str) -> None:
     with pytest.raises(FtgateError) as error:
-        acceptance.parsed(trailer, COMMIT)
+        accept.parsed(trailer, COMMIT)
     assert words in str(error.value)
     assert str(error.value).startswith("commit 1eb3b87e5d: `Ftgate-Accept: ")
     assert "write `Ftgate-Accept: CELLS METRIC: REASON`" in str(error.value)
 
 
 def test_a_metric_that_is_named_twice_counts_once() -> None:
-    assert [each.metric for each in acceptance.parsed("t.py::test_x wall,wall: why", COMMIT)] == ["wall"]
+    assert [each.metric for each in accept.parsed("t.py::test_x wall,wall: why", COMMIT)] == ["wall"]
 
 
 def test_cells_that_read_as_a_metric_are_not_written() -> None:
     with pytest.raises(FtgateError, match="use \\? for the space"):
-        acceptance.written("t.py::test_x[a wall: b]", ["uss"], "why")
+        accept.written("t.py::test_x[a wall: b]", ["uss"], "why")
 
 
 # ---- verdicts
 
 
 def test_an_accepted_metric_makes_the_cell_accepted_with_the_reason() -> None:
-    found = acceptance.applied(verdict(wall=REGRESSED, uss=PASSED), NODE, [WALL])
+    found = accept.applied(verdict(wall=REGRESSED, uss=PASSED), NODE, [WALL])
     assert found.decision is ACCEPTED
     assert [each.decision for each in found.metrics] == [ACCEPTED, PASSED]
     assert found.metrics[0].reason == "accepted by commit 1eb3b87e5d: the index"
@@ -111,7 +112,7 @@ def test_an_accepted_metric_makes_the_cell_accepted_with_the_reason() -> None:
 @pytest.mark.parametrize("name", ["uss", "contract"])
 def test_more_than_the_accepted_metric_still_fails(name: str) -> None:
     worse = Decision.BROKEN if name == "contract" else REGRESSED
-    found = acceptance.applied(verdict(wall=REGRESSED, **{name: worse}), NODE, [WALL])
+    found = accept.applied(verdict(wall=REGRESSED, **{name: worse}), NODE, [WALL])
     assert found.decision is worse
     assert found.accepted == (WALL,)
     assert [each.decision for each in found.metrics] == [ACCEPTED, worse]
@@ -131,7 +132,7 @@ def test_more_than_the_accepted_metric_still_fails(name: str) -> None:
     ],
 )
 def test_what_can_be_accepted(judged: Verdict, accepted: bool) -> None:
-    found = acceptance.applied(judged, NODE, [WALL])
+    found = accept.applied(judged, NODE, [WALL])
     assert (found.decision is ACCEPTED) == accepted
     assert accepted or found == judged
     assert not (accepted and any(each.beyond for each in found.metrics))
@@ -150,30 +151,30 @@ def test_what_can_be_accepted(judged: Verdict, accepted: bool) -> None:
 )
 def test_cells_are_a_name_or_a_pattern(cells: str, accepted: bool) -> None:
     given = Acceptance(cells=cells, metric="wall", reason="why", commit=COMMIT)
-    assert (acceptance.applied(verdict(wall=REGRESSED), NODE, [given]).decision is ACCEPTED) == accepted
+    assert (accept.applied(verdict(wall=REGRESSED), NODE, [given]).decision is ACCEPTED) == accepted
 
 
 def test_the_newest_trailer_counts() -> None:
     older = Acceptance(cells="*", metric="wall", reason="older", commit="0ld")
-    assert acceptance.applied(verdict(wall=REGRESSED), NODE, [WALL, older]).accepted == (WALL,)
+    assert accept.applied(verdict(wall=REGRESSED), NODE, [WALL, older]).accepted == (WALL,)
 
 
 def test_what_was_not_accepted_may_still_fail_where_it_is_asked() -> None:
-    found = acceptance.applied(verdict(wall=REGRESSED, uss=Decision.INCONCLUSIVE), NODE, [WALL])
+    found = accept.applied(verdict(wall=REGRESSED, uss=Decision.INCONCLUSIVE), NODE, [WALL])
     assert found.decision is ACCEPTED
-    assert acceptance.otherwise(found).decision is Decision.INCONCLUSIVE
-    assert "the index" not in acceptance.otherwise(found).reason
-    assert acceptance.otherwise(acceptance.applied(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
-    assert acceptance.otherwise(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
+    assert otherwise(found).decision is Decision.INCONCLUSIVE
+    assert "the index" not in otherwise(found).reason
+    assert otherwise(accept.applied(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
+    assert otherwise(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
 
 
 def test_a_known_failure_beside_what_is_accepted() -> None:
     cell = Cell(nodeid=NODE, target=Target(spec="3.14t", request="3.14t"), executor=Executor(kind="threads"), workers=2)
     broken = Expectation(decision=Decision.BROKEN, reason="one lock")
-    found = acceptance.applied(verdict(wall=REGRESSED, contract=Decision.BROKEN), NODE, [WALL])
+    found = accept.applied(verdict(wall=REGRESSED, contract=Decision.BROKEN), NODE, [WALL])
     known = expectations.applied(found, cell, [broken])
     assert (known.decision, known.accepted) == (Decision.XFAILED, (WALL,))
-    mended = acceptance.applied(verdict(wall=REGRESSED, contract=PASSED), NODE, [WALL])
+    mended = accept.applied(verdict(wall=REGRESSED, contract=PASSED), NODE, [WALL])
     assert expectations.applied(mended, cell, [broken]).decision is Decision.XPASSED
     regressed = Expectation(decision=REGRESSED, reason="slow")
     assert expectations.applied(mended, cell, [regressed]).decision is ACCEPTED

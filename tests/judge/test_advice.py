@@ -12,10 +12,10 @@ import pytest
 import report_by_hand
 from report_by_hand import MIB, cell, figures
 
-from pytest_ftgate.judge import advice, recorded, scaling_advice
-from pytest_ftgate.judge.candidates import Candidate, estimate, of_row
+from pytest_ftgate.features.decide import rank
+from pytest_ftgate.features.decide.rank import Advice, Candidate, estimate, of_row
+from pytest_ftgate.judge import recorded
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.advice import Advice
 from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, SiteFigures, Table, WaitFigures
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Decision, Verdict
@@ -52,8 +52,8 @@ def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: A
     )
 
 
-def advised(*sides: Candidate, weights: advice.Weights = ()) -> Advice:
-    return advice._advice(TEST, "by hand", sides, (), 4, weights)
+def advised(*sides: Candidate, weights: rank.Weights = ()) -> Advice:
+    return rank._advice(TEST, "by hand", sides, (), 4, weights)
 
 
 # ---- the choice
@@ -94,7 +94,7 @@ def test_nothing_wins_where_each_is_better_in_something() -> None:
         ((("time", 1.0), ("memory", 0.5)), ("threads on 3.14", "fork on 3.14")),
     ],
 )
-def test_weights_trade_time_for_memory(weights: advice.Weights, winner: tuple[str, ...]) -> None:
+def test_weights_trade_time_for_memory(weights: rank.Weights, winner: tuple[str, ...]) -> None:
     sides = candidate("threads", wall=100.0, pss=4e6), candidate("fork", wall=200.0, pss=1e6)
     assert set(advised(*sides, weights=weights).choices[0].advised) == set(winner)
 
@@ -294,7 +294,7 @@ def test_the_serial_fraction_follows_from_any_two_counts(base: int, counts: tupl
 def test_amdahl_says_the_count_from_which_the_next_adds_too_little() -> None:
     law = [1 / (0.1 + 0.9 / count) for count in range(1, 100)]
     gains = [after / before - 1 for before, after in pairwise(law)]
-    first = next(count for count, gain in enumerate(gains, start=1) if gain < scaling_advice.PAYS)
+    first = next(count for count, gain in enumerate(gains, start=1) if gain < rank.PAYS)
     assert first == 10
 
 
@@ -344,19 +344,19 @@ def report_of(*rows: Row) -> Report:
     ],
 )
 def test_hazards_are_what_the_run_recorded(kind: str, reason: str, detail: str) -> None:
-    (found,) = advice.of_report(report_of(row("threads"), row("fork", Decision.ERROR, reason, detail)))
+    (found,) = rank.of_report(report_of(row("threads"), row("fork", Decision.ERROR, reason, detail)))
     (hazard,) = found.hazards
     assert (hazard.kind, hazard.text, hazard.cells, hazard.of) == (kind, reason, ("3.14t-fork-w8",), 2)
     assert [each.name for each in found.choices[0].time.ranked] == ["threads on 3.14t"]
 
 
 def test_a_cell_that_cannot_run_here_is_named_with_its_reason() -> None:
-    (found,) = advice.of_report(report_of(row("threads"), row("interpreters", Decision.UNSUPPORTED, "too old")))
+    (found,) = rank.of_report(report_of(row("threads"), row("interpreters", Decision.UNSUPPORTED, "too old")))
     assert found.unsupported == {"too old": ("3.14t-interpreters-w8",)}
 
 
 def test_a_run_that_measured_nothing_knows_nothing() -> None:
-    (found,) = advice.of_report(report_of(Row(cell=cell(TEST, "3.14", "fork", 8), verdict=row("fork").verdict)))
+    (found,) = rank.of_report(report_of(Row(cell=cell(TEST, "3.14", "fork", 8), verdict=row("fork").verdict)))
     assert found.choices == ()
     assert found.unknown == ("time", "start-up", "memory", "contention", "scaling")
 

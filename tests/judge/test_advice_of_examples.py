@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.judge import advice
-from pytest_ftgate.model.advice import Advice, Choice, Ranked, Ranking
+from pytest_ftgate.features.decide import rank
+from pytest_ftgate.features.decide.rank import Advice, Choice, Ranked, Ranking
 from pytest_ftgate.report import advice as sentences
 from pytest_ftgate.report import json
 from pytest_ftgate.store.folder import Store
@@ -32,7 +32,7 @@ def stored(test: str) -> Advice:
     baseline = Store(ROOT / "baselines").load(test)
     assert baseline is not None
     (fingerprint,) = baseline.machines
-    found = advice.of_stored(baseline, fingerprint)
+    found = rank.of_stored(baseline, fingerprint)
     assert found is not None
     return found
 
@@ -41,7 +41,7 @@ def stored(test: str) -> Advice:
 def recorded(test: str) -> Advice:
     """The advice from the recorded run of the pipeline."""
     report = json.parse(RECORDED.read_bytes())
-    return {each.test: each for each in advice.of_report(report)}[test]
+    return {each.test: each for each in rank.of_report(report)}[test]
 
 
 def choice(found: Advice, workers: str = "", setting: str = "") -> Choice:

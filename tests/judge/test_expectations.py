@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_ftgate.judge.expectations import applied
+from pytest_ftgate.features.expectations import applied
 from pytest_ftgate.model.spec import Cell, Executor, Expectation, Target
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 

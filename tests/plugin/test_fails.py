@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_ftgate.judge.acceptance import otherwise
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
-from pytest_ftgate.plugin.gate import fails
+from pytest_ftgate.plugin.gate import fails, otherwise
 
 DEFAULT = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}
 

@@ -13,9 +13,9 @@ import pytest
 import report_by_hand
 from example import Example
 
+from pytest_ftgate.features import github
 from pytest_ftgate.model.report import Report, Row
 from pytest_ftgate.model.verdict import Decision, Verdict
-from pytest_ftgate.plugin import github
 from pytest_ftgate.report import markdown
 
 QUICK = (

@@ -10,9 +10,9 @@ import pytest
 import scipy.stats  # noqa: F401 -- pytester forgets what a run imports, and NumPy cannot be imported again
 from example import Example, assert_usage_error
 
-from pytest_ftgate.plugin.host_scheduler import HostScheduler
-from pytest_ftgate.plugin.hosts import _relative
-from pytest_ftgate.plugin.xdist import has_hosts
+from pytest_ftgate.features.hosts import has_hosts
+from pytest_ftgate.features.hosts.controller import _relative
+from pytest_ftgate.features.hosts.scheduler import HostScheduler
 
 ITEMS = ["a.py::test_x[1]", "a.py::test_x[2]", "a.py::test_y", "b.py::test_z[1]", "b.py::test_z[2]", "b.py::test_w"]
 

@@ -35,7 +35,7 @@ DECLARING = {
     "pytest_ftgate.judge.metrics",
     "pytest_ftgate.judge.limits",
     "pytest_ftgate.model",
-    "pytest_ftgate.model.advice",
+    "pytest_ftgate.features.decide.rank",
     "pytest_ftgate.kit.values",
     "pytest_ftgate.model.report",
     "pytest_ftgate.model.sample",

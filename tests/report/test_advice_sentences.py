@@ -9,9 +9,9 @@ import pytest
 import report_by_hand
 
 from golden import check_golden
-from pytest_ftgate.judge import advice as judged
+from pytest_ftgate.features.decide import rank
+from pytest_ftgate.features.decide.rank import Advice, MemoryUse
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.advice import Advice, MemoryUse
 from pytest_ftgate.model.report import Report
 from pytest_ftgate.report import advice
 from pytest_ftgate.report.details import Style, wrapped
@@ -56,7 +56,7 @@ def test_what_a_workload_writes_neither_colours_nor_moves_the_cursor() -> None:
 
 
 def test_the_figures_behind_the_sentences_are_json() -> None:
-    found = judged.of_report(report_by_hand.report())
+    found = rank.of_report(report_by_hand.report())
     first, *_ = json.loads(advice.as_json(found))
     assert first["test"] == report_by_hand.TOKENISE
     assert first["choices"][0]["time"]["ranked"][0]["name"] == "threads on 3.14t"

@@ -8,10 +8,10 @@ import msgspec
 import report_by_hand
 from report_by_hand import cell
 
+from pytest_ftgate.features import github
 from pytest_ftgate.model.report import Report, Row, Table, failed_row
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Decision, Verdict
-from pytest_ftgate.plugin import github
 from pytest_ftgate.report import markdown, said, terminal
 from pytest_ftgate.report.html import page
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fake_launcher import Quiet
 
+from pytest_ftgate.features.accept import Acceptances, Collected
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.run.acceptances import Acceptances, Collected
 from pytest_ftgate.run.folder import RunFolder
 
 WHO = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

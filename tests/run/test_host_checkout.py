@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_ftgate.run.host_checkout import HostError, Shipment, answer, serve
+from pytest_ftgate.features.hosts.checkout import HostError, Shipment, answer, serve
 
 CLOSED = object()
 

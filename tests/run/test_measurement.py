@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -29,7 +30,10 @@ from fake_launcher import (
 from stored_values import MACHINE
 from values import entry
 
+from pytest_ftgate import hookspec
 from pytest_ftgate.declare.options import seconds
+from pytest_ftgate.features.accept import Acceptances
+from pytest_ftgate.features.unchanged import Checked, UnchangedCells
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.decide import MOVED
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
@@ -47,7 +51,6 @@ from pytest_ftgate.model.spec import Cell, Expectation, Group, Plan, Requirement
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
-from pytest_ftgate.run.acceptances import Acceptances
 from pytest_ftgate.run.context import Resources, RunTime
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.sides import worktrees
@@ -55,7 +58,6 @@ from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
 from pytest_ftgate.run.trial import Measurement
-from pytest_ftgate.run.unchanged import Checked, UnchangedCells
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.stats import alpha_spending
 
@@ -179,6 +181,10 @@ class Desk:
             test_time=self.budget_s,
             explain=explains,
         )
+        plugins = hookspec.features("IN_A_RUN")
+        plugins.hook.ftgate_begin(
+            run=SimpleNamespace(plugins=plugins, config=config, folder=FOLDER, listener=self.listener)
+        )
         resources = ScriptedResources(
             config=config,
             plan=Plan(groups=(group,)),
@@ -189,9 +195,8 @@ class Desk:
             launcher=self.launcher,
             listener=self.listener,
             time=RunTime(run_s),
-            unchanged=UnchangedCells(config, self.targets, self.references, self.launcher, Quiet()),
             floors={},
-            acceptances=Acceptances(FOLDER, self.listener),
+            hooks=plugins.hook,
             capacity=Capacity(),
         )
         measurement = Measurement(group, resources)
@@ -1125,7 +1130,7 @@ class TestExplanation:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))
         measurement = desk.measurement(TWO, against="main")
         accepted = [Acceptance(cells="*", metric=each, reason="known", commit="abc") for each in ("wall", "tail")]
-        monkeypatch.setattr(measurement.resources.acceptances, "since", lambda _: accepted)
+        monkeypatch.setattr(Acceptances, "since", lambda *_: accepted)
         row = run(measurement)[FORK]
         assert row.verdict.decision is Decision.ACCEPTED
         assert profiles_of(desk) == []
@@ -1137,7 +1142,7 @@ class TestExplanation:
     ) -> None:
         measurement = Desk(day(cells_slower(1.79, FORK))).measurement(TWO, against="main")
         accepted = [Acceptance(cells="*", metric="wall", reason="known", commit="abc")]
-        monkeypatch.setattr(measurement.resources.acceptances, "since", lambda _: accepted)
+        monkeypatch.setattr(Acceptances, "since", lambda *_: accepted)
         row = run(measurement)[FORK]
         tail = next(each for each in row.verdict.metrics if each.metric == Metric.TAIL)
         assert (row.verdict.decision, tail.decision) == (Decision.ACCEPTED, Decision.PASSED)

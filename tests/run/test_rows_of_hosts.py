@@ -11,7 +11,7 @@ import pytest
 from fake_launcher import CONFIG, Quiet
 from stored_values import MACHINE, OTHER_MACHINE, TEST, change, make_row, make_sample
 
-from pytest_ftgate.judge import advice
+from pytest_ftgate.features.decide import rank
 from pytest_ftgate.model.report import Report, RowMessage
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json, junit, markdown, said, terminal
@@ -69,7 +69,7 @@ def test_unlike_hosts_have_tables_and_advice_of_their_own(session: Session) -> N
     titles = [f"{TEST} on {machine.fingerprint}" for machine in (MACHINE, OTHER_MACHINE)]
     assert [table.title for table in report.tables] == titles
     assert [len(table.rows) for table in report.tables] == [1, 1]
-    assert [each.test for each in advice.of_report(report)] == titles
+    assert [each.test for each in rank.of_report(report)] == titles
     text = terminal.render(report, width=200, color=False, unicode=True, verbosity=0)
     for shown in (text, markdown.render(report), page.render(report)):
         assert all(machine.fingerprint in shown for machine in (MACHINE, OTHER_MACHINE))

@@ -16,17 +16,7 @@ import pytest
 from fake_launcher import CONFIG, GIL, At, FakeLauncher, Quiet, failed, group_of, unsupported
 from fake_launcher import TEST as NODEID
 
-from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.kit.git import Checkout
-from pytest_ftgate.measure.context import PreparedTarget
-from pytest_ftgate.measure.launch import Request
-from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
-from pytest_ftgate.model.spec import Cell, Executor, Group, Program, Spec
-from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.sides import worktrees
-from pytest_ftgate.run.sides.references import References
-from pytest_ftgate.run.targets import Targets
-from pytest_ftgate.run.unchanged import (
+from pytest_ftgate.features.unchanged import (
     ABSENT,
     OPENED,
     Checked,
@@ -39,6 +29,16 @@ from pytest_ftgate.run.unchanged import (
     loaded_part,
     read_notes,
 )
+from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.git import Checkout
+from pytest_ftgate.measure.context import PreparedTarget
+from pytest_ftgate.measure.launch import Request
+from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
+from pytest_ftgate.model.spec import Cell, Executor, Group, Program, Spec
+from pytest_ftgate.run.folder import RunFolder
+from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.references import References
+from pytest_ftgate.run.targets import Targets
 from pytest_ftgate.runner import reads
 
 BEGUN = Note(reads.STARTED, "/python")

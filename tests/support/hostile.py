@@ -14,7 +14,8 @@ import msgspec
 import report_by_hand
 from stored_values import MACHINE, TEST, change, make_sample
 
-from pytest_ftgate.judge import advice, history, recorded
+from pytest_ftgate.features.decide import rank
+from pytest_ftgate.judge import history, recorded
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure.launchers import command, load, workload
@@ -52,7 +53,7 @@ def _ours(read: Callable[[bytes], object]) -> Callable[[bytes], bool]:
 
 def _used(report: Report) -> None:
     terminal.render(report, width=100, color=False, unicode=True, verbosity=2)
-    advice.of_report(report)
+    rank.of_report(report)
     for form in ("html", "md", "junit", "benchstat", "otava"):
         "".join(formats.rendered(form, report))
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import faulthandler
-import functools
 import os
 import secrets
 import sys
 import time
 from collections.abc import Collection, Generator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from ..declare import plan
 from ..declare.options import BEYOND, UNDECIDED_RUN, Options
-from ..judge import acceptance, limits
+from ..judge import decide, limits
 from ..kit.errors import FtgateError
 from ..kit.text import plain, takes_unicode
 from ..model.report import Report, Row, RowMessage
@@ -28,20 +26,14 @@ from ..model.verdict import Decision, Verdict
 from ..report import measured, said, terminal
 from ..run import libraries, privacy, run
 from ..run.assembly import on_host
-from ..run.base import Base
 from ..run.run import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
-from . import accepted, base, failures, github, signals, xdist
+from . import failures, signals, xdist
 from . import failures as repeat
 from .collection import CELL, default_pair
 from .options import options_of, usage_errors
 from .progress import Progress, mode_of
-from .shards import Sharding
-
-if TYPE_CHECKING:
-    from .hosts import Hosts
-
 
 FAILED = "failed"
 """In place of the decision of a cell whose pass fails the test: pytest counts and shows it as any other failure."""
@@ -57,7 +49,6 @@ class Run:
         given = xdist.handed_over(config)
         self.is_worker = given is not None
         self.host = xdist.host_of(config)
-        self.hosts: Hosts | None = None
         fresh = (
             f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",  # one process may run twice in a second
             secrets.randbits(32) if options.seed < 0 else options.seed,
@@ -93,37 +84,15 @@ class Run:
         made = [target for target, kind in reports.items() if kind not in self.left_out]
         self.ending = run.Ending(self.session, made, config.invocation_params.dir)
         self._register_parts(config.pluginmanager)
-        self.base = self._trusted_base()
+        self.session.hooks.ftgate_configure(gate=self)
 
     def _register_parts(self, plugins: pytest.PytestPluginManager) -> None:
-        """The hooks of a worker, of the controller, of hosts and of shards."""
+        """The hooks of a worker and of the controller."""
         if self.session.others is not None:
             plugins.register(xdist.Worker(self.session.others))
         if not self.is_worker:
             plugins.register(self.handover)
-            plugins.register(github.Publisher(self))
             self._check_out()
-            self._find_hosts()
-        elif self.host:
-            from .hosts import leave_path
-
-            leave_path()
-        if self.session.config.shard:
-            plugins.register(Sharding(self.config, self.session))
-
-    def _trusted_base(self) -> Base | None:
-        """What the commit that is compared with says, if it is the one to judge."""
-        if self.session.config.trust == "head":
-            return None
-        self.progress.advance("the commit that is compared with", "collecting the tests of", 0, 0)
-        try:
-            found = self.session.trust_base(functools.partial(base.collect, self.config))
-        except FtgateError as error:
-            raise pytest.UsageError(str(error)) from None
-        finally:
-            self.progress.clear()
-        self.failing = failing_of(self.session.config)
-        return found
 
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
@@ -133,15 +102,6 @@ class Run:
             raise pytest.UsageError(plain(str(error))) from None
         finally:
             self.progress.clear()
-
-    def _find_hosts(self) -> None:
-        """Measure on the machines that `--tx` names, if it names any."""
-        if xdist.has_hosts(self.config):
-            from .hosts import Hosts
-
-            requested = self.session.references.requested().reference.commit if self.session.config.against else ""
-            self.hosts = Hosts(self.config, self.id, requested)
-            self.config.pluginmanager.register(self.hosts)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
@@ -161,16 +121,18 @@ class Run:
                 'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
                 "is imported"
             )
-        self._check_acceptances()
+        self._check_collected()
         self.session.collect(planned)
         if self.relay is not None:
             self.relay.collected(self.collected, self.session.planned())
         self.progress.start(len(planned.groups), self.session.config.time)
         self.session.tell_new()
 
-    def _check_acceptances(self) -> None:
+    def _check_collected(self) -> None:
         try:
-            self.session.check_acceptances(accepted.collected(self.config, self.collected))
+            if self.collected:
+                self.session.folder.make()  # else nothing measured could be kept
+            self.session.hooks.ftgate_collected(run=self.session, config=self.config, nodeids=self.collected)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             if not self.is_worker:
                 raise pytest.UsageError(plain(str(error))) from None
@@ -305,11 +267,8 @@ class Run:
         if self.is_worker:
             return
         self.collected = self.collected or list(self.handover.collected)
-        elsewhere = self.hosts.missing() if self.hosts else ""
-        if elsewhere and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        partial = "; ".join(filter(None, (self._missing(session), elsewhere)))
-        self._judge_by_base(session)
+        missing = self._missing(session)
+        partial = "; ".join(filter(None, (missing, *self.session.hooks.ftgate_measured(gate=self, session=session))))
         if not (self.messages or partial or self.session.shard):
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
@@ -322,7 +281,7 @@ class Run:
             report,
             partial=partial,
             command=again,
-            failing=self._failing(),
+            failing=self.failed(),
             undecided_fails=UNDECIDED_RUN in self.failing and not self.session.config.update,
         )
         if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
@@ -331,13 +290,13 @@ class Run:
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
-    def _planned(self) -> list[str]:
+    def planned(self) -> list[str]:
         """The node ids of the cells that were not deselected."""
         return self.session.planned() or list(self.handover.planned)
 
     def _missing(self, session: pytest.Session) -> str:
         """Why rows are missing; of cells that were not asked for, what was measured is taken."""
-        planned = self._planned()
+        planned = self.planned()
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
         crashed = self.crashed.intersection(planned) - self.messages.keys()
         kept = self.session.rows_kept(crashed) if unasked or crashed else {}
@@ -352,21 +311,6 @@ class Run:
             lost=len(self.lost.intersection(planned) - self.messages.keys()),
         )
 
-    def _judge_by_base(self, session: pytest.Session) -> None:
-        """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
-        if self.base is None:
-            return
-        planned, shard = set(self._planned()), self.session.shard
-        known = planned - self.reported | self.lost | self.messages.keys()
-        if shard:  # the other parts' cells are theirs
-            known |= set(shard.planned) - planned
-        absent = self.base.absent(known)
-        if self.session.config.shard and (shard is None or shard.part > 1):  # the first part names what no part has
-            absent = {nodeid: message for nodeid, message in absent.items() if nodeid in planned}
-        self.messages |= absent
-        if self._failing() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
     def _nothing_measured(self) -> bool:
         """Whether every cell is unsupported: a gate that judged nothing must not pass."""
         if self.session.config.shard:  # `ftgate merge` looks at all of them
@@ -377,14 +321,14 @@ class Run:
     trouble = ""
     shown = False
 
-    def _failing(self) -> frozenset[str]:
+    def failed(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""
         rows = (message.row for message in self.messages.values())
         return frozenset(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict))
 
     def _failed(self, row: Row) -> Row | None:
         """The row if it fails its test, as it is or by what was not accepted of it."""
-        rest = msgspec.structs.replace(row, verdict=acceptance.otherwise(row.verdict))
+        rest = msgspec.structs.replace(row, verdict=otherwise(row.verdict))
         return next((each for each in (row, rest) if fails(each.verdict, self.failing)), None)
 
     def _narrowed(self) -> bool:
@@ -456,6 +400,18 @@ def run_options(config: pytest.Config, seed: int) -> Options:
 def fails(verdict: Verdict, failing: Collection[str]) -> bool:
     """Whether `failing`, which holds decisions and perhaps BEYOND, makes a test of this verdict fail."""
     return verdict.decision in failing or (BEYOND in failing and verdict.beyond)
+
+
+def otherwise(verdict: Verdict) -> Verdict:
+    """The verdict by what was not accepted, which an option may let fail; any verdict but an accepted one as it is."""
+    if verdict.decision is not Decision.ACCEPTED:
+        return verdict
+    passed = (
+        msgspec.structs.replace(each, decision=Decision.PASSED) if each.decision is Decision.ACCEPTED else each
+        for each in verdict.metrics
+    )
+    rest = decide.judge(list(passed))
+    return msgspec.structs.replace(verdict, decision=rest.decision, reason=rest.reason)
 
 
 def _is_strict(verdict: Verdict) -> bool:

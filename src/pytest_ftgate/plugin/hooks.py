@@ -54,12 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
             )
         from .gate import Run
 
-        run = Run(config)
-        config.pluginmanager.register(run, RUN)
-        if config.getoption("ftgate_decide"):
-            from .advice import Summary
-
-            config.pluginmanager.register(Summary(config, run))
+        config.pluginmanager.register(Run(config), RUN)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

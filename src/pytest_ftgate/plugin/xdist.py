@@ -189,10 +189,3 @@ class Handover:
 def host_of(config: pytest.Config) -> str:
     """The name of the host that a worker is on; empty on the controller's own machine."""
     return str(getattr(config, "workerinput", {}).get("ftgate_host", ""))
-
-
-def has_hosts(config: pytest.Config) -> bool:
-    """Whether `--tx` names other machines than this one."""
-    specs = (spec.partition("*")[2] or spec for spec in getattr(config.option, "tx", None) or ())
-    keys = ({part.partition("=")[0] for part in spec.split("//")} for spec in specs)
-    return config.getoption("dist", "no") != "no" and any("popen" not in each for each in keys)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..judge import advice as judged
+from ..features.decide import rank
+from ..features.decide.rank import Advice, Choice, Contention, Hazard, MemoryUse, Ranking, ScalingAdvice, StartTax
 from ..judge import metrics
 from ..kit import units
 from ..kit.text import listed, percent, plain, plural
 from ..kit.values import Interval, Metric, to_builtins
-from ..model.advice import Advice, Choice, Contention, Hazard, MemoryUse, Ranking, ScalingAdvice, StartTax
 from ..model.report import Report
 from . import json
 from .details import Style, entry, wrapped
@@ -58,9 +58,9 @@ class Advised(NamedTuple):
     place: str = ""
 
 
-def sentences(report: Report, weights: judged.Weights = (), *, unicode: bool = True) -> tuple[Advised, ...]:
+def sentences(report: Report, weights: rank.Weights = (), *, unicode: bool = True) -> tuple[Advised, ...]:
     """What follows from a report, test by test."""
-    return tuple(said(advice, unicode=unicode) for advice in judged.of_report(report, weights))
+    return tuple(said(advice, unicode=unicode) for advice in rank.of_report(report, weights))
 
 
 def said(advice: Advice, *, unicode: bool = True) -> Advised:
@@ -137,7 +137,7 @@ class _Speaker(NamedTuple):
             groups.setdefault((bool(choice.advised), alike, frozenset(names)), []).append(choice)
         return [self._choice(same, advice.weights) for same in groups.values()]
 
-    def _choice(self, same: Sequence[Choice], weights: judged.Weights) -> str:
+    def _choice(self, same: Sequence[Choice], weights: rank.Weights) -> str:
         """The answer, and where it is several candidates a line for each with its time and memory."""
         first = same[0]
         names = first.advised or first.pareto
@@ -267,7 +267,7 @@ class _Speaker(NamedTuple):
         ]
         texts = [f"{place}the workers are kept, so the start is paid once:{_lines(once)}"] if once else []
         if each_time:
-            rule = f"and the task below which it matters, as it is more than {percent(judged.TAX)}"
+            rule = f"and the task below which it matters, as it is more than {percent(rank.TAX)}"
             texts.append(f"{place}each start and join of the workers, {rule}:{_lines(each_time)}")
         return texts + [
             f"{place}{tax.name} is faster than {tax.overtaken} in tasks that take the latter more than "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..declare.options import Options
 from ..judge import decide
@@ -15,11 +15,13 @@ from ..measure.launch import Launcher
 from ..measure.plan import Limits
 from ..model.spec import Cell, Group, Plan
 from ..stats import alpha_spending
-from .acceptances import Acceptances
 from .sides.references import References
+from .sides.worktrees import Pair
 from .stored import StoredBaselines
 from .targets import Targets
-from .unchanged import UnchangedCells
+
+if TYPE_CHECKING:
+    from pluggy import HookRelay
 
 LAUNCHES = 5
 """Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
@@ -52,8 +54,8 @@ class RunTime:
 
 class Resources(NamedTuple):
     """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
-    what finds cells that need no measurement, what is known of the memory of interpreters without a workload, what
-    the branch accepts, and how many launches may be alive at once."""
+    what is known of the memory of interpreters without a workload, the hooks of features,
+    and how many launches may be alive at once."""
 
     config: Options
     plan: Plan
@@ -64,10 +66,13 @@ class Resources(NamedTuple):
     launcher: Launcher
     listener: Listener
     time: RunTime
-    unchanged: UnchangedCells
     floors: Floors
-    acceptances: Acceptances
+    hooks: HookRelay
     capacity: Capacity
+
+    def settled(self, group: Group, cells: Sequence[Cell], pair: Pair) -> tuple[Mapping[str, str], str]:
+        """Why cells need no measurement, by node id, and why others need one."""
+        return self.hooks.ftgate_settle(resources=self, group=group, cells=cells, pair=pair) or ({}, "")
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
         """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""

@@ -18,7 +18,7 @@ from ..measure.memory_round import NoProfile, measure_profiles
 from ..model.report import Explanation, FunctionTime, Moved, Row
 from ..model.sample import Launch, Profile, Sample
 from ..model.spec import Cell
-from ..model.verdict import Decision, Verdict
+from ..model.verdict import Decision
 from .phase import ActivePhase
 from .sides.references import portable
 
@@ -37,8 +37,8 @@ class Explainer:
     did not show its functions. What fails in them is said in the explanation.
     """
 
-    def __init__(self, by_people: Callable[[Verdict, Cell], Verdict], root: Path) -> None:
-        """`by_people` gives the verdict in which what is accepted or known to fail is marked as such."""
+    def __init__(self, by_people: Callable[[Row], Row], root: Path) -> None:
+        """`by_people` gives the row in whose verdict what is accepted or known to fail is marked as such."""
         self.by_people = by_people
         self.root = root
         self.found: dict[str, Explanation] = {}
@@ -58,8 +58,8 @@ class Explainer:
         for sample in judge.round:
             if sample.cell.nodeid in settled:
                 verdict = judge.verdict(sample, judge.round, figures.figures(sample, reference=None))
-                verdict = self.by_people(verdict, sample.cell)
-                self.explain(Row(cell=sample.cell, verdict=verdict, sample=sample), active, left_s)
+                row = self.by_people(Row(cell=sample.cell, verdict=verdict, sample=sample))
+                self.explain(row, active, left_s)
 
     def end(self, rows: Sequence[Row], ended: ActivePhase, left_s: Callable[[], float]) -> None:
         """At the end of a phase: explain what has regressed, then sample on where that did not show the functions."""

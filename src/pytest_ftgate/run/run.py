@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
+from .. import hookspec
 from ..declare.options import Options
 from ..kit import git, processes
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
-from ..kit.git import AgainstError, Checkout, Repository
+from ..kit.git import AgainstError, Repository
 from ..measure.context import Capacity, Listener
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
@@ -27,9 +28,7 @@ from ..model.spec import Group, Plan
 from ..report import json, said
 from ..store import names
 from ..targets import environments
-from . import assembly, privacy, shards
-from .acceptances import Acceptances, Collected
-from .base import Base, read
+from . import assembly, privacy
 from .context import Resources, RunTime, policy_of
 from .folder import LAST_RUN, RunFolder, decoded
 from .privacy import without_home
@@ -39,7 +38,6 @@ from .stored import StoredBaselines
 from .targets import Targets
 from .trial import Measurement
 from .turns import OtherTests
-from .unchanged import UnchangedCells
 
 # Writes the report files of a run.
 
@@ -109,8 +107,9 @@ class Session:
         self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
-        self.acceptances = Acceptances(self.folder, listener, counted=config.trust == "head")
-        self.base: Base | None = None
+        self.plugins = hookspec.features("IN_A_RUN")
+        self.hooks = self.plugins.hook
+        self.limits_from = ""
         self.plan = self.whole = Plan(groups=())
         self._groups: dict[str, Group] = {}
         self._positions: dict[str, int] = {}
@@ -130,12 +129,13 @@ class Session:
             try:
                 self.folder.make()
                 self.others.open()
-            except (FtgateError, OSError):  # `check_acceptances` says it of the tests
+            except (FtgateError, OSError):  # the gate, which needs it too, says it of the tests
                 self.others = None
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.time, self.spent_s)
         processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
+        self.hooks.ftgate_begin(run=self)
 
     def check_out(self) -> None:
         """Check out both sides of `--ftgate-against`, if it was given. Raises AgainstError.
@@ -145,7 +145,7 @@ class Session:
         """
         refuse_tracked(self.folder.path)
         if self.config.against:
-            with self._guarded():
+            with self.guarded():
                 self.references.requested()
             return
         try:
@@ -156,47 +156,28 @@ class Session:
         except git.AgainstError:
             pass
 
-    def trust_base(self, collect: Callable[[Checkout, Path], None]) -> Base:
-        """Let the commit that is compared with judge, after `check_out`: `collect` writes to a file what it says.
-
-        Raises FtgateError.
-        """
-        pair, shared = self.references.requested(), self.folder.shared("base", "")
-        if not shared.exists():  # what an earlier run left there must not be read
-            with self.folder.locked("measuring"):
-                self.references.clean(pair)
-        with self._guarded():
-            self.base = read(pair.reference, shared, collect)
-        self.config = self.base.options(self.config)
+    def judge_by(self, config: Options, commit: str) -> None:
+        """Let the options that a commit has judge, before anything is collected."""
+        self.config, self.limits_from = config, commit
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time.budget_s = self.config.time
         processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
-        return self.base
-
-    def take_part(self, whole: Plan, options: Mapping[str, str]) -> Plan:
-        """This part of the whole plan of a run with `--ftgate-shard`, before `collect`; `options` are those set."""
-        self.whole = whole = self._limited(whole)
-        if self.config.against:
-            options = {**options, "reference": self.references.requested().reference.commit}
-        shard, part = shards.taken(whole, self.config, self.stored, options)
-        with self.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
-            write_whole(self._shard, [msgspec.json.encode(shard)])
-        return part
 
     @property
     def shard(self) -> Shard | None:
         """The part of the run that is measured; None for all of it, and before it was split."""
-        if self.config.shard is None or not self._shard.exists():
+        if self.config.shard is None or not self.shard_file.exists():
             return None
-        return msgspec.json.decode(self._shard.read_bytes(), type=Shard)
+        return msgspec.json.decode(self.shard_file.read_bytes(), type=Shard)
 
     @property
-    def _shard(self) -> Path:
+    def shard_file(self) -> Path:
+        """Where the process that collects says which part it is."""
         return self.folder.shared("shard", "")
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
-        self.plan = plan = self._limited(plan)
+        self.plan = plan = self.limited(plan)
         if not self.config.shard:
             self.whole = plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
@@ -225,18 +206,9 @@ class Session:
             f"{reference.label} has no {said.few(found)}: {later}; {release} compares with a release now"
         )
 
-    def _limited(self, plan: Plan) -> Plan:
-        return self.base.limited(plan) if self.base else plan
-
-    def check_acceptances(self, collected: Collected) -> None:
-        """Raise FtgateError for trailers of this branch that accept nothing; see `Acceptances.check`.
-
-        Also where the run's folder cannot be made: nothing measured could be kept.
-        """
-        if collected.nodeids:
-            self.folder.make()
-        reference = self.references.requested().reference.commit if self.config.against else ""
-        self.acceptances.check(collected, reference)
+    def limited(self, plan: Plan) -> Plan:
+        """A plan with the limits that judge it."""
+        return self.hooks.ftgate_plan(plan=plan) or plan
 
     def message(self, nodeid: str) -> RowMessage:
         """The row of a cell with its place in the report; its whole group is measured at the first call for a cell.
@@ -258,7 +230,7 @@ class Session:
         groups = [asked] if self.config.time is None else self.plan.groups
         measurements: list[Measurement] = []
         try:
-            with self._guarded():
+            with self.guarded():
                 resources = self._prepared()
                 for group in groups:
                     if not self._kept(group).exists():
@@ -311,7 +283,7 @@ class Session:
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=assembly.commit_of(self.folder.root),
-            limits_from="" if self.base is None else self.base.commit,
+            limits_from=self.limits_from,
             shard=self.shard,
             project=assembly.project_of(self.folder.root),
             branch=assembly.branch_of(self.folder.root),
@@ -468,14 +440,13 @@ class Session:
                 launcher=launcher,
                 listener=self.listener,
                 time=self.time,
-                unchanged=UnchangedCells(self.config, self.targets, self.references, launcher, self.listener),
                 floors={},
-                acceptances=self.acceptances,
+                hooks=self.hooks,
                 capacity=Capacity.of_this_process(),
             )
         return self._resources
 
-    def _guarded(self) -> contextlib.AbstractContextManager[None]:
+    def guarded(self) -> contextlib.AbstractContextManager[None]:
         """All that is started in here ends with this process; launches that are no processes need no guard."""
         return guard.guarded() if self._launcher is None else contextlib.nullcontext()
 

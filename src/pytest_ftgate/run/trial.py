@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from ..judge import acceptance, decide, expectations, figures
+from ..judge import decide, figures
 from ..judge.judge import ComparedWith, Judge, doubted, excess, missed, unchanged
 from ..kit import git
 from ..kit.errors import FtgateError
@@ -52,6 +52,7 @@ class Measurement:
         self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
+        self.amendments = resources.hooks.ftgate_amend(resources=resources, group=group)
         self.explainer = Explainer(self._by_people, resources.references.folder.root)
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
@@ -79,9 +80,9 @@ class Measurement:
         elif cells:
             phase = self._beside_another_machines(phase)
         if cells and phase.pair is not None:
-            checked = self.resources.unchanged.check(self.group, cells, phase.pair)
-            why = "; ".join(filter(None, (phase.why, checked.why)))
-            phase = replace(phase, same=checked.same, why=why)
+            settled, changed = self.resources.settled(self.group, cells, phase.pair)
+            why = "; ".join(filter(None, (phase.why, changed)))
+            phase = replace(phase, same=settled, why=why)
         phase = self._without_unchanged(phase)
         if phase.cells:
             self.phases.append(phase)
@@ -221,12 +222,13 @@ class Measurement:
             lacking = self.shortfalls.get(row.cell.nodeid) if verdict.decision.wants_time else None
             row = replace(row, conditions=self.conditions, shortfall=lacking)
         line, options = self.group.spec.source.line, self.resources.config.rerun
-        return replace(row, verdict=self._by_people(verdict, row.cell), line=line, options=options)
+        return self._by_people(replace(row, verdict=verdict, line=line, options=options))
 
-    def _by_people(self, verdict: Verdict, cell: Cell) -> Verdict:
-        for amend in BY_PEOPLE:
-            verdict = amend(self, verdict, cell)
-        return verdict
+    def _by_people(self, row: Row) -> Row:
+        """The row with its verdict as commits accept it and the test expects it: what features make of it."""
+        for amended in self.amendments:
+            row = replace(row, verdict=amended(row))
+        return row
 
     def _settled(self, verdict: Verdict, cell: Cell) -> Verdict:
         """After a miss: by the launches that were paired with the baseline's commit, else predicted."""
@@ -248,16 +250,6 @@ class Measurement:
             alone=decide.unfit(self.first_conditions, decide.UNPAIRED),
             crowded=decide.unfit(self.first_conditions, decide.CROWDED),
         )
-
-    def _accepted(self, verdict: Verdict, cell: Cell) -> Verdict:
-        """Accepted where the commits since its reference say so."""
-        if not any(map(acceptance.acceptable, verdict.metrics)):
-            return verdict
-        return acceptance.applied(verdict, cell.nodeid, self.resources.acceptances.since(verdict.commit))
-
-    def _expected(self, verdict: Verdict, cell: Cell) -> Verdict:
-        """Marked where it is a known failure."""
-        return expectations.applied(verdict, cell, self.group.spec.expectations)
 
     def _explained(self, row: Row) -> Row:
         """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
@@ -428,7 +420,7 @@ class Measurement:
         # 2. Without cells that read the same at that commit, unless no launch begins any more.
         budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
         for pair, cells in alone.values() if left_s > 0 and not self.resources.time.over else ():
-            same = self.resources.unchanged.check(self.group, tuple(cells), pair).same
+            same, _ = self.resources.settled(self.group, tuple(cells), pair)
             self._same_code |= {cell.nodeid: same[cell.nodeid] for cell in cells if same.get(cell.nodeid)}
             cells[:] = [cell for cell in cells if cell.nodeid not in same]
         paired = [each for each in alone.values() if each[1]]
@@ -478,9 +470,8 @@ class Measurement:
 
 Amendment: TypeAlias = Callable[[Measurement, Verdict, Cell], Verdict]
 BY_LAUNCHES: Sequence[Amendment] = (Measurement._settled, Measurement._unchanged, Measurement._doubted)
-BY_PEOPLE: Sequence[Amendment] = (Measurement._accepted, Measurement._expected)
 """What becomes of a verdict after a cell was judged, in this order: by further launches, the code and the machine; then
-by what a commit accepts and a test expects. `_amended` applies them."""
+by features, as `_by_people` says. `_amended` applies them."""
 
 
 def _unsupported_row(cell: Cell, reason: str) -> Row:

@@ -23,17 +23,7 @@ from packaging.utils import canonicalize_name
 
 from ...kit.errors import FtgateError
 from ...kit.files import found_in, hide_from_git, remove, write_whole
-from ...kit.git import (
-    DEEPEN,
-    OPTION,
-    AgainstError,
-    Checkout,
-    GitFailed,
-    Repository,
-    committed_by_us,
-    mapped,
-    shown,
-)
+from ...kit.git import DEEPEN, OPTION, AgainstError, Checkout, GitFailed, Repository, committed_by_us, mapped, shown
 from ...kit.processes import locked
 from ...kit.values import Struct
 from ...model.spec import Spec, is_path, parse_target

@@ -1,0 +1,34 @@
+"""What can be left out: each feature is a module or a folder here, which the core knows by its hooks alone.
+
+To take one out, remove it and its name below.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+IN_A_RUN: Final = (
+    "accept",
+    "expectations",
+    "unchanged",
+    "github",
+    "hosts",
+    "shards",
+    "trust",
+    "decide.summary",
+)
+"""What takes part in a measuring run, in the order in which hooks are called."""
+
+COMMANDS: Final = (
+    "init",
+    "doctor",
+    "pythons",
+    "baseline",
+    "accept",
+    "decide",
+    "report",
+    "compare",
+    "merge",
+    "history",
+)
+"""What the `ftgate` command has, in the order of its help."""

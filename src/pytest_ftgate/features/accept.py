@@ -1,0 +1,469 @@
+"""Regressions that are meant: the trailers of commits, and what they make of a cell's verdict. Pure."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ..hookspec import Subparsers, hookimpl
+from ..judge import decide, metrics
+from ..kit import git
+from ..kit.errors import FtgateError
+from ..kit.files import write_whole
+from ..kit.git import AgainstError, Repository
+from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain
+from ..kit.values import Metric, Struct
+from ..measure.context import Listener
+from ..model.report import Row
+from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
+from ..report import said
+from ..run.folder import RunFolder, decoded
+from ..run.sides import worktrees
+from ..store.names import matches, named, split_nodeid
+from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir, unicode
+
+if TYPE_CHECKING:
+    import pytest
+
+    from ..run.run import Session
+
+
+KEY: Final = "Ftgate-Accept"
+FORM: Final = f"{KEY}: CELLS METRIC: REASON"
+_LINE: Final = re.compile(rf"{KEY}:(.*)", re.IGNORECASE)
+_ENDS: Final = re.compile(r"\s*$|[A-Z][\w-]*: |\* ")
+"""A line that continues none: an empty one, another trailer, the next commit in a squashed message."""
+_METRIC: Final = re.compile(r"\s(\S+):(?=\s|$)")
+
+
+# ---- trailers
+
+
+def trailers(message: str) -> list[str]:
+    """What follows the key, of each line of a commit's message that begins with it; a wrapped one is joined.
+
+    Any line counts, not only those of git's trailer block: a squash merge puts the messages of a branch one after the
+    other, and only the last block would be trailers. What a terminal or a page must not get is left out.
+    """
+    found: list[str] = []
+    inside = False
+    for line in message.split("\n"):
+        if match := _LINE.match(line):
+            found.append(match[1])
+            inside = True
+        elif inside := inside and not _ENDS.match(line):
+            found[-1] += f" {line}"
+    return ["".join(filter(str.isprintable, " ".join(each.split()))) for each in found]
+
+
+def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
+    """An acceptance for each metric of a trailer, `CELLS METRIC: REASON` or `CELLS METRIC,METRIC: REASON`.
+
+    CELLS may contain spaces and colons: the first word before a colon that is a metric ends it. Raises FtgateError,
+    which names the commit.
+    """
+    # In a node id, `::` and `a:b` are no ends.
+    ends = list(_METRIC.finditer(trailer))
+    end = next((each for each in ends if all(map(metrics.known, each[1].split(",")))), None)
+    if end is None:
+        raise _malformed(trailer, commit, _no_metric(ends[0][1].split(",")) if ends else "it names no metric")
+    cells, reason = trailer[: end.start()].strip(), trailer[end.end() :].strip()
+    if not reason:
+        raise _malformed(trailer, commit, "it has no reason")
+    names = dict.fromkeys(end[1].split(","))
+    return tuple(Acceptance(cells=cells, metric=name, reason=reason, commit=commit) for name in names)
+
+
+def written(cells: str, names: Sequence[str], reason: str) -> str:
+    """The trailer that `parsed` reads. Raises FtgateError for what no trailer can say."""
+    trailer = " ".join(f"{cells} {','.join(names)}: {reason}".split())
+    found = parsed(trailer, "")
+    if [(each.cells, each.metric) for each in found] != [(" ".join(cells.split()), name) for name in names]:
+        raise FtgateError(f"{cells!r} cannot be written as a trailer, {FORM}: use ? for the space before the colon")
+    return f"{KEY}: {trailer}"
+
+
+def quoted(commit: str, trailer: str) -> str:
+    """A trailer and its commit, for messages."""
+    return f"{f'commit {commit[:COMMIT_DIGITS]}: ' if commit else ''}`{KEY}: {trailer}`"
+
+
+def _no_metric(words: Sequence[str]) -> str:
+    word = next(each for each in words if not metrics.known(each))
+    if word in (Metric.CONTRACT, "contract", "require", "requires"):
+        return "a broken contract is not accepted: mark the test with @ftgate.expect('broken'), or change its contract"
+    return metrics.no_metric(word)
+
+
+def _malformed(trailer: str, commit: str, why: str) -> FtgateError:
+    return FtgateError(f"{quoted(commit, trailer)}: {why}; write `{FORM}`")
+
+
+# ---- verdicts
+
+
+def acceptable(judged: MetricVerdict) -> bool:
+    """Whether a metric's verdict can be accepted: it regressed, or is open at a change beyond the effect."""
+    return not judged.contract and (judged.decision.worse or judged.beyond)
+
+
+def covers(accepted: str, metric: str) -> bool:
+    """Whether who accepts one metric accepts the other: on another machine the wall time is judged by its ratio."""
+    return metric == accepted or (accepted == Metric.WALL and metric == Metric.RATIO)
+
+
+def applied(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) -> Verdict:
+    """The verdict of a cell in which each metric that a trailer accepts is accepted; the first trailer counts.
+
+    The cell is accepted where nothing worse is left: what else regressed or is broken still decides.
+    """
+    known = [each for each in acceptances if matches(each.cells, nodeid)]
+    judged: list[MetricVerdict] = []
+    found: list[Acceptance] = []
+    for each in verdict.metrics:
+        acceptance = next((one for one in known if covers(one.metric, each.metric)), None) if acceptable(each) else None
+        if acceptance is None:
+            judged.append(each)
+            continue
+        reason = f"accepted by commit {acceptance.commit[:COMMIT_DIGITS]}: {acceptance.reason}"
+        judged.append(msgspec.structs.replace(each, decision=Decision.ACCEPTED, reason=reason, beyond=False))
+        found.append(acceptance)
+    if not found:
+        return verdict
+    return msgspec.structs.replace(decide.again(verdict, judged), accepted=tuple(found))
+
+
+# The regressions that the commits of a branch accept by their trailers, as git has them.
+
+FIX = "correct it with `git commit --amend` or `git rebase --interactive`"
+_DEFAULTS = ("HEAD", "main", "master")
+
+
+class Collected(Struct, frozen=True, kw_only=True):
+    """The node ids of a run before any was deselected, and why they may not be all, as after `--last-failed`.
+
+    `some_files`: the command line names files or folders. `some_targets`: it names targets. `some_cells`: it names
+    tests or cells, or leaves some out.
+    """
+
+    nodeids: Sequence[str]
+    some_files: bool = False
+    some_targets: bool = False
+    some_cells: bool = False
+
+    @classmethod
+    def of(cls, config: pytest.Config, nodeids: Sequence[str]) -> Collected:
+        """What the command line says of them."""
+        left_out = any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob"))
+        return cls(
+            nodeids=nodeids,
+            some_files=config.args_source is config.ArgsSource.ARGS or left_out,
+            some_targets=bool(config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")),
+            some_cells=left_out or any("::" in argument for argument in config.args),
+        )
+
+
+class Branch(Struct, frozen=True, kw_only=True):
+    """HEAD when the run began, and where its branch began: the merge base, else the commit before; "" for neither."""
+
+    head: str
+    base: str
+
+
+@hookimpl
+def ftgate_begin(run: Session) -> None:
+    """Under `--ftgate-trust=base` a change accepts nothing of itself."""
+    run.plugins.register(Acceptances(run.folder, run.listener, counted=run.config.trust == "head"))
+
+
+class Acceptances:
+    """Reads the trailers of a run's branch; outside of git there are none."""
+
+    def __init__(self, folder: RunFolder, listener: Listener, *, counted: bool = True) -> None:
+        """Unless they are `counted`, there are none either."""
+        self.folder = folder
+        self.listener = listener
+        self._read: dict[str, tuple[Acceptance, ...]] = {}
+        self._repository: git.Repository | None = None
+        self._branch: Branch | None = None
+        self._known = not counted
+        self._warned = False
+
+    @hookimpl
+    def ftgate_collected(self, run: Session, config: pytest.Config, nodeids: Sequence[str]) -> None:
+        """Refuse trailers of this branch that accept nothing."""
+        reference = run.references.requested().reference.commit if run.config.against else ""
+        self.check(Collected.of(config, nodeids), reference)
+
+    @hookimpl(tryfirst=True)
+    def ftgate_amend(self) -> Callable[[Row], Verdict]:
+        """Accept what the commits since a row's reference accept."""
+        return self.amended
+
+    def amended(self, row: Row) -> Verdict:
+        """The verdict of a row in which that is accepted."""
+        if not any(map(acceptable, row.verdict.metrics)):
+            return row.verdict
+        return applied(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
+
+    def since(self, commit: str) -> tuple[Acceptance, ...]:
+        """What the commits after `commit` accept, newest first: of the whole branch if git does not have it.
+
+        `commit` is the one that a cell is compared with, "" for none. A trailer that cannot be read accepts nothing.
+        """
+        repository, branch = self._found()
+        if repository is None or branch is None:
+            return ()
+        start = (repository.commit(commit.removesuffix("+")) if commit else None) or branch.base
+        if start not in self._read:
+            self._read[start] = tuple(_valid(_trailers(repository, branch.head, start)))
+            self._warn_of_shallow(repository, branch.head, start)
+        return self._read[start]
+
+    def check(self, collected: Collected, reference: str) -> None:
+        """Raise FtgateError for trailers of this branch that cannot be read, and for those that match no cell.
+
+        `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's default branch already
+        is left alone: nobody can correct it.
+        """
+        repository, branch = self._found() if collected.nodeids else (None, None)
+        if repository is None or branch is None:
+            return
+        published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
+        wrong = []
+        for commit, trailer in _trailers(repository, branch.head, reference or branch.base, *filter(None, published)):
+            try:
+                cells = parsed(trailer, commit)[0].cells
+            except FtgateError as error:
+                wrong.append(f"{error}; {FIX}")
+                continue
+            if not any(matches(cells, nodeid) for nodeid in collected.nodeids) and _is_lost(
+                cells, collected, repository
+            ):
+                known = [*collected.nodeids, *dict.fromkeys(split_nodeid(each)[0] for each in collected.nodeids)]
+                hint = did_you_mean(cells, known)
+                wrong.append(f"{quoted(commit, trailer)} matches no cell{hint}; {FIX}")
+        if wrong:
+            raise FtgateError("\n".join(wrong))
+
+    def _found(self) -> tuple[git.Repository | None, Branch | None]:
+        if not self._known:
+            self._known = True
+            try:
+                self._repository = git.Repository(self.folder.root)
+                self._branch = self._shared_branch(self._repository)
+            except git.AgainstError:
+                self._repository = self._branch = None
+        return self._repository, self._branch
+
+    def _shared_branch(self, repository: git.Repository) -> Branch | None:
+        """The same for all processes of a run, whatever is committed meanwhile."""
+        with self.folder.locked("branch"):
+            shared = self.folder.shared("branch", "")
+            if shared.exists():
+                return decoded(shared, Branch)
+            branch = _branch_of(repository)
+            if branch is not None:
+                write_whole(shared, [msgspec.json.encode(branch)])
+        return branch
+
+    def _warn_of_shallow(self, repository: git.Repository, head: str, start: str) -> None:
+        if repository.shallow and not self._warned and _is_cut(repository, head, start):
+            self._warned = True
+            where = f"before {git.shown(start)}, with which it is compared" if start else "at HEAD"
+            self.listener.warn(
+                f"{KEY} trailers of this branch may be missing: this clone is shallow and its history ends "
+                f"{where}: {git.DEEPEN}"
+            )
+
+
+def _branch_of(repository: git.Repository) -> Branch | None:
+    head = repository.commit("HEAD")
+    if head is None:
+        return None
+    try:
+        base = worktrees.merge_base(repository, os.environ)[1]
+    except git.AgainstError:
+        base = head
+    # A push to the default branch brought what comes after its first parent, and so does the merge that CI checks out.
+    return Branch(head=head, base=base if base != head else repository.commit("HEAD^1") or "")
+
+
+def _trailers(repository: git.Repository, head: str, *starts: str) -> Iterator[tuple[str, str]]:
+    """(commit, trailer) of the commits that `head` has and no `starts` have, newest first; without one, of `head`."""
+    excluded = [f"^{start}" for start in starts if start]
+    wanted = ("-i", "-E", f"--grep=^{KEY}:", "--encoding=UTF-8", "-z", "--format=%H%n%B")
+    text = repository.git("log", "--no-show-signature", *wanted, *(excluded or ["--no-walk"]), head)
+    for entry in filter(None, text.split("\0")):
+        commit, _, message = entry.partition("\n")
+        for trailer in trailers(message):
+            yield commit, trailer
+
+
+def _valid(trailers: Iterator[tuple[str, str]]) -> Iterator[Acceptance]:
+    for commit, trailer in trailers:
+        try:
+            yield from parsed(trailer, commit)
+        except FtgateError:
+            continue  # `check` reports it
+
+
+def _is_cut(repository: git.Repository, head: str, start: str) -> bool:
+    """Whether the history from `head` ends, because the clone is shallow, before it comes to `start`."""
+    shallow = repository.root / repository.git("rev-parse", "--git-path", "shallow").rstrip("\n")
+    ends = set(shallow.read_text(encoding="ascii").split()) if shallow.is_file() else set()
+    reached = repository.git("rev-list", head, *([f"^{start}"] if start else [])).split()
+    return not ends.isdisjoint(reached)
+
+
+def _is_lost(pattern: str, collected: Collected, repository: git.Repository) -> bool:
+    """Whether a pattern that matches no collected cell can match none at all, as far as this run can tell."""
+    file, separator, rest = pattern.partition("::")
+    open_ended = any(letter in file for letter in "*?")
+    if open_ended:
+        return not (collected.some_files or collected.some_targets or collected.some_cells)
+    if not separator:
+        return True
+    tests = {split_nodeid(nodeid)[0] for nodeid in collected.nodeids}
+    if not any(test.partition("::")[0] == file for test in tests):
+        # A file whose tests are not collected here may be another run's, or another project's in this repository.
+        elsewhere = repository.git("ls-files", "-z", "--", f":(top,literal){file}", f":(top,glob)**/{file}")
+        return not (repository.root / file).exists() and not elsewhere
+    if collected.some_cells:
+        return False
+    name, bracket, _ = rest.partition("[")
+    if collected.some_targets and (bracket or any(letter in rest for letter in "*?")):
+        return bool(bracket) and not any(matches(f"{file}::{name}", test) for test in tests)
+    return True
+
+
+# `ftgate accept`: write the trailer of a commit by which a regression passes review.
+
+DESCRIPTION = (
+    "Accept a regression of the last run that is meant: makes an empty commit whose trailer names the cells, the "
+    "metric and the reason. Reviewers see it in the commit and in every report; nothing is stored. To store the last "
+    "run's figures as the new baseline, use ftgate baseline accept."
+)
+
+
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
+    """Add `ftgate accept` to the command line."""
+    text = "accept a regression by a commit's trailer (ftgate baseline accept stores figures)"
+    parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION)
+    parser.add_argument("cells", metavar="CELLS", help="a node id, a test's, or either with * and ?; [ and ] are plain")
+    parser.add_argument("metric", metavar="METRIC", help="what regressed, such as wall; several with commas")
+    parser.add_argument("reason", metavar="REASON", help="why it is meant, in a line")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--amend", action="store_true", help="add the trailer to the last commit, unless it was pushed")
+    how.add_argument("--print", dest="only_print", action="store_true", help="print the trailer and commit nothing")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="a JSON report in place of the last run's, as of CI"
+    )
+    add_rootdir(parser)
+    parser.set_defaults(run=accept)
+
+
+def accept(args: argparse.Namespace) -> int:
+    """Write the trailer; 3 without a run, or if it would accept nothing in it. Raises FtgateError."""
+    names = tuple(dict.fromkeys(args.metric.split(",")))
+    trailer = written(args.cells, names, args.reason)
+    report = read(args.report) if args.report else last_run(args)
+    if report is None:
+        return no_run(args)
+    rows = report.rows
+    chosen = [row for row in rows if matches(args.cells, row.cell.nodeid)]
+    if not chosen:
+        return nothing(_unknown(args.cells, rows))
+    for name in names:
+        if not any(_regressed(row, name) for row in chosen):
+            return nothing(_not_regressed(args.cells, name, rows))
+    if args.only_print:
+        print(trailer)
+        return FINE
+    commit = _amended(rootdir(args), trailer) if args.amend else _committed(rootdir(args), args.cells, names, trailer)
+    print(plain(f"commit {said.commit(commit)}: {trailer}"))
+    for line in _effects(rows, chosen, names):
+        print(plain(line))
+    return FINE
+
+
+# ---- what the last run says
+
+
+def _unknown(cells: str, rows: Sequence[Row]) -> str:
+    """That no cell matches, with those that were meant, perhaps."""
+    try:
+        meant = named(cells, [row.cell.nodeid for row in rows])
+    except FtgateError as error:
+        return str(error)
+    hint = f"; write the whole node id, or a pattern: {listed(meant[:3])}" if meant else ""
+    return f"the run has no cell {cells}{hint}; nothing was written"
+
+
+def _not_regressed(cells: str, name: str, rows: Sequence[Row]) -> str:
+    regressed = [row.cell.nodeid for row in rows if _regressed(row, name)]
+    hint = f"; {name} regressed in {listed(regressed[:3], 'and')}" if regressed else ""
+    return f"{name} of {cells} did not regress in the run{hint}; nothing was written"
+
+
+def _regressed(row: Row, name: str) -> bool:
+    """Whether a trailer of this metric has something to accept in a row."""
+    return any(covers(name, each.metric) and acceptable(each) for each in row.verdict.metrics)
+
+
+def _effects(rows: Sequence[Row], chosen: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
+    """A line for each change that is accepted from now on, and for each that still fails."""
+    for row in rows:
+        for each in row.verdict.metrics:
+            named_here = row in chosen and any(covers(name, each.metric) for name in names)
+            accepted = named_here and acceptable(each)
+            if accepted or each.decision.missed:
+                found = said.change(each, row, unicode=unicode())
+                word = "accepts" if accepted else "still fails"
+                yield f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()
+
+
+# ---- commits
+
+
+def _committed(root: Path, cells: str, names: Sequence[str], trailer: str) -> str:
+    """An empty commit; what is staged stays staged."""
+    subject = f"Accept the change of {listed(names, 'and')} in {cells}"
+    return _commit(root, "--allow-empty", "-m", subject, "-m", trailer)
+
+
+def _repository(root: Path) -> Repository:
+    try:
+        return Repository(root)
+    except AgainstError:
+        raise FtgateError(f"{root} is in no git repository; with --print the trailer is printed") from None
+
+
+def _amended(root: Path, trailer: str) -> str:
+    repository = _repository(root)
+    holding = repository.git("for-each-ref", "--contains=HEAD", "--format=%(refname:short)", "refs/remotes").split()
+    if holding:
+        raise FtgateError(
+            f"--amend: the last commit is on {holding[0]} already, and amending it would rewrite what was pushed; "
+            "leave --amend out, and an empty commit has the trailer"
+        )
+    return _commit(root, "--amend", "--allow-empty", "--no-edit", "--trailer", trailer)
+
+
+def _commit(root: Path, *arguments: str) -> str:
+    """The new HEAD, made by the user's own git: with their name, their hooks and their signature."""
+    repository = _repository(root)
+    before = repository.commit("HEAD")
+    done = subprocess.run(["git", "commit", "--quiet", "--only", *arguments], cwd=root)
+    after = repository.commit("HEAD")
+    if done.returncode or after is None or after == before:
+        raise FtgateError("git made no commit, see above; with --print the trailer is printed, for a commit of yours")
+    return after

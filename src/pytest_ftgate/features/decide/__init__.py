@@ -1,0 +1,94 @@
+"""`ftgate decide`: which executor on which interpreter, from the last run or from stored baselines."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ...hookspec import Subparsers, hookimpl
+from ...model.report import Report
+from ...report import advice
+from ...store.names import named
+from ...store.schema import TestBaseline
+from ..baseline import NAMES
+from ..inifile import options_of
+from ..last_run import FINE, add_rootdir, last_run, nothing, rootdir, store, unicode
+from . import rank
+from .rank import Advice
+
+PLACES = ("run", "baselines")
+
+
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
+    """Add `ftgate decide` to the command line."""
+    text = "which executor on which interpreter, by the figures of the last run or of stored baselines"
+    parser = subparsers.add_parser("decide", help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("tests", metavar="TEST", nargs="*", help=f"tests: {NAMES} (default: all)")
+    parser.add_argument(
+        "--from",
+        dest="place",
+        choices=PLACES,
+        help="take the figures from there alone (default: the last run, and baselines for what it lacks)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
+    add_rootdir(parser)
+    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
+    parser.set_defaults(run=decide)
+
+
+def decide(args: argparse.Namespace) -> int:
+    """Print the advice on the tests named; 3 where nothing is known of them. Raises FtgateError."""
+    weights = options_of(rootdir(args), "decide").decide
+    report = last_run(args) if args.place != "baselines" else None
+    stored = list(store(args).baselines()) if args.place != "run" else []
+    found = _chosen(_advice(report, stored, weights), args.tests)
+    if not found:
+        return nothing(_missing(args, report, stored))
+    if args.json:
+        print(advice.as_json(found))
+    else:
+        width = shutil.get_terminal_size().columns
+        print(advice.render([advice.said(each, unicode=unicode()) for each in found], width, unicode=unicode()), end="")
+    return FINE
+
+
+def _advice(report: Report | None, stored: Iterable[TestBaseline], weights: rank.Weights) -> list[Advice]:
+    """That of the last run, and of the baselines of the tests that it did not measure."""
+    found = {} if report is None else {each.test: each for each in rank.of_report(report, weights)}
+    for each in stored:
+        if each.test in found and found[each.test].choices:
+            continue
+        fingerprint = _fingerprint(report, each)
+        kept = rank.of_stored(each, fingerprint, weights) if fingerprint else None
+        if kept is not None:
+            found[each.test] = kept
+    return list(found.values())
+
+
+def _fingerprint(report: Report | None, stored: TestBaseline) -> str:
+    """The machine of the run where it has recordings, else the one that recorded last."""
+    if report is not None and report.machine.fingerprint in stored.machines:
+        return report.machine.fingerprint
+    times = {
+        key.partition("/")[0]: cell.recordings[-1].recorded_at
+        for builds in stored.cells.values()
+        for key, cell in sorted(builds.items(), key=lambda item: item[1].recordings[-1].recorded_at)
+    }
+    return max(times, key=lambda machine: times[machine], default="")
+
+
+def _chosen(found: Sequence[Advice], names: Sequence[str]) -> list[Advice]:
+    known = [each.test for each in found]
+    chosen = {test for name in names for test in named(name, known)}
+    return [each for each in found if not names or each.test in chosen]
+
+
+def _missing(args: argparse.Namespace, report: Report | None, stored: Sequence[TestBaseline]) -> str:
+    if report is None and not stored:
+        return "nothing was measured yet, and no baseline is stored: run pytest --ftgate first"
+    places = {"run": "the last run", "baselines": "the baselines"}
+    where = places.get(args.place, "the last run and the baselines")
+    return f"{where} have no test {', '.join(args.tests)}: see ftgate baseline list, or run pytest --ftgate on it"

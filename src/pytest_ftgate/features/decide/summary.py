@@ -1,0 +1,41 @@
+"""`--ftgate-decide`: what the figures of the run speak for, at its end."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ...hookspec import hookimpl
+from ...kit.text import takes_unicode
+from ...plugin.options import options_of
+from ...report import advice
+
+if TYPE_CHECKING:
+    from ...plugin.gate import Run
+
+
+@hookimpl
+def ftgate_configure(gate: Run) -> None:
+    """Only where it is asked for."""
+    if gate.config.getoption("ftgate_decide"):
+        gate.config.pluginmanager.register(Summary(gate.config, gate))
+
+
+class Summary:
+    """Prints the advice after the tables of a run."""
+
+    def __init__(self, config: pytest.Config, run: Run) -> None:
+        self.run = run
+        self.weights = options_of(config).decide
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """A section of its own, after the one with the tables."""
+        if self.run.report is None or not self.run.report.tables:
+            return
+        unicode = takes_unicode(sys.stdout)
+        advised = advice.sentences(self.run.report, self.weights, unicode=unicode)
+        terminalreporter.section("ftgate advice", sep="=")
+        terminalreporter.write(advice.render(advised, width=terminalreporter._tw.fullwidth, unicode=unicode))

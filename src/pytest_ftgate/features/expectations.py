@@ -1,0 +1,80 @@
+"""Known failures: what @ftgate.expect makes of a cell's verdict. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from ..hookspec import hookimpl
+from ..judge import decide
+from ..kit.text import matches
+from ..model.report import Row
+from ..model.spec import Cell, Expectation, Group
+from ..model.verdict import Decision, Expected, MetricVerdict, Verdict
+
+_PASSED = (Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
+
+
+@hookimpl
+def ftgate_amend(group: Group) -> Callable[[Row], Verdict]:
+    """Mark what a test is known to fail."""
+    return lambda row: applied(row.verdict, row.cell, group.spec.expectations)
+
+
+def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Expectation]) -> Verdict:
+    """The verdict in the light of the known failures of its cell; of two for one decision the first one counts.
+
+    Xfailed: all that regressed or is broken was expected to; a suspect metric counts as regressed, a suspect contract
+    as broken. Xpassed: what was expected passed or improved. Anything else that failed stays as it is, and so does a
+    cell that was not measured, or whose expected failure was not decided.
+    """
+    known: dict[Decision, Expectation] = {}
+    for each in expectations:
+        if _is_for(each, cell):
+            known.setdefault(each.decision, each)
+    unknown = any(each.decision is Decision.ERROR for each in verdict.metrics)
+    if not known or unknown or not (verdict.decision.missed or verdict.decision in _PASSED):
+        return verdict
+    failed = {_of(each) for each in verdict.metrics if each.decision.missed}
+    if foreign := [each for each in verdict.metrics if each.decision.missed and _of(each) not in known]:
+        return _left(verdict, foreign) if failed & known.keys() else verdict
+    passed = [each for decision, each in known.items() if _passed(verdict, decision)]
+    met = [each for decision, each in known.items() if decision in failed]
+    for decision, found in ((Decision.XPASSED, passed), (Decision.XFAILED, met)):
+        if found:
+            strictest = max(found, key=lambda each: each.strict)
+            return msgspec.structs.replace(verdict, decision=decision, expected=_expected(strictest))
+    return verdict
+
+
+def _is_for(expectation: Expectation, cell: Cell) -> bool:
+    return (
+        (not expectation.executors or cell.executor in expectation.executors)
+        and (not expectation.pythons or cell.target.spec in expectation.pythons)
+        and (not expectation.workers or cell.workers in expectation.workers)
+        and (not expectation.cells or any(matches(pattern, cell.label) for pattern in expectation.cells))
+    )
+
+
+def _of(judged: MetricVerdict) -> Decision:
+    """The decision that has to be expected for a metric or a contract to be a known failure."""
+    return Decision.BROKEN if judged.contract else Decision.REGRESSED
+
+
+def _passed(verdict: Verdict, decision: Decision) -> bool:
+    """Whether all that could have failed in this way was judged and did not."""
+    concerned = [each.decision for each in verdict.metrics if _of(each) is decision]
+    return bool(concerned) and set(concerned) <= {Decision.PASSED, Decision.IMPROVED}
+
+
+def _left(verdict: Verdict, foreign: Sequence[MetricVerdict]) -> Verdict:
+    """The verdict by what no mark expects: it fails, whatever else was known to."""
+    found = decide.judge(foreign)
+    return msgspec.structs.replace(verdict, decision=found.decision, reason=found.reason)
+
+
+def _expected(expectation: Expectation) -> Expected:
+    return Expected(
+        decision=expectation.decision, reason=expectation.reason, strict=expectation.strict, line=expectation.line
+    )

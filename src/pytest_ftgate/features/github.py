@@ -1,0 +1,124 @@
+"""GitHub Actions: the report in the job's summary, and annotations on the lines of tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..hookspec import hookimpl
+from ..kit.text import plain
+from ..model.report import Report, Row
+from ..report import markdown, said
+
+if TYPE_CHECKING:
+    from ..plugin.gate import Run
+
+SUMMARY_BYTES = 1024 * 1024
+"""GitHub takes no more of a step; what is longer is lost as a whole."""
+ANNOTATIONS = 10
+"""GitHub shows no more of a step."""
+CELLS = 10
+"""Cells of one annotation that have a line."""
+TITLE = 200
+OTHER_PLUGIN = "annotate_errors"
+"""What pytest-github-actions-annotate-failures registers: it annotates each test that fails."""
+
+
+@hookimpl
+def ftgate_configure(gate: Run) -> None:
+    """The controller publishes."""
+    if not gate.is_worker:
+        gate.config.pluginmanager.register(Publisher(gate))
+
+
+class Publisher:
+    """Writes the summary and the annotations at the end of a run, after its report was made."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Publish the report, if there is one."""
+        if self.run.report is not None:
+            publish(self.run.report, self.run.config)
+
+
+def publish(report: Report, config: pytest.Config) -> None:
+    """Append the report to GITHUB_STEP_SUMMARY, and annotate the tests of cells that fail; elsewhere nothing."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    lines = []
+    if path := os.environ.get("GITHUB_STEP_SUMMARY"):
+        try:
+            append(Path(path), report)
+        except OSError as error:
+            lines.append(f"ftgate: GITHUB_STEP_SUMMARY cannot be written: {error}")
+    if os.environ.get("GITHUB_ACTIONS") == "true" and not config.pluginmanager.hasplugin(OTHER_PLUGIN):
+        workspace = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath)
+        lines += commands(report, config.rootpath, workspace)
+    if lines and reporter is not None:
+        for line in ("", *lines):  # a command begins its line, and pytest may be within one
+            reporter.write_line(line)
+
+
+def append(path: Path, report: Report) -> None:
+    """Append the report, shortened to the room that is left; nothing if that is too little. Raises OSError."""
+    room = SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
+    for limit in (markdown.LIMIT, room // 4):  # a character has at most four bytes
+        text = f"\n{markdown.render(report, limit=limit)}".encode()
+        if len(text) <= room:
+            with path.open("ab") as file:
+                file.write(text)
+            return
+
+
+def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
+    """Commands for the runner, one for each test: errors, worst first, then warnings of what does not fail the run."""
+    errors: dict[tuple[str, int], list[Row]] = {}
+    warnings: dict[tuple[str, int], list[Row]] = {}
+    for row in said.worst_first(report):
+        place = _place(row)
+        if said.fails(report, row):
+            errors.setdefault(place, []).append(row)
+        elif row.verdict.decision.needs_attention or row.verdict.beyond:
+            warnings.setdefault(place, []).append(row)
+    found = [("error", place, rows) for place, rows in errors.items()]
+    found += [("warning", place, rows) for place, rows in warnings.items() if place not in errors]
+    commands = [f"::error title=ftgate::{_data(plain(said.undecided(report)))}"] if said.undecided(report) else []
+    for level, place, rows in found[: ANNOTATIONS - len(commands)]:
+        result = said.result(report, [row for row in report.rows if _place(row) == place])
+        commands.append(_command(level, _from(workspace, rootdir / place[0]), place[1], result, rows))
+    return commands
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row.cell.nodeid.partition("::")[0], row.line
+
+
+def _command(level: str, file: str, line: int, result: str, rows: list[Row]) -> str:
+    """`::error file=tests/test_a.py,line=12,title=ftgate%3A 1 of 1 decided%2C 1 regressed::test_put[w4]: wall +9 %`."""
+    blocks = said.blocks(rows)
+    names = (said.cells(" ".join(said.name(row).split()) for row in block) for block in blocks)
+    texts = [f"{name}: {said.headline(row)}" for name, (row, *_) in zip(names, blocks[:CELLS], strict=False)]
+    if more := sum(map(len, blocks[CELLS:])):
+        texts.append(f"and {more} more cells of this test")
+    title = _property(f"ftgate: {result}"[:TITLE])
+    place = f"file={_property(plain(file))}" + (f",line={line}" if line else "")
+    return f"::{level} {place},title={title}::{_data(plain(chr(10).join(texts)))}"
+
+
+def _from(workspace: Path, path: Path) -> str:
+    """The path from the repository's root, by which GitHub finds the line; as it is where it lies outside."""
+    here, top = Path(os.path.realpath(path)), Path(os.path.realpath(workspace))
+    return (here.relative_to(top) if here.is_relative_to(top) else path).as_posix()
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

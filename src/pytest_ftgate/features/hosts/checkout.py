@@ -1,0 +1,186 @@
+"""The project on a host of pytest-xdist: its commits are sent by git, and checked out in a folder of ours there.
+
+`Shipment` is the controller's side, `serve` the host's; between them is a channel of execnet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+import filelock
+import msgspec
+
+from ...kit.errors import FtgateError
+from ...kit.files import hide_from_git
+from ...kit.git import DEEPEN, AgainstError, Repository, environment
+from ...measure.machine import read_machine
+from ...run.folder import RunFolder
+from ...run.sides import worktrees
+from ...run.sides import worktrees as submodules
+from ...targets import find
+
+CHUNK_BYTES: Final = 1 << 20
+_KEPT: Final = "refs/ftgate"
+_INDEX_LOCK: Final = ".git/index.lock"
+
+
+class HostError(FtgateError):
+    """A host that cannot be used, or a project that cannot be sent to one; the text names it and a fix."""
+
+
+class Channel(Protocol):
+    """Of execnet: sends and receives simple values."""
+
+    def send(self, item: object) -> None:
+        """Raises OSError if the connection is closed."""
+        ...
+
+    def receive(self, timeout: float | None = None) -> Any:
+        """Raises EOFError if the connection is closed."""
+        ...
+
+
+# ---- the controller's side
+
+
+class Shipment:
+    """The commits of a project that its hosts need: the working tree as it is, and the one that it is compared with."""
+
+    def __init__(self, root: Path, folder: Path, reference: str) -> None:
+        """`root` is the project's, `folder` its `.ftgate`, `reference` a commit or "". Raises HostError."""
+        try:
+            repository = Repository(root)
+            if repository.commit("HEAD") is None:
+                raise AgainstError(f"the repository of {root} has no commit yet; commit something first")
+            if repository.shallow:
+                raise AgainstError(f"a shallow clone cannot be sent: {DEEPEN}")
+            places = folder.absolute() / "worktrees"
+            hide_from_git(places)
+            with filelock.FileLock(f"{places}.lock"):
+                self.commit = worktrees.snapshot(repository, places)
+            if inner := submodules.of_tree(repository, "ls-tree", "-r", "-z", self.commit, cwd=repository.top):
+                raise AgainstError(f"the submodule {inner[0].path} cannot be sent: vendor it, or measure without hosts")
+            first = repository.git("rev-list", "--max-parents=0", "HEAD").split()[-1]
+        except AgainstError as error:
+            raise HostError(f"hosts get the project by git: {error}") from error
+        self.repository = repository
+        self.commits = [commit for commit in (self.commit, reference) if commit]
+        self.project = f"{repository.top.name}-{first[:12]}"
+
+    def deliver(self, channel: Channel, have: Iterable[str], timeout_s: float) -> str:
+        """Send what the host does not have; the folder of the checkout there. Raises HostError, EOFError."""
+        known = [commit for commit in have if self.repository.commit(commit)]
+        if set(self.commits) - set(known):
+            for chunk in self._pack(known):
+                channel.send(chunk)
+        channel.send(b"")
+        channel.send(self.commits)
+        return str(answer(channel, timeout_s)["folder"])
+
+    def _pack(self, known: Iterable[str]) -> Iterator[bytes]:
+        """The objects of the commits without those that are reached from the known ones, as git's pack format."""
+        process = subprocess.Popen(
+            ["git", "pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset"],
+            cwd=self.repository.root,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with process:
+            wanted = [*self.commits, *(f"^{commit}" for commit in known)]
+            process.stdin.write("".join(f"{each}\n" for each in wanted).encode())
+            process.stdin.close()
+            while chunk := process.stdout.read(CHUNK_BYTES):
+                yield chunk
+            said = process.stderr.read().decode(errors="replace").strip()
+        if process.returncode:
+            raise HostError(f"hosts get the project by git: git pack-objects: {said}")
+
+
+def answer(channel: Channel, timeout_s: float) -> dict[str, Any]:
+    """What the host says next. Raises HostError with its error, EOFError if the connection is closed."""
+    said: dict[str, Any] = channel.receive(timeout_s)
+    if "error" in said:
+        raise HostError(said["error"])
+    return said
+
+
+# ---- the host's side
+
+
+def serve(channel: Channel) -> None:
+    """Check out what the controller sends, and keep this host for it until the channel is closed."""
+    with contextlib.suppress(EOFError, OSError):  # the controller is gone
+        try:
+            _serve(channel)
+        except (FtgateError, OSError) as error:
+            channel.send({"error": str(error)})
+
+
+def _serve(channel: Channel) -> None:
+    machine = msgspec.json.encode(read_machine()).decode()
+    channel.send({"version": version("pytest-ftgate"), "machine": machine})
+    asked = channel.receive()
+    cache = find.cache_folder()
+    folder = cache / asked["project"]
+    folder.mkdir(parents=True, exist_ok=True)
+    with _reserved(cache, asked["owner"]):
+        if not (folder / ".git").is_dir():
+            _git(folder, "init", "--quiet")
+        repository = Repository(folder)
+        (folder / _INDEX_LOCK).unlink(missing_ok=True)  # of a run that was killed
+        channel.send({"have": repository.git("for-each-ref", "--format=%(objectname)", _KEPT).split()})
+        _unpack(repository, iter(channel.receive, b""))
+        commits = channel.receive()
+        for number, commit in enumerate(commits):
+            repository.git("update-ref", f"{_KEPT}/{number}", commit)
+        repository.git("checkout", "--quiet", "--force", "--detach", commits[0])
+        repository.git("clean", "--quiet", "-d", "--force", "--force")
+        RunFolder(folder / asked["prefix"], "").prune()
+        channel.send({"folder": str(folder)})
+        while True:
+            channel.send(channel.receive())  # the controller asks whether this host is still there
+
+
+@contextlib.contextmanager
+def _reserved(cache: Path, owner: str) -> Iterator[None]:
+    """Keep every other run of this user from this host. Raises HostError that says whose it is."""
+    note = cache / "host.owner"
+    try:
+        with filelock.FileLock(cache / "host.lock", timeout=0):
+            note.write_text(owner, encoding="utf-8")
+            yield
+    except filelock.Timeout:
+        who = note.read_text(encoding="utf-8") if note.exists() else "another run"
+        raise HostError(f"{who} measures there: wait for its end, or end it there") from None
+
+
+def _git(folder: Path, *arguments: str, stdin: IO[bytes] | None = None) -> None:
+    done = subprocess.run(
+        ["git", *arguments], cwd=folder, env=environment(), stdin=stdin, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise HostError(f"git {arguments[0]}: {done.stderr.strip()}")
+
+
+def _unpack(repository: Repository, chunks: Iterator[bytes]) -> None:
+    """Store the objects of a pack; nothing if there are no chunks. Raises HostError."""
+    pack = repository.root / ".git" / "ftgate.pack"
+    with pack.open("wb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+    try:
+        if pack.stat().st_size:
+            with pack.open("rb") as file:
+                _git(repository.root, "index-pack", "--stdin", "--fix-thin", stdin=file)
+    finally:
+        pack.unlink()

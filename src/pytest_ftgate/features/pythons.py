@@ -1,0 +1,98 @@
+"""`ftgate pythons`: find or install the target interpreters, and say which."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Final, Self, TextIO
+
+from ..hookspec import Subparsers, hookimpl
+from ..kit import units
+from ..model.spec import parse_target
+from ..targets.environments import required_python
+from ..targets.find import default_pair
+from ..targets.provide import Provided, provide
+from .last_run import FINE, NOTHING_FOUND
+
+PLAIN_LINE_EVERY_S: Final = 15.0
+TERMINAL_LINE_EVERY_S: Final = 0.2
+
+
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
+    """Add `ftgate pythons` to the command line."""
+    parser = subparsers.add_parser(
+        "pythons",
+        help="find or install the target interpreters",
+        description="Find each target on PATH, in the user's cache folder or by uv, else install it with uv into that "
+        "folder, else report what is missing.",
+    )
+    parser.add_argument("--target", action="append", metavar="SPEC", help="a version such as 3.14t (repeatable)")
+    parser.add_argument("--strict", action="store_true", help="exit with 3 when a default target is missing, too")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Provide each target in turn; 3 if one is missing that was named, or under --strict. Raises TargetError."""
+    targets = [parse_target(spec) for spec in args.target or default_targets(Path())]
+    missing = []
+    for target in targets:
+        with Progress(target.spec, sys.stdout) as progress:
+            outcome = provide(target, progress=progress)
+        print(outcome_text(outcome), flush=True)
+        if outcome.interpreter is None:
+            missing.append(target.spec)
+    if missing:
+        print(f"WARNING: no interpreter for {', '.join(missing)}: cells that need it are unsupported", flush=True)
+    return NOTHING_FOUND if missing and (args.strict or args.target) else FINE
+
+
+def default_targets(project: Path) -> tuple[str, ...]:
+    """The targets of a project where none is named; says which these are, and why."""
+    pair = default_pair(required_python(project.resolve()))
+    print(f"targets: {' and '.join(pair.targets)}: {pair.why}", flush=True)
+    return pair.targets
+
+
+def outcome_text(outcome: Provided) -> str:
+    """The outcome for a target as text: one line, with its notes indented below."""
+    interpreter = outcome.interpreter
+    took = f" in {units.span(outcome.took_s)}" if outcome.took_s >= 1 else ""
+    head = f"{outcome.target.spec}: {outcome.did}{took}"
+    if interpreter is not None:
+        head += f": {interpreter.executable} ({interpreter.name}, {interpreter.build})"
+    notes = [f"  {line}" for note in outcome.notes for line in note.splitlines()]
+    return "\n".join([head, *notes])
+
+
+class Progress:
+    """Shows the progress of a long job: one line that is rewritten on a terminal, a plain line every 15 s elsewhere."""
+
+    def __init__(self, label: str, stream: TextIO) -> None:
+        self.label = label
+        self.stream = stream
+        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.started = time.monotonic()
+        self.shown: float | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.terminal and self.shown is not None:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+
+    def __call__(self, step: str) -> None:
+        """Show `step` if enough time has passed since the last one shown."""
+        now = time.monotonic()
+        every = TERMINAL_LINE_EVERY_S if self.terminal else PLAIN_LINE_EVERY_S
+        if self.shown is not None and now - self.shown < every:
+            return
+        self.shown = now
+        line = f"{self.label}: {step} ({units.span(now - self.started)})"
+        self.stream.write(f"\r\x1b[K{line[:100]}" if self.terminal else f"{line}\n")
+        self.stream.flush()

@@ -1,0 +1,165 @@
+"""`--ftgate-shard`: the tests of this part stay, all others are deselected."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import statistics
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from ..declare import plan
+from ..declare.options import OPTIONS, Options
+from ..hookspec import hookimpl
+from ..kit.files import write_whole
+from ..model.report import Shard
+from ..model.spec import Plan
+from ..plugin.collection import CELL
+from ..plugin.options import options_of
+from ..run.assembly import positions_of
+from ..run.context import hypotheses_of
+from ..run.run import Session
+from ..run.stored import StoredBaselines
+from ..store.names import split_nodeid
+
+if TYPE_CHECKING:
+    from ..plugin.gate import Run
+    from ..run.run import Session
+
+
+# The parts of a run that several machines share: which tests each of them measures.
+
+
+def take_part(run: Session, whole: Plan, given: Mapping[str, str]) -> Plan:
+    """The part of the whole plan that a run measures, before `collect`; `given` are the options that are set."""
+    run.whole = whole = run.limited(whole)
+    if run.config.against:
+        given = {**given, "reference": run.references.requested().reference.commit}
+    shard, part = taken(whole, run.config, run.stored, given)
+    with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+        write_whole(run.shard_file, [msgspec.json.encode(shard)])
+    return part
+
+
+def taken(whole: Plan, config: Options, stored: StoredBaselines, options: Mapping[str, str]) -> tuple[Shard, Plan]:
+    """The part of `config.shard`, and its plan, whose tests are in the order of the whole one."""
+    assert config.shard is not None
+    part, parts = config.shard
+    of = split(costs_of(whole, stored), parts)
+    own = Plan(groups=tuple(group for group, one in zip(whole.groups, of, strict=True) if one == part))
+    planned = positions_of(whole)
+    shard = Shard(
+        part=part,
+        parts=parts,
+        planned=tuple(planned),
+        places=tuple(planned[cell.nodeid] for group in own.groups for cell in group.cells),
+        alpha=config.alpha,
+        hypotheses=max(1, hypotheses_of(whole, config, stored)),
+        own=hypotheses_of(own, config, stored),
+        options=dict(options),
+    )
+    return shard, own
+
+
+def costs_of(plan: Plan, stored: StoredBaselines) -> dict[str, float]:
+    """The first cell of each group -> what its measurement costs: seconds as recorded, else the median of these.
+
+    If nothing is recorded at all, the numbers of cells. The same on every machine that has the same baselines.
+    """
+    recorded = {group.cells[0].nodeid: stored.took_s(group) for group in plan.groups}  # the key has numbers of cores
+    known = [seconds for seconds in recorded.values() if seconds]
+    if not known:
+        return {group.cells[0].nodeid: float(len(group.cells)) for group in plan.groups}
+    usual = statistics.median(known)
+    return {key: seconds or usual for key, seconds in recorded.items()}
+
+
+def split(costs: Mapping[str, float], parts: int) -> list[int]:
+    """The part, from 1, of each item: the most costly first, each into the part that has the least.
+
+    Items of the same cost are taken by name, so the result does not depend on their order.
+    """
+    loads = [(0.0, part) for part in range(1, parts + 1)]
+    of = {}
+    for name in sorted(costs, key=lambda name: (-costs[name], name)):
+        load, of[name] = heapq.heappop(loads)
+        heapq.heappush(loads, (load + costs[name], of[name]))
+    return [of[name] for name in costs]
+
+
+@hookimpl
+def ftgate_configure(gate: Run) -> None:
+    """Of every process of such a run."""
+    if gate.session.config.shard:
+        gate.config.pluginmanager.register(Sharding(gate.config, gate.session))
+
+
+class Sharding:
+    """Splits what is selected: cells by what their tests cost, other tests by their names."""
+
+    def __init__(self, config: pytest.Config, session: Session) -> None:
+        self.part, self.parts = session.config.shard or (1, 1)
+        self.config = config
+        self.session = session
+        self.tests = self.kept = 0
+
+    @property
+    def name(self) -> str:
+        """`shard 2/5`."""
+        return f"shard {self.part}/{self.parts}"
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        """Deselect the tests of other parts, after all others have selected theirs."""
+        yield
+        if not items:
+            return
+        whole = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
+        part = take_part(self.session, whole, shared_options(self.config))
+        cells = {cell.nodeid for group in part.groups for cell in group.cells}
+        kept: list[pytest.Item] = []
+        others: list[pytest.Item] = []
+        for item in items:
+            own = item.stash[CELL][1].nodeid in cells if CELL in item.stash else self._has(item)
+            (kept if own else others).append(item)
+        self.tests = len(whole.groups) + len(plain_of(items))
+        self.kept = len(part.groups) + len(plain_of(kept))
+        if others:
+            self.config.hook.pytest_deselected(items=others)
+            items[:] = kept
+
+    def _has(self, item: pytest.Item) -> bool:
+        """Whether this part has a test without cells: all of its parameter sets have the same part."""
+        name = split_nodeid(item.nodeid)[0].encode(errors="surrogatepass")
+        return int(hashlib.sha256(name).hexdigest(), 16) % self.parts + 1 == self.part
+
+    def pytest_report_collectionfinish(self) -> str:
+        """How many tests are this part's."""
+        return f"ftgate: {self.name} has {self.kept} of {self.tests} tests" if self.tests else ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A part without a test is no failure: there are more parts than tests."""
+        split = self.tests or self.session.shard is not None
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and split:
+            session.exitstatus = pytest.ExitCode.OK
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say that there was nothing to do."""
+        shard = self.session.shard
+        if not self.kept and not (shard and shard.places) and (self.tests or shard):
+            terminalreporter.write_line(f"ftgate: {self.name} is empty: there are fewer tests than shards")
+
+
+def plain_of(items: Sequence[pytest.Item]) -> set[str]:
+    """The tests without cells, each once whatever parameters it has."""
+    return {split_nodeid(item.nodeid)[0] for item in items if CELL not in item.stash}
+
+
+def shared_options(config: pytest.Config) -> dict[str, str]:
+    """What was set by the command line, the environment or the project, of the options that all parts must share."""
+    values = ((option, getattr(options_of(config), option.name)) for option in OPTIONS if not option.shard_own)
+    return {option.cli: str(value) for option, value in values if value != option.default}

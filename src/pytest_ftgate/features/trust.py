@@ -1,0 +1,215 @@
+"""What the commit that is compared with says of a run: under `--ftgate-trust=base` a change does not judge itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
+
+import msgspec
+import pytest
+from _pytest.skipping import evaluate_skip_marks
+
+from ..declare import plan
+from ..declare.options import TRUSTED, Options
+from ..hookspec import hookimpl
+from ..kit.errors import FtgateError
+from ..kit.git import OPTION, Checkout, mapped, shown
+from ..kit.processes import run_within
+from ..kit.values import Struct, Threshold
+from ..model.report import RowMessage, failed_row
+from ..model.spec import Cell, Group, Plan, Spec
+from ..plugin.collection import CELL, workload_path
+from ..plugin.options import options_of
+from ..run.assembly import message_of, positions_of
+from ..store.names import split_nodeid
+
+if TYPE_CHECKING:
+    from ..plugin.gate import Run
+
+
+OF_A_TEST: Final = ("thresholds", "gated", "requirements", "expectations")
+
+
+class Base(Struct, frozen=True, kw_only=True):
+    """What was collected at the reference with the command line of this run, and what its options say there.
+
+    `plan` has the cells that are selected and not skipped. `config_file` is the file of pytest's settings that was
+    read, "" for none.
+    """
+
+    said: dict[str, Any]
+    plan: Plan
+    config_file: str = ""
+    commit: str = ""
+
+    def options(self, ours: Options) -> Options:
+        """The options of this run with what judges it as it is at the reference."""
+        types = get_type_hints(Options, localns={"Threshold": Threshold})
+        theirs = {name: msgspec.convert(self.said[name], types[name]) for name in TRUSTED}
+        return dataclasses.replace(ours, **theirs)
+
+    def limited(self, plan: Plan) -> Plan:
+        """The plan of this run, each test with the limits that it has at the reference; a new one with its own."""
+        known = {_test(group.cells[0]): group.spec for group in self.plan.groups}
+        return msgspec.structs.replace(plan, groups=tuple(_limited(group, known) for group in plan.groups))
+
+    def absent(self, here: Collection[str]) -> dict[str, RowMessage]:
+        """By node id, a row with an error for each cell of the reference that is not among those `here`."""
+        missing = [(group, cell) for group in self.plan.groups for cell in group.cells if cell.nodeid not in here]
+        return {cell.nodeid: self._absent(group, cell) for group, cell in missing}
+
+    def _absent(self, group: Group, cell: Cell) -> RowMessage:
+        reason = (
+            f"it is measured at {shown(self.commit)} and was not here: under --ftgate-trust=base a change cannot "
+            "remove, rename, skip or deselect what is gated"
+        )
+        position = LAST + positions_of(self.plan)[cell.nodeid]
+        return message_of(position, group, failed_row(cell, reason, ""))
+
+
+LAST: Final = 1_000_000
+"""Tests that are only at the reference come after those of the run."""
+
+
+def read(checkout: Checkout, file: Path, collect: Callable[[Checkout, Path], None]) -> Base:
+    """What `collect` writes to `file` of a checkout; written once in a run. Raises FtgateError."""
+    if not checkout.commit:
+        raise FtgateError(f"--ftgate-trust=base takes limits from a commit, and {checkout.label} is none: {OPTION} REV")
+    if not file.exists():
+        collect(checkout, file)
+    base = msgspec.json.decode(file.read_bytes(), type=Base)
+    return msgspec.structs.replace(base, commit=checkout.commit)
+
+
+def _test(cell: Cell) -> str:
+    return split_nodeid(cell.nodeid)[0]
+
+
+def _limited(group: Group, known: dict[str, Spec]) -> Group:
+    theirs = known.get(_test(group.cells[0]))
+    if theirs is None:
+        return group
+    limits = {name: getattr(theirs, name) for name in OF_A_TEST}
+    return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, **limits))
+
+
+# Collects the tests of that commit in a process of its own: pytest with the command line of this run, in a checkout.
+# There this module is a plugin that writes down what was collected and what the options are.
+
+FILE: Final = "FTGATE_BASE_FILE"
+"""The variable that names the file to write."""
+MOST_S: Final = 600.0
+_OF_COVERAGE: Final = ("COV_CORE_", "COVERAGE_PROCESS_")
+
+
+@hookimpl
+def ftgate_configure(gate: Run) -> None:
+    """Let the commit that is compared with judge, if it is the one to judge."""
+    from ..plugin.gate import failing_of
+
+    run = gate.session
+    if run.config.trust == "head":
+        return
+    run.listener.advance("the commit that is compared with", "collecting the tests of", 0, 0, None)
+    try:
+        pair, shared = run.references.requested(), run.folder.shared("base", "")
+        if not shared.exists():  # what an earlier run left there must not be read
+            with run.folder.locked("measuring"):
+                run.references.clean(pair)
+        with run.guarded():
+            base = read(pair.reference, shared, partial(collect, gate.config))
+    except FtgateError as error:
+        raise pytest.UsageError(str(error)) from None
+    finally:
+        gate.progress.clear()
+    run.judge_by(base.options(run.config), base.commit)
+    run.plugins.register(Trusted(base))
+    gate.failing = failing_of(run.config)
+
+
+class Trusted:
+    """What the reference says, in the run that it judges."""
+
+    def __init__(self, base: Base) -> None:
+        self.base = base
+
+    @hookimpl
+    def ftgate_plan(self, plan: Plan) -> Plan:
+        """Its limits."""
+        return self.base.limited(plan)
+
+    @hookimpl
+    def ftgate_measured(self, gate: Run, session: pytest.Session) -> str:
+        """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
+        planned, shard = set(gate.planned()), gate.session.shard
+        known = planned - gate.reported | gate.lost | gate.messages.keys()
+        if shard:  # the other parts' cells are theirs
+            known |= set(shard.planned) - planned
+        absent = self.base.absent(known)
+        if gate.session.config.shard and (shard is None or shard.part > 1):  # the first part names what no part has
+            absent = {nodeid: message for nodeid, message in absent.items() if nodeid in planned}
+        gate.messages |= absent
+        if gate.failed() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return ""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """In the process at the reference: write what was collected, without what is skipped there."""
+    cells = [item for item in session.items if CELL in item.stash and evaluate_skip_marks(item) is None]
+    config = session.config
+    base = Base(
+        said=options_of(config).trusted(),
+        plan=plan.plan_of(item.stash[CELL] for item in cells),
+        config_file=str(config.inipath or ""),
+    )
+    Path(os.environ[FILE]).write_bytes(msgspec.json.encode(base))
+
+
+def collect(config: pytest.Config, checkout: Checkout, file: Path) -> None:
+    """Collect in a checkout and leave the result in `file`. Raises FtgateError."""
+    top = checkout.top(config.rootpath.resolve())
+    move = partial(mapped, old_root=top, new_root=checkout.top(checkout.project))
+    words = [_moved(os.fspath(word), move) for word in config.invocation_params.args]
+    words += ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", __name__, f"--rootdir={checkout.project}"]
+    unfinished = file.with_name(f"{file.name}.part")
+    _run(config, checkout, words, move, unfinished)
+    found = msgspec.json.decode(unfinished.read_bytes(), type=Base).config_file
+    if found and not Path(found).resolve().is_relative_to(checkout.top(checkout.project).resolve()):
+        # The commit has no settings of its own: pytest went on to those of the change, above the checkout.
+        _run(config, checkout, [*words, "-c", os.devnull], move, unfinished)
+    unfinished.replace(file)
+
+
+def _moved(word: str, move: partial[str]) -> str:
+    option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+    return f"{option}{equals}{move(value)}"
+
+
+def _run(config: pytest.Config, checkout: Checkout, words: list[str], move: partial[str], file: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OF_COVERAGE)}
+    paths = [*map(move, workload_path(config)), *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
+    variables = kept | {FILE: str(file), "PYTHONPATH": os.pathsep.join(paths)}
+    folder = Path(move(str(config.invocation_params.dir)))
+    file.unlink(missing_ok=True)
+    done = run_within(
+        [sys.executable, "-m", "pytest", *words],
+        cwd=folder if folder.is_dir() else Path(checkout.root),
+        environment=variables,
+        stderr=subprocess.STDOUT,
+        named=f"pytest --collect-only, for --ftgate-trust=base, of {checkout.label}",
+        own_s=MOST_S,
+    )
+    if done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not file.exists():
+        said = "\n".join(done.stdout.strip().splitlines()[-15:])
+        raise FtgateError(
+            f"--ftgate-trust=base: the tests of {checkout.label} cannot be collected here, in this environment, with "
+            f"the command line of this run; what pytest says there:\n{said}"
+        )
