@@ -9,59 +9,63 @@ import msgspec
 import pytest
 from example import Example, assert_usage_error
 
-from pytest_ftgate.declare import options as option_types
-from pytest_ftgate.declare import options as options_table
-from pytest_ftgate.declare.options import OPTIONS, Option, OptionError, resolve
+from pytest_ftgate.declare import options as table
+from pytest_ftgate.declare.options import OPTIONS, Option, OptionError, by_name, read
 from pytest_ftgate.judge import limits
-from pytest_ftgate.judge import metrics as table
+from pytest_ftgate.judge.metrics import GATING
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.model.spec import Load, Service, Source, Spec, TargetError
 from pytest_ftgate.model.verdict import Decision
-from pytest_ftgate.plugin import collection, options
+from pytest_ftgate.plugin import collection
+from pytest_ftgate.plugin.options import options_of
 
 TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
-    option_types.truth: ("true", "0", "on"),
-    option_types.target: ("3.14", "3.13", "3.15t[gil=on]"),
-    option_types.cells: ("all", "new", "test_a.py::test_it[*]"),
-    option_types.folder: ("one", "two", "three"),
-    option_types.whole: ("0", "7", "8"),
-    option_types.count: ("1", "2", "3"),
-    option_types.seconds: ("90", "1.5m", "20ms"),
-    option_types.fraction: ("2%", "0.03", "0"),
-    option_types.probability: ("1%", "0.5", "0.02"),
-    option_types.report_target: ("json:a", "json:b", "json:c:d"),
-    option_types.decision: ("improved", "no-baseline", "regressed"),
-    option_types.metric: ("wall", "tail", "lock_wait_share"),
-    option_types.unchanged: ("skip", "measure", "skip"),
-    option_types.trust: ("base", "head", "base"),
-    option_types.shard: ("1/2", "2/5", "7/7"),
-    option_types.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
-    option_types.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
-    option_types.weight: ("time=2", "memory=0.5", "time=0"),
-    option_types.install_step: ("--pre numpy", "$ make", "-e ."),
+    table.truth: ("true", "0", "on"),
+    table.target: ("3.14", "3.13", "3.15t[gil=on]"),
+    by_name("update").parse: ("all", "new", "test_a.py::test_it[*]"),
+    by_name("baselines").parse: ("one", "two", "three"),
+    table.whole: ("0", "7", "8"),
+    table.count: ("1", "2", "3"),
+    table.seconds: ("90", "1.5m", "20ms"),
+    table.fraction: ("2%", "0.03", "0"),
+    table.probability: ("1%", "0.5", "0.02"),
+    table.report_target: ("json:a", "json:b", "json:c:d"),
+    table.decision: ("improved", "no-baseline", "regressed"),
+    table.metric: ("wall", "tail", "lock_wait_share"),
+    by_name("unchanged").parse: ("skip", "measure", "skip"),
+    by_name("trust").parse: ("base", "head", "base"),
+    table.shard: ("1/2", "2/5", "7/7"),
+    table.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
+    table.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
+    table.weight: ("time=2", "memory=0.5", "time=0"),
+    table.install_step: ("--pre numpy", "$ make", "-e ."),
 }
 WRONG: dict[Callable[[str], Any], str] = {
-    option_types.truth: "maybe",
-    option_types.target: "pypy",
-    option_types.cells: " ",
-    option_types.folder: "",
-    option_types.whole: "-1",
-    option_types.count: "0",
-    option_types.seconds: "soon",
-    option_types.fraction: "nan",
-    option_types.probability: "100%",
-    option_types.report_target: "xml:a",
-    option_types.decision: "regresed",
-    option_types.metric: "ratio",
-    option_types.unchanged: "yes",
-    option_types.trust: "none",
-    option_types.shard: "3/2",
-    option_types.revision: "dist:numpy",
-    option_types.threshold: "wall",
-    option_types.weight: "wall=1",
+    table.truth: "maybe",
+    table.target: "pypy",
+    by_name("update").parse: " ",
+    by_name("baselines").parse: "",
+    table.whole: "-1",
+    table.count: "0",
+    table.seconds: "soon",
+    table.fraction: "nan",
+    table.probability: "100%",
+    table.report_target: "xml:a",
+    table.decision: "regresed",
+    table.metric: "ratio",
+    by_name("unchanged").parse: "yes",
+    by_name("trust").parse: "none",
+    table.shard: "3/2",
+    table.revision: "dist:numpy",
+    table.threshold: "wall",
+    table.weight: "wall=1",
 }
 CHECKED = [option for option in OPTIONS if option.parse in WRONG]
+
+
+def resolve(option: Option, cli: Any, environment: dict[str, str], ini: Any, declared: Any = None) -> Any:
+    return read({option.name: cli}, environment, {option.name: ini}, [option]).declared(option.name, declared)
 
 
 def name_of(option: Option) -> str:
@@ -84,18 +88,21 @@ def test_command_line_before_environment_before_ini_before_default(
     monkeypatch.delenv(option.variable, raising=False)
 
     def value(*args: str) -> Any:
-        return options.value_of(pytester.parseconfig(*args), option.name)
+        return getattr(options_of(pytester.parseconfig(*args)), option.name)
 
     assert value() == option.default
     pytester.makeini(f"[pytest]\n{option.dest} = {ini}\n")
     assert value() == expected(option, ini)
     monkeypatch.setenv(option.variable, environment)
     assert value() == expected(option, environment)
-    assert value(option.cli if option.flag else f"{option.cli}={cli}") == (option.flag or expected(option, cli))
+    if option.many and option.flag:  # the command line only asks for it
+        assert value(option.cli) == expected(option, environment)
+    else:
+        assert value(option.cli if option.flag else f"{option.cli}={cli}") == (option.flag or expected(option, cli))
 
 
 def test_the_decorator_stands_between_environment_and_ini() -> None:
-    option = options_table.by_name("timeout")
+    option = by_name("timeout")
     assert resolve(option, None, {}, "3", None) == 3
     assert resolve(option, None, {}, "3", 2.0) == 2
     assert resolve(option, None, {"FTGATE_TIMEOUT": "1"}, "3", 2.0) == 1
@@ -150,7 +157,7 @@ def test_timeout_of_a_test(pytester: pytest.Pytester, monkeypatch: pytest.Monkey
 
 
 def test_a_step_of_an_installation_per_line() -> None:
-    install = options_table.by_name("install")
+    install = by_name("install")
     steps = (("meson-python", "b; python_version < '4'"), ("--no-build-isolation", "-e", ".[a b]"), ("$", "make 'a b'"))
     lines = ["meson-python \"b; python_version < '4'\"", "--no-build-isolation -e '.[a b]'", "$ make 'a b'"]
     assert resolve(install, lines, {}, None) == steps
@@ -170,14 +177,14 @@ def test_a_step_of_an_installation_per_line() -> None:
 
 
 def test_several_words_of_a_value() -> None:
-    report = options_table.by_name("report")
+    report = by_name("report")
     assert resolve(report, None, {"FTGATE_REPORT": "json:a json:b"}, None) == ("json:a", "json:b")
     with pytest.raises(OptionError, match=r"FTGATE_REPORT=.*No closing quotation; quote it as in a shell"):
         resolve(report, None, {"FTGATE_REPORT": "'a"}, None)
 
 
 def test_lists_with_commas_or_repeated() -> None:
-    fail_on = options_table.by_name("fail_on")
+    fail_on = by_name("fail_on")
     both = (Decision.REGRESSED, Decision.NO_BASELINE)
     assert resolve(fail_on, ["regressed,no-baseline"], {}, None) == both
     assert resolve(fail_on, ["regressed", " no-baseline ,"], {}, None) == both
@@ -186,8 +193,8 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, [""], {}, None) == ()
     assert resolve(fail_on, ["suspect,beyond-effect"], {}, None) == ("suspect", "beyond-effect")
     assert resolve(fail_on, None, {}, None) == ("regressed", "suspect", "broken", "undecided-run")
-    metrics = options_table.by_name("metrics")
-    assert options_table.DEFAULT_METRICS == table.GATING
+    metrics = by_name("metrics")
+    assert table.DEFAULT_METRICS == GATING
     assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)
     assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait_share"}
     with pytest.raises(OptionError, match=r"--ftgate-metrics=,: takes at least one LIST"):
@@ -208,9 +215,9 @@ def test_lists_in_an_ini_file(pytester: pytest.Pytester) -> None:
         """
     )
     config = pytester.parseconfig()
-    assert options.value_of(config, "fail_on") == (Decision.REGRESSED, Decision.IMPROVED)
-    assert options.value_of(config, "escalate") is False
-    assert options.value_of(config, "gate") == (
+    assert options_of(config).fail_on == (Decision.REGRESSED, Decision.IMPROVED)
+    assert options_of(config).escalate is False
+    assert options_of(config).gate == (
         Threshold(metric=Metric.WALL, margin=0.03, effect=0.08),
         Threshold(metric=Metric.USS, floor=2.0**20),
     )
@@ -218,9 +225,9 @@ def test_lists_in_an_ini_file(pytester: pytest.Pytester) -> None:
 
 def test_what_to_compare_with(pytester: pytest.Pytester) -> None:
     def against(*args: str) -> Any:
-        return options.value_of(pytester.parseconfig(*args), "against")
+        return options_of(pytester.parseconfig(*args)).against
 
-    assert against() is None
+    assert against() == ""
     assert against("--ftgate-against") == "merge-base"
     assert against("--ftgate-against", "--ftgate") == "merge-base"
     assert against("--ftgate-against=main", "--ftgate-against", "v1") == "v1"
@@ -231,7 +238,7 @@ def test_what_to_compare_with(pytester: pytest.Pytester) -> None:
     ["main", "origin/main", "HEAD~3^", "@{u}", "1a2b3c", "feature/x.y", "dist:a-b.c==1!2+x", "python:3.14t[gil=on]"],
 )
 def test_revisions(text: str) -> None:
-    assert option_types.revision(f" {text} ") == text
+    assert table.revision(f" {text} ") == text
 
 
 @pytest.mark.parametrize(
@@ -240,7 +247,7 @@ def test_revisions(text: str) -> None:
 )
 def test_a_distribution_without_a_version(text: str, name: str) -> None:
     with pytest.raises(ValueError, match=rf"^a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl$"):
-        option_types.revision(text)
+        table.revision(text)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +263,7 @@ def test_a_distribution_without_a_version(text: str, name: str) -> None:
 )
 def test_no_report(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
-        option_types.report_target(text)
+        table.report_target(text)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +281,7 @@ def test_no_report(text: str, said: str) -> None:
 )
 def test_a_metric_as_reports_call_it(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        option_types.metric(text)
+        table.metric(text)
 
 
 @pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y"])
@@ -282,17 +289,24 @@ def test_no_revisions(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
     ):
-        option_types.revision(text)
+        table.revision(text)
 
 
 def test_an_interpreter_to_compare_with_is_a_target() -> None:
     for text, problem in (("python:", "names no interpreter"), ("python:3.14[gli=on]", "unknown setting 'gli=on'")):
         with pytest.raises(FtgateError, match=problem):
-            option_types.revision(text)
+            table.revision(text)
+
+
+def layers(
+    cli: dict[str, Any], environment: dict[str, str], ini: dict[str, Any]
+) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
+    found = read(cli, environment, ini)
+    return found.thresholds, found.ini_thresholds
 
 
 def test_thresholds_of_each_place() -> None:
-    layers = options_table.threshold_layers(
+    given, written = layers(
         {"gate": ["wall: margin=1%"], "margin": "2%", "effect": None},
         {"FTGATE_MEMORY_EFFECT": "30%", "FTGATE_GATE": "wall: floor=1 ms; tail: margin=7%"},
         {"gate": ["uss: effect=20%"], "memory_margin": "1%", "effect": None, "margin": None},
@@ -303,7 +317,6 @@ def test_thresholds_of_each_place() -> None:
         Threshold(metric=Metric.WALL, floor=0.001),
         Threshold(metric=Metric.TAIL, margin=0.07),
     )
-    given, written = layers
     assert given == (*from_environment, *of_time, Threshold(metric=Metric.WALL, margin=0.01))
     assert written == (Threshold(metric=Metric.USS, margin=0.01), Threshold(metric=Metric.USS, effect=0.2))
     wall = limits.effective(Metric.WALL, "paired", cli=given, ini=written)
@@ -311,16 +324,16 @@ def test_thresholds_of_each_place() -> None:
     assert limits.effective(Metric.SCALING, "paired", cli=given, ini=written).margin == 0.02
     uss = limits.effective(Metric.USS, "paired", cli=given, ini=written)
     assert (uss.margin, uss.effect) == (0.01, 0.3)
-    assert options_table.threshold_layers({}, {}, {}) == ((), ())
+    assert layers({}, {}, {}) == ((), ())
     with pytest.raises(OptionError, match=r"--ftgate-gate=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):
-        options_table.threshold_layers({"gate": ["wal:margin=1%"]}, {}, {})
+        layers({"gate": ["wal:margin=1%"]}, {}, {})
     with pytest.raises(OptionError, match=r"ini option ftgate_margin=much: takes a share"):
-        options_table.threshold_layers({}, {}, {"margin": "much"})
-    for name in options_table.SHORT_FORMS:
+        layers({}, {}, {"margin": "much"})
+    for name in table.SHORT_FORMS:
         with pytest.raises(
             OptionError, match=rf"ini option ftgate_{name}=3: takes a share such as 3% or 0\.03, not '3'"
         ):
-            options_table.threshold_layers({}, {}, {name: "3"})
+            layers({}, {}, {name: "3"})
 
 
 def test_what_a_test_lets_gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,10 +353,10 @@ def test_what_a_test_lets_gate(pytester: pytest.Pytester, monkeypatch: pytest.Mo
 
 
 def test_units() -> None:
-    assert [option_types.seconds(text) for text in ("90", "90s", "1.5m", "2min", "0.5h", "20ms", "5us", "100ns")] == [
+    assert [table.seconds(text) for text in ("90", "90s", "1.5m", "2min", "0.5h", "20ms", "5us", "100ns")] == [
         90, 90, 90, 120, 1800, 0.02, pytest.approx(5e-6), pytest.approx(1e-7),
     ]  # fmt: skip
-    assert [option_types.fraction(text) for text in ("2%", "0.02", "0", " 150 %")] == [0.02, 0.02, 0, 1.5]
+    assert [table.fraction(text) for text in ("2%", "0.02", "0", " 150 %")] == [0.02, 0.02, 0, 1.5]
 
 
 # -- errors --------------------------------------------------------------------------------------------------------
@@ -421,7 +434,7 @@ def test_native_toml(pytester: pytest.Pytester) -> None:
         '[tool.pytest.ini_options]\nftgate_python = ["3.13"]\nftgate_strict = true\nftgate_iterations = 3\n'
     )
     config = pytester.parseconfig()
-    assert [options.value_of(config, name) for name in ("python", "strict", "iterations")] == [("3.13",), True, 3]
+    assert [getattr(options_of(config), name) for name in ("python", "strict", "iterations")] == [("3.13",), True, 3]
 
 
 # -- help ----------------------------------------------------------------------------------------------------------

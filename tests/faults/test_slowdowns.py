@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import types
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from fake_launcher import CONFIG, GIL, MS, TEST, At, Clock, FakeHandle, FakeLauncher, Quiet, failed, group_of, noisy
 from stored_values import MACHINE
@@ -20,7 +20,6 @@ from pytest_ftgate.measure import group as interleaved
 from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.report import Row
-from pytest_ftgate.model.verdict import FAILURES
 from pytest_ftgate.run import context
 from pytest_ftgate.run import run as session
 from pytest_ftgate.run.sides import worktrees
@@ -101,7 +100,7 @@ def run(root: Path, scripted: Any, how: str, body_ms: int, factor: float, budget
     group = group_of("threads")
 
     def one(launcher: Slowed, **options: Any) -> Row:
-        config = msgspec.structs.replace(CONFIG, **options)
+        config = dataclasses.replace(CONFIG, **options)
         made = session.Session(config, root, f"run-{launcher.factor}", Listener(), launcher)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for cell in group.cells))
@@ -111,8 +110,8 @@ def run(root: Path, scripted: Any, how: str, body_ms: int, factor: float, budget
 
     against = "main" if how.startswith("against") else ""
     if not against:
-        one(Slowed(clock, body_ms * MS, 1.0, seed=1), test_budget_s=600.0, update=("new",))
-    time = "budget_s" if "whole run" in how else "test_budget_s"
+        one(Slowed(clock, body_ms * MS, 1.0, seed=1), test_time=600.0, update=("new",))
+    time = "time" if "whole run" in how else "test_time"
     return one(Slowed(clock, body_ms * MS, factor, seed=3), against=against, **{time: float(budget_s)})
 
 
@@ -127,7 +126,7 @@ def green(root: Path, scripted: Any, how: str, cases: Any) -> list[str]:
     found = []
     for number, (body_ms, budget_s, factor) in enumerate(cases):
         verdict = run(root / str(number), scripted, how, body_ms, factor, budget_s).verdict
-        if verdict.decision not in FAILURES:
+        if not verdict.decision.fails:
             found.append(f"{body_ms} ms, {factor}x in {budget_s} s: {verdict.decision}: {verdict.reason}")
     return found
 

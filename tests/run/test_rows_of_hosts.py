@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def message(host: str, label: str = "3.14t-threads-w2", position: int = 0, scale
 
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
-    made = Session(msgspec.structs.replace(CONFIG, update=("new",)), tmp_path, "run", Nobody())
+    made = Session(dataclasses.replace(CONFIG, update=("new",)), tmp_path, "run", Nobody())
     made.start()
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import re
@@ -150,7 +151,7 @@ class Project:
 
     def session(self, launcher: FakeLauncher, *groups: Group, run: str = "", **changed: Any) -> Session:
         self.count += 1
-        config = msgspec.structs.replace(CONFIG, **changed)
+        config = dataclasses.replace(CONFIG, **changed)
         made = Session(config, self.root, run or f"run-{self.count}", Watcher(), launcher)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
@@ -781,7 +782,7 @@ def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monke
 
     monkeypatch.setattr(Measurement, "step", stepping)
     monkeypatch.setattr(time, "monotonic", launcher.clock)
-    running = project.session(launcher, *groups, budget_s=500.0)
+    running = project.session(launcher, *groups, time=500.0)
     rows = [running.message(group.cells[0].nodeid).row for group in groups]
     starts = len(launcher.handles)
     assert [row.verdict.decision for row in rows] == [Decision.ERROR, Decision.NO_BASELINE]
@@ -975,7 +976,7 @@ def test_a_miss_is_paired_with_the_commit_of_its_baseline(project: Project) -> N
     assert row.paired is not None
     assert row.paired.reference is not None
     assert row.sample is not None
-    assert row.sample.control  # the first sample stays: an update records it
+    assert row.sample.of("control")  # the first sample stays: an update records it
     assert outcome.rows[FORK].verdict.basis == "stored"
 
 
@@ -1298,7 +1299,7 @@ def test_tests_that_share_a_budget_take_turns_until_each_is_decided(
         return walls[launcher.requests[-1].spec.nodeid](at)
 
     launcher.wall_ns = wall
-    outcome = project.run(launcher, *tests, against="main", budget_s=120.0)
+    outcome = project.run(launcher, *tests, against="main", time=120.0)
     assert launcher.clock() < 120.5
     rounds = {nodeid: outcome.launches(f"{nodeid}[3.14-threads-w2]") for nodeid in noise_of}
     assert min(rounds.values()) > 2
@@ -1313,7 +1314,7 @@ def test_a_budget_is_the_end_whatever_is_under_way(project: Project, monkeypatch
     for budget_s in (1.0, 7.0, 23.0):
         launcher = day(between=0.4)
         monkeypatch.setattr(time, "monotonic", launcher.clock)
-        project.run(launcher, budget_s=budget_s)
+        project.run(launcher, time=budget_s)
         assert budget_s / 2 < launcher.clock() < budget_s + 0.3
 
 
@@ -1324,7 +1325,7 @@ def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
     project.recorded()
     launcher = day(cell_slower(3.0))
     monkeypatch.setattr(time, "monotonic", launcher.clock)
-    outcome = project.run(launcher, budget_s=budget_s)
+    outcome = project.run(launcher, time=budget_s)
     assert outcome.decision() in (Decision.REGRESSED, Decision.ERROR)
     assert outcome.reason()
     if outcome.launches() > 1:
@@ -1335,7 +1336,7 @@ def test_a_budget_gives_every_test_its_first_rounds(project: Project, monkeypatc
     launcher = FakeLauncher(wall_ns=noisy(200 * MS, 0.003, within=0.05, seed=3))
     monkeypatch.setattr(time, "monotonic", launcher.clock)
     tests = [group_of(spec=spec_of("threads", nodeid=f"test_{number}.py::test_it")) for number in range(8)]
-    outcome = project.run(launcher, *tests, against="main", budget_s=70.0)
+    outcome = project.run(launcher, *tests, against="main", time=70.0)
     rounds = [outcome.launches(cell.nodeid) for group in tests for cell in group.cells]
     assert 2 <= min(rounds) <= max(rounds) <= 1 + min(rounds)
     assert launcher.clock() < 71
@@ -1360,7 +1361,7 @@ def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(
 
     launcher.wall_ns = wall
     launcher.trouble = interrupted
-    running = project.session(launcher, quick, slow, against="main", budget_s=500.0)
+    running = project.session(launcher, quick, slow, against="main", time=500.0)
     with pytest.raises(KeyboardInterrupt):
         running.message(quick.cells[0].nodeid)
     assert [path.suffix for path in running.folder.run.glob("*.json")] == [".json"]

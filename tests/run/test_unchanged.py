@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import struct
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -401,7 +403,8 @@ class Desk(Targets):
             Path(request.reads).write_text("".join(lines), encoding="ascii")
 
     def check(self, **options: object) -> Checked:
-        config = msgspec.structs.replace(CONFIG, against="main", **{"unchanged": "skip", **options})
+        changed: dict[str, Any] = {"against": "main", "unchanged": "skip", **options}
+        config = dataclasses.replace(CONFIG, **changed)
         references = References(self.folder, "main", Quiet())
         path = str(self.folder.root / "test_work.py")
         source = msgspec.structs.replace(self.group.spec.source, path=path)

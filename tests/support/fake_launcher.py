@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 import report_by_hand
 
-from pytest_ftgate.judge import metrics
+from pytest_ftgate.declare.options import Options
 from pytest_ftgate.measure.launch import CellUnsupported, Held, LaunchFailed, LaunchRole, Request
 from pytest_ftgate.model.sample import (
     Barrier,
@@ -25,7 +25,6 @@ from pytest_ftgate.model.sample import (
     WorkloadError,
 )
 from pytest_ftgate.model.spec import BodyKind, Cell, Executor, Group, Settings, Source, Spec, Target
-from pytest_ftgate.run.config import RunConfig
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.runner.protocol import BARRIER, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
@@ -381,24 +380,5 @@ def group_of(
     return Group(key=f"{spec.nodeid} ({spec.workers[0]} workers)", spec=spec, cells=cells)
 
 
-CONFIG = RunConfig(
-    baselines="baselines",
-    update=(),
-    seed=11,
-    budget_s=None,
-    test_budget_s=1e9,
-    launches=None,
-    iterations=None,
-    timeout_s=60.0,
-    metrics=metrics.GATING,
-    thresholds=(),
-    ini_thresholds=(),
-    alpha=0.01,
-    probe_cost=0.25,
-    install=(),
-    against="",
-    unchanged="measure",
-    escalate=True,
-    explain=True,
-)
+CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=(), unchanged="measure")
 """The options of a scripted run: as many rounds as it wants, and nothing installed."""

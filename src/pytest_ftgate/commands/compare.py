@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..declare import options
+from ..declare.options import SHORT_FORMS
 from ..judge import limits, two_runs
 from ..judge.judge import Policy
 from ..stats import alpha_spending
-from . import inifile
-from .last_run import FINE, REGRESSED, add_rootdir, ini_values, nothing, read, rootdir
+from .inifile import options_of
+from .last_run import FINE, REGRESSED, add_rootdir, nothing, read, rootdir
 from .report import add_forms, checked, command, show, write
 
 if TYPE_CHECKING:
@@ -52,24 +51,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _policy(root: Path) -> Policy:
     """What the environment and the project say about verdicts."""
-    ini = ini_values(root)
-
-    def raw(name: str) -> Any:
-        option = options.by_name(name)
-        given = ini.get(option.dest)
-        split = {"args": inifile.words, "linelist": inifile.lines}.get(option.ini)
-        return given if split is None or given is None else split(given)
-
-    def value(name: str) -> Any:
-        return options.resolve(options.by_name(name), None, os.environ, raw(name))
-
-    given, written = options.threshold_layers({}, os.environ, {name: raw(name) for name in options.THRESHOLDS})
-    limits.check(cli=given, ini=written)
+    options = options_of(root, "metrics", "alpha", "probe_cost", "gate", *SHORT_FORMS)
+    limits.check(cli=options.thresholds, ini=options.ini_thresholds)
     return Policy(
-        metrics=value("metrics"),
-        cli=given,
-        ini=written,
-        alpha=value("alpha"),
+        metrics=options.metrics,
+        cli=options.thresholds,
+        ini=options.ini_thresholds,
+        alpha=options.alpha,
         beta=alpha_spending.BETA,
-        probe_cost=value("probe_cost"),
+        probe_cost=options.probe_cost,
     )

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..declare.options import by_name, resolve
 from ..judge import advice as judged
 from ..model.advice import Advice
 from ..model.report import Report
 from ..report import advice
 from ..store.names import named
 from ..store.schema import TestBaseline
-from . import inifile, unicode
+from . import unicode
 from .baseline import NAMES
-from .last_run import FINE, add_rootdir, ini_values, last_run, nothing, rootdir, store
+from .inifile import options_of
+from .last_run import FINE, add_rootdir, last_run, nothing, rootdir, store
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -45,7 +44,7 @@ def register(subparsers: Subparsers) -> None:
 
 def decide(args: argparse.Namespace) -> int:
     """Print the advice on the tests named; 3 where nothing is known of them. Raises FtgateError."""
-    weights = _weights(rootdir(args))
+    weights = options_of(rootdir(args), "decide").decide
     report = last_run(args) if args.place != "baselines" else None
     stored = list(store(args).baselines()) if args.place != "run" else []
     found = _chosen(_advice(report, stored, weights), args.tests)
@@ -88,15 +87,6 @@ def _chosen(found: Sequence[Advice], names: Sequence[str]) -> list[Advice]:
     known = [each.test for each in found]
     chosen = {test for name in names for test in named(name, known)}
     return [each for each in found if not names or each.test in chosen]
-
-
-def _weights(root: Path) -> judged.Weights:
-    """The weights of the environment or of the project's configuration. Raises OptionError."""
-    option = by_name("decide")
-    ini = ini_values(root)
-    words = inifile.words(ini[option.dest]) if option.dest in ini else None
-    weights: judged.Weights = resolve(option, None, os.environ, words)
-    return weights
 
 
 def _missing(args: argparse.Namespace, report: Report | None, stored: Sequence[TestBaseline]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import shlex
 import tomllib
@@ -11,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from ..declare.options import OPTIONS, Options, read
 from ..kit.errors import FtgateError
 from ..kit.values import Struct
 
@@ -57,6 +59,19 @@ def load(path: Path) -> IniFile | None:
     if values is None and path.name not in ALWAYS:
         return None
     return IniFile(path=path, values=values or {})
+
+
+def options_of(root: Path, *names: str, **given: Any) -> Options:
+    """These options of a project as a command takes them: as `given`, else of the environment, else of its file.
+
+    Raises FtgateError.
+    """
+    found = find(root, root)
+    values = found.values if found else {}
+    rows = [option for option in OPTIONS if option.name in names]
+    split = {"args": words, "linelist": lines}
+    ini = {option.name: split.get(option.ini, str)(values[option.dest]) for option in rows if option.dest in values}
+    return read(given, os.environ, ini, rows)
 
 
 def words(value: Any) -> list[str]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
 
-from ..declare.options import by_name, resolve
 from ..kit.errors import FtgateError
 from ..kit.text import plain
 from ..model.report import Report
 from ..report import json
 from ..store.folder import Store, default_folder
-from . import inifile
+from .inifile import options_of
 
 FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3
 BASELINES = "baselines"
@@ -44,20 +41,11 @@ def rootdir(args: argparse.Namespace) -> Path:
     return next((folder for folder in upwards if any((folder / mark).exists() for mark in marks)), here)
 
 
-def ini_values(root: Path) -> dict[str, Any]:
-    """The ini keys of a project; none without a file. Raises FtgateError."""
-    ini = inifile.find(root, root)
-    return dict(ini.values) if ini else {}
-
-
 def store(args: argparse.Namespace) -> Store:
     """The folder and the lock that a run here would use."""
     root = rootdir(args)
-    option = by_name("baselines")
     given = None if args.baselines is None else str(args.baselines.absolute())
-    value = ini_values(root).get(option.dest)
-    named = resolve(option, given, os.environ, None if value is None else str(value))
-    folder = root / (named or default_folder(root))
+    folder = root / (options_of(root, "baselines", baselines=given).baselines or default_folder(root))
     if given is not None and not folder.is_dir():
         raise FtgateError(f"--baselines {args.baselines}: no such folder")
     return Store(folder, lock_path=root / LOCK)

@@ -29,10 +29,9 @@ from ..model.spec import (
     TargetError,
     parse_target,
 )
+from ..runner import signatures
 from ..runner.api import CommandToken, Declaration, ExecutorToken, FactoryToken, LoadToken
 from ..runner.loading import shape_of
-
-# What the readers of a declaration share: its place, which every error names with a fix, and the words it may use.
 
 KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("executor", "command", "server"))
 METHODS: tuple[str, ...] = get_args(StartMethod)
@@ -60,6 +59,19 @@ class Reader:
         """Raise what is wrong, at its place."""
         raise DeclarationError(f"{self.place}: {text}")
 
+    def only(self, given: Iterable[str], known: Sequence[str], what: str = "") -> None:
+        """Refuse an unknown argument."""
+        for name in given:
+            if name not in known:
+                self.fail(f"{what}unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
+
+    def take(self, name: str, fits: Callable[[Any], bool], takes: str, default: Any = None) -> Any:
+        """A keyword argument, checked; the default where it is not given."""
+        value = self.kwargs.get(name, default)
+        if value is not default and not fits(value):
+            self.fail(f"{name}= takes {takes}, not {value!r}")
+        return value
+
     def targets(self, value: Any, what: str) -> tuple[str, ...] | None:
         """The targets of an argument, each once; None where it is not given."""
         if value is None:
@@ -82,10 +94,18 @@ def shown(value: Any) -> str:
 
 def is_count(value: Any) -> bool:
     """Whether it is a whole number from 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return _is_number(value, int) and value >= 1
 
 
-# Reads the functions of a test: its body, variants, roles, and what they take.
+def _is_number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def are_texts(values: Any, least: int = 0) -> bool:
+    """Whether a list, or a dict on both sides, holds texts alone, each of `least` characters."""
+    words = [word for pair in values.items() for word in pair] if isinstance(values, dict) else values
+    return isinstance(words, (list, tuple)) and all(isinstance(word, str) and len(word) >= least for word in words)
+
 
 SCOPES = ("iteration", "worker", "launch")
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -97,7 +117,19 @@ class Bodies(Reader):
 
     def bodies(self, executors: Sequence[Executor]) -> None:
         """Check that every executor has a body that takes what the executor gives."""
-        self._variants(executors)
+        named = {executor.kind for executor in executors}
+        for tokens, variant in self.declared.variants:
+            for token in tokens:
+                if not isinstance(token, ExecutorToken) or isinstance(token, CommandToken):
+                    self.fail(
+                        f"variant {variant.__name__} is for {shown(token)}, which is not an executor; "
+                        f"use {listed(KINDS)}"
+                    )
+                if token.kind not in named:
+                    self.fail(
+                        f"variant {variant.__name__} is for {token!r}, which the comparison does not name; "
+                        "add it or remove the variant"
+                    )
         for function in (self.declared.body, *(body for _, body in self.declared.variants)):
             if not shape_of(function):
                 self.fail(
@@ -209,21 +241,6 @@ class Bodies(Reader):
                 f"{name} is a coroutine, but {plain.__name__} is not and has no event loop: make it a plain function"
             )
 
-    def _variants(self, executors: Sequence[Executor]) -> None:
-        named = {executor.kind for executor in executors}
-        for tokens, function in self.declared.variants:
-            for token in tokens:
-                if not isinstance(token, ExecutorToken) or isinstance(token, CommandToken):
-                    self.fail(
-                        f"variant {function.__name__} is for {shown(token)}, which is not an executor; "
-                        f"use {listed(KINDS)}"
-                    )
-                if token.kind not in named:
-                    self.fail(
-                        f"variant {function.__name__} is for {token!r}, which the comparison does not name; "
-                        "add it or remove the variant"
-                    )
-
     def parameters(self, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool) -> None:
         """Check that a body takes an argument of the cell, plain parameters, and nothing else."""
         parameters = list(inspect.signature(function).parameters.values())[method:]
@@ -280,10 +297,7 @@ class Bodies(Reader):
             self.fail(f"{function.__name__} is @test.{role}, which takes one argument: {given}")
 
 
-# Reads the executors, programs and servers that a decorator names.
-
 EXAMPLE = "@ftgate.compare(threads, processes=['fork', 'spawn'])"
-PROGRAM_OPTIONS = ("build", "pythons", "environment")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -339,7 +353,10 @@ class Executors(Reader):
         methods = [value] if isinstance(value, str) else value
         if not isinstance(methods, (list, tuple)) or not methods:
             self.fail(f"processes= takes True, a start method or a list of them ({listed(METHODS)}), not {value!r}")
-        return [Executor(kind="processes", method=self._method(method)) for method in methods]
+        for method in methods:
+            if method not in METHODS:
+                self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{did_you_mean(method, METHODS)}")
+        return [Executor(kind="processes", method=method) for method in methods]
 
     def _made(self, token: FactoryToken) -> Executor:
         """An executor or an event loop of the user's own."""
@@ -348,10 +365,7 @@ class Executors(Reader):
         if not callable(token.factory):
             given = "the number of workers and returns an Executor" if word == "executor" else "nothing, returns a loop"
             self.fail(f"{word}({name!r}) takes a function that gets {given}, not {token.factory!r}")
-        for option in token.options:
-            if option != "processes":
-                hint = did_you_mean(option, ["processes"])
-                self.fail(f"executor({name!r}): unknown argument {option!r}{hint}; it takes processes")
+        self.only(token.options, [*signatures.ExecutorOptions.__annotations__], f"executor({name!r}): ")
         in_processes = token.options.get("processes", False)
         if not isinstance(in_processes, bool):
             self.fail(f"executor({name!r}): processes= takes True or False, not {in_processes!r}")
@@ -363,11 +377,6 @@ class Executors(Reader):
                 f"{word}(...) takes a name made of letters, digits, '.', '_' and '-' "
                 f"that is not an executor's: {name!r}"
             )
-
-    def _method(self, method: Any) -> StartMethod:
-        if method not in METHODS:
-            self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{did_you_mean(method, METHODS)}")
-        return method  # type: ignore[no-any-return]
 
     def servers(self) -> tuple[Executor, ...]:
         """The command lines of @ftgate.serve, in the order written; one without a name is called `server`."""
@@ -381,14 +390,9 @@ class Executors(Reader):
         """The program of a token, its arguments checked."""
         name, options = token.name, token.options
         self._name(name, "command")
-        for option in options:
-            if option not in PROGRAM_OPTIONS:
-                hint = did_you_mean(option, PROGRAM_OPTIONS)
-                self.fail(f"command({name!r}): unknown argument {option!r}{hint}; it takes {listed(PROGRAM_OPTIONS)}")
+        self.only(options, [*signatures.CommandOptions.__annotations__], f"command({name!r}): ")
         environment = options.get("environment") or {}
-        if not isinstance(environment, dict) or not all(
-            isinstance(part, str) for item in environment.items() for part in item
-        ):
+        if not isinstance(environment, dict) or not are_texts(environment):
             self.fail(f"command({name!r}): environment= takes a dict of strings, not {environment!r}")
         if options.get("build") and self.declared.decorator == "serve":
             self.fail(f"command({name!r}): build= is for commands of @ftgate.compare; a server has no build step")
@@ -405,7 +409,7 @@ class Executors(Reader):
         )
 
     def _words(self, name: str, words: Any, what: str = "it") -> tuple[str, ...]:
-        if not isinstance(words, (list, tuple)) or not words or not all(isinstance(word, str) for word in words):
+        if isinstance(words, dict) or not words or not are_texts(words):
             self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {words!r}")
         return tuple(words)
 
@@ -432,14 +436,9 @@ class Executors(Reader):
         started = [*shared, *(word for program in programs for word in _texts(program))]
         if spec.duration_s is None and any("{seconds}" in word for word in started):
             self.fail("{seconds} is the length of an iteration of duration=, which is missing")
-        if spec.service is not None:
-            self._port(spec.service, programs, shared)
-
-    def _port(self, service: Service, programs: Iterable[Program], shared: Sequence[str]) -> None:
-        """Refuse a server that does not get its port, and a `ready` URL without it."""
-        if "{port}" not in service.ready:
-            self.fail(f"ready={service.ready!r} has no {{port}}: a server gets a new free port at each start")
-        for program in programs:
+        if spec.service is not None and "{port}" not in spec.service.ready:
+            self.fail(f"ready={spec.service.ready!r} has no {{port}}: a server gets a new free port at each start")
+        for program in programs if spec.service is not None else ():
             if not any("{port}" in word for word in (*_texts(program), *shared)):
                 self.fail(
                     f"command {program.name!r} does not get its port: put {{port}} into its words or environment="
@@ -456,11 +455,8 @@ def _texts(program: Program) -> tuple[str, ...]:
     return (*program.argv, *(value for _, value in program.environment))
 
 
-# Reads `load(...)` of a server: paths and their mix, method, headers, body, connections and rate.
-
 CONNECTIONS: Final = 10
-OPTIONS: Final = ("method", "body", "headers", "connections", "rate", "generator")
-HTTP_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+HTTP_METHODS: Final = get_args(signatures.HttpMethod)
 LONGEST_MIX: Final = 1000
 """The most requests of a round of a mix."""
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -473,10 +469,7 @@ def load_of(reader: Reader) -> Load:
     if not isinstance(token, LoadToken):
         reader.fail(f"load= takes load(path, connections=...), not {token!r}: {SERVE_EXAMPLE}")
     options = token.options
-    for name in options:
-        if name not in OPTIONS:
-            hint = did_you_mean(name, OPTIONS)
-            reader.fail(f"load(): unknown argument {name!r}{hint}; it takes {listed(OPTIONS)}")
+    reader.only(options, [*signatures.LoadOptions.__annotations__], "load(): ")
     connections, body = options.get("connections", CONNECTIONS), options.get("body", b"")
     if not is_count(connections):
         reader.fail(f"load(): connections= takes a whole number from 1, not {connections!r}")
@@ -486,16 +479,23 @@ def load_of(reader: Reader) -> Load:
     method = options.get("method", "POST" if body else "GET")
     if method not in HTTP_METHODS:
         reader.fail(f"load(): method= takes {listed(HTTP_METHODS)}, not {method!r}")
-    rate = _rate(reader, options.get("rate"))
+    rate, generator = options.get("rate"), options.get("generator")
+    if rate is not None and not (_is_number(rate, int, float) and 0 < rate < math.inf):
+        reader.fail(f"load(): rate= takes requests per second above 0, not {rate!r}")
+    path = _path(reader, token.path)
+    if generator not in (None, *get_args(Generator)):
+        reader.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
+    if rate and generator == "wrk":
+        reader.fail("load(): wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
     return Load(
-        path=_path(reader, token.path),
+        path=path,
         connections=connections,
-        generator=_generator(reader, options.get("generator"), rate),
+        generator="oha" if rate else generator,
         method=method,
         body=body if isinstance(body, str) else "",
         body_bytes=body if isinstance(body, bytes) else b"",
         headers=_headers(reader, options.get("headers", {})),
-        rate=rate,
+        rate=None if rate is None else float(rate),
     )
 
 
@@ -531,36 +531,16 @@ def _headers(reader: Reader, headers: Any) -> tuple[tuple[str, str], ...]:
     return tuple(headers.items())
 
 
-def _rate(reader: Reader, rate: Any) -> float | None:
-    if rate is None:
-        return None
-    if not isinstance(rate, (int, float)) or isinstance(rate, bool) or not 0 < rate < math.inf:
-        reader.fail(f"load(): rate= takes requests per second above 0, not {rate!r}")
-    return float(rate)
-
-
-def _generator(reader: Reader, generator: Any, rate: float | None) -> Generator | None:
-    if generator not in (None, *get_args(Generator)):
-        reader.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
-    if rate and generator == "wrk":
-        reader.fail("load(): wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
-    return "oha" if rate else generator
-
-
 REUSES: tuple[str, ...] = get_args(Reuse)
-BOTH = (
-    "workers",
-    "pythons",
-    "duration",
-    "window",
-    "warmup",
-    "timeout",
-    "requires",
-    "needs",
-    "needs_cores",
-    "environment",
-)
-KNOWN = {"compare": ("reuse", "iterations", "cpus", *BOTH, *KINDS), "serve": ("ready", "load", *BOTH)}
+SHARED = (*signatures.SharedOptions.__annotations__,)
+
+
+def _known(options: type, *last: str) -> list[str]:
+    """The arguments of a decorator: its own, those of both, and the executors."""
+    return [*(name for name in options.__annotations__ if name not in (*SHARED, *last)), *SHARED, *last]
+
+
+KNOWN = {"compare": _known(signatures.CompareOptions, *KINDS), "serve": _known(signatures.ServeOptions)}
 DEFAULT_WORKERS = 2
 CORES = "cores"
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
@@ -576,13 +556,6 @@ LAUNCHES = {
 
 class Arguments(Reader):
     """Reads the keyword arguments: numbers, names, requirements, a server's load."""
-
-    def known_arguments(self) -> None:
-        """Refuse an unknown keyword argument."""
-        known = KNOWN[self.declared.decorator]
-        for name in self.kwargs:
-            if name not in known:
-                self.fail(f"unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
 
     def workers(self) -> tuple[tuple[int, ...], tuple[RoleCounts, ...]]:
         """The worker counts, each once, and with roles the roles of each."""
@@ -617,12 +590,9 @@ class Arguments(Reader):
 
     def cpus(self, executors: Sequence[Executor]) -> Literal["each"] | None:
         """`each` for workers on cores of their own: for executors whose workers are threads or processes of ours."""
-        value = self.kwargs.get("cpus")
-        if value is None:
-            return None
-        if value != "each":
-            self.fail(f"cpus= takes 'each', which pins each worker to a core of its own, not {value!r}")
-        for executor in executors:
+        takes = "'each', which pins each worker to a core of its own"
+        cpus: Literal["each"] | None = self.take("cpus", lambda value: value == "each", takes)
+        for executor in executors if cpus else ():
             if executor.kind == "tasks":
                 self.fail("cpus='each': tasks share one thread, so none can have a core of its own; remove tasks")
             if executor.program is not None:
@@ -631,7 +601,7 @@ class Arguments(Reader):
                 self.fail(
                     "cpus='each': a body that takes `executor` has no workers that wait to be pinned; take `worker`"
                 )
-        return "each"
+        return cpus
 
     def _role_counts(self, roles: Any, all_counts: Sequence[Any]) -> RoleCounts:
         """One dict of roles. All dicts of a test have the same names, because the bodies are the same."""
@@ -649,35 +619,27 @@ class Arguments(Reader):
 
     def positive(self, name: str, *, whole: bool = False, zero: bool = False) -> Any:
         """A number above zero (or from zero), or None where it is not given."""
-        value = self.kwargs.get(name)
-        if value is None:
-            return None
-        number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-            kind = "a whole number" if whole else "a number of seconds"
-            self.fail(f"{name}= takes {kind} {'from 0' if zero else 'above 0'}, not {value!r}")
-        return value
+        kinds = (int,) if whole else (int, float)
+        takes = f"{'a whole number' if whole else 'a number of seconds'} {'from 0' if zero else 'above 0'}"
+
+        def fits(value: Any) -> bool:
+            return _is_number(value, *kinds) and (0 < value < math.inf or (zero and value == 0))
+
+        return self.take(name, fits, takes)
 
     def reuse(self, duration: float | None) -> Reuse:
         """`pool` by default, and always with duration=."""
-        value = self.kwargs.get("reuse")
-        if value is None:
-            return "pool"
-        if value not in REUSES:
-            self.fail(f"reuse= takes {listed(REUSES)}, not {value!r}")
+        value: Reuse | None = self.take("reuse", lambda value: value in REUSES, listed(REUSES))
         if duration is not None and value == "fresh":
             self.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
-        return value  # type: ignore[no-any-return]
-
-    def pythons(self) -> tuple[str, ...] | None:
-        """The targets, or None if the options decide."""
-        return self.targets(self.kwargs.get("pythons"), "pythons=")
+        return value or "pool"
 
     def requires(self) -> tuple[str, ...]:
         """Requirements to install together with the project."""
-        value = self.kwargs.get("requires", ())
-        if not isinstance(value, (list, tuple)) or not all(isinstance(word, str) and word for word in value):
-            self.fail(f"requires= takes a list of requirements such as ['flask>=3'], not {value!r}")
+        takes = "a list of requirements such as ['flask>=3']"
+        value = self.take(
+            "requires", lambda words: not isinstance(words, dict) and are_texts(words, least=1), takes, ()
+        )
         for word in value:
             if word.startswith("-"):
                 self.fail(
@@ -687,11 +649,8 @@ class Arguments(Reader):
 
     def needs(self) -> tuple[tuple[str, str], ...]:
         """Programs that must be installed, each with the command that installs it."""
-        value = self.kwargs.get("needs", {})
-        if not isinstance(value, dict) or not all(
-            isinstance(word, str) and word for pair in value.items() for word in pair
-        ):
-            self.fail(f"needs= takes a dict such as {{'cargo': 'apt install cargo'}}, not {value!r}")
+        takes = "a dict such as {'cargo': 'apt install cargo'}"
+        value = self.take("needs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
         return tuple(value.items())
 
     def environments(self) -> tuple[Environment, ...]:
@@ -710,7 +669,7 @@ class Arguments(Reader):
 
     def _variables(self, value: Any) -> tuple[tuple[str, str], ...]:
         """One dict of variables."""
-        if not isinstance(value, dict) or not all(isinstance(part, str) for item in value.items() for part in item):
+        if not isinstance(value, dict) or not are_texts(value):
             self.fail(
                 f"environment= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them: {value!r}"
             )

@@ -1,6 +1,6 @@
-"""One table of options: each row becomes a command-line option, an environment variable and an ini key.
+"""One table of options: each row is a command-line option, an environment variable, an ini key, and a typed attribute.
 
-Every pytest run imports this module: see `option_types`.
+Every pytest run imports this module, so what only a given value needs is imported when one is read.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import itertools
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..kit.errors import FtgateError
@@ -19,11 +19,6 @@ from ..kit.text import did_you_mean, listed
 if TYPE_CHECKING:
     from ..kit.values import Threshold
     from ..model.verdict import Decision
-
-
-# How the text of an option is read: durations, fractions, counts, targets, revisions.
-#
-# Every pytest run imports this module, so what only a given value needs is imported when one is read.
 
 IniType = Literal["string", "bool", "linelist", "args"]
 
@@ -87,18 +82,26 @@ def truth(text: str) -> bool:
     raise ValueError("true or false")
 
 
-def cells(text: str) -> str:
-    """`new`, `all`, or a cell's node id or a part of it."""
-    if not text.strip():
-        raise ValueError("all, or the node id of a cell")
-    return text
+def some(what: str) -> Callable[[str], str]:
+    """Reads any text but an empty one."""
+
+    def parse(text: str) -> str:
+        if not text.strip():
+            raise ValueError(what)
+        return text
+
+    return parse
 
 
-def folder(text: str) -> str:
-    """A folder's name."""
-    if not text.strip():
-        raise ValueError("the name of a folder")
-    return text
+def one_of(*words: str) -> Callable[[str], str]:
+    """Reads one of these words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(listed(words))
+        return text
+
+    return parse
 
 
 def install_step(text: str) -> tuple[str, ...]:
@@ -133,7 +136,7 @@ def report_target(text: str) -> str:
 BEYOND = "beyond-effect"
 """Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
 UNDECIDED_RUN = "undecided-run"
-"""Fewer than one in ten of the compared cells was decided: see `report.findings.undecided`."""
+"""Fewer than one in ten of the compared cells was decided: see `report.said.undecided`."""
 FAILING = (
     "regressed",
     "suspect",
@@ -196,20 +199,6 @@ def weight(text: str) -> tuple[str, float]:
     return name, value
 
 
-def unchanged(text: str) -> str:
-    """`skip` or `measure`."""
-    if text not in ("skip", "measure"):
-        raise ValueError("skip or measure")
-    return text
-
-
-def trust(text: str) -> str:
-    """`base` or `head`."""
-    if text not in ("base", "head"):
-        raise ValueError("base or head")
-    return text
-
-
 def shard(text: str) -> tuple[int, int]:
     """`2/5`: the second of five parts."""
     match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text.strip())
@@ -253,26 +242,40 @@ DEFAULT_METRICS = ("wall", "tail", "uss", "lock_wait_share")
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One row: `parse` turns a text into the value and raises ValueError with what it takes.
+    """One row: `parse` turns a text into the value and raises ValueError with what it takes."""
 
-    A `many` option may be given several times and its `default` holds texts, which `parse` reads; any other option
-    takes the last of its values and its `default` is the value itself. A `required` option has at least one value.
-    `commas` means several values in one text, separated by commas; `lines` are the characters that separate them.
-    `optional` is the value of an option that is written without one.
-    """
-
-    name: str
+    name: str = ""
     help: str
     parse: Callable[[str], Any]
     default: Any
-    ini: IniType = "string"
+    """The value where nothing is said."""
+    ini: IniType
     metavar: str = ""
     many: bool = False
+    """It may be given several times; of any other option the last value holds."""
     flag: bool = False
+    """Without a value on the command line. One that has `many` takes its values from the environment and the ini."""
     required: bool = False
+    """It has at least one value."""
     lines: str = ""
+    """The characters that separate several values in one text."""
     commas: bool = False
+    """Several values in one text are separated by commas."""
     optional: str = ""
+    """The value of an option that is written without one."""
+
+    measures: bool = False
+    """It makes a run measure."""
+    plain: bool = False
+    """A run that measures nothing uses it too."""
+    of_a_cell: bool = True
+    """It may change what is measured of a cell: a rerun of one cell needs it."""
+    shard_own: bool = False
+    """The parts of a run may differ in it."""
+    trusted: bool = False
+    """It judges, or says how much is measured for that: `--ftgate-trust=base` takes it from the reference."""
+    not_with_hosts: str = ""
+    """Why it has no meaning on several machines, and what has."""
 
     @property
     def cli(self) -> str:
@@ -290,259 +293,272 @@ class Option:
         return self.dest.upper()
 
 
-OPTIONS: tuple[Option, ...] = (
-    Option(
-        name="ftgate",
-        help="measure the cells of @ftgate.compare and gate them",
-        parse=truth,
-        default=False,
-        ini="bool",
+def row(default: Any, parse: Callable[[str], Any], text: str, **columns: Any) -> Any:
+    """An attribute of `Options` with its row, which gets the name of the attribute and the usual type of ini key."""
+    split: IniType = "linelist" if columns.get("lines") else "args" if columns.get("many") else "string"
+    usual = {"ini": "bool", "metavar": "yes|no"} if parse is truth else {"ini": split}
+    return field(default=default, metadata={"row": Option(default=default, parse=parse, help=text, **usual | columns)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line, the environment and the ini say about a run; durations in seconds.
+
+    A new option is a new attribute here.
+    """
+
+    ftgate: bool = row(
+        False,
+        truth,
+        "measure the cells of @ftgate.compare and gate them",
         flag=True,
-    ),
-    Option(
-        name="python",
-        help="target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], "
+        measures=True,
+        of_a_cell=False,
+    )
+    python: tuple[str, ...] = row(
+        (),
+        target,
+        "target to measure, repeatable: 3.14, 3.14t, 3.14t[gil=on], 3.14[switchinterval=0.1ms], 3.14[jit=on], "
         "or a path; pythons= of @ftgate.compare overrides the ini (default: both builds of the newest version here)",
-        parse=target,
-        default=(),
-        ini="args",
         metavar="TARGET",
         many=True,
         required=True,
-    ),
-    Option(
-        name="update",
-        help="record baselines: new cells only; =all: also every cell that passed or improved; "
+        plain=True,
+        shard_own=True,  # which targets are measured stands in the names of the cells
+    )
+    update: tuple[str, ...] = row(
+        (),
+        some("all, or the node id of a cell"),
+        "record baselines: new cells only; =all: also every cell that passed or improved; "
         "=CELL (repeatable, globs): these cells, even if they regressed",
-        parse=cells,
-        default=(),
-        ini="args",
         metavar="all|CELL",
         many=True,
         optional="new",
-    ),
-    Option(
-        name="strict",
-        help="inconclusive, unsupported and no-baseline cells fail too (short for these three in --ftgate-fail-on)",
-        parse=truth,
-        default=False,
-        ini="bool",
+        measures=True,
+        of_a_cell=False,
+    )
+    strict: bool = row(
+        False,
+        truth,
+        "inconclusive, unsupported and no-baseline cells fail too (short for these three in --ftgate-fail-on)",
         flag=True,
-    ),
-    Option(
-        name="fail_on",
-        help="what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
+        of_a_cell=False,
+        trusted=True,
+    )
+    fail_on: tuple[str, ...] = row(
+        ("regressed", "suspect", "broken", UNDECIDED_RUN),
+        decision,
+        "what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
         "change worse than the effect), accepted (by a commit's trailer), improved, inconclusive, broken, unsupported, "
         "no-baseline, undecided-run (exit status 5 where fewer than one in ten of the compared cells was decided) "
         "(default: regressed,suspect,broken,undecided-run); errors always fail",
-        parse=decision,
-        default=("regressed", "suspect", "broken", "undecided-run"),
-        ini="args",
         metavar="LIST",
         many=True,
         commas=True,
-    ),
-    Option(
-        name="against",
-        help="compare with a branch, tag or commit, interleaved with the working tree; merge-base (the default value): "
+        of_a_cell=False,
+        trusted=True,
+    )
+    against: str = row(
+        "",
+        revision,
+        "compare with a branch, tag or commit, interleaved with the working tree; merge-base (the default value): "
         "the commit where this branch began; dist:NAME==VERSION or dist:PATH.whl: another version of a "
         "dependency, or of the project; python:TARGET: another interpreter",
-        parse=revision,
-        default=None,
         metavar="REV",
         optional=MERGE_BASE,
-    ),
-    Option(
-        name="unchanged",
-        help="skip (the default): with --ftgate-against a test whose cells read the same files on both sides passes "
+        measures=True,
+    )
+    unchanged: Literal["skip", "measure"] = row(
+        "skip",
+        one_of("skip", "measure"),
+        "skip (the default): with --ftgate-against a test whose cells read the same files on both sides passes "
         "unmeasured; measure: measure it all the same",
-        parse=unchanged,
-        default="skip",
         metavar="skip|measure",
-    ),
-    Option(
-        name="escalate",
-        help="measure a cell that misses its stored baseline together with the baseline's commit, and let that decide "
+        trusted=True,
+    )
+    escalate: bool = row(
+        True,
+        truth,
+        "measure a cell that misses its stored baseline together with the baseline's commit, and let that decide "
         "(default: yes)",
-        parse=truth,
-        default=True,
-        ini="bool",
-        metavar="yes|no",
-    ),
-    Option(
-        name="explain",
-        help="sample the stacks of a regressed cell's workers in a pair of launches, and name the functions that take "
+        trusted=True,
+    )
+    explain: bool = row(
+        True,
+        truth,
+        "sample the stacks of a regressed cell's workers in a pair of launches, and name the functions that take "
         "the added time (default: yes)",
-        parse=truth,
-        default=True,
-        ini="bool",
-        metavar="yes|no",
-    ),
-    Option(
-        name="metrics",
-        help=f"metrics that gate, comma-separated or repeated (default: {','.join(DEFAULT_METRICS)}); "
+    )
+    metrics: tuple[str, ...] = row(
+        DEFAULT_METRICS,
+        metric,
+        f"metrics that gate, comma-separated or repeated (default: {','.join(DEFAULT_METRICS)}); "
         "the others are only shown",
-        parse=metric,
-        default=DEFAULT_METRICS,
-        ini="args",
         metavar="LIST",
         many=True,
         required=True,
         commas=True,
-    ),
-    Option(
-        name="gate",
-        help="what counts as a change of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
+        trusted=True,
+    )
+    gate: tuple[Threshold, ...] = row(
+        (),
+        threshold,
+        "what counts as a change of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
         "@ftgate.gate overrides the ini",
-        parse=threshold,
-        default=(),
-        ini="linelist",
         metavar="METRIC:...",
         many=True,
         lines=";\n",
-    ),
-    Option(
-        name="baselines",
-        help="folder of the stored baselines, relative to the rootdir (default: baselines; tests/baselines where "
+    )
+    baselines: str = row(
+        "",
+        some("the name of a folder"),
+        "folder of the stored baselines, relative to the rootdir (default: baselines; tests/baselines where "
         "setuptools would take that for a package)",
-        parse=folder,
-        default=None,
         metavar="DIR",
-    ),
-    Option(
-        name="seed",
-        help="seed of the order, hash seeds and paddings; each run prints its own",
-        parse=whole,
-        default=None,
+    )
+    seed: int = row(
+        -1,  # the run draws one
+        whole,
+        "seed of the order, hash seeds and paddings; each run prints its own",
         metavar="N",
-    ),
-    Option(
-        name="time",
-        help="time of the whole run, for example 5m; all tests share it, and when it is over no iteration begins",
-        parse=seconds,
-        default=None,
+        of_a_cell=False,
+        shard_own=True,
+    )
+    time: float | None = row(
+        None,
+        seconds,
+        "time of the whole run, for example 5m; all tests share it, and when it is over no iteration begins",
         metavar="TIME",
-    ),
-    Option(
-        name="test_time",
-        help="time of one test, all its cells together, with what follows a miss (default: 3m)",
-        parse=seconds,
-        default=180.0,
+        of_a_cell=False,
+        trusted=True,
+        not_with_hosts="--ftgate-time is shared by the tests of one machine: with hosts, give --ftgate-test-time",
+    )
+    test_time: float = row(
+        180.0,
+        seconds,
+        "time of one test, all its cells together, with what follows a miss (default: 3m)",
         metavar="TIME",
-    ),
-    Option(
-        name="launches",
-        help="number of launches per cell (default: from the variance)",
-        parse=count,
-        default=None,
-        metavar="N",
-    ),
-    Option(
-        name="iterations",
-        help="number of iterations per launch (default: from the variance)",
-        parse=count,
-        default=None,
-        metavar="N",
-    ),
-    Option(
-        name="timeout",
-        help="seconds that one iteration may take before its process tree is killed; "
+        trusted=True,
+    )
+    launches: int | None = row(
+        None, count, "number of launches per cell (default: from the variance)", metavar="N", trusted=True
+    )
+    iterations: int | None = row(
+        None, count, "number of iterations per launch (default: from the variance)", metavar="N", trusted=True
+    )
+    timeout: float = row(
+        60.0,
+        seconds,
+        "seconds that one iteration may take before its process tree is killed; "
         "timeout= of @ftgate.compare overrides the ini",
-        parse=seconds,
-        default=60.0,
         metavar="TIME",
-    ),
-    Option(
-        name="margin",
-        help="short for the margin in --ftgate-gate of wall and scaling: a slowdown up to this is not a regression",
-        parse=fraction,
-        default=None,
+        plain=True,
+    )
+    margin: float | None = row(
+        None,
+        fraction,
+        "short for the margin in --ftgate-gate of wall and scaling: a slowdown up to this is not a regression",
         metavar="SHARE",
-    ),
-    Option(
-        name="effect",
-        help="the same for the effect: a pass rules out a slowdown of this size",
-        parse=fraction,
-        default=None,
+    )
+    effect: float | None = row(
+        None, fraction, "the same for the effect: a pass rules out a slowdown of this size", metavar="SHARE"
+    )
+    memory_margin: float | None = row(None, fraction, "the same as --ftgate-margin, for uss", metavar="SHARE")
+    memory_effect: float | None = row(None, fraction, "the same as --ftgate-effect, for uss", metavar="SHARE")
+    probe_cost: float = row(
+        0.25,
+        fraction,
+        "do not judge a figure whose probe slowed the workload by more than this",
         metavar="SHARE",
-    ),
-    Option(
-        name="memory_margin", help="the same as --ftgate-margin, for uss", parse=fraction, default=None, metavar="SHARE"
-    ),
-    Option(
-        name="memory_effect", help="the same as --ftgate-effect, for uss", parse=fraction, default=None, metavar="SHARE"
-    ),
-    Option(
-        name="probe_cost",
-        help="do not judge a figure whose probe slowed the workload by more than this",
-        parse=fraction,
-        default=0.25,
-        metavar="SHARE",
-    ),
-    Option(
-        name="alpha",
-        help="probability of a false alarm in a whole run, split over everything that gates",
-        parse=probability,
-        default=0.01,
+        trusted=True,
+    )
+    alpha: float = row(
+        0.01,
+        probability,
+        "probability of a false alarm in a whole run, split over everything that gates",
         metavar="P",
-    ),
-    Option(
-        name="install",
-        help="what is installed for each target, a step per line or repeated: arguments of `uv pip install`, or a "
+        trusted=True,
+    )
+    install: tuple[tuple[str, ...], ...] | None = row(
+        None,
+        install_step,
+        "what is installed for each target, a step per line or repeated: arguments of `uv pip install`, or a "
         "shell command after '$ ' (default: the project itself); empty: nothing",
-        parse=install_step,
-        default=None,
-        ini="linelist",
         metavar="STEP",
         many=True,
         lines="\n",
-    ),
-    Option(
-        name="trust",
-        help="head (the default): limits, alpha, what fails and which tests there are come from the working tree; "
+    )
+    trust: Literal["head", "base"] = row(
+        "head",
+        one_of("base", "head"),
+        "head (the default): limits, alpha, what fails and which tests there are come from the working tree; "
         "base: from the commit that is compared with, so that a change cannot raise its own margin",
-        parse=trust,
-        default="head",
         metavar="head|base",
-    ),
-    Option(
-        name="exclusive",
-        help="with pytest-xdist: no other test runs beside a measurement (default: yes)",
-        parse=truth,
-        default=True,
-        ini="bool",
-        metavar="yes|no",
-    ),
-    Option(
-        name="shard",
-        help="measure one part of the tests, such as 2/5, split by what they cost when recorded; ftgate merge "
+        not_with_hosts="--ftgate-trust=base collects the reference here alone: measure without hosts",
+    )
+    exclusive: bool = row(
+        True,
+        truth,
+        "with pytest-xdist: no other test runs beside a measurement (default: yes)",
+    )
+    shard: tuple[int, int] | None = row(
+        None,
+        shard,
+        "measure one part of the tests, such as 2/5, split by what they cost when recorded; ftgate merge "
         "joins the reports",
-        parse=shard,
-        default=None,
         metavar="I/N",
-    ),
-    Option(
-        name="report",
-        help="write a report: json:PATH (everything measured and judged), html:PATH (one page), md:PATH (Markdown for "
+        of_a_cell=False,
+        shard_own=True,
+        not_with_hosts="--ftgate-shard is for jobs that do not know of each other: hosts share the tests",
+    )
+    report: tuple[str, ...] = row(
+        (),
+        report_target,
+        "write a report: json:PATH (everything measured and judged), html:PATH (one page), md:PATH (Markdown for "
         "a comment), junit:PATH; for other tools bmf:PATH (Bencher), gha-benchmark:PATH, benchstat:PATH, otava:PATH "
         "(CSV) or openmetrics:PATH (GitLab); repeatable",
-        parse=report_target,
-        default=(),
         ini="linelist",
         metavar="KIND:PATH",
         many=True,
-    ),
-    Option(
-        name="decide",
-        help="say at the end which executor and interpreter the figures speak for, as `ftgate decide` does later; the "
+        of_a_cell=False,
+        shard_own=True,
+    )
+    decide: tuple[tuple[Literal["time", "memory"], float], ...] = row(
+        (),
+        weight,
+        "say at the end which executor and interpreter the figures speak for, as `ftgate decide` does later; the "
         "ini and the environment take weights: time=1 memory=0.5 (default: nothing is traded for the other)",
-        parse=weight,
-        default=(),
-        ini="args",
         many=True,
         flag=True,
-    ),
+        of_a_cell=False,
+        shard_own=True,
+    )
+
+    thresholds: tuple[Threshold, ...] = ()
+    """What the environment and then the command line say of thresholds: the last one holds."""
+    ini_thresholds: tuple[Threshold, ...] = ()
+    before_declared: frozenset[str] = frozenset()
+    """The options of the command line and the environment, which hold before what a decorator declares."""
+    rerun: tuple[str, ...] = ()
+    """Words of the command line that a rerun of a cell needs."""
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """The values of rows from elsewhere."""
+
+    def declared(self, name: str, declared: Any) -> Any:
+        """The value of an option that a decorator may declare: command line > environment > decorator > ini."""
+        return getattr(self, name) if declared is None or name in self.before_declared else declared
+
+    def trusted(self) -> dict[str, Any]:
+        """What `--ftgate-trust=base` takes from the reference, by name."""
+        return {name: getattr(self, name) for name in TRUSTED}
+
+
+OPTIONS: tuple[Option, ...] = tuple(
+    replace(each.metadata["row"], name=each.name) for each in fields(Options) if "row" in each.metadata
 )
+TRUSTED = (*(option.name for option in OPTIONS if option.trusted), "thresholds", "ini_thresholds")
+FIELDS = frozenset(option.name for option in OPTIONS)
+SHORT_FORMS = ("margin", "effect", "memory_margin", "memory_effect")
 
 
 def by_name(name: str) -> Option:
@@ -550,108 +566,77 @@ def by_name(name: str) -> Option:
     return next(option for option in OPTIONS if option.name == name)
 
 
-def resolve(option: Option, cli: Any, environment: Mapping[str, str], ini: Any, declared: Any = None) -> Any:
-    """The value of an option: command line > environment > decorator > ini > default.
+def read(
+    cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any], rows: Iterable[Option] = OPTIONS
+) -> Options:
+    """The options: command line > environment > ini > default; the defaults of what is not in `rows`.
 
-    `cli` and `ini` are None where they were not given. Raises OptionError.
-    """
-    first = _from_cli(option, cli)
-    if first is None:
-        first = _from_environment(option, environment)
-    if first is not None:
-        return first
-    if declared is not None:
-        return declared
-    found = _from_ini(option, ini)
-    return default(option) if found is None else found
-
-
-def default(option: Option) -> Any:
-    """Its value where nothing is said."""
-    if option.many and option.default:
-        return tuple(option.parse(text) for text in option.default)
-    return option.default
-
-
-def _from_cli(option: Option, cli: Any) -> Any:
-    """The value given on the command line; None where none was."""
-    if cli is None or cli == []:
-        return None
-    if option.lines:
-        cli = [line for text in cli for line in _lines(option, text)]
-    return _parsed(option, cli[-1] if isinstance(cli, list) and not option.many else cli, option.cli)
-
-
-def _from_environment(option: Option, environment: Mapping[str, str]) -> Any:
-    text = environment.get(option.variable)
-    if text is None:
-        return None
-    place = f"environment variable {option.variable}"
-    if option.lines:
-        return _parsed(option, _lines(option, text), place)
-    return _parsed(option, _words(text, place) if option.many else text, place)
-
-
-def _from_ini(option: Option, ini: Any) -> Any:
-    if ini is not None and option.lines:
-        ini = [line for text in ini for line in _lines(option, text)]
-    return None if ini is None else _parsed(option, ini, f"ini option {option.dest}")
-
-
-SHORT_FORMS = ("margin", "effect", "memory_margin", "memory_effect")
-THRESHOLDS = ("gate", *SHORT_FORMS)
-
-
-def threshold_layers(
-    cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any]
-) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
-    """What is said of thresholds for this run, and in the ini: `cli` and `ini` of `thresholds.effective`.
-
-    `cli` and `ini` hold the raw values of the options `gate`, `margin`, `effect`, `memory_margin` and `memory_effect`,
-    None or nothing where they were not given. In one place `gate` comes before the short forms: the last holds. Raises
+    `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. Raises
     OptionError.
     """
+    layers: tuple[dict[str, Any], ...] = ({}, {}, {})
+    for option in rows:
+        said = (
+            (option.cli, None if option.flag and option.many else cli.get(option.name)),
+            (f"environment variable {option.variable}", environment.get(option.variable)),
+            (f"ini option {option.dest}", ini.get(option.name)),
+        )
+        for layer, (place, raw) in zip(layers, said, strict=True):
+            if raw is not None:
+                layer[option.name] = _parsed(option, raw, place)
+                if option.name not in ("gate", *SHORT_FORMS):  # each field of a threshold has its own precedence
+                    break
+    given, variables, project = layers
+    values = {**project, **variables, **given}
+    own = {name: values.pop(name) for name in [*values] if name in FIELDS}
+    return Options(
+        **own,
+        thresholds=(*_thresholds(variables), *_thresholds(given)),
+        ini_thresholds=_thresholds(project),
+        before_declared=frozenset({**variables, **given}),
+        others=values,
+    )
 
+
+def _thresholds(said: Mapping[str, Any]) -> tuple[Threshold, ...]:
+    """What one place says of thresholds: the short forms, then `gate`, of which the last holds."""
+    short = {name: said[name] for name in SHORT_FORMS if name in said}
+    if not short:
+        return tuple(said.get("gate", ()))
     from ..judge import limits
 
-    def layer(read: Callable[[Option], Any]) -> tuple[Threshold, ...]:
-        short = limits.short_forms(**{name: read(by_name(name)) for name in SHORT_FORMS})
-        return (*short, *(read(by_name("gate")) or ()))
-
-    given = layer(lambda option: _from_cli(option, cli.get(option.name)))
-    detail_lines = layer(lambda option: _from_environment(option, environment))
-    return (*detail_lines, *given), layer(lambda option: _from_ini(option, ini.get(option.name)))
+    return (*limits.short_forms(**short), *said.get("gate", ()))
 
 
-def _lines(option: Option, text: str) -> list[str]:
-    return [line.strip() for line in re.split(f"[{option.lines}]", text) if line.strip()]
-
-
-def _words(text: str, place: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise OptionError(f"{place}={text!r}: {error}; quote it as in a shell") from None
-
-
-def _parsed(option: Option, value: Any, place: str) -> Any:
-    if isinstance(value, bool):
-        return value
+def _parsed(option: Option, raw: Any, place: str) -> Any:
+    """The value of what was said: a text, or where pytest or a file have split it several."""
+    if isinstance(raw, bool):
+        return raw
+    given = _items(option, raw, place)
     try:
         if not option.many:
-            return option.parse(str(value))
-        items: Sequence[Any] = value if isinstance(value, (list, tuple)) else [value]
+            return option.parse(given[0])
+        items = given
         if option.commas:
-            pieces = itertools.chain.from_iterable(str(item).split(",") for item in items)
+            pieces = itertools.chain.from_iterable(item.split(",") for item in given)
             items = [piece for piece in dict.fromkeys(piece.strip() for piece in pieces) if piece]
         if option.required and not items:
             raise ValueError(f"at least one {option.metavar}")
-        return tuple(option.parse(str(item)) for item in items)
+        return tuple(map(option.parse, items))
     except FtgateError as error:  # a target says itself what is wrong with it
         raise OptionError(f"{place}: {error}") from None
     except ValueError as error:
-        raise OptionError(f"{place}={_spelled(value)}: takes {error}") from None
+        raise OptionError(f"{place}={' '.join(given)}: takes {error}") from None
 
 
-def _spelled(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+def _items(option: Option, raw: Any, place: str) -> list[str]:
+    texts = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]
+    if option.lines:
+        lines = itertools.chain.from_iterable(re.split(f"[{option.lines}]", text) for text in texts)
+        return [line.strip() for line in lines if line.strip()]
+    if not option.many or not isinstance(raw, str):
+        return texts
+    try:
+        return shlex.split(raw)
+    except ValueError as error:
+        raise OptionError(f"{place}={raw!r}: {error}; quote it as in a shell") from None

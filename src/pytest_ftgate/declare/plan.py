@@ -5,53 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..kit.errors import FtgateError
-from ..kit.values import Struct
-from ..model.spec import Cell, Environment, Executor, Group, Param, Plan, RoleCounts, Spec, Target
+from ..model.spec import Cell, Executor, Group, Param, Plan, Spec, Target
 
 
 class PlanError(FtgateError):
     """A combination that is impossible; the text names the test and a fix."""
 
 
-class Choice(Struct, frozen=True, kw_only=True):
-    """One cell before parametrization: its target, executor and workers; `cores` and `named` as in its Spec."""
+def cells_of(spec: Spec, targets: Sequence[Target]) -> dict[str, Cell]:
+    """The cells of a test before parametrization, by their ids and by number of workers; none has its node id yet.
 
-    target: Target
-    executor: Executor
-    workers: int
-    roles: RoleCounts = ()
-    environment: Environment = Environment()
-    cores: bool = False
-    named: bool = False
-
-    @property
-    def id(self) -> str:
-        """`3.14t-threads-w8`, the cell's part of a node id.
-
-        With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it;
-        with `-OMP_NUM_THREADS:1` if the test has several environments. `wcores` is the same on every machine.
-        """
-        words = [] if self.executor.kind == "command" else [self.target.spec]
-        words.append(self.executor.label)
-        if self.roles:
-            words += [f"{role}{count}" for role, count in self.roles]
-        elif self.executor.counted(self.environment):
-            words.append("wcores" if self.named else f"w{self.workers}")
-        return "-".join((*words, *self.environment.words))
-
-
-def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
-    """The cells of a test, by number of workers. Raises PlanError for two that would have one name."""
+    Raises PlanError for two that would have one name.
+    """
     role_counts = spec.role_counts or ((),) * len(spec.workers)
     found = [
-        Choice(
+        Cell(
+            nodeid="",
             target=target,
             executor=executor,
             workers=workers,
             roles=roles,
             environment=environment,
             cores=workers == spec.cores,
-            named=workers == spec.cores and spec.cores_named,
         )
         for workers, roles in zip(spec.workers, role_counts, strict=True)
         for environment in spec.environments
@@ -59,15 +34,31 @@ def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Choice, ...]:
         for executor in spec.executors
         if _is_for(executor, target, targets)
     ]
-    chosen: dict[str, Choice] = {}
-    for choice in found:
-        if chosen.get(choice.id, choice).executor != choice.executor:
+    named: dict[str, Cell] = {}
+    for cell in found:
+        name = _id(cell, spec)
+        if named.get(name, cell).executor != cell.executor:
             raise PlanError(
                 f"{spec.source.path}:{spec.source.line}: {spec.source.qualname}: two cells would be named "
-                f"{choice.id}; rename one of its commands"
+                f"{name}; rename one of its commands"
             )
-        chosen[choice.id] = choice
-    return tuple(chosen.values())
+        named[name] = cell
+    return named
+
+
+def _id(cell: Cell, spec: Spec) -> str:
+    """`3.14t-threads-w8`, the cell's part of a node id.
+
+    With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it;
+    with `-OMP_NUM_THREADS:1` if the test has several environments. `wcores` is the same on every machine.
+    """
+    words = [] if cell.executor.kind == "command" else [cell.target.spec]
+    words.append(cell.executor.label)
+    if cell.roles:
+        words += [f"{role}{count}" for role, count in cell.roles]
+    elif cell.counted:
+        words.append("wcores" if cell.cores and spec.cores_named else f"w{cell.workers}")
+    return "-".join((*words, *cell.environment.words))
 
 
 def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bool:
@@ -122,9 +113,6 @@ def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
 def _group(group: Sequence[tuple[Spec, Cell]]) -> Group:
     cells = tuple(cell for _, cell in group)
     return Group(key=group_key(cells), spec=group[0][0], cells=cells)
-
-
-# Cells of a test that belong together.
 
 
 def one_per_target(cells: Sequence[Cell]) -> list[Cell]:

@@ -17,7 +17,7 @@ from ..model.spec import PLACEHOLDERS, BodyKind, Executor, Expectation, Param, R
 from ..model.verdict import Decision
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import imported, is_named, shape_of
-from .arguments import CORES, EXAMPLE, KINDS, OWN, Arguments, Bodies, DeclarationError, Executors, Reader, shown
+from .arguments import CORES, EXAMPLE, KINDS, KNOWN, OWN, Arguments, Bodies, DeclarationError, Executors, Reader, shown
 
 EXPECTED = ("regressed", "broken")
 NOTE_EXAMPLES = {
@@ -222,20 +222,34 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
     place = (declared, source.path, source.qualname)
     arguments = Arguments(*place)
-    arguments.known_arguments()
-    if declared.decorator == "serve":
-        spec = _served(arguments, Executors(*place), source, nodeid)
-    else:
-        spec = _compared(arguments, Executors(*place), Bodies(*place), source, nodeid)
+    arguments.only(declared.kwargs, KNOWN[declared.decorator])
+    executors = Executors(*place)
+    compared = declared.decorator == "compare"
+    own = _compared(arguments, executors, Bodies(*place)) if compared else _served(arguments, executors)
+    spec = Spec(
+        nodeid=nodeid,
+        source=source,
+        workers=arguments.workers()[0],
+        pythons=arguments.targets(declared.kwargs.get("pythons"), "pythons="),
+        timeout_s=arguments.positive("timeout"),
+        requires=arguments.requires(),
+        needs=arguments.needs(),
+        environments=arguments.environments(),
+        cores=arguments.cores(),
+        cores_named=arguments.cores_named(),
+        needs_cores=arguments.positive("needs_cores", whole=True),
+        **own,
+    )
     notes = Notes(declared, source)
     spec = msgspec.structs.replace(spec, thresholds=notes.thresholds(spec), requirements=notes.requirements(spec))
     return msgspec.structs.replace(spec, expectations=notes.expectations(spec))
 
 
-def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source: Source, nodeid: str) -> Spec:
+def _compared(arguments: Arguments, executors: Executors, bodies: Bodies) -> dict[str, Any]:
+    """What a Spec has of @ftgate.compare alone."""
     chosen = executors.executors()
     bodies.bodies(chosen)
-    workers, role_counts = arguments.workers()
+    _, role_counts = arguments.workers()
     bodies.roles(chosen, role_counts)
     bodies.setups(chosen)
     duration, window = arguments.positive("duration"), arguments.positive("window")
@@ -244,33 +258,22 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies, source
         arguments.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
         arguments.fail("window= is the length of an iteration of duration=, which is missing")
-    body: Any = shape_of(arguments.declared.body)
-    return Spec(
-        nodeid=nodeid,
-        source=source,
-        body=body,
-        executors=chosen,
-        workers=workers,
-        role_counts=role_counts,
-        reuse=arguments.reuse(duration),
-        pythons=arguments.pythons(),
-        iterations=iterations,
-        one_call=duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
-        duration_s=None if duration is None else float(duration),
-        window_s=None if window is None else float(window),
-        warmup=arguments.positive("warmup", whole=duration is None, zero=True),
-        timeout_s=arguments.positive("timeout"),
-        requires=arguments.requires(),
-        needs=arguments.needs(),
-        environments=arguments.environments(),
-        cores=arguments.cores(),
-        cores_named=arguments.cores_named(),
-        needs_cores=arguments.positive("needs_cores", whole=True),
-        cpus=arguments.cpus(chosen),
-    )
+    return {
+        "body": shape_of(arguments.declared.body),
+        "executors": chosen,
+        "role_counts": role_counts,
+        "reuse": arguments.reuse(duration),
+        "iterations": iterations,
+        "one_call": duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
+        "duration_s": None if duration is None else float(duration),
+        "window_s": None if window is None else float(window),
+        "warmup": arguments.positive("warmup", whole=duration is None, zero=True),
+        "cpus": arguments.cpus(chosen),
+    }
 
 
-def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: str) -> Spec:
+def _served(arguments: Arguments, executors: Executors) -> dict[str, Any]:
+    """What a Spec has of @ftgate.serve alone."""
     chosen = executors.servers()
     declared = arguments.declared
     used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
@@ -282,33 +285,21 @@ def _served(arguments: Arguments, executors: Executors, source: Source, nodeid: 
         arguments.fail(f"{declared.body.__name__} takes `server` and checks an answer, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):
         arguments.fail(f"{declared.body.__name__} is a coroutine, which is never awaited; make it a plain function")
-    workers, role_counts = arguments.workers()
-    if role_counts:
+    if arguments.workers()[1]:
         arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
     environments = arguments.environments()
     if "workers" in arguments.kwargs and not any(each.counted(other) for each in chosen for other in environments):
         arguments.fail("workers= is the value of {workers}, which no command line has, nor environment=")
     duration, window = arguments.positive("duration"), arguments.positive("window")
-    return Spec(
-        nodeid=nodeid,
-        source=source,
-        body="server",
-        executors=chosen,
-        workers=workers,
-        reuse="pool",
-        pythons=arguments.pythons(),
-        duration_s=float(SERVE_DURATION_S if duration is None else duration),
-        window_s=float(SERVE_WINDOW_S if window is None else window),
-        warmup=arguments.positive("warmup", zero=True),
-        timeout_s=arguments.positive("timeout"),
-        service=arguments.service(),
-        requires=arguments.requires(),
-        needs=arguments.needs(),
-        environments=environments,
-        cores=arguments.cores(),
-        cores_named=arguments.cores_named(),
-        needs_cores=arguments.positive("needs_cores", whole=True),
-    )
+    return {
+        "body": "server",
+        "executors": chosen,
+        "reuse": "pool",
+        "duration_s": float(SERVE_DURATION_S if duration is None else duration),
+        "window_s": float(SERVE_WINDOW_S if window is None else window),
+        "warmup": arguments.positive("warmup", zero=True),
+        "service": arguments.service(),
+    }
 
 
 def check_arguments(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ..declare import options
-from ..kit.errors import FtgateError
 from ..kit.text import takes_unicode
 from ..report import advice
+from .options import options_of
 
 if TYPE_CHECKING:
     from .gate import Run
@@ -22,12 +20,7 @@ class Summary:
 
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self.run = run
-        option = options.by_name("decide")
-        try:
-            # The command line only asks for it: the weights are those of the environment or the ini.
-            self.weights = options.resolve(option, None, os.environ, config.getini(option.dest))
-        except FtgateError as error:
-            raise pytest.UsageError(str(error)) from None
+        self.weights = options_of(config).decide
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -23,6 +23,7 @@ from ..kit.git import Checkout, mapped
 from ..kit.processes import run_within
 from ..run.base import Base
 from .collection import CELL, workload_path
+from .options import options_of
 
 FILE: Final = "FTGATE_BASE_FILE"
 """The variable that names the file to write."""
@@ -33,13 +34,10 @@ _OF_COVERAGE: Final = ("COV_CORE_", "COVERAGE_PROCESS_")
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """In the process at the reference: write what was collected, without what is skipped there."""
-    from .gate import failing_of, run_config
-
     cells = [item for item in session.items if CELL in item.stash and evaluate_skip_marks(item) is None]
     config = session.config
     base = Base(
-        config=run_config(config, seed=0),
-        failing=tuple(sorted(failing_of(config))),
+        said=options_of(config).trusted(),
         plan=plan.plan_of(item.stash[CELL] for item in cells),
         config_file=str(config.inipath or ""),
     )

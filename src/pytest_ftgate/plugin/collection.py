@@ -22,7 +22,7 @@ from ..kit.errors import FtgateError
 from ..kit.values import Metric
 from ..model.spec import Cell, Source, Spec, Target, parse_target
 from ..runner.api import Declaration
-from .options import thresholds_of, value_of
+from .options import options_of, usage_errors
 
 if TYPE_CHECKING:
     from ..targets.find import DefaultPair
@@ -48,8 +48,8 @@ def generate(metafunc: pytest.Metafunc) -> None:
         return
     with _as_collect_error():
         spec = _spec(metafunc, declared)
-        chosen = plan.choices(spec, targets(metafunc.config, spec))
-    metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=[choice.id for choice in chosen])
+        cells = plan.cells_of(spec, targets(metafunc.config, spec))
+    metafunc.parametrize(spec.body, [(spec, cell) for cell in cells.values()], ids=list(cells))
 
 
 def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
@@ -57,9 +57,11 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     source = _source(metafunc, declared)
     tests.check_function(declared, source, metafunc.function, definition.originalname, metafunc.cls)
     spec = tests.spec_of(declared, source, definition.nodeid)
-    given, written = thresholds_of(metafunc.config)
+    options = options_of(metafunc.config)
+    with usage_errors():
+        limits.check(cli=options.thresholds, ini=options.ini_thresholds)
     try:
-        limits.check(cli=given, declared=spec.thresholds, ini=written)
+        limits.check(cli=options.thresholds, declared=spec.thresholds, ini=options.ini_thresholds)
     except FtgateError as error:
         raise arguments.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
     requested = [name for mark in definition.iter_markers("usefixtures") for name in mark.args]
@@ -67,7 +69,7 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     tests.check_arguments(declared, source, parametrized, requested)
     tests.check_surroundings(declared, source, _written_around(metafunc))
     tests.check_placeholders(declared, spec, parametrized)
-    timeout_s = value_of(metafunc.config, "timeout", spec.timeout_s)
+    timeout_s = options.declared("timeout", spec.timeout_s)
     known = () if metafunc.config.getoption("runxfail") else spec.expectations
     return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec), expectations=known)
 
@@ -83,8 +85,9 @@ def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
         named = list(dict.fromkeys([*named, AT_A_RATE]))
     if not named:
         return ()
-    selected = value_of(config, "metrics")
-    return tuple(name for name in named if name not in selected and name in value_of(config, "metrics", named))
+    options = options_of(config)
+    declared = options.declared("metrics", named)
+    return tuple(name for name in named if name not in options.metrics and name in declared)
 
 
 def _written_around(metafunc: pytest.Metafunc) -> Iterator[str]:
@@ -104,7 +107,7 @@ def _written_around(metafunc: pytest.Metafunc) -> Iterator[str]:
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:
     """The targets of a test by precedence: command line, environment, decorator, ini, default. Each once."""
-    names: Iterable[str] = value_of(config, "python", spec.pythons) or default_pair(config).targets
+    names: Iterable[str] = options_of(config).declared("python", spec.pythons) or default_pair(config).targets
     return list(dict.fromkeys(parse_target(name) for name in names))
 
 
@@ -194,17 +197,12 @@ def _attach(item: pytest.Function) -> None:
     params = dict(callspec.params)
     if any(type(value).__name__ == "NotSetType" for value in params.values()):
         return  # an empty parametrize: pytest skips the item
-    spec, choice = next(params.pop(name) for name in arguments.OWN if name in params)
-    cell = Cell(
+    spec, cell = next(params.pop(name) for name in arguments.OWN if name in params)
+    cell = msgspec.structs.replace(
+        cell,
         nodeid=item.nodeid,
-        target=choice.target,
-        executor=choice.executor,
-        workers=choice.workers,
-        roles=choice.roles,
-        environment=choice.environment,
-        cores=choice.cores,
         params=tuple(tests.param_of(declared, spec.source, name, value) for name, value in params.items()),
-        body=tests.body_kind(declared, choice.executor),
+        body=tests.body_kind(declared, cell.executor),
     )
     item.stash[CELL] = (spec, cell)
     if inspect.iscoroutinefunction(item.obj):

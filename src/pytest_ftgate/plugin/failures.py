@@ -100,17 +100,13 @@ def shortened(nodeid: str, room: int) -> str:
 
 # The command that repeats a run, and the options that a rerun of one cell needs.
 
-OF_RESULTS = ("ftgate", "update", "strict", "fail_on", "report", "decide")
-OF_THE_RUN = ("seed", "time", "shard")
-"""These and those of results do not change what is measured of a cell."""
-
 
 def given(config: pytest.Config) -> tuple[str, ...]:
     """The options of the command line, and of `addopts`, that change what is measured of a cell."""
     words: list[str] = []
     for option in OPTIONS:
         value = config.getoption(option.dest)
-        if option.name in OF_RESULTS + OF_THE_RUN or value in (None, False):
+        if not option.of_a_cell or value in (None, False):
             continue
         values = value if isinstance(value, list) else [value]
         words += [option.cli if option.flag else f"{option.cli}={each}" for each in values]

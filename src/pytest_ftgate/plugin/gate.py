@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import faulthandler
 import functools
 import os
@@ -17,34 +18,29 @@ import msgspec
 import pytest
 
 from ..declare import plan
-from ..declare.options import BEYOND, UNDECIDED_RUN
-from ..judge import acceptance
+from ..declare.options import BEYOND, UNDECIDED_RUN, Options
+from ..judge import acceptance, limits
 from ..kit.errors import FtgateError
 from ..kit.text import plain, takes_unicode
 from ..model.report import Report, Row, RowMessage
 from ..model.spec import Plan
 from ..model.verdict import Decision, Verdict
-from ..report import measured, terminal
-from ..report import said as findings
-from ..report import said as headlines
+from ..report import measured, said, terminal
 from ..run import libraries, privacy, run
 from ..run.assembly import on_host
 from ..run.base import Base
-from ..run.config import RunConfig
 from ..run.run import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from . import accepted, base, failures, github, signals, xdist
 from . import failures as repeat
 from .collection import CELL, default_pair
-from .options import thresholds_of, value_of
+from .options import options_of, usage_errors
 from .progress import Progress, mode_of
 from .shards import Sharding
 
 if TYPE_CHECKING:
     from .hosts import Hosts
-
-STRICT = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
 
 FAILED = "failed"
@@ -56,22 +52,22 @@ class Run:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.failing = failing_of(config)
+        options = options_of(config)
+        self.failing = failing_of(options)
         given = xdist.handed_over(config)
         self.is_worker = given is not None
         self.host = xdist.host_of(config)
         self.hosts: Hosts | None = None
-        seed = value_of(config, "seed")
         fresh = (
             f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",  # one process may run twice in a second
-            secrets.randbits(32) if seed is None else seed,
+            secrets.randbits(32) if options.seed < 0 else options.seed,
         )
         self.id, self.seed = (given.run, given.seed) if given else fresh
         self.relay = xdist.Relay(given.channel) if given else None
         shown = _progress(config)
         self.progress = self.relay or shown
         self.session = Session(
-            run_config(config, self.seed),
+            run_options(config, self.seed),
             config.rootpath,
             self.id,
             self.progress,
@@ -92,7 +88,7 @@ class Run:
         self.reported: set[str] = set()
         self.lost: set[str] = set()
         self.crashed: set[str] = set()
-        reports = {target: target.partition(":")[0] for target in value_of(config, "report")}
+        reports = {target: target.partition(":")[0] for target in options.report}
         self.left_out = libraries.left_out(config.rootpath, reports.values())
         made = [target for target, kind in reports.items() if kind not in self.left_out]
         self.ending = run.Ending(self.session, made, config.invocation_params.dir)
@@ -126,7 +122,7 @@ class Run:
             raise pytest.UsageError(str(error)) from None
         finally:
             self.progress.clear()
-        self.failing = set(found.failing)
+        self.failing = failing_of(self.session.config)
         return found
 
     def _check_out(self) -> None:
@@ -169,7 +165,7 @@ class Run:
         self.session.collect(planned)
         if self.relay is not None:
             self.relay.collected(self.collected, self.session.planned())
-        self.progress.start(len(planned.groups), self.session.config.budget_s)
+        self.progress.start(len(planned.groups), self.session.config.time)
         self.session.tell_new()
 
     def _check_acceptances(self) -> None:
@@ -185,7 +181,7 @@ class Run:
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""
         lines = [f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"]
-        if not value_of(self.config, "python"):
+        if not self.session.config.python:
             pair = default_pair(self.config)
             lines.append(f"ftgate: targets of tests that name none: {' and '.join(pair.targets)}, {pair.why}")
         if own := libraries.note(self.config.rootpath):
@@ -221,12 +217,12 @@ class Run:
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if failed := self._failed(row):
-            item.stash[HEADLINE] = headlines.headline(failed)
+            item.stash[HEADLINE] = said.headline(failed)
             pytest.fail(terminal.cell_text(failed, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
-            pytest.xfail(findings.known_text(row.verdict))
+            pytest.xfail(said.known_text(row.verdict))
         if _is_strict(row.verdict):
-            item.stash[HEADLINE] = f"[XPASS(strict)] {findings.known_text(row.verdict)}"
+            item.stash[HEADLINE] = f"[XPASS(strict)] {said.known_text(row.verdict)}"
             pytest.fail(item.stash[HEADLINE], pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)
@@ -251,7 +247,7 @@ class Run:
             verdict = message.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
-                report.__dict__["wasxfail"] = findings.known_text(verdict)
+                report.__dict__["wasxfail"] = said.known_text(verdict)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -263,8 +259,9 @@ class Run:
             return status
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
-        category, letter, word, markup = findings.STATUS[Decision(decision)]
-        return "failed" if report.failed else category, letter, (word, markup)
+        decision = Decision(decision)
+        category = "failed" if report.failed else decision.value
+        return category, decision.letter, (decision.word, {decision.color: True})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -293,8 +290,8 @@ class Run:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run: Ctrl-C, `pytest.exit`, or pytest itself, as after errors of collection."""
-        said = str(excinfo.value).partition("\n")[0]
-        self.stopped = f"interrupted: {said}" if said else "interrupted"
+        why = str(excinfo.value).partition("\n")[0]
+        self.stopped = f"interrupted: {why}" if why else "interrupted"
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run."""
@@ -328,7 +325,7 @@ class Run:
             failing=self._failing(),
             undecided_fails=UNDECIDED_RUN in self.failing and not self.session.config.update,
         )
-        if session.exitstatus == pytest.ExitCode.OK and findings.undecided(report):
+        if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         self.report = self.ending.finish(report)
         if self.ending.troubles:
@@ -392,8 +389,8 @@ class Run:
 
     def _narrowed(self) -> bool:
         """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
-        targets = self.config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")
-        return bool(targets) or not self.collected or any("[" in argument for argument in self.config.args)
+        named = "python" in self.session.config.before_declared
+        return named or not self.collected or any("[" in argument for argument in self.config.args)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The tables and verdicts; which files were written, and which were not."""
@@ -436,47 +433,24 @@ HEADLINE = pytest.StashKey[str]()
 
 def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
     """The line that raised, else the test's."""
-    found = headlines.origin(headlines.error_of(message.row)) if message is not None else None
+    found = said.origin(said.error_of(message.row)) if message is not None else None
     # What is recorded has `~` for the home folder, an editor opens the whole path.
     return (os.path.expanduser(found[0]), found[1]) if found else (str(item.path), item.stash[CELL][0].source.line)
 
 
-def failing_of(config: pytest.Config) -> set[str]:
-    """The decisions that fail a test, and perhaps BEYOND. Raises pytest.UsageError."""
-    return {Decision.ERROR, *(STRICT if value_of(config, "strict") else ()), *value_of(config, "fail_on")}
+def failing_of(options: Options) -> set[str]:
+    """The decisions that fail a test, and perhaps BEYOND."""
+    strict = [each for each in Decision if each.strict and options.strict]
+    return {Decision.ERROR, *strict, *options.fail_on}
 
 
-def run_config(config: pytest.Config, seed: int) -> RunConfig:
-    """All options of a run. Raises pytest.UsageError."""
-    names = (
-        "update",
-        "launches",
-        "iterations",
-        "alpha",
-        "probe_cost",
-        "install",
-        "escalate",
-        "explain",
-        "metrics",
-        "unchanged",
-        "trust",
-        "exclusive",
-        "shard",
-    )
-    values = {name: value_of(config, name) for name in names}
-    given, written = thresholds_of(config)
-    return RunConfig(
-        **values,
-        options=repeat.given(config),
-        baselines=value_of(config, "baselines") or default_folder(config.rootpath),
-        thresholds=given,
-        ini_thresholds=written,
-        against=value_of(config, "against") or "",
-        seed=seed,
-        budget_s=value_of(config, "time"),
-        test_budget_s=value_of(config, "test_time"),
-        timeout_s=value_of(config, "timeout"),
-    )
+def run_options(config: pytest.Config, seed: int) -> Options:
+    """The options of a run, with what it adds to them. Raises pytest.UsageError."""
+    options = options_of(config)
+    with usage_errors():
+        limits.check(cli=options.thresholds, ini=options.ini_thresholds)
+    baselines = options.baselines or default_folder(config.rootpath)
+    return dataclasses.replace(options, seed=seed, baselines=baselines, rerun=repeat.given(config))
 
 
 def fails(verdict: Verdict, failing: Collection[str]) -> bool:

@@ -29,7 +29,7 @@ from ..kit.errors import FtgateError
 from ..model.report import Machine
 from ..run import host_checkout
 from .host_scheduler import HostScheduler, test_of
-from .options import value_of
+from .options import options_of
 
 SSH: Final = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
 """A host that does not answer for 15 s is lost. They stand after the user's options, of which ssh takes the first."""
@@ -164,7 +164,7 @@ class Hosts:
             words.append(f"--ftgate-against={self.reference}")
         classes = len(set(self.scheduler.classes.values()))
         if classes > 1:  # each test is judged so many times, and the error budget is the run's
-            words.append(f"--ftgate-alpha={value_of(self.config, 'alpha') / classes!r}")
+            words.append(f"--ftgate-alpha={options_of(self.config).alpha / classes!r}")
         return words
 
     def pytest_configure_node(self, node: Any) -> None:
@@ -213,14 +213,10 @@ class Hosts:
 
 def _refuse_together(config: pytest.Config) -> None:
     """Raise UsageError for options that have no meaning on several machines."""
-    if value_of(config, "time") is not None:
-        raise pytest.UsageError(
-            "--ftgate-time is shared by the tests of one machine: with hosts, give --ftgate-test-time"
-        )
-    if value_of(config, "shard"):
-        raise pytest.UsageError("--ftgate-shard is for jobs that do not know of each other: hosts share the tests")
-    if value_of(config, "trust") == "base":
-        raise pytest.UsageError("--ftgate-trust=base collects the reference here alone: measure without hosts")
+    options = options_of(config)
+    for option in OPTIONS:
+        if option.not_with_hosts and getattr(options, option.name) != option.default:
+            raise pytest.UsageError(option.not_with_hosts)
 
 
 def leave_path() -> None:

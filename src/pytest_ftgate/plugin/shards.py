@@ -7,23 +7,19 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from ..declare import options, plan
+from ..declare import plan
+from ..declare.options import OPTIONS
 from ..run.run import Session
 from ..store.names import split_nodeid
 from .collection import CELL
-from .options import value_of
-
-OWN = ("shard", "seed", "report", "decide", "python")
-"""Options in which parts of a run may differ; which targets are measured stands in the names of its cells."""
+from .options import options_of
 
 
 class Sharding:
     """Splits what is selected: cells by what their tests cost, other tests by their names."""
 
     def __init__(self, config: pytest.Config, session: Session) -> None:
-        self.part: int
-        self.parts: int
-        self.part, self.parts = value_of(config, "shard")
+        self.part, self.parts = session.config.shard or (1, 1)
         self.config = config
         self.session = session
         self.tests = self.kept = 0
@@ -40,7 +36,7 @@ class Sharding:
         if not items:
             return
         whole = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
-        part = self.session.take_part(whole, options_of(self.config))
+        part = self.session.take_part(whole, shared_options(self.config))
         cells = {cell.nodeid for group in part.groups for cell in group.cells}
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
@@ -81,7 +77,7 @@ def plain_of(items: Sequence[pytest.Item]) -> set[str]:
     return {split_nodeid(item.nodeid)[0] for item in items if CELL not in item.stash}
 
 
-def options_of(config: pytest.Config) -> dict[str, str]:
+def shared_options(config: pytest.Config) -> dict[str, str]:
     """What was set by the command line, the environment or the project, of the options that all parts must share."""
-    values = ((option, value_of(config, option.name)) for option in options.OPTIONS if option.name not in OWN)
-    return {option.cli: str(value) for option, value in values if value != options.default(option)}
+    values = ((option, getattr(options_of(config), option.name)) for option in OPTIONS if not option.shard_own)
+    return {option.cli: str(value) for option, value in values if value != option.default}

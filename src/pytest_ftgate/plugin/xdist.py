@@ -32,8 +32,7 @@ def handed_over(config: pytest.Config) -> Given | None:
     given = getattr(config, "workerinput", None)
     if given is None or "ftgate" not in given:
         return None
-    run, seed, spent_s, channel = given["ftgate"]
-    return Given(run, seed, spent_s, channel, given["workerid"])
+    return Given(**given["ftgate"], worker=given["workerid"])
 
 
 def ungrouped(nodeid: str) -> str:
@@ -134,7 +133,8 @@ class Handover:
         """Called for each worker before it starts. Source: xdist.newhooks."""
         channel, worker = node.gateway.newchannel(), node.gateway.id
         channel.setcallback(lambda message: self._hear(worker, *message))
-        node.workerinput["ftgate"] = (self.run, self.seed, self.spent_s(), channel)
+        given = {"run": self.run, "seed": self.seed, "spent_s": self.spent_s(), "channel": channel}
+        node.workerinput["ftgate"] = given
 
     def _hear(self, worker: str, name: str, arguments: Sequence[Any]) -> None:
         with self._lock:

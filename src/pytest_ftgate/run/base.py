@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from ..declare.options import TRUSTED, Options
 from ..kit.errors import FtgateError
 from ..kit.git import OPTION, Checkout, shown
-from ..kit.values import Struct
+from ..kit.values import Struct, Threshold
 from ..model.report import RowMessage, failed_row
 from ..model.spec import Cell, Group, Plan, Spec
 from ..store.names import split_nodeid
 from .assembly import message_of, positions_of
-from .config import RunConfig
 
-OF_THE_RUN: Final = (
-    *("metrics", "thresholds", "ini_thresholds", "alpha", "probe_cost", "launches", "iterations"),
-    *("budget_s", "test_budget_s", "unchanged", "escalate"),
-)
-"""The options that judge, and those that say how much is measured for it."""
 OF_A_TEST: Final = ("thresholds", "gated", "requirements", "expectations")
 
 
 class Base(Struct, frozen=True, kw_only=True):
-    """What was collected at the reference with the command line of this run, and what its options are there.
+    """What was collected at the reference with the command line of this run, and what its options say there.
 
-    `plan` has the cells that are selected and not skipped, `failing` what fails a run. `config_file` is the file of
-    pytest's settings that was read, "" for none.
+    `plan` has the cells that are selected and not skipped. `config_file` is the file of pytest's settings that was
+    read, "" for none.
     """
 
-    config: RunConfig
-    failing: tuple[str, ...]
+    said: dict[str, Any]
     plan: Plan
     config_file: str = ""
     commit: str = ""
 
-    def options(self, ours: RunConfig) -> RunConfig:
+    def options(self, ours: Options) -> Options:
         """The options of this run with what judges it as it is at the reference."""
-        return msgspec.structs.replace(ours, **{name: getattr(self.config, name) for name in OF_THE_RUN})
+        types = get_type_hints(Options, localns={"Threshold": Threshold})
+        theirs = {name: msgspec.convert(self.said[name], types[name]) for name in TRUSTED}
+        return dataclasses.replace(ours, **theirs)
 
     def limited(self, plan: Plan) -> Plan:
         """The plan of this run, each test with the limits that it has at the reference; a new one with its own."""

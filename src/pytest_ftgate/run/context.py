@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..declare.options import Options
 from ..judge import decide
 from ..judge.judge import Policy, hypotheses
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
@@ -15,7 +16,6 @@ from ..measure.plan import Limits
 from ..model.spec import Cell, Group, Plan
 from ..stats import alpha_spending
 from .acceptances import Acceptances
-from .config import RunConfig
 from .sides.references import References
 from .stored import StoredBaselines
 from .targets import Targets
@@ -50,7 +50,7 @@ class Resources(NamedTuple):
     what finds cells that need no measurement, what is known of the memory of interpreters without a workload, what
     the branch accepts, and how many launches may be alive at once."""
 
-    config: RunConfig
+    config: Options
     plan: Plan
     targets: Targets
     references: References
@@ -73,11 +73,11 @@ class Resources(NamedTuple):
             launches=config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
             iterations=config.iterations,
             least_iterations=LEAST_TAIL_ITERATIONS,
-            timeout_s=config.timeout_s,
+            timeout_s=config.timeout,
         )
 
 
-def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int:
+def hypotheses_of(plan: Plan, config: Options, stored: StoredBaselines) -> int:
     """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
 
     Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
@@ -95,7 +95,7 @@ def hypotheses_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> int
     )
 
 
-def policy_of(plan: Plan, config: RunConfig, stored: StoredBaselines) -> Policy:
+def policy_of(plan: Plan, config: Options, stored: StoredBaselines) -> Policy:
     """What the options say about verdicts, with the error levels split over all hypotheses of the run.
 
     `plan` is the whole one, also where a part of it is measured.

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..declare.options import Options
 from ..kit import git, processes
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
@@ -29,7 +30,6 @@ from ..targets import environments
 from . import assembly, privacy, shards
 from .acceptances import Acceptances, Collected
 from .base import Base, read
-from .config import RunConfig
 from .context import Resources, RunTime, policy_of
 from .folder import LAST_RUN, RunFolder, decoded
 from .privacy import without_home
@@ -90,7 +90,7 @@ class Session:
 
     def __init__(
         self,
-        config: RunConfig,
+        config: Options,
         root: Path,
         run: str,
         listener: ProgressListener,
@@ -134,7 +134,7 @@ class Session:
                 self.others = None
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        self.time = RunTime(self.config.budget_s, self.spent_s)
+        self.time = RunTime(self.config.time, self.spent_s)
         processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
 
     def check_out(self) -> None:
@@ -169,7 +169,7 @@ class Session:
             self.base = read(pair.reference, shared, collect)
         self.config = self.base.options(self.config)
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        self.time.budget_s = self.config.budget_s
+        self.time.budget_s = self.config.time
         processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
         return self.base
 
@@ -255,7 +255,7 @@ class Session:
         Without a budget one test is measured. A run that has one measures all its tests, a round of each in turn: an
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
-        groups = [asked] if self.config.budget_s is None else self.plan.groups
+        groups = [asked] if self.config.time is None else self.plan.groups
         measurements: list[Measurement] = []
         try:
             with self._guarded():
@@ -435,7 +435,7 @@ class Session:
             return
         reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
         fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
-        given = {"line": group.spec.source.line, "options": self.config.options}
+        given = {"line": group.spec.source.line, "options": self.config.rerun}
         lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
         messages = [assembly.message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
         self._begun_file = self.folder.shared("begun", group.key)

@@ -6,15 +6,15 @@ import heapq
 import statistics
 from collections.abc import Mapping
 
+from ..declare.options import Options
 from ..model.report import Shard
 from ..model.spec import Plan
 from .assembly import positions_of
-from .config import RunConfig
 from .context import hypotheses_of
 from .stored import StoredBaselines
 
 
-def taken(whole: Plan, config: RunConfig, stored: StoredBaselines, options: Mapping[str, str]) -> tuple[Shard, Plan]:
+def taken(whole: Plan, config: Options, stored: StoredBaselines, options: Mapping[str, str]) -> tuple[Shard, Plan]:
     """The part of `config.shard`, and its plan, whose tests are in the order of the whole one."""
     assert config.shard is not None
     part, parts = config.shard

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..declare.options import Options
 from ..judge.history import stored_wall
 from ..judge.judge import ComparedWith
 from ..judge.recorded import stored_values
@@ -20,7 +21,6 @@ from ..store import names, schema
 from ..store import update as unused
 from ..store.update import apply_updates, update_plan
 from ..targets.describe import build_key
-from .config import RunConfig
 from .folder import RunFolder
 from .targets import Targets
 
@@ -28,7 +28,7 @@ from .targets import Targets
 class StoredBaselines:
     """The baselines of a project as one run sees them: each file is read once."""
 
-    def __init__(self, config: RunConfig, folder: RunFolder, machine: Machine, targets: Targets) -> None:
+    def __init__(self, config: Options, folder: RunFolder, machine: Machine, targets: Targets) -> None:
         self.config = config
         self.root = folder.root
         self.machine = machine

@@ -158,10 +158,10 @@ class Measurement:
         """Say once in a phase that its time is too short for a decision, as soon as that is known."""
         config, time = self.resources.config, self.resources.time
         tests = left_s / share_s if share_s and left_s else None
-        lacking = shortfall.predicted(active, config.test_budget_s, self._ended_s, time, tests)
+        lacking = shortfall.predicted(active, config.test_time, self._ended_s, time, tests)
         known = any(map(self.shortfalls.get, active.phase.judged))
         if lacking and not known:
-            self.resources.listener.warn(f"{self.group.key}: {said.sentence(lacking)}")
+            self.resources.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
         self.shortfalls |= dict.fromkeys(active.phase.judged, lacking)
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ class Measurement:
 
     def _judged(self, rows: Iterable[Row]) -> list[Row]:
         judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
-        line, options = self.group.spec.source.line, self.resources.config.options
+        line, options = self.group.spec.source.line, self.resources.config.rerun
         return [msgspec.structs.replace(row, verdict=self._marked(row), line=line, options=options) for row in judged]
 
     def _marked(self, row: Row) -> Verdict:
@@ -238,7 +238,7 @@ class Measurement:
 
     def _under_conditions(self, row: Row) -> Row:
         row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
-        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision in said.OPEN else None
+        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision.wants_time else None
         return msgspec.structs.replace(row, shortfall=lacking)
 
     # -- phases ------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class Measurement:
     @property
     def _own_left_s(self) -> float:
         """What its ended phases left of the test's own time."""
-        return self.resources.config.test_budget_s - self._ended_s
+        return self.resources.config.test_time - self._ended_s
 
     def _begin_next(self) -> None:
         """Begin the next phase that can begin; one whose environments cannot be installed is judged without."""

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ..declare.options import Options
 from ..declare.plan import one_per_target
 from ..kit.git import Checkout
 from ..measure.context import Listener, PreparedTarget
@@ -33,7 +34,6 @@ from ..model.spec import Cell, Group, Spec
 from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
 from ..store import names
-from .config import RunConfig
 from .sides import worktrees
 from .sides.references import References
 from .targets import Targets
@@ -353,7 +353,7 @@ class UnchangedCells:
     """Finds the cells of a comparison that need no measurement."""
 
     def __init__(
-        self, config: RunConfig, targets: Targets, references: References, launcher: Launcher, listener: Listener
+        self, config: Options, targets: Targets, references: References, launcher: Launcher, listener: Listener
     ) -> None:
         self.config = config
         self.targets = targets
@@ -439,13 +439,13 @@ class UnchangedCells:
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Note]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
         self.listener.advance(cell.label, "checking what is read by", 0, 0, None)
-        plan = IterationPlan(spec, Limits(timeout_s=self.config.timeout_s))
+        plan = IterationPlan(spec, Limits(timeout_s=self.config.timeout))
         program = cell.executor.program is not None
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")
             file.touch()
             request = msgspec.structs.replace(
-                request_here(cell, spec, target.python, spec.timeout_s or self.config.timeout_s),
+                request_here(cell, spec, target.python, spec.timeout_s or self.config.timeout),
                 expect_gil=cell.target.settings.gil == "on" or not target.interpreter.free_threaded,
                 environment=target.environment,
                 copies=target.copies,

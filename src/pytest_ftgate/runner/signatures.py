@@ -1,4 +1,4 @@
-"""What type checkers know of the decorators. Nothing imports it at run time, where `declare/` checks all arguments."""
+"""What type checkers know of the decorators, and `declare/` the names of their arguments; no workload imports it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 Words = list[str] | tuple[str, ...]
 """A list of texts; a single text is none."""
 Count = int | Literal["cores"]
+HttpMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 class Registrar(Protocol):
@@ -56,7 +57,9 @@ class Workload(Protocol[P, R_co]):
         ...
 
 
-class _Options(TypedDict, total=False):
+class SharedOptions(TypedDict, total=False):
+    """The keyword arguments of both decorators."""
+
     pythons: str | Words
     duration: float
     window: float
@@ -68,13 +71,13 @@ class _Options(TypedDict, total=False):
     environment: dict[str, str] | Sequence[dict[str, str]]
 
 
-class CompareOptions(_Options, total=False):
+class CompareOptions(SharedOptions, total=False):
     """The keyword arguments of `@ftgate.compare`."""
 
-    workers: Count | Mapping[str, int] | Sequence[Count | Mapping[str, int]]
     reuse: Literal["fresh", "pool"]
     iterations: int
     cpus: Literal["each"]
+    workers: Count | Mapping[str, int] | Sequence[Count | Mapping[str, int]]
     serial: bool
     threads: bool
     processes: bool | str | Words
@@ -82,7 +85,7 @@ class CompareOptions(_Options, total=False):
     tasks: bool
 
 
-class ServeOptions(_Options, total=False):
+class ServeOptions(SharedOptions, total=False):
     """The keyword arguments of `@ftgate.serve`."""
 
     ready: Required[str]
@@ -107,7 +110,7 @@ class ExecutorOptions(TypedDict, total=False):
 class LoadOptions(TypedDict, total=False):
     """The keyword arguments of `load`."""
 
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+    method: HttpMethod
     body: str | bytes
     headers: dict[str, str]
     connections: int

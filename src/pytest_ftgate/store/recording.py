@@ -67,7 +67,9 @@ def change_of(
 def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: str, seed: int) -> Recording:
     """The recording of a sample with these values; metrics without any value are left out."""
     # Of each round the timing launch comes last, and stands for it.
-    rounds = {each.order: each for each in (*sample.growth, *sample.locks, *sample.memory, *sample.launches)}
+    rounds = {
+        each.order: each for each in (*sample.of("growth"), *sample.of("locks"), *sample.of("memory"), *sample.launches)
+    }
     orders = sorted(rounds)
     starts = [rounds[order].started_at for order in orders]
     began_s = seconds_after(starts)

@@ -10,14 +10,13 @@ from typing import Literal
 from ..kit.values import Struct
 from ..model.report import Machine, Row
 from ..model.sample import Sample
-from ..model.verdict import WORST_FIRST, Acceptance, Decision, Verdict
+from ..model.verdict import Acceptance, Decision, Verdict
 from ..targets.describe import build_key
 from .folder import Store
 from .names import join_nodeid, matches, split_nodeid
 from .recording import Change, Values, change_of, mismatch
 from .schema import StoredCell, T
 
-_WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
 Action = Literal["record", "skip", "refuse"]
 
 
@@ -114,7 +113,8 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
     decision = _against_stored(row.verdict)
     action, reason = _action(difference, decision, everything, named)
     # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    changed = decision in _WORSE or (decision is Decision.IMPROVED and row.verdict.basis == "paired")
+    worse = decision.worse or decision is Decision.ACCEPTED
+    changed = worse or (decision is Decision.IMPROVED and row.verdict.basis == "paired")
     same = difference.old is not None and not difference.reason and not changed
     return Update(
         nodeid=row.cell.nodeid,
@@ -133,7 +133,7 @@ def _against_stored(verdict: Verdict) -> Decision:
         return Decision.PASSED
     known = (each for each in verdict.metrics if each.launches or each.decision is not Decision.INCONCLUSIVE)
     judged = (each.decision for each in known if not each.contract)
-    return min(judged, key=WORST_FIRST.index, default=verdict.decision)
+    return min(judged, key=lambda each: each.severity, default=verdict.decision)
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
@@ -142,7 +142,7 @@ def _action(difference: Difference, decision: Decision, everything: bool, named:
     if named:
         return "record", "named"
     doubtful = difference.old is not None and decision is Decision.INCONCLUSIVE and not difference.reason
-    if decision in (Decision.REGRESSED, Decision.SUSPECT) or doubtful:
+    if decision.worse or doubtful:
         # A refusal is reported only if the update would otherwise have recorded the cell.
         refused = everything or difference.old is None
         return ("refuse", decision.value) if refused else ("skip", "has a baseline")
