@@ -60,7 +60,7 @@ test: lint ## lint, check types, run every test: what measures alone, after all 
 	exit $$status
 
 # Of the controller's own Python depend the wings that read the workload's source, speak with pytest and write files; the
-# measured processes run on the targets whatever it is, so runner/, measure/, run/, pythons/ and faults/ have no second run.
+# measured processes run on the targets whatever it is, so runner/, measure/, run/, targets/ and faults/ have no second run.
 NEWEST := .ftgate/newest
 CONTROLLER := declare judge stats store report commands plugin test_architecture.py test_docs.py test_packaging.py test_text.py \
   test_typing.py

@@ -16,7 +16,7 @@ import pytest
 from pytest_ftgate import cli
 from pytest_ftgate.declare.options import OPTIONS
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.model.verdict import WORST_FIRST, Decision
+from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[1]
@@ -40,10 +40,10 @@ def test_every_option_is_documented() -> None:
 
 def test_the_order_of_decisions_is_that_of_the_code() -> None:
     """One list for verdicts and reports, and the pages that name it say the same."""
-    assert set(WORST_FIRST) == set(Decision)
-    for page, count in (("judging.md", len(WORST_FIRST)), ("ci.md", 4)):
+    worst_first = list(Decision)
+    for page, count in (("judging.md", len(worst_first)), ("ci.md", 4)):
         text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
-        assert f"worst first: {', '.join(WORST_FIRST[:count])}." in text.replace("list the worst first", "worst first")
+        assert f"worst first: {', '.join(worst_first[:count])}." in text.replace("list the worst first", "worst first")
 
 
 def test_every_promise_is_a_sentence_with_tests_that_exist() -> None:

@@ -103,7 +103,7 @@ def gate(example, report, rounds):
 
 def probe_wait(row):
     """Mean wait over all acquisitions in ns: of the probe, and of the workload's own clock in the same launches."""
-    launches = row["sample"]["locks"]
+    launches = [launch for launch in row["sample"]["launches"] if launch.get("role") == "locks"]
     sites = [site for launch in launches for site in launch["locks"]["sites"]]
     waited = sum(
         site["total_ns"] for site in sites if site["waits_for"] == "lock" and "test_shared_set" in site["file"]
@@ -158,7 +158,7 @@ def label_of(row):
 
 def held(row, name):
     """The median over launches of the median over samples; USS as psutil has it, with clean pages of files."""
-    launches = row["sample"]["memory"]
+    launches = [launch for launch in row["sample"]["launches"] if launch.get("role") == "memory"]
     return statistics.median(statistics.median(point[name] for point in launch["memory"]) for launch in launches)
 
 

@@ -131,7 +131,7 @@ def named(profiles: dict[str, Profile], launches: list[dict[str, Launch]], after
         nodeid="x", target=Target(spec=build, request=build), executor=Executor(kind="threads"), workers=WORKERS
     )
     sides = [
-        Sample(cell=cell, interpreter=interpreter, key="", launches=tuple(each[side] for each in launches))
+        Sample(cell=cell, interpreter=interpreter, key="", all_launches=tuple(each[side] for each in launches))
         for side in ("reference", after)
     ]
     time = added_time(msgspec.structs.replace(sides[1], reference=sides[0]))

@@ -91,16 +91,9 @@ class Launches:
     def sample(self, cell: Cell) -> Sample:
         """A cell with these launches."""
         found = interpreter(cell.target.spec)
-        return Sample(
-            cell=cell,
-            interpreter=found,
-            key=build_key(found),
-            launches=self.own,
-            control=self.control,
-            locks=self.locks,
-            memory=self.memory,
-            begun=len(self.own),
-        )
+        sample = Sample(cell=cell, interpreter=found, key=build_key(found), all_launches=self.own, begun=len(self.own))
+        beside = sample.with_launches("control", self.control).with_launches("locks", self.locks)
+        return beside.with_launches("memory", self.memory)
 
     def _timed(self, order: int, iterations: int, factor: float) -> Launch:
         walls = [round(factor * WORK_NS * (1 + (order * 7 + i * 3) % 11 / 500)) for i in range(iterations)]

@@ -100,15 +100,9 @@ def sample_of(found: Sequence[Pair], cell: Cell = CELL) -> Sample:
     """A cell and its reference after these pairs, as the product has them."""
 
     def side(launches: Sequence[Launch], reference: Sample | None) -> Sample:
-        return Sample(
-            cell=cell,
-            interpreter=INTERPRETER,
-            key="",
-            launches=tuple(launches),
-            memory=tuple(launch for launch in launches if launch.memory),
-            locks=tuple(launch for launch in launches if launch.locks is not None),
-            reference=reference,
-        )
+        timed = Sample(cell=cell, interpreter=INTERPRETER, key="", all_launches=tuple(launches), reference=reference)
+        held = timed.with_launches("memory", (launch for launch in launches if launch.memory))
+        return held.with_launches("locks", (launch for launch in launches if launch.locks is not None))
 
     reference = side([launch_of(pair.reference, order) for order, pair in enumerate(found)], None)
     return side([launch_of(pair.changed, order) for order, pair in enumerate(found)], reference)

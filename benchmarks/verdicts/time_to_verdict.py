@@ -503,7 +503,7 @@ COLUMNS = "{:26s} {:>9s}  {:34s} {:>18s} {:>9s} {:>13s} {:>6s}"
 
 def pairs(row: Row) -> int:
     """The pairs that a cell had, of whatever kind it had most."""
-    return max(len(row.sample.launches), len(row.sample.memory)) if row.sample else 0
+    return max(len(row.sample.launches), len(row.sample.of("memory"))) if row.sample else 0
 
 
 def line(workload: Workload, results: Results) -> str:

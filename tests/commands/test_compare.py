@@ -52,7 +52,7 @@ def verdict_of(report: Report, label: str = "3.14t-threads-w2") -> Verdict:
 
 def paired(sample: Sample) -> Sample:
     """As a run with --ftgate-against leaves it: beside a reference, without control launches."""
-    return msgspec.structs.replace(sample, control=(), reference=sample)
+    return msgspec.structs.replace(sample.with_launches("control", ()), reference=sample)
 
 
 def test_the_same_run_does_not_regress(capsys: pytest.CaptureFixture[str]) -> None:

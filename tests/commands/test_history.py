@@ -8,7 +8,6 @@ import random
 import subprocess
 from pathlib import Path
 
-import msgspec
 import pytest
 from stored_values import MACHINE, OTHER_MACHINE, TEST, launch, make_row, make_sample
 
@@ -44,11 +43,8 @@ def sample_at(level: float, seed: int) -> Sample:
     """A sample whose time is `level` times the usual one, with some noise."""
     rng = random.Random(seed)
     own = {order: [round(4000 * level * (1 + rng.gauss(0, 0.01))) for _ in range(3)] for order in ORDERS}
-    return msgspec.structs.replace(
-        make_sample(),
-        launches=tuple(launch(order, *walls, loops=2) for order, walls in own.items()),
-        control=tuple(launch(order, 1000, 1010, 1020) for order in ORDERS),
-    )
+    made = make_sample().with_launches("time", (launch(order, *walls, loops=2) for order, walls in own.items()))
+    return made.with_launches("control", (launch(order, 1000, 1010, 1020) for order in ORDERS))
 
 
 def record(project: Path, day: int, level: float, *, machine: Machine = MACHINE, anew: bool = False) -> None:

@@ -22,7 +22,7 @@ from example import HEAD
 
 from pytest_ftgate.kit import processes
 from pytest_ftgate.kit import processes as marks
-from pytest_ftgate.kit.proc import TRACKER
+from pytest_ftgate.kit.proc import TRACKER, runs
 from pytest_ftgate.kit.processes import Owner
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers import guard
@@ -161,7 +161,7 @@ def gone_after(project: Project, known: list[psutil.Process]) -> float:
 
 def descendants(pid: int) -> list[psutil.Process]:
     found = psutil.Process(pid).children(recursive=True)
-    return [process for process in found if not processes._is(process, "guard.end")]
+    return [process for process in found if not runs(process.pid, "guard.end")]
 
 
 @pytest.fixture
@@ -321,7 +321,7 @@ def test_a_killed_launch_leaves_no_shared_memory(bench: Bench, tracker: str) -> 
     (semaphore,) = {Path(line.split()[-1]) for line in maps.splitlines() if "/dev/shm/sem." in line}
     if tracker != "tracked":
         for process in processes.marked(handle.mark):
-            if processes._is(process, TRACKER):
+            if runs(process.pid, TRACKER):
                 process.kill()
     handle.kill()
     assert not memory.exists()

@@ -98,7 +98,7 @@ def check_one_cell_errs(found: Outcome, error: str, *, paired: bool, role: Launc
         if label != AT_FAULT:
             assert (sample.error, sample.locks_error) == (None, None)
             assert len(sample.launches) == len(sound.samples[label].launches) == 2
-            assert len(sample.memory) == len(sound.samples[label].memory)
+            assert len(sample.of("memory")) == len(sound.samples[label].of("memory"))
             continue
         failed = sample.locks_error if role == "locks" else sample.error
         if failed is None and sample.reference is not None:

@@ -70,7 +70,7 @@ def slower(of: Stored) -> Sample:
     kind: Any = "processes" if cell.executor in METHODS else cell.executor
     method: Any = cell.executor if cell.executor in METHODS else None
     rounds = range(12)
-    return Sample(
+    sample = Sample(
         cell=Cell(
             nodeid=f"{of.test}[{of.label}]",
             target=Target(spec="3.14", request="3.14"),
@@ -80,13 +80,13 @@ def slower(of: Stored) -> Sample:
         ),
         interpreter=GIL,
         key="k",
-        launches=tuple(timed(order, [wall_ns + order] * 12) for order in rounds),
-        control=tuple(timed(order, [2 * MS + order] * 12) for order in rounds),
-        memory=tuple(held(order, uss) for order in rounds),
-        locks=tuple(probed(order, 0.0, cell.workers) for order in rounds),
+        all_launches=tuple(timed(order, [wall_ns + order] * 12) for order in rounds),
         reuse=cell.reuse,
         measures=cell.measures,
     )
+    sample = sample.with_launches("control", (timed(order, [2 * MS + order] * 12) for order in rounds))
+    sample = sample.with_launches("memory", (held(order, uss) for order in rounds))
+    return sample.with_launches("locks", (probed(order, 0.0, cell.workers) for order in rounds))
 
 
 def judged(sample: Sample, run: RecordedRun) -> list[tuple[Decision, Recording]]:

@@ -20,7 +20,6 @@ from pytest_ftgate.measure import group as interleaved
 from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.report import Row
-from pytest_ftgate.model.verdict import FAILURES
 from pytest_ftgate.run import context
 from pytest_ftgate.run import run as session
 from pytest_ftgate.run.sides import worktrees
@@ -127,7 +126,7 @@ def green(root: Path, scripted: Any, how: str, cases: Any) -> list[str]:
     found = []
     for number, (body_ms, budget_s, factor) in enumerate(cases):
         verdict = run(root / str(number), scripted, how, body_ms, factor, budget_s).verdict
-        if verdict.decision not in FAILURES:
+        if not verdict.decision.fails:
             found.append(f"{body_ms} ms, {factor}x in {budget_s} s: {verdict.decision}: {verdict.reason}")
     return found
 

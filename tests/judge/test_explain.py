@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
 from fake_launcher import MS
 from report_by_hand import FREE_THREADED, cell
+from values import sample_of
 
 from pytest_ftgate.judge import explain
 from pytest_ftgate.judge.explain import AddedTime
@@ -145,15 +147,9 @@ def sample(reference: Sample | None = None, *, work_ms: float, deviation: float 
     drawn = random.Random(work_ms)
     works_ms = [work_ms * drawn.lognormvariate(0, deviation) for _ in range(5)]
     launches = tuple(launched(order, work_ms=one_ms, **of) for order, one_ms in enumerate(works_ms))
-    return Sample(
-        cell=cell("t.py::test", "3.14t", "threads", 8),
-        interpreter=FREE_THREADED,
-        key="k",
-        launches=launches,
-        locks=launches,
-        memory=launches,
-        reference=reference,
-    )
+    of_cell = cell("t.py::test", "3.14t", "threads", 8)
+    sides: dict[str, Any] = {"locks": launches, "memory": launches, "reference": reference}
+    return sample_of(launches, of_cell, interpreter=FREE_THREADED, **sides)
 
 
 class TestMovements:

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 from report_by_hand import FREE_THREADED, cell
+from values import sample_of
 
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.figures import figures
@@ -66,7 +67,7 @@ def sample(
     *launches: Launch, executor: str = "threads", workers: int = 2, body: str = "worker", **fields: Any
 ) -> Sample:
     of = msgspec.structs.replace(cell("t.py::test", "3.14t", executor, workers), body=body)
-    return Sample(cell=of, interpreter=FREE_THREADED, key="k", launches=launches, **fields)
+    return sample_of(launches, of, interpreter=FREE_THREADED, **fields)
 
 
 def points(order: int, *uss_mib: float | None, pss: bool = True) -> Launch:
@@ -545,10 +546,10 @@ def test_roles_have_figures_of_their_own() -> None:
 
 def test_the_floor_is_steady_too_and_a_platform_without_uss_has_none() -> None:
     floor = (remembered(0, [look(99), look(6), look(8)]),)
-    shown = figures(sample(floor=floor), reference=None)
+    shown = figures(sample(empty=floor), reference=None)
     assert (shown.floor_uss_bytes, shown.floor_pss_bytes) == (7 * 2**20, 7 * 2**20 + 4096)
     blind = remembered(0, [look(6, uss=False)] * 4)
-    shown = figures(sample(floor=(blind,), memory=(blind,), growth=(blind,)), reference=None)
+    shown = figures(sample(empty=(blind,), memory=(blind,), growth=(blind,)), reference=None)
     assert (shown.floor_uss_bytes, shown.growth_bytes) == (None, None)
     assert shown.memory[TREE].steady_rss == 12 * 2**20
     assert shown.memory[TREE].peak_uss is None
@@ -585,7 +586,7 @@ def test_what_an_empty_workload_grows_by_is_no_leak() -> None:
     for leak in (0.0, 0.5):
         for barriers in (6, 8):
             memory = tuple(growing(order, leak, barriers) for order in range(5))
-            shown = figures(sample(growth=memory, growth_floor=floor), reference=None).growth_bytes
+            shown = figures(sample(growth=memory, growth_empty=floor), reference=None).growth_bytes
             assert shown is not None
             assert shown.value == pytest.approx(leak * 2**20)
 

@@ -102,7 +102,7 @@ def measured(
 
 def with_reference(sample: Sample, **fields: Any) -> Sample:
     """The sample with its reference, of as many rounds."""
-    rounds = {"rounds": len(sample.launches), "memory": len(sample.memory), "locks": len(sample.locks)}
+    rounds = {"rounds": len(sample.launches), "memory": len(sample.of("memory")), "locks": len(sample.of("locks"))}
     reference = measured(sample.cell, **{"seed": "reference", **rounds, **fields})
     return msgspec.structs.replace(sample, reference=reference)
 
@@ -234,7 +234,7 @@ class TestNeedsOfOthers:
 
         def needed(rounds: int, noise: float = 0.002) -> list[frozenset[str]]:
             noisy = measured(FORK, rounds, noise=noise).launches
-            samples = [measured(THREADS, rounds), msgspec.structs.replace(measured(FORK, rounds), launches=noisy)]
+            samples = [measured(THREADS, rounds), measured(FORK, rounds).with_launches("time", noisy)]
             return need(*samples, all_compared=all_compared, at_most=12)
 
         assert needed(4) == [EVERYTHING - {"control"}] * 2, "of times only their ratio is compared"
@@ -417,9 +417,9 @@ class TestVerdict:
                 launch,
                 memory=tuple(msgspec.structs.replace(each, written_bytes=1000) for each in launch.memory),
             )
-            for launch in sample.memory
+            for launch in sample.of("memory")
         ]
-        found = by_metric(verdict(msgspec.structs.replace(sample, memory=tuple(part)), compared_with=stored(old)))
+        found = by_metric(verdict(sample.with_launches("memory", part), compared_with=stored(old)))
         assert found[Metric.USS].now == pytest.approx(figure_of(Metric.USS, [sample]))
 
     def test_an_executor_that_cannot_and_a_workload_that_fails(self) -> None:
@@ -485,7 +485,7 @@ class TestVerdict:
         sample = with_reference(measured(rounds=2))
         began = (f"2026-01-02T03:04:{2 * launch.order:02}+00:00" for launch in sample.launches)
         dated = [msgspec.structs.replace(each, started_at=at) for each, at in zip(sample.launches, began, strict=True)]
-        wall = by_metric(verdict(msgspec.structs.replace(sample, launches=tuple(dated))))[Metric.WALL]
+        wall = by_metric(verdict(sample.with_launches("time", dated)))[Metric.WALL]
         assert wall.more is not None
         assert wall.reason.endswith(f" needs about {wall.more} more pairs, {2 * wall.more} s")
         assert by_metric(verdict(sample))[Metric.WALL].reason.endswith(f" needs about {wall.more} more pairs")
@@ -516,7 +516,7 @@ class TestVerdict:
         control = launches(0.5, 1.0)
         old, new = (sample_of(launches(*each), control=control) for each in ((1.0, 3.0), (body, slow)))
         if basis == "paired":
-            found = verdict(msgspec.structs.replace(new, reference=msgspec.structs.replace(old, control=())))
+            found = verdict(msgspec.structs.replace(new, reference=old.with_launches("control", ())))
         else:
             found = verdict(new, compared_with=stored(old))
         tail = by_metric(found)[Metric.TAIL]
@@ -529,7 +529,7 @@ class TestVerdict:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
         sample = measured(rounds=12, control=True)
         short = [msgspec.structs.replace(launch, iterations=launch.iterations[:9]) for launch in sample.launches]
-        found = verdict(msgspec.structs.replace(sample, launches=tuple(short)), compared_with=compared_with)
+        found = verdict(sample.with_launches("time", short), compared_with=compared_with)
         assert Metric.TAIL not in by_metric(found)
         assert found.why.startswith("the tail was not judged: the budget allows fewer than 10 iterations")
         assert verdict(sample, compared_with=compared_with).why == ""
@@ -592,8 +592,8 @@ class TestVerdict:
             [held(order, *(round(MIB * each) for each in sampled)) for order, sampled in enumerate(side)]
             for side in (new, reference)
         )
-        other = msgspec.structs.replace(measured(rounds=4, seed="reference"), memory=old_side)
-        sample = msgspec.structs.replace(measured(rounds=4), memory=new_side, reference=other)
+        other = measured(rounds=4, seed="reference").with_launches("memory", old_side)
+        sample = msgspec.structs.replace(measured(rounds=4).with_launches("memory", new_side), reference=other)
         found = by_metric(verdict(sample))[Metric.USS]
         assert (found.decision is Decision.REGRESSED) == regressed
 
@@ -755,7 +755,7 @@ class TestContracts:
         sample = measured(rounds=5)
         assert verdict(sample, spec=spec).decision is Decision.PASSED
         last = msgspec.structs.replace(sample.launches[-1], gil_enabled=True)
-        on = msgspec.structs.replace(sample, launches=(*sample.launches[:-1], last))
+        on = sample.with_launches("time", (*sample.launches[:-1], last))
         assert verdict(on, spec=spec).decision is Decision.BROKEN
 
 

@@ -68,7 +68,7 @@ def test_so_few_descriptors_that_the_cells_are_split(paired: bool) -> None:
     assert max(len(event.alive) for event in launcher.events) <= 17
     for sample in samples:
         assert [launch.order for launch in sample.launches] == [0, 1, 2]
-        beside = sample.reference.launches if sample.reference else sample.control
+        beside = sample.reference.launches if sample.reference else sample.of("control")
         assert [len(launch.iterations) for launch in (*sample.launches, *beside)] == [4] * 6
     measured = [event for event in launcher.of(MEASURED) if event.at.side != "locks"]
     for own, other in zip(measured[::2], measured[1::2], strict=True):

@@ -572,11 +572,11 @@ def test_no_probe_of_ours_is_in_a_program(executor: Executor, duration_s: float 
     assert sides == {"own", "control"}
     assert not [event for event in fake.of("barrier") if event.at.label == program.cell.label]
     assert (program.error, program.unsupported) == (None, None)
-    assert len(program.launches) == len(program.control) == len(program.memory) == 2
-    assert (program.locks, program.floor, program.growth, program.growth_floor) == ((), (), (), ())
-    assert all(launch.memory and not launch.barriers for launch in program.memory)
-    assert len(threads.locks) == 2
-    assert threads.floor
+    assert len(program.launches) == len(program.of("control")) == len(program.of("memory")) == 2
+    assert {launch.role for launch in program.all_launches} == {"time", "control", "memory"}
+    assert all(launch.memory and not launch.barriers for launch in program.of("memory"))
+    assert len(threads.of("locks")) == 2
+    assert threads.of("empty")
 
 
 def test_a_server_is_warmed_up_before_its_memory_is_looked_at() -> None:

@@ -140,8 +140,8 @@ def test_every_cell_is_paired_with_a_control_workload_of_its_own() -> None:
     launcher = FakeLauncher()
     samples = run_of(launcher).measure()
     for sample in samples:
-        assert [launch.order for launch in sample.control] == [launch.order for launch in sample.launches] == [0, 1, 2]
-        assert all(len(launch.iterations) == 4 for launch in (*sample.control, *sample.launches))
+        for side in (sample.launches, sample.of("control")):
+            assert [(launch.order, len(launch.iterations)) for launch in side] == [(0, 4), (1, 4), (2, 4)]
     assert [sample.cell.label for sample in samples] == list(LABELS)
 
 
@@ -150,11 +150,11 @@ def test_the_lock_probe_takes_the_first_iterations_of_a_round_next_to_the_bare_l
     launcher.waited_ns = steady(3 * MS)
     samples = run_of(launcher, limits=Limits(launches=3, iterations=MOST_LOCK_ITERATIONS + 3)).measure()
     for sample in samples:
-        assert [launch.order for launch in sample.locks] == [0, 1, 2]
-        assert {len(launch.iterations) for launch in sample.locks} == {MOST_LOCK_ITERATIONS}
+        assert [launch.order for launch in sample.of("locks")] == [0, 1, 2]
+        assert {len(launch.iterations) for launch in sample.of("locks")} == {MOST_LOCK_ITERATIONS}
         assert {len(launch.iterations) for launch in sample.launches} == {MOST_LOCK_ITERATIONS + 3}
         assert not any(launch.locks for launch in sample.launches)
-        waits = [launch.locks for launch in sample.locks if launch.locks]
+        waits = [launch.locks for launch in sample.of("locks") if launch.locks]
         assert [(w.ops, w.counted_ops, w.sites[0].total_ns) for w in waits] == [(5, 1, 2 * 5 * 3 * MS)] * 3
     iterations = [event for event in launcher.of(MEASURED) if event.at.number < MOST_LOCK_ITERATIONS]
     for begin in range(0, len(iterations), 3):
@@ -234,13 +234,13 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
     assert {event.at.side for event in launcher.of(HOLD)} == {"own"}
     assert {event.at.side for event in launcher.of(BARRIER)} == {"own", "empty"}
     for sample in samples:
-        assert [len(launch.barriers) for launch in sample.memory] == [MOST_BARRIERS] * 3
-        assert [len(launch.barriers) for launch in sample.floor] == [MOST_BARRIERS]
-        assert not any(launch.memory for launch in sample.floor)
-        assert [launch.order for launch in sample.memory] == [0, 1, 2]
-        assert {point.uss_bytes for launch in sample.memory for point in launch.memory} == {20 * MIB}
+        assert [len(launch.barriers) for launch in sample.of("memory")] == [MOST_BARRIERS] * 3
+        assert [len(launch.barriers) for launch in sample.of("empty")] == [MOST_BARRIERS]
+        assert not any(launch.memory for launch in sample.of("empty"))
+        assert [launch.order for launch in sample.of("memory")] == [0, 1, 2]
+        assert {point.uss_bytes for launch in sample.of("memory") for point in launch.memory} == {20 * MIB}
         assert not any(launch.memory for launch in sample.launches)
-        assert not any(launch.iterations for launch in sample.memory)
+        assert not any(launch.iterations for launch in sample.of("memory"))
 
 
 @pytest.mark.parametrize(
@@ -251,11 +251,11 @@ def test_growth_is_shown_where_something_can_grow(executor: str, reuse: str, lau
     launcher = FakeLauncher()
     group = group_of(spec=spec_of(executor, reuse=reuse), targets=(target,))
     (sample,) = run_of(launcher, group, limits=Limits(launches=GROWTHS + 2, iterations=1)).measure()
-    assert len(sample.growth) == launches
-    assert len(sample.growth_floor) == min(launches, 1)
-    assert {len(launch.barriers) for launch in (*sample.growth, *sample.growth_floor)} <= {GROWTH_AT_MOST}
-    assert not any(launch.memory for launch in sample.growth)
-    assert {len(launch.barriers) for launch in sample.memory} == {MOST_BARRIERS}
+    assert len(sample.of("growth")) == launches
+    assert len(sample.of("growth_empty")) == min(launches, 1)
+    assert {len(launch.barriers) for launch in (*sample.of("growth"), *sample.of("growth_empty"))} <= {GROWTH_AT_MOST}
+    assert not any(launch.memory for launch in sample.of("growth"))
+    assert {len(launch.barriers) for launch in sample.of("memory")} == {MOST_BARRIERS}
     # Launches of their own only where the allocator must be told to free at once.
     settled = Counter(request.role for request in launcher.requests if request.settled)
     assert settled == (Counter(own=launches, empty=min(launches, 1)) if target == "3.14t" else Counter())
@@ -272,9 +272,9 @@ def test_launches_of_an_empty_workload_are_shared_by_all_cells_that_differ_in_no
             group, TARGETS, launcher, THREE, random.Random(1), Recorder(), launcher.clock, floors=floors
         )
         samples = run.measure()
-        assert all(len(sample.floor) == len(sample.growth_floor) == 1 for sample in samples)
+        assert all(len(sample.of("empty")) == len(sample.of("growth_empty")) == 1 for sample in samples)
         empty = [request.role for request in launcher.requests[before:] if request.role == "empty"]
-        return [len(empty), *(launch.barriers[0].ops for sample in samples for launch in sample.floor)]
+        return [len(empty), *(launch.barriers[0].ops for sample in samples for launch in sample.of("empty"))]
 
     assert floor_of(2, "3.14")[0] == 1  # it shows growth too
     assert floor_of(2, "3.14")[0] == 0
@@ -287,7 +287,7 @@ def test_samples_at_barriers_are_as_many_as_time_allows() -> None:
     for wall_ns in (20 * MS, 100 * MS, 1000 * MS):
         launcher = FakeLauncher(wall_ns=steady(wall_ns))
         (sample,) = measured(launcher, "threads", limits=Limits(launches=1, iterations=1))
-        found.append(len(sample.growth[0].barriers))
+        found.append(len(sample.of("growth")[0].barriers))
     assert found == [GROWTH_AT_MOST, 5, GROWTH_AT_LEAST]
 
 
@@ -295,12 +295,12 @@ def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
     launcher = FakeLauncher(wall_ns=steady(2 * MS))
     launcher.watched = steady(1.5)
     (sample,) = measured(launcher, "threads", limits=Limits(launches=BARE_HOLDS + 2, iterations=1))
-    seen = [launch.sampling_cost for launch in sample.memory]
+    seen = [launch.sampling_cost for launch in sample.of("memory")]
     assert seen[BARE_HOLDS:] == [None, None]
     for cost in seen[:BARE_HOLDS]:
         assert cost is not None
         assert [*cost.bare_ns, *cost.watched_ns] == pytest.approx([2 * MS, 3 * MS])
-    assert len(sample.floor) == 1
+    assert len(sample.of("empty")) == 1
 
 
 def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
@@ -466,7 +466,7 @@ def test_loops_are_calibrated_on_the_shortest_side_and_shared() -> None:
     samples = run_of(launcher).measure()
     assert loops_of(launcher) == {50}  # 50 x 3 us is the first that reaches 0.1 ms
     assert {launch.loops for sample in samples for launch in sample.launches} == {50}
-    assert {launch.loops for sample in samples for launch in sample.control} == {1}
+    assert {launch.loops for sample in samples for launch in sample.of("control")} == {1}
 
 
 def test_a_long_iteration_needs_no_loops() -> None:
@@ -541,8 +541,8 @@ def test_without_a_warm_up_the_cold_iteration_calibrates() -> None:
 
 def counts(samples: list[Sample]) -> tuple[int, int]:
     """Launches, and iterations in the latest ones, which are the same for all cells."""
-    launches = {len(sample.launches) for sample in samples} | {len(sample.control) for sample in samples}
-    latest = (launches[-1] for sample in samples for launches in (sample.launches, sample.control))
+    launches = {len(sample.launches) for sample in samples} | {len(sample.of("control")) for sample in samples}
+    latest = (launches[-1] for sample in samples for launches in (sample.launches, sample.of("control")))
     iterations = {len(launch.iterations) for launch in latest}
     assert len(launches) == len(iterations) == 1
     return launches.pop(), iterations.pop()
@@ -580,7 +580,7 @@ def test_a_body_of_five_seconds_has_five_pairs_in_three_minutes() -> None:
     limits = Limits(floor=80, at_most=80, budget_s=180.0, least_iterations=10)
 
     def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
-        needs: frozenset[Need] = frozenset({"time"}) if len(samples[0].memory) >= 2 else IN_PAIRS
+        needs: frozenset[Need] = frozenset({"time"}) if len(samples[0].of("memory")) >= 2 else IN_PAIRS
         return {sample.cell.nodeid: needs for sample in samples}
 
     (sample,) = paired(launcher, stopping_rule=rule, limits=limits).measure()
@@ -626,17 +626,17 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     launcher = FakeLauncher(wall_ns=steady(1000 * MS))
     samples = measured(launcher, limits=Limits(budget_s=60.0))
     for sample in samples:
-        assert (sample.growth, sample.floor) == ((), ())
-        assert {len(launch.iterations) for launch in sample.locks} <= {1, 2}
-        assert {len(launch.barriers) for launch in sample.memory} <= {1, 2}
-        assert sample.memory[0].sampling_cost is None
+        assert (sample.of("growth"), sample.of("empty")) == ((), ())
+        assert {len(launch.iterations) for launch in sample.of("locks")} <= {1, 2}
+        assert {len(launch.barriers) for launch in sample.of("memory")} <= {1, 2}
+        assert sample.of("memory")[0].sampling_cost is None
     assert len(samples[0].launches) == 3
     assert launcher.clock() < 61
     short = FakeLauncher(wall_ns=steady(5 * MS))
     sample, _ = measured(short, limits=Limits(budget_s=40.0))
-    assert sample.growth
-    assert sample.floor
-    assert len(sample.locks[0].iterations) == MOST_LOCK_ITERATIONS
+    assert sample.of("growth")
+    assert sample.of("empty")
+    assert len(sample.of("locks")[0].iterations) == MOST_LOCK_ITERATIONS
 
 
 def test_a_small_budget_gives_two_launches_as_far_as_it_goes() -> None:
@@ -649,7 +649,7 @@ def test_memory_waits_where_two_rounds_of_time_would_not_fit_beside_it() -> None
     launcher = FakeLauncher(wall_ns=steady(400 * MS))
     sample, _ = measured(launcher, limits=Limits(budget_s=20.0))
     assert [launch.order for launch in sample.launches] == [0, 1]
-    assert 0 not in {launch.order for launch in sample.memory}
+    assert 0 not in {launch.order for launch in sample.of("memory")}
 
 
 def test_launches_and_iterations_are_fixed_when_asked_for() -> None:
@@ -704,7 +704,7 @@ def test_one_failing_cell_leaves_the_others_measured(event: str) -> None:
     assert [launch.order for launch in fork.launches] == [0]
     for sample in (threads, spawn):
         assert sample.error is None
-        assert len(sample.launches) == len(sample.control) == len(sample.memory) == 3
+        assert len(sample.launches) == len(sample.of("control")) == len(sample.of("memory")) == 3
     after = [event for event in launcher.of("start", label=LABELS[1]) if event.at.start > 2]
     assert not after
     assert not launcher.alive
@@ -716,9 +716,9 @@ def test_a_failing_memory_launch_is_an_error_of_its_cell(event: str) -> None:
     launcher.trouble = at_moment(event, failed("was killed by SIGKILL"), start=1)
     _, fork, spawn = run_of(launcher).measure()
     assert fork.error is not None
-    assert not fork.memory
+    assert not fork.of("memory")
     assert len(fork.launches) == 1
-    assert len(spawn.memory) == 3
+    assert len(spawn.of("memory")) == 3
     assert not launcher.alive
 
 
@@ -758,10 +758,10 @@ def test_a_failure_that_only_the_lock_probe_meets_voids_the_figures_of_locks(
     assert fork.locks_error is not None
     assert fork.locks_error.reason == fork.no_locks == reason
     assert not fork.failed
-    assert fork.locks == ()
-    assert (len(fork.launches), len(fork.memory)) == (len(threads.launches), len(threads.memory))
+    assert fork.of("locks") == ()
+    assert (len(fork.launches), len(fork.of("memory"))) == (len(threads.launches), len(threads.of("memory")))
     assert [len(launch.iterations) for launch in fork.launches] == [len(each.iterations) for each in threads.launches]
-    assert len(threads.locks) == len(threads.launches)
+    assert len(threads.of("locks")) == len(threads.launches)
     assert launcher.starts[LABELS[1], "locks", False] == 2  # that of the first round, and the one that failed
     assert not launcher.alive
 
@@ -801,8 +801,8 @@ def test_a_memory_launch_without_a_sample_is_kept_for_what_it_dropped() -> None:
     launcher.memory = lambda at: () if at.label == LABELS[1] and at.start == 3 else memory_of(20 * MIB)
     threads, fork, _ = run_of(launcher).measure()
     assert fork.error is None
-    assert [(launch.order, bool(launch.memory)) for launch in fork.memory] == [(0, True), (1, False), (2, True)]
-    assert [(launch.order, bool(launch.memory)) for launch in threads.memory] == [(0, True), (1, True), (2, True)]
+    assert [(launch.order, bool(launch.memory)) for launch in fork.of("memory")] == [(0, True), (1, False), (2, True)]
+    assert [(launch.order, bool(launch.memory)) for launch in threads.of("memory")] == [(0, True), (1, True), (2, True)]
 
 
 # -- results -------------------------------------------------------------------------------------------------------
@@ -912,9 +912,9 @@ def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs()
     assert sample.reference is not None
     orders = [[launch.order for launch in side.launches] for side in (sample, sample.reference)]
     assert orders == [[0, 1, 2]] * 2
-    assert len(sample.memory) == len(sample.reference.memory) == 3
-    assert len(sample.locks) == len(sample.reference.locks) == 3
-    assert [sample.control, sample.growth, sample.floor] == [(), (), ()]
+    assert len(sample.of("memory")) == len(sample.reference.of("memory")) == 3
+    assert len(sample.of("locks")) == len(sample.reference.of("locks")) == 3
+    assert [sample.of("control"), sample.of("growth"), sample.of("empty")] == [(), (), ()]
 
 
 def test_short_iterations_are_many_as_another_launch_costs_more() -> None:
@@ -994,7 +994,7 @@ def test_a_lock_launch_of_the_reference_that_fails_voids_the_comparison_of_locks
     assert not sample.failed
     assert sample.reference is not None
     assert [len(sample.launches)] * 2 == [len(sample.reference.launches), 3]
-    assert len(sample.locks) <= 1
+    assert len(sample.of("locks")) <= 1
 
 
 def test_other_results_of_a_reference_are_no_error() -> None:
@@ -1018,10 +1018,10 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
     run = paired(launcher, stopping_rule=rule, limits=Limits(iterations=4, at_most=40), executors=("threads", "fork"))
     threads, fork = run.measure()
     assert seen == [1, 2, 3, 4]
-    assert (len(threads.launches), len(threads.memory), len(threads.locks)) == (4, 1, 1)
-    assert (len(fork.launches), len(fork.memory), len(fork.locks)) == (1, 2, 1)
+    assert (len(threads.launches), len(threads.of("memory")), len(threads.of("locks"))) == (4, 1, 1)
+    assert (len(fork.launches), len(fork.of("memory")), len(fork.of("locks"))) == (1, 2, 1)
     assert fork.reference is not None
-    assert len(fork.reference.memory) == 2
+    assert len(fork.reference.of("memory")) == 2
 
 
 def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_time_is_decided() -> None:
@@ -1030,14 +1030,14 @@ def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_ti
 
     def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         (sample,) = samples
-        return {sample.cell.nodeid: frozenset({"locks"})} if len(sample.locks) < BARE_LOCKS + 3 else {}
+        return {sample.cell.nodeid: frozenset({"locks"})} if len(sample.of("locks")) < BARE_LOCKS + 3 else {}
 
     run = paired(launcher, stopping_rule=rule, limits=limits)
     (sample,) = run.measure()
-    assert (len(sample.launches), len(sample.locks)) == (BARE_LOCKS, BARE_LOCKS + 3)
+    assert (len(sample.launches), len(sample.of("locks"))) == (BARE_LOCKS, BARE_LOCKS + 3)
     assert sample.reference is not None
-    assert len(sample.reference.locks) == BARE_LOCKS + 3
-    assert {len(launch.iterations) for launch in sample.locks[BARE_LOCKS:]} == {MOST_LOCK_ITERATIONS}
+    assert len(sample.reference.of("locks")) == BARE_LOCKS + 3
+    assert {len(launch.iterations) for launch in sample.of("locks")[BARE_LOCKS:]} == {MOST_LOCK_ITERATIONS}
     assert run.budget.iteration_ns > 0
 
 
@@ -1106,11 +1106,11 @@ def test_no_iteration_begins_when_the_time_is_over(tenths: int, executors: tuple
         assert sample.reference is not None
         for own, other in (
             (sample.launches, sample.reference.launches),
-            (sample.memory, sample.reference.memory),
-            (sample.locks, sample.reference.locks),
+            (sample.of("memory"), sample.reference.of("memory")),
+            (sample.of("locks"), sample.reference.of("locks")),
         ):
             assert [launch.order for launch in own] == [launch.order for launch in other]
-        assert len(sample.locks) == len(sample.launches)
+        assert len(sample.of("locks")) == len(sample.launches)
         for own_launch, reference in zip(sample.launches, sample.reference.launches, strict=True):
             assert len(own_launch.iterations) == len(reference.iterations) >= run.iterations.least
             assert own_launch.loops == reference.loops
@@ -1129,7 +1129,7 @@ def test_a_round_that_the_end_cut_counts_with_the_iterations_that_all_sides_had(
     assert cut.reference is not None
     for side in (cut, cut.reference):
         assert [len(launch.iterations) for launch in side.launches] == [40, 40, shared]
-        assert [launch.order for launch in side.memory] == [0, 1]
+        assert [launch.order for launch in side.of("memory")] == [0, 1]
     # Two of each launch in the first round, one in the second, and the warm-up of the round that was cut.
     assert len(launcher.of(CHECK)) == 2 * (2 + 1 + 1)
 
@@ -1139,7 +1139,7 @@ def test_a_control_workload_is_cut_with_its_cell() -> None:
     limits = Limits(launches=9, iterations=4, budget_s=30.0)
     (sample,) = measured(launcher, "threads", limits=limits)
     assert len(launcher.of("start", side="own")) > len(sample.launches) >= 2
-    assert [len(sample.launches)] * 2 == [len(sample.control), len(sample.locks)]
+    assert [len(sample.launches)] * 2 == [len(sample.of("control")), len(sample.of("locks"))]
 
 
 def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:

@@ -69,9 +69,6 @@ class FakeProcess:
     def ppid(self) -> int:
         return self.parent
 
-    def cmdline(self) -> list[str]:
-        return ["python", "-c", self.command]
-
 
 class LaterProcess(FakeProcess):
     """As psutil 8 has it: another name, without the RSS, and a warning for the old name."""
@@ -183,7 +180,8 @@ def test_a_look_is_the_sum_over_the_tree() -> None:
         (FakeProcess(pid=PID + 5, ppid=PID), "others"),
     ],
 )
-def test_each_process_has_its_role(process: FakeProcess, role: str) -> None:
+def test_each_process_has_its_role(process: FakeProcess, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes_module, "runs", lambda _, server: server in process.command)
     point = surely(point_of(process, roles=ProcessMap(main=PID, workers=(PID + 1,), servers={PID + 2: "Manager"})))
     assert list(point.roles) == [role]
 

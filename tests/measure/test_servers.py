@@ -25,7 +25,6 @@ from pytest_ftgate.kit.processes import MARK, marked, tree
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, Request
 from pytest_ftgate.measure.launchers import load as load_generators
 from pytest_ftgate.measure.launchers import process as output
-from pytest_ftgate.measure.launchers import server as load_window
 from pytest_ftgate.measure.launchers import server as server_process
 from pytest_ftgate.measure.launchers.server import ServerHandle, ServerLauncher, check_here, tool_for
 from pytest_ftgate.measure.launchers.words import cpus_note
@@ -409,15 +408,14 @@ def test_few_errors_are_counted_and_many_are_one(start: Start, monkeypatch: pyte
 )
 def test_a_generator_that_tells_nothing(start: Start, monkeypatch: pytest.MonkeyPatch, how: str, said: str) -> None:
     if how == "hangs":
-        monkeypatch.setattr(load_window, "LATE_S", 0.3)
+        monkeypatch.setattr(server_process, "LATE_S", 0.3)
     handle = start()
     handle.ready()
     monkeypatch.setenv("FTGATE_FAKE", how)
     with pytest.raises(LaunchFailed, match=said):
         handle.iteration(MEASURED, 1, WINDOW_NS)
-    assert handle.window is not None
-    assert handle.window.generator is not None
-    assert handle.window.generator.exit is not None
+    assert handle.generator is not None
+    assert handle.generator.exit is not None
 
 
 def test_a_server_that_dies_under_load_is_to_blame(start: Start) -> None:
@@ -580,9 +578,8 @@ def test_an_interrupt_ends_the_load_too(start: Start, monkeypatch: pytest.Monkey
     monkeypatch.setattr(memory, "run_samplers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         handle.measure_held(2_000_000_000, sampled=True)
-    assert handle.window is not None
-    assert handle.window.generator is not None
-    assert handle.window.generator.exit is not None
+    assert handle.generator is not None
+    assert handle.generator.exit is not None
     handle.kill()
     nothing_is_left(handle)
 

@@ -94,7 +94,8 @@ def named(bench: Bench, before: str, after: str) -> tuple[FunctionTime, ...]:
     pairs = [timed(sides, order) for order in range(PAIRS)]
     cell = Cell(nodeid="test_it[x]", target=Target(spec=BUILD, request=BUILD), executor=THREADS, workers=2)
     then, now = (
-        Sample(cell=cell, interpreter=FREE_THREADED, key="", launches=launches) for launches in zip(*pairs, strict=True)
+        Sample(cell=cell, interpreter=FREE_THREADED, key="", all_launches=launches)
+        for launches in zip(*pairs, strict=True)
     )
     added = explain.added_time(msgspec.structs.replace(now, reference=then))
     assert added is not None

@@ -34,8 +34,10 @@ def _sample(sample: Sample) -> Sample:
         cell=sample.cell,
         interpreter=_interpreter(sample.interpreter),
         key=sample.key,
-        launches=tuple(replace(launch, results=()) for launch in sample.launches),
-        memory=tuple(map(_memory, sample.memory)),
+        all_launches=(
+            *(replace(launch, results=()) for launch in sample.launches),
+            *map(_memory, sample.of("memory")),
+        ),
         reuse=sample.reuse,
         duration_s=sample.duration_s,
     )

@@ -1,25 +1,25 @@
-"""What changed beneath a regression, in sentences."""
+"""What changed beneath a regression, in explained."""
 
 from __future__ import annotations
 
 from report_by_hand import HEAVIER, SLOWER, WAITING
 
 from pytest_ftgate.model.report import Explanation, FunctionTime
-from pytest_ftgate.report.said import sentences
+from pytest_ftgate.report.said import explained
 
 
 def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:
-    assert sentences(SLOWER) == (
+    assert explained(SLOWER) == (
         "668 µs of the 742 µs added are spent in iterencode, json/encoder.py:204",
         "68.0 µs of the 742 µs added are spent in Splitter.words, src/words/split.py:31",
         "of the workers' time running 61 % -> 92 % and asleep (I/O, sleep) 38 % -> 7 %",
         "cores kept busy: 1.21 -> 1.93",
     )
-    assert sentences(HEAVIER) == (), "what is not known is no bullet"
-    assert sentences(Explanation(refused="none of its body: it is added to start")) == (
+    assert explained(HEAVIER) == (), "what is not known is no bullet"
+    assert explained(Explanation(refused="none of its body: it is added to start")) == (
         "functions that take the added time: none of its body: it is added to start",
     )
-    assert sentences(WAITING) == (
+    assert explained(WAITING) == (
         "waits at src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time",
         "start: 1.20 ms -> 2.90 ms",
     )
@@ -27,7 +27,7 @@ def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:
 
 def test_never_more_is_said_to_be_spent_than_was_added() -> None:
     one = FunctionTime(file="a.py", line=3, name="f", before=1.0, after=1.0, added_ns=501_000.0)
-    assert sentences(Explanation(functions=(one,), added_ns=367_000.0), unicode=False) == (
+    assert explained(Explanation(functions=(one,), added_ns=367_000.0), unicode=False) == (
         "all of the 367 us added are spent in f, a.py:3",
     )
 
@@ -35,10 +35,10 @@ def test_never_more_is_said_to_be_spent_than_was_added() -> None:
 def test_the_functions_of_another_cell_are_named_as_its_own() -> None:
     one = FunctionTime(file="a.py", line=0, name="f", before=0.1, after=0.2, added_ns=900_000.0)
     borrowed = Explanation(functions=(one,), added_ns=41e6, refused="not known (no time left)", like="3.14-threads-w1")
-    assert sentences(borrowed) == ("as in 3.14-threads-w1: 900 µs of the 41.0 ms added are spent in f, a.py",)
+    assert explained(borrowed) == ("as in 3.14-threads-w1: 900 µs of the 41.0 ms added are spent in f, a.py",)
 
 
 def test_without_an_explanation_there_is_no_sentence_and_hostile_names_cannot_move_the_cursor() -> None:
-    assert sentences(None) == ()
+    assert explained(None) == ()
     hostile = FunctionTime(file="a\x1b[2J.py", line=1, name="f", before=0, after=1, added_ns=1e6)
-    assert "\x1b" not in sentences(Explanation(functions=(hostile,), added_ns=1e6))[0]
+    assert "\x1b" not in explained(Explanation(functions=(hostile,), added_ns=1e6))[0]

@@ -100,6 +100,10 @@ def report() -> Report:
 # -- readers of the JSON, written again ----------------------------------------------------------------------------
 
 
+def of(sample: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    return [launch for launch in sample["launches"] if launch.get("role", "time") == role]
+
+
 def floors(launches: list[dict[str, Any]]) -> list[float]:
     """The lower quartile of the wall time of a call, of each launch."""
     return [
@@ -132,9 +136,9 @@ def neighbours(own: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[f
 
 def figures_of(sample: dict[str, Any]) -> dict[str, float]:
     """Each metric of a sample, from its raw launches alone."""
-    launches, wall = sample["launches"], gmean(floors(sample["launches"]))
+    launches, wall = of(sample, "time"), gmean(floors(of(sample, "time")))
     spent = [sum(each["work_ns"] for each in launch["iterations"]) / SECOND for launch in launches]
-    waited = [sum(site["total_ns"] for site in each["locks"]["sites"]) for each in sample["locks"]]
+    waited = [sum(site["total_ns"] for site in each["locks"]["sites"]) for each in of(sample, "locks")]
     return {
         "wall": wall,
         "tail": median(
@@ -150,9 +154,9 @@ def figures_of(sample: dict[str, Any]) -> dict[str, float]:
         ),
         "ops_per_s": 2 * SECOND / wall,
         "scaling": 2 * math.exp(hodges_lehmann(neighbours(sample["single"], launches))),
-        "control": gmean([math.exp(each) for each in neighbours(launches, sample["control"])]),
-        "uss": median(launch["memory"][0]["uss_bytes"] for launch in sample["memory"]),
-        "pss": median(launch["memory"][0]["pss_bytes"] for launch in sample["memory"]),
+        "control": gmean([math.exp(each) for each in neighbours(launches, of(sample, "control"))]),
+        "uss": median(launch["memory"][0]["uss_bytes"] for launch in of(sample, "memory")),
+        "pss": median(launch["memory"][0]["pss_bytes"] for launch in of(sample, "memory")),
         "lock_wait_share": median(each / (2 * 1_000_000) for each in waited),
         "rows": median(launch["counters"]["rows"] / span for launch, span in zip(launches, spent, strict=True)),
         "put": median(launch["timers"]["put"]["total_ns"] / 7 for launch in launches),
@@ -165,7 +169,7 @@ def figures_of(sample: dict[str, Any]) -> dict[str, float]:
 
 def test_each_number_of_a_row_follows_from_its_launches(report: Report) -> None:
     (row,) = json.loads(json_report.render(report))["tables"][0]["rows"]
-    found, logs = figures_of(row["sample"]), [math.log(each) for each in floors(row["sample"]["launches"])]
+    found, logs = figures_of(row["sample"]), [math.log(each) for each in floors(of(row["sample"], "time"))]
     half = stdtrit(ROUNDS - 1, 0.975) * stdev(logs) / math.sqrt(ROUNDS)
     ends = (found["wall"] * math.exp(sign * half) for sign in (-1, 1))
     expected = [
@@ -204,7 +208,7 @@ def test_now_was_and_the_change_of_a_metric_follow_from_both_sides(report: Repor
     assert judged.keys() == {"wall", "tail", "uss", "lock_wait_share", "scaling", "cores", "ops_per_s"}
     for name, each in judged.items():
         assert (each["now"], each["was"]) == (pytest.approx(now[name]), pytest.approx(was[name])), name
-    pairs = neighbours(row["sample"]["launches"], row["sample"]["reference"]["launches"])
+    pairs = neighbours(of(row["sample"], "time"), of(row["sample"]["reference"], "time"))
     # The pairs weigh as their iterations agree, which differs little between scripted launches.
     assert judged["wall"]["ratio"]["value"] == pytest.approx(
         math.exp(hodges_lehmann(pairs[: judged["wall"]["launches"]])), rel=1e-3

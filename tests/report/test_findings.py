@@ -8,7 +8,7 @@ import report_by_hand
 
 from pytest_ftgate.model.report import Report, Row, Shard, Shortfall, Table
 from pytest_ftgate.model.verdict import Decision, Verdict
-from pytest_ftgate.report import said as findings
+from pytest_ftgate.report import said
 
 
 def report_of(*rows: Row, **fields: object) -> Report:
@@ -23,7 +23,7 @@ def rows(decision: Decision, count: int, basis: str = "paired") -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    ("decided", "left", "said"),
+    ("decided", "left", "text"),
     [
         (0, 7, "nothing was decided: 0 of 7 compared cells"),
         (0, 1, "nothing was decided: 0 of 1 compared cell;"),
@@ -33,13 +33,13 @@ def rows(decision: Decision, count: int, basis: str = "paired") -> list[Row]:
         (0, 0, ""),
     ],
 )
-def test_fewer_than_one_in_ten_is_too_few(decided: int, left: int, said: str) -> None:
+def test_fewer_than_one_in_ten_is_too_few(decided: int, left: int, text: str) -> None:
     new = rows(Decision.NO_BASELINE, 50, "") + rows(Decision.INCONCLUSIVE, 50, "")
     report = report_of(*rows(Decision.PASSED, decided), *rows(Decision.INCONCLUSIVE, left), *new)
-    found = findings.undecided(report)
-    assert found.startswith(said)
-    assert bool(found) == bool(said)
-    assert findings.all_decided(report) == (decided > left == 0)
+    found = said.undecided(report)
+    assert found.startswith(text)
+    assert bool(found) == bool(text)
+    assert said.all_decided(report) == (decided > left == 0)
 
 
 def test_it_says_what_time_would_do() -> None:
@@ -49,57 +49,57 @@ def test_it_says_what_time_would_do() -> None:
         for wanted in (60.0, 180.0)
     ]
     report = report_of(*(msgspec.structs.replace(row, shortfall=each) for each in times))
-    assert "use --ftgate-test-time=3m or fewer cells" in findings.undecided(report)
-    assert "--ftgate-test-time" in findings.undecided(report_of(row))
+    assert "use --ftgate-test-time=3m or fewer cells" in said.undecided(report)
+    assert "--ftgate-test-time" in said.undecided(report_of(row))
     (elsewhere,) = rows(Decision.INCONCLUSIVE, 1, "portable")
-    said = findings.undecided(report_of(elsewhere, elsewhere))
-    assert "compare with a commit (--ftgate-against)" in said
-    assert "--ftgate-test-time" not in said, "it would not help"
-    assert "--ftgate-test-time" in findings.undecided(report_of(elsewhere, row))
+    found = said.undecided(report_of(elsewhere, elsewhere))
+    assert "compare with a commit (--ftgate-against)" in found
+    assert "--ftgate-test-time" not in found, "it would not help"
+    assert "--ftgate-test-time" in said.undecided(report_of(elsewhere, row))
 
 
 def test_who_did_not_ask_and_who_has_seen_a_part_is_told_nothing() -> None:
     left = rows(Decision.INCONCLUSIVE, 3)
     shard = Shard(part=1, parts=2, planned=(), places=(), alpha=0.01, hypotheses=1, own=1)
     for fields in ({"undecided_fails": False}, {"partial": "interrupted"}, {"shard": shard}):
-        assert findings.undecided(report_of(*left, **fields)) == ""
+        assert said.undecided(report_of(*left, **fields)) == ""
 
 
 @pytest.mark.parametrize("decision", Decision)
 def test_nothing_regressed_is_never_said_alone(decision: Decision) -> None:
-    said = findings.result(report_of(*rows(decision, 2)))
-    assert not said.startswith("nothing regressed")
-    assert ("regressed" in said) <= said.startswith("2 of 2 decided, ")
+    found = said.result(report_of(*rows(decision, 2)))
+    assert not found.startswith("nothing regressed")
+    assert ("regressed" in found) <= found.startswith("2 of 2 decided, ")
 
 
 def test_the_headline_is_the_worst_cell_with_its_function() -> None:
     report = report_by_hand.report()
-    assert findings.first_line(report) == "test_tokenise[3.14-forkserver-w8]: uss +34.8 %"
-    by_test = [findings.first_line(report, table.rows) for table in report.tables]
+    assert said.first_line(report) == "test_tokenise[3.14-forkserver-w8]: uss +34.8 %"
+    by_test = [said.first_line(report, table.rows) for table in report.tables]
     assert by_test[1:] == [
         "test_lookup[3.14t-threads-w8]: lock_wait_share +4.1 points, at src/words/cache.py:12 Lock",
         "nothing was compared",
     ]
     slower = [row for row in report.rows if row.explanation and row.explanation.functions]
-    assert findings.first_line(report, slower) == (
+    assert said.first_line(report, slower) == (
         "test_tokenise[3.14-fork-w8]: wall +31.2 %, in iterencode, json/encoder.py:204"
     )
-    assert findings.first_line(report_of(*rows(Decision.PASSED, 2))) == "2 of 2 decided, nothing regressed"
+    assert said.first_line(report_of(*rows(Decision.PASSED, 2))) == "2 of 2 decided, nothing regressed"
 
 
 def test_the_headline_has_an_error_whole() -> None:
     why = "main (1eb3b87e5d): cannot install -e .: gcc: not found"
     verdict = Verdict(decision=Decision.ERROR, reason=why)
     (failed,) = (msgspec.structs.replace(row, verdict=verdict) for row in rows(Decision.ERROR, 1))
-    assert findings.first_line(report_of(failed)).endswith(f": {why}")
+    assert said.first_line(report_of(failed)).endswith(f": {why}")
     left = report_of(*rows(Decision.INCONCLUSIVE, 2))
-    assert findings.first_line(left) == "nothing was decided: 0 of 2 compared cells"
+    assert said.first_line(left) == "nothing was decided: 0 of 2 compared cells"
 
 
 def test_of_cells_that_fail_alike_the_larger_change_comes_first() -> None:
     failing = [
         row.cell.label
-        for row in findings.worst_first(report_by_hand.report())
+        for row in said.worst_first(report_by_hand.report())
         if row.verdict.decision is Decision.REGRESSED
     ]
     assert failing == ["3.14-forkserver-w8", "3.14-fork-w8", "3.14t-threads-w8"]
@@ -107,11 +107,11 @@ def test_of_cells_that_fail_alike_the_larger_change_comes_first() -> None:
 
 def test_what_was_measured_and_against_what_is_said_once() -> None:
     report = report_by_hand.report()
-    assert findings.about(report) == "words, branch faster-split at 1a2b3c4d5e, against commit 1a2b3c4d5e"
+    assert said.about(report) == "words, branch faster-split at 1a2b3c4d5e, against commit 1a2b3c4d5e"
     (row,) = rows(Decision.PASSED, 1)
     verdict = msgspec.structs.replace(row.verdict, baseline="main (2b3c4d5e6f)", commit="2b3c4d5e6f70")
     pair = report_of(msgspec.structs.replace(row, verdict=verdict), row, project="", branch="")
-    assert findings.about(pair) == "commit 1a2b3c4d5e, against main (2b3c4d5e6f)"
+    assert said.about(pair) == "commit 1a2b3c4d5e, against main (2b3c4d5e6f)"
     elsewhere = msgspec.structs.replace(verdict, baseline="baselines/t", commit="3c4d", basis="stored")
     mixed = report_of(*(msgspec.structs.replace(row, verdict=each) for each in (verdict, elsewhere)), commit="")
-    assert findings.about(mixed) == "words, branch faster-split"
+    assert said.about(mixed) == "words, branch faster-split"

@@ -55,13 +55,12 @@ def measured(row: Row, ns: int, times: int = 5) -> Row:
     def launches(scale: float) -> tuple[Launch, ...]:
         return tuple(timed(order, [round(ns * scale * (1 + order / 50))] * 3) for order in range(times))
 
-    reference = Sample(cell=row.cell, interpreter=FREE_THREADED, key="k", launches=launches(0.75))
+    reference = Sample(cell=row.cell, interpreter=FREE_THREADED, key="k", all_launches=launches(0.75))
     sample = Sample(
         cell=row.cell,
         interpreter=FREE_THREADED,
         key="k",
-        launches=launches(1.0),
-        memory=(Launch(memory=points),),
+        all_launches=(*launches(1.0), Launch(role="memory", memory=points)),
         reference=reference,
     )
     wall = Interval(value=ns * 1.02, low=ns * 0.99, high=ns * 1.07, level=0.95)
@@ -253,7 +252,7 @@ def test_a_long_name_breaks_between_its_words() -> None:
 
 
 def test_the_script_knows_every_unit_of_a_metric() -> None:
-    script = page_module._source("page.js").partition("const UNITS = {")[2].partition("};")[0]
+    script = page_module.source("page.js").partition("const UNITS = {")[2].partition("};")[0]
     assert re.findall(r"^\s+(\w+): \[\[", script, re.MULTILINE) == list(get_args(metrics.Unit))
 
 

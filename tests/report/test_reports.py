@@ -22,11 +22,8 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, Table, WaitFigures
 from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
-from pytest_ftgate.model.verdict import WORST_FIRST, Decision, Expected, MetricVerdict, Verdict
-from pytest_ftgate.report import details, json, terminal
-from pytest_ftgate.report import said as budgets
-from pytest_ftgate.report import said as findings
-from pytest_ftgate.report import said as headlines
+from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
+from pytest_ftgate.report import details, json, said, terminal
 from pytest_ftgate.report.baselines import render_diff, update_lines
 from pytest_ftgate.report.details import Style, phrases, shortened
 from pytest_ftgate.report.details import detail_lines as block_of
@@ -267,10 +264,11 @@ def test_terminal_golden(name: str) -> None:
 
 
 def test_every_decision_has_a_status_of_its_own() -> None:
-    assert set(findings.STATUS) == set(Decision) == set(WORST_FIRST)
-    assert len({status.letter for status in findings.STATUS.values()}) == len(Decision)
-    assert findings.STATUS[Decision.REGRESSED] == ("regressed", "R", "REGRESSED", {"red": True})
-    assert all(status.category == decision.value for decision, status in findings.STATUS.items())
+    assert len({decision.letter for decision in Decision}) == len(Decision)
+    assert [decision.severity for decision in Decision] == [*range(len(Decision))]
+    worst, known = Decision.REGRESSED, Decision.XFAILED
+    assert (worst.letter, worst.word, worst.color, worst.fails) == ("R", "REGRESSED", "red", True)
+    assert (known.letter, known.word, known.color, known.fails) == ("x", "XFAIL", "yellow", False)
 
 
 @pytest.mark.parametrize("verbosity", [0, 1])
@@ -466,15 +464,15 @@ def test_reason_that_a_metric_gives_is_said_once() -> None:
 
 
 def test_error_has_one_line_for_all_its_cells_and_refers_to_its_output() -> None:
-    said = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
+    text_of = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
     fallen = [
-        row(word, Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=said))
+        row(word, Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=text_of))
         for word in ("fork", "tasks")
     ]
     text = shown(one_table(*fallen))
     assert "  error: 3.14t-fork-w8, 3.14t-tasks-w8\n      exited with 3 (see FAILURES)\n" in text
     assert "line" not in text
-    assert headlines.failure_text(fallen[0]).endswith("line 29\nred end")
+    assert said.failure_text(fallen[0]).endswith("line 29\nred end")
 
 
 def test_error_is_found_in_the_sample_and_the_verdict() -> None:
@@ -918,15 +916,15 @@ def test_a_time_that_was_too_short_is_a_line_beneath_the_open_cells() -> None:
         row(verdict=Verdict(decision=decision), shortfall=lacking)
         for decision in (Decision.INCONCLUSIVE, Decision.PASSED)
     )
-    said = (
+    sentence = (
         "30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells"
     )
-    assert shown(one_table(left, left), 160).count(f"  budget     {said}\n") == 1
+    assert shown(one_table(left, left), 160).count(f"  budget     {sentence}\n") == 1
     assert "budget" not in shown(one_table(passed))
     (kept,) = stdlib_json.loads(json.render(one_table(left)))["tables"][0]["rows"]
     assert kept["shortfall"]["wanted_s"] == 180
     one = msgspec.structs.replace(lacking, rounds=0, cells=1, wanted_s=90)
-    assert budgets.sentence(one) == (
+    assert said.shortfall_text(one) == (
         "30 s do not allow a round of this cell, about 7 are needed to decide: use --ftgate-test-time=90s"
     )
 
@@ -1026,8 +1024,8 @@ def test_json_is_sorted_indented_and_holds_raw_values() -> None:
 
     stdlib_json.loads(re.sub(r'"sample": {.*}', '"sample": {}', text), object_pairs_hook=in_order)
     raw = stdlib_json.loads(text)
-    assert raw["schema"] == 2
-    assert '\n  "schema": 2,\n' in text
+    assert raw["schema"] == 3
+    assert '\n  "schema": 3,\n' in text
     assert text.endswith("}\n")
     sample = raw["tables"][0]["rows"][0]["sample"]
     assert sample["launches"][0]["iterations"][0]["wall_ns"] == 1_830_000
@@ -1044,7 +1042,7 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
         cell=of,
         verdict=Verdict(decision=Decision.ERROR),
         figures=endless,
-        sample=Sample(cell=of, interpreter=report_by_hand.GIL, key="nan", launches=(launch,)),
+        sample=Sample(cell=of, interpreter=report_by_hand.GIL, key="nan", all_launches=(launch,)),
     )
     text = json.render(one_table(odd))
     assert stdlib_json.loads(text)["tables"][0]["rows"][0]["figures"]["wall_ns"]["high"] == "inf"
@@ -1061,12 +1059,12 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
     ("text", "said"),
     [
         ("", "r.json is not JSON"),
-        ('{"schema": 2,', "r.json is not JSON"),
+        ('{"schema": 3,', "r.json is not JSON"),
         (b"\xff\xfe", "r.json is not JSON"),
         ("[" * 100_000, "r.json is not JSON"),
-        ("[]", "r.json has schema None, this pytest-ftgate reads 2"),
-        ('{"schema": 1}', "r.json has schema 1, this pytest-ftgate reads 2"),
-        ('{"schema": 2, "seed": 3}', "r.json is not a report: $: Object missing required field"),
+        ("[]", "r.json has schema None, this pytest-ftgate reads 3"),
+        ('{"schema": 1}', "r.json has schema 1, this pytest-ftgate reads 3"),
+        ('{"schema": 3, "seed": 3}', "r.json is not a report: $: Object missing required field"),
     ],
 )
 def test_json_that_is_no_report_is_an_error_that_names_it(text: str | bytes, said: str) -> None:

@@ -45,8 +45,7 @@ from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Expectation, Group, Plan, Requirement, Spec, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
-from pytest_ftgate.report import said as headlines
-from pytest_ftgate.report.said import sentences
+from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.acceptances import Acceptances
 from pytest_ftgate.run.context import Resources, RunTime
@@ -413,7 +412,7 @@ class TestFollowUp:
         sample = rows[THREADS].sample
         assert sample is not None
         assert sample.reference is None  # what is recorded is the screen's
-        assert sample.control
+        assert sample.of("control")
         assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
 
     def test_an_error_beside_the_commit_is_one_of_the_cell(self) -> None:
@@ -517,7 +516,7 @@ class TestFollowUp:
         row = run(desk.measurement(THREADS_ALONE))[THREADS]
         assert row.paired is not None
         assert (row.verdict.decision, row.verdict.basis) == (Decision.PASSED, "paired")
-        assert not row.paired.memory  # memory is not moved
+        assert not row.paired.of("memory")  # memory is not moved
 
     def test_later_conditions_do_not_count_for_what_was_screened(self, monkeypatch: pytest.MonkeyPatch) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)))
@@ -959,8 +958,8 @@ def test_each_target_is_paired_with_the_reference_interpreter_but_for_that_itsel
         assert row.sample is not None
         assert row.sample.reference is not None
         assert row.sample.reference.cell.target == parse_target("3.14t[gil=on]")
-        assert row.sample.reference.memory
-        assert row.sample.reference.locks
+        assert row.sample.reference.of("memory")
+        assert row.sample.reference.of("locks")
     requests = [request for request in launcher.requests if request.reference]
     assert {request.python for request in requests} == {"/env/3.14t[gil=on]"}
     assert {(request.expect_gil, request.environment["SPEC"]) for request in requests} == {(True, "3.14t[gil=on]")}
@@ -1121,9 +1120,9 @@ class TestExplanation:
         start, join = (Moved(name=name, before=1e6, after=3e6) for name in ("start", "join"))
         faster = Moved(name="join", before=2e6, after=1e6)
         outside = "functions that take the added time: none of its body: it is added to "
-        for phases, said in (((start, join), "start and join"), ((start, faster), "start")):
+        for phases, named in (((start, join), "start and join"), ((start, faster), "start")):
             explanation = Explanation(phases=phases, refused=explaining.outside(phases))
-            assert sentences(explanation)[0] == outside + said
+            assert said.explained(explanation)[0] == outside + named
         assert "within the noise of its launches" in explaining.outside((faster,))
 
     def test_samples_that_show_nothing_are_not_taken_for_ever(self) -> None:
@@ -1182,7 +1181,7 @@ class TestExplanation:
         tail = next(each for each in row.verdict.metrics if each.metric == Metric.TAIL)
         assert (row.verdict.decision, tail.decision) == (Decision.ACCEPTED, Decision.PASSED)
         assert tail.wall_growth == pytest.approx(1.79, rel=0.05)
-        assert re.search(r" beyond the body's own \+(7|8)\d\.\d %$", headlines.change_text(tail))
+        assert re.search(r" beyond the body's own \+(7|8)\d\.\d %$", said.change_text(tail))
 
     def test_without_a_commit_to_run_one_side_is_no_comparison(self) -> None:
         desk = screening(profiled(day(cells_slower(3.0, FORK))))

@@ -976,7 +976,7 @@ def test_a_miss_is_paired_with_the_commit_of_its_baseline(project: Project) -> N
     assert row.paired is not None
     assert row.paired.reference is not None
     assert row.sample is not None
-    assert row.sample.control  # the first sample stays: an update records it
+    assert row.sample.of("control")  # the first sample stays: an update records it
     assert outcome.rows[FORK].verdict.basis == "stored"
 
 

@@ -490,7 +490,7 @@ def test_a_peak_is_the_median_over_the_launches_that_know_it() -> None:
     peaks = ({"depth": 3.0}, {"depth": 26.0, "late_ms": 0.5}, {"depth": 4.0})
     launches = [launch_with(each, order) for order, each in enumerate(peaks)]
     cell = group_of(spec=spec_of("threads")).cells[0]
-    found = figures.figures(Sample(cell=cell, interpreter=GIL, key="", launches=tuple(launches)), reference=None)
+    found = figures.figures(Sample(cell=cell, interpreter=GIL, key="", all_launches=tuple(launches)), reference=None)
     assert found.peaks == {"depth": 4.0, "late_ms": 0.5}
 
 

@@ -59,12 +59,9 @@ def probed_sample(label: str = "3.14t-threads-w2") -> Sample:
         msgspec.structs.replace(each, counters={"inserts": 3.0}, timers={"ack": Timer(count=2, total_ns=9, max_ns=5)})
         for each in made.launches
     )
-    return msgspec.structs.replace(
-        made,
-        launches=timed,
-        single=tuple(launch(order, 3000, 3300, loops=3) for order in (0, 2)),
-        locks=(Launch(order=6, hash_seed=2, started_at=RECORDED, locks=locks),),
-    )
+    made = made.with_launches("time", timed)
+    made = made.with_launches("locks", [Launch(order=6, hash_seed=2, started_at=RECORDED, locks=locks)])
+    return msgspec.structs.replace(made, single=tuple(launch(order, 3000, 3300, loops=3) for order in (0, 2)))
 
 
 def entry_of(changed: Change) -> StoredCell:
@@ -172,14 +169,13 @@ def test_what_names_a_place_on_the_machine_is_not_stored(store: Store) -> None:
 
 def test_a_recording_of_twelve_launches_takes_about_2_kb_a_cell(store: Store) -> None:
     made = probed_sample()
-    many = msgspec.structs.replace(
-        made,
-        launches=tuple(msgspec.structs.replace(made.launches[0], order=order) for order in range(12)),
-        control=tuple(msgspec.structs.replace(made.control[0], order=order) for order in range(12)),
-        single=tuple(msgspec.structs.replace(made.single[0], order=order) for order in range(12)),
-        locks=tuple(msgspec.structs.replace(made.locks[0], order=order) for order in range(12)),
-        memory=tuple(msgspec.structs.replace(made.memory[0], order=order) for order in range(12)),
-    )
+
+    def twelve(one: Launch) -> tuple[Launch, ...]:
+        return tuple(msgspec.structs.replace(one, order=order) for order in range(12))
+
+    many = msgspec.structs.replace(made, single=twelve(made.single[0]))
+    for role in ("time", "control", "locks", "memory"):
+        many = many.with_launches(role, twelve(made.of(role)[0]))
     store.save(TEST, [change_of(many)])
     (path,) = files(store)
     line = next(line for line in path.read_text(encoding="utf-8").splitlines() if '"values"' in line)
@@ -204,7 +200,7 @@ def test_stored_values_are_those_of_the_run(store: Store, body: str, windows: bo
         )
     cell = msgspec.structs.replace(made.cell, body=body)
     made = msgspec.structs.replace(
-        made, cell=cell, launches=launches, single=single, duration_s=1.0 if windows else None
+        made.with_launches("time", launches), cell=cell, single=single, duration_s=1.0 if windows else None
     )
     store.save(TEST, [change_of(made)])
     stored = store.lookup(made.cell.nodeid, MACHINE.fingerprint, build_key(PYTHON))
@@ -223,7 +219,7 @@ def test_stored_values_are_those_of_the_run(store: Store, body: str, windows: bo
 def test_values_are_of_their_rounds_and_rounds_have_their_time(store: Store) -> None:
     made = make_sample()
     late = msgspec.structs.replace(made.launches[1], started_at="2026-01-02T03:05:35+00:00")
-    made = msgspec.structs.replace(made, launches=(late, made.launches[0]))
+    made = made.with_launches("time", [late, made.launches[0]])
     (recorded,) = stored_of(made).recordings
     assert recorded.orders == (0, 2, 4, 5)
     assert (recorded.started_at, recorded.after_s) == (RECORDED, (0.0, 90.0, 0.0, 0.0))
@@ -253,7 +249,7 @@ def test_a_run_that_is_recorded_again_is_one_recording(store: Store) -> None:
     assert [len(entry.recordings) for builds in stored.cells.values() for entry in builds.values()] == [1, 1]
 
 
-@pytest.mark.parametrize("broken", [{"error": WorkloadError(reason="it hung")}, {"launches": ()}])
+@pytest.mark.parametrize("broken", [{"error": WorkloadError(reason="it hung")}, {"all_launches": ()}])
 def test_a_sample_without_figures_is_no_baseline(broken: dict[str, object]) -> None:
     sample = msgspec.structs.replace(make_sample(), **broken)
     with pytest.raises(BaselineError, match=r"test_count\[3\.14t-.*\]: cannot be recorded.*(hung|no timing launch)"):
@@ -365,9 +361,8 @@ def test_recordings_of_two_branches_merge(store: Store, before: int) -> None:
     def recorded(label: str, number: int) -> Change:
         made = make_sample(label)
         timed = tuple(launch(order, *(rng.randrange(10**6, 10**7) for _ in range(3))) for order in range(4))
-        return change_of(
-            msgspec.structs.replace(made, launches=timed, control=timed), recorded_at=day(number), append=True
-        )
+        made = made.with_launches("time", timed).with_launches("control", timed)
+        return change_of(made, recorded_at=day(number), append=True)
 
     def save(number: int) -> None:
         store.save(TEST, [recorded(label, number) for label in ("3.14t-threads-w2", "other")])

@@ -26,7 +26,6 @@ from pytest_ftgate.model.report import (
 from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Sample, Timer, WaitsFor, WorkloadError
 from pytest_ftgate.model.spec import Cell, Executor, Interpreter, Param, Target
 from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
-from pytest_ftgate.report.said import figure
 
 KIB = 2.0**10
 MIB = 2.0**20
@@ -171,7 +170,8 @@ def sample(of: Cell, interpreter: Interpreter) -> Sample:
         )
         for order in range(2)
     )
-    return Sample(cell=of, interpreter=interpreter, key="w8", launches=launches, control=launches, memory=launches[:1])
+    made = Sample(cell=of, interpreter=interpreter, key="w8", all_launches=launches)
+    return made.with_launches("control", launches).with_launches("memory", launches[:1])
 
 
 def tokenise() -> Table:
@@ -470,9 +470,9 @@ def measured_twice(row: Row) -> Row:
     """The row, in whose verdicts each side has its figure: that of the reference is made for the change."""
 
     def sides(of: MetricVerdict) -> MetricVerdict:
-        now = figure(of.metric, row)
+        now = None if of.contract else row.figures.of(of.metric)
         now = now.value if isinstance(now, Interval) else now
-        if now is None or of.contract:
+        if now is None:
             return of
         was = now - of.points.value if of.points else now / of.ratio.value if of.ratio else None
         return msgspec.structs.replace(of, now=now, was=was)

@@ -85,16 +85,16 @@ def make_sample(
         executor=Executor(kind="threads"),
         workers=2,
     )
-    return Sample(
+    sample = Sample(
         cell=cell,
         interpreter=PYTHON,
         key=build_key(PYTHON),
-        launches=tuple(launch(order, 4000 * scale, 4400 * scale, 4200 * scale, loops=2) for order in (0, 2)),
-        control=tuple(launch(order, 1000, 1100, 1050) for order in (0, 2)),
-        memory=(held(4, uss, uss + 4096, None), held(5, uss)),
+        all_launches=tuple(launch(order, 4000 * scale, 4400 * scale, 4200 * scale, loops=2) for order in (0, 2)),
         reuse=reuse,
         error=error,
     )
+    sample = sample.with_launches("control", (launch(order, 1000, 1100, 1050) for order in (0, 2)))
+    return sample.with_launches("memory", [held(4, uss, uss + 4096, None), held(5, uss)])
 
 
 def change(

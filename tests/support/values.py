@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from fake_launcher import GIL, group_of, memory_of, spec_of
 
 from pytest_ftgate.judge.recorded import stored_values
-from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Sample
-from pytest_ftgate.model.spec import Cell
+from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Role, Sample
+from pytest_ftgate.model.spec import Cell, Interpreter
 from pytest_ftgate.store import recording as recording_module
 from pytest_ftgate.store import schema
 
 WINDOW_NS = 200_000_000
-
-
 WORK_NS = 1_000_000
-
-
+ROLES: tuple[Role, ...] = get_args(Role)
 TWO, FOUR = (group_of(spec=spec_of("threads", workers=count)).cells[0] for count in (2, 4))
 
 
@@ -57,10 +54,16 @@ def probed(order: int, share: float, workers: int = 2) -> Launch:
     return Launch(order=order, hash_seed=1, started_at="", locks=LockWaits(work_ns=WORK_NS, ops=1, sites=sites))
 
 
-def sample_of(launches: Iterable[Launch] = (), cell: Cell = TWO, **fields: Any) -> Sample:
-    """A cell's sample of these timing launches."""
+def sample_of(
+    launches: Iterable[Launch] = (), cell: Cell = TWO, *, interpreter: Interpreter = GIL, key: str = "k", **fields: Any
+) -> Sample:
+    """A cell's sample of these timing launches; `fields` are Sample's, and launches by their role."""
+    by_role = {role: fields.pop(role) for role in ROLES if role in fields}
     sides: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    return Sample(cell=cell, interpreter=GIL, key="k", launches=tuple(launches), **sides)
+    sample = Sample(cell=cell, interpreter=interpreter, key=key, all_launches=tuple(launches), **sides)
+    for role, of_role in by_role.items():
+        sample = sample.with_launches(role, of_role)
+    return sample
 
 
 def recording(sample: Sample, recorded_at: str = "monday") -> schema.Recording:

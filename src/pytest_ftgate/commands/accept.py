@@ -13,7 +13,6 @@ from ..kit.errors import FtgateError
 from ..kit.git import AgainstError, Repository
 from ..kit.text import listed, plain
 from ..model.report import Row
-from ..model.verdict import Decision
 from ..report import said
 from ..store.names import matches, named
 from . import unicode
@@ -27,7 +26,6 @@ DESCRIPTION = (
     "metric and the reason. Reviewers see it in the commit and in every report; nothing is stored. To store the last "
     "run's figures as the new baseline, use ftgate baseline accept."
 )
-FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -101,7 +99,7 @@ def _effects(rows: Sequence[Row], chosen: Sequence[Row], names: Sequence[str]) -
         for each in row.verdict.metrics:
             named_here = row in chosen and any(acceptance.covers(name, each.metric) for name in names)
             accepted = named_here and acceptance.acceptable(each)
-            if accepted or each.decision in FAILED:
+            if accepted or each.decision.missed:
                 found = said.change(each, row, unicode=unicode())
                 word = "accepts" if accepted else "still fails"
                 yield f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()

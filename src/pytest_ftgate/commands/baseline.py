@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from ..judge.recorded import stored_values
 from ..model.report import Machine, Report, Row
-from ..model.verdict import Decision
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
 from ..store.folder import Store
 from ..store.names import named
@@ -89,7 +88,7 @@ def diff_run(args: argparse.Namespace) -> int:
         for each in differences(_chosen(measured, args.cells), store, fingerprint=machine.fingerprint)
     ]
     _print(render_diff(found, unicode=unicode()))
-    return REGRESSED if any(cell.decision in (Decision.REGRESSED, Decision.SUSPECT) for cell in found) else FINE
+    return REGRESSED if any(cell.decision.worse for cell in found) else FINE
 
 
 def accept_run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ import msgspec
 from ..judge import joining
 from ..kit.errors import FtgateError
 from ..model.verdict import Decision
-from ..report import said as findings
+from ..report import said
 from ..store.joining import join
 from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
 from .report import add_forms, checked, command, show, write
@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
     for path in args.sources:
         kinds.setdefault(_kind(path), path)
     if len(kinds) > 1:
-        said = ", ".join(f"{path} is a {kind}" for kind, path in kinds.items())
-        raise FtgateError(f"only sources of one kind can be joined: {said}")
+        found = ", ".join(f"{path} is a {kind}" for kind, path in kinds.items())
+        raise FtgateError(f"only sources of one kind can be joined: {found}")
     if "folder" in kinds:
         print("\n".join(join(store(args), args.sources)))
         return FINE
@@ -86,7 +86,7 @@ def _reports(args: argparse.Namespace) -> int:
     print(joining.budget(reports.values()))
     if joined.failing:
         return REGRESSED
-    if joined.partial or findings.undecided(joined):
+    if joined.partial or said.undecided(joined):
         return NOTHING_FOUND
     if joined.rows and all(row.verdict.decision is Decision.UNSUPPORTED for row in joined.rows):
         return nothing("nothing was measured: every cell is unsupported on its machine")

@@ -136,7 +136,7 @@ def report_target(text: str) -> str:
 BEYOND = "beyond-effect"
 """Inconclusive at a change that is worse than the effect: see `Verdict.beyond`."""
 UNDECIDED_RUN = "undecided-run"
-"""Fewer than one in ten of the compared cells was decided: see `report.findings.undecided`."""
+"""Fewer than one in ten of the compared cells was decided: see `report.said.undecided`."""
 FAILING = (
     "regressed",
     "suspect",

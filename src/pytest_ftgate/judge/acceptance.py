@@ -91,8 +91,7 @@ def _malformed(trailer: str, commit: str, why: str) -> FtgateError:
 
 def acceptable(judged: MetricVerdict) -> bool:
     """Whether a metric's verdict can be accepted: it regressed, or is open at a change beyond the effect."""
-    failed = judged.decision in (Decision.REGRESSED, Decision.SUSPECT)
-    return not judged.contract and (failed or judged.beyond)
+    return not judged.contract and (judged.decision.worse or judged.beyond)
 
 
 def covers(accepted: str, metric: str) -> bool:

@@ -185,7 +185,7 @@ def value(side: Candidate, metric: str) -> Estimate | None:
     found = estimate(list(side.source(metric).values()), metric)
     if found is not None or side.source(metric):
         return found
-    shown = side.figures.wall_ns if metric == Metric.WALL else _figure(side.figures, metric)
+    shown = side.figures.of(metric)
     if isinstance(shown, Interval):
         known = shown.level > 0 and shown.low > 0
         return Estimate(math.log(shown.value), math.log(shown.high / shown.low) / 2 if known else None)
@@ -196,15 +196,6 @@ def wall_log(side: Candidate) -> float:
     """The log of its time, by which candidates are put in order; infinite where it is not known."""
     known = value(side, Metric.WALL)
     return known.log if known else math.inf
-
-
-def _figure(figures: Figures, metric: str) -> float | None:
-    kind, _, name = metric.partition(".")
-    own = {"timer": figures.timers_mean_ns, "counter": figures.counters_per_s, "peak": figures.peaks}
-    if kind in own:
-        return own[kind].get(name)
-    found = [getattr(figures, metric + unit, None) for unit in ("", "_ns", "_bytes")]
-    return next((each for each in found if isinstance(each, float)), None)
 
 
 def ratio(side: Candidate, other: Candidate, metric: str) -> Estimate | None:

@@ -80,7 +80,7 @@ def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[Pa
         pairs = [(neighbour_pair(own, other), len(own)) for own, other in sides]
         return [pair if windows > 1 else pair._replace(error=LONE_WINDOW_ERROR) for pair, windows in pairs]
     new, old = (_values(row, sample, reference)(side) for side in (sample, reference))
-    errors = {} if row.sampled is None else sampling_errors(sample.memory, reference.memory, row.sampled)
+    errors = {} if row.sampled is None else sampling_errors(sample.of("memory"), reference.of("memory"), row.sampled)
     return [Pair(new[order], old[order], errors.get(order, 0.0)) for order in sorted(new.keys() & old.keys())]
 
 
@@ -112,14 +112,14 @@ def _values(row: metrics.MetricRow, *sides: Sample) -> metrics.Reader:
     Values that have no logarithm are left out where logs are compared.
     """
     if row.name == Metric.USS and sides and not _all_written(sides):
-        return lambda sample: memory_values(sample.memory, lambda point: point.uss_bytes)
+        return lambda sample: memory_values(sample.of("memory"), lambda point: point.uss_bytes)
     if row.may_be_zero and row.scale != "share":
         return lambda sample: {order: value for order, value in row.read(sample).items() if value > 0}
     return row.read
 
 
 def _all_written(sides: Iterable[Sample]) -> bool:
-    points = (point for side in sides for launch in side.memory for point in launch.memory)
+    points = (point for side in sides for launch in side.of("memory") for point in launch.memory)
     return all(point.written_bytes is not None or point.uss_bytes is None for point in points)
 
 

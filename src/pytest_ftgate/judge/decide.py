@@ -14,7 +14,7 @@ import msgspec
 from ..kit.text import apart, p_value
 from ..kit.values import WIDEST, Interval, Metric, Struct
 from ..model.report import Conditions
-from ..model.verdict import WORST_FIRST, Basis, Comparison, Decision, MetricVerdict, Verdict
+from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Verdict
 from ..stats import alpha_spending, moderated, rank_tests
 from ..stats.alpha_spending import PAIRS, Look, Schedule
 from . import limits
@@ -371,13 +371,14 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
 def judge(
     metrics: Sequence[MetricVerdict], *, baseline: str = "", commit: str = "", basis: Basis = "", why: str = ""
 ) -> Verdict:
-    """The worst of a cell's verdicts, by `WORST_FIRST`.
+    """The worst of a cell's verdicts, by their severity.
 
     No baseline when none could be compared. The reason joins those of the metrics that decided. `baseline` and
     `commit` name the reference, `basis` and `why` say on what basis it was judged.
     """
     metrics = explained(metrics)
-    decision = min((metric.decision for metric in metrics), key=WORST_FIRST.index, default=Decision.NO_BASELINE)
+    decisions = (metric.decision for metric in metrics)
+    decision = min(decisions, key=lambda each: each.severity, default=Decision.NO_BASELINE)
     deciding = [metric for metric in metrics if metric.decision is decision and metric.reason]
     reason = "; ".join(f"{metric.contract or metric.metric}: {metric.reason}" for metric in deciding)
     return Verdict(

@@ -11,8 +11,7 @@ from ..model.spec import Cell, Expectation
 from ..model.verdict import Decision, Expected, MetricVerdict, Verdict
 from . import decide
 
-_FAILED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)
-_MEASURED = (*_FAILED, Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
+_PASSED = (Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
 
 
 def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Expectation]) -> Verdict:
@@ -27,10 +26,10 @@ def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Expectation]) -
         if _is_for(each, cell):
             known.setdefault(each.decision, each)
     unknown = any(each.decision is Decision.ERROR for each in verdict.metrics)
-    if not known or unknown or verdict.decision not in _MEASURED:
+    if not known or unknown or not (verdict.decision.missed or verdict.decision in _PASSED):
         return verdict
-    failed = {_of(each) for each in verdict.metrics if each.decision in _FAILED}
-    if foreign := [each for each in verdict.metrics if each.decision in _FAILED and _of(each) not in known]:
+    failed = {_of(each) for each in verdict.metrics if each.decision.missed}
+    if foreign := [each for each in verdict.metrics if each.decision.missed and _of(each) not in known]:
         return _left(verdict, foreign) if failed & known.keys() else verdict
     passed = [each for decision, each in known.items() if _passed(verdict, decision)]
     met = [each for decision, each in known.items() if decision in failed]

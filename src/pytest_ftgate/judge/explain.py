@@ -59,9 +59,8 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
         sites = ()
         states = {name: (_values(before, each), _values(sample, each)) for name, each in STORED_STATES.items()}
     relative = {name: (_values(before, name), _values(sample, name)) for name in (*PHASES, "cores")}
-    phases = (
-        PHASES if all(launch.start_ns is None for launch in sample.launches) else ()
-    )  # else no part of an iteration
+    started_once = any(launch.start_ns is not None for launch in sample.launches)
+    phases = () if started_once else PHASES  # start and join are then no part of an iteration
     cores = _moves({"cores": relative["cores"]}, median(relative["cores"][0] or [0.0]))
     return Explanation(
         sites=sites,
@@ -79,7 +78,7 @@ def _values(side: Sample | StoredCell, metric: str) -> list[float]:
 
 def _states(sample: Sample, name: str) -> list[float]:
     """The share of the workers' time in one state, of each memory launch that has samples of it."""
-    waits = (waits_of(msgspec.structs.replace(sample, memory=(launch,))) for launch in sample.memory)
+    waits = (waits_of(sample.with_launches("memory", [launch])) for launch in sample.of("memory"))
     return [float(getattr(each, name)) for each in waits if isinstance(each, WaitFigures) and not each.unavailable]
 
 
@@ -102,10 +101,10 @@ def _beyond(before: Sequence[float], after: Sequence[float], of: float) -> bool:
 def _sites(sample: Sample, before: Sample) -> tuple[Moved, ...]:
     """The lock sites that wait more, with their place after the change."""
     then, now = _site_shares(before), _site_shares(sample)
-    values = {}
-    for key, (site, after) in now.items() if before.locks else ():
+    values, launches = {}, len(before.of("locks"))
+    for key, (site, after) in now.items() if launches else ():
         place = f"{site.file}:{site.line} {site.kind}" + (f" ({site.name})" if site.name else "")
-        values[place] = (then[key][1] if key in then else [0.0] * len(before.locks), after)
+        values[place] = (then[key][1] if key in then else [0.0] * launches, after)
     return tuple(each for each in _moves(values, 1.0) if each.after > each.before)
 
 
@@ -121,10 +120,10 @@ def _site_shares(sample: Sample) -> dict[tuple[str, str, str, int], tuple[SiteFi
         sites[(*kind, among[kind])] = site
         found[(*kind, among[kind])] = []
         among[kind] += 1
-    for launch in sample.locks:
+    for launch in sample.of("locks"):
         shares = {
             (each.file, each.line, each.kind, each.name): each.share
-            for each in site_figures(msgspec.structs.replace(sample, locks=(launch,)))
+            for each in site_figures(sample.with_launches("locks", [launch]))
         }
         for place, number in numbers.items():
             found[place[0], place[2], place[3], number].append(shares.get(place, 0.0))

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from ..kit.values import Interval, Metric
 from ..model.report import Figures
-from ..model.sample import Latency, Launch, Sample, work_ratio
+from ..model.sample import Latency, Sample, work_ratio
 from ..stats import moderated, rank_tests
 from . import metrics, recorded
 from .readers import (
     INTERVAL_LEVEL,
     TREE,
-    Sides,
     acquires,
     growth,
     interval,
@@ -52,46 +51,61 @@ def figures(sample: Sample, *, reference: Sample | None) -> Figures:
     """
     values = launch_values(sample.launches)
     against = launch_values(reference.launches) if reference else {}
-    scaling = _scaling(sample)
     workers = sample.cell.workers
+
+    def own(kind: str, field: str) -> dict[str, float]:
+        """The workload's own figures of one kind: the median over launches of each."""
+        names = sorted({name for launch in sample.launches for name in getattr(launch, field)})
+        found = {name: metrics.middle(f"{kind}.{name}", sample) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    # An import may turn the GIL on in one launch and not in another.
+    gil = [launch.gil_enabled for launch in sample.launches if launch.iterations]
+    is_python = sample.cell.executor.program is None
+
+    # The overhead of sampling memory: the windows that were sampled, and the bare ones next to them.
+    sampled = []
+    for launch in sample.of("memory"):
+        if (cost := launch.sampling_cost) is not None:
+            watched, bare = (
+                [value if value > 0 else math.nan for value in side] for side in (cost.watched_ns, cost.bare_ns)
+            )
+            sampled.append(rank_tests.neighbours(watched, bare))
+
+    scaling = None
+    if (times := recorded.figure_of(Metric.SCALING, [sample])) is not None:
+        ratio = rank_tests.ratio_interval(paired_values(sample.single, sample.launches), INTERVAL_LEVEL)
+        work = work_ratio(sample)
+        scaling = Interval(value=times, low=work * ratio.low, high=work * ratio.high, level=ratio.level)
+
     return Figures(
-        **_medians(sample),
+        **{field: metrics.middle(metric, sample) for field, metric in MEDIANS.items()},
         wall_ns=interval(values.values()),
         ops_per_s=recorded.figure_of("ops_per_s", [sample]),
         ratio=paired_ratio(values, against),
         control_ratio=recorded.figure_of(recorded.WALL_OF_CONTROL, [sample]),
         uss_bytes=recorded.figure_of(Metric.USS, [sample]),
-        uss_peak_bytes=peak(sample.memory),
-        counters_per_s=_own(sample, "counter", [name for launch in sample.launches for name in launch.counters]),
-        timers_mean_ns=_own(sample, "timer", [name for launch in sample.launches for name in launch.timers]),
-        peaks=_own(sample, "peak", [name for launch in sample.launches for name in launch.peaks]),
+        uss_peak_bytes=peak(sample.of("memory")),
+        counters_per_s=own("counter", "counters"),
+        timers_mean_ns=own("timer", "timers"),
+        peaks=own("peak", "peaks"),
         latency=_latency(sample),
-        gil_enabled=_gil(sample.launches) if sample.cell.executor.program is None else None,
+        gil_enabled=any(gil) if gil and is_python else None,
         sites=site_figures(sample),
         no_locks="" if sample.locks_error is None else sample.locks_error.reason,
-        lock_cost=_cost(paired_values(sample.locks, sample.launches)) if acquires(sample) else None,
-        memory_cost=_cost([_sampled_and_bare(launch) for launch in sample.memory]),
+        lock_cost=_cost(paired_values(sample.of("locks"), sample.launches)) if acquires(sample) else None,
+        memory_cost=_cost(sampled),
         waits=waits_of(sample),
-        memory=roles(sample.memory),
-        memory_samples=sum(len(launch.memory) for launch in sample.memory),
-        memory_dropped=sum(launch.dropped for launch in sample.memory),
-        floor_uss_bytes=steady(sample.floor, TREE, lambda part: part.steadiest_bytes),
-        floor_pss_bytes=steady(sample.floor, TREE, lambda part: part.pss_bytes),
-        growth_bytes=growth(sample.growth, sample.growth_floor),
+        memory=roles(sample.of("memory")),
+        memory_samples=sum(len(launch.memory) for launch in sample.of("memory")),
+        memory_dropped=sum(launch.dropped for launch in sample.of("memory")),
+        floor_uss_bytes=steady(sample.of("empty"), TREE, lambda part: part.steadiest_bytes),
+        floor_pss_bytes=steady(sample.of("empty"), TREE, lambda part: part.pss_bytes),
+        growth_bytes=growth(sample.of("growth"), sample.of("growth_empty")),
         scaling=scaling,
         efficiency=scaling.value / workers if scaling else None,
         serial_fraction=rank_tests.amdahl(scaling.value, workers) if scaling and workers > 1 else None,
     )
-
-
-def _medians(sample: Sample) -> dict[str, Any]:
-    return {field: metrics.middle(metric, sample) for field, metric in MEDIANS.items()}
-
-
-def _own(sample: Sample, kind: str, names: Iterable[str]) -> dict[str, float]:
-    """The workload's own figures of one kind: the median over launches of each."""
-    found = {name: metrics.middle(f"{kind}.{name}", sample) for name in sorted(set(names))}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _latency(sample: Sample) -> Latency | None:
@@ -100,38 +114,18 @@ def _latency(sample: Sample) -> Latency | None:
     every = [iteration.latency for iteration in iterations if iteration.latency is not None]
     if not every:
         return None
-    mean, p50, p95, p99 = (
-        metrics.middle(f"latency_{name}", sample) or math.nan for name in ("mean", "p50", "p95", "p99")
-    )
+    medians = {
+        f"{name}_ns": metrics.middle(f"latency_{name}", sample) or math.nan for name in ("mean", "p50", "p95", "p99")
+    }
     return Latency(
-        mean_ns=mean,
-        p50_ns=p50,
-        p95_ns=p95,
-        p99_ns=p99,
+        **medians,
         max_ns=max(latency.max_ns for latency in every),
         errors=sum(latency.errors for latency in every),
         asked_per_s=every[0].asked_per_s,
     )
 
 
-def _gil(launches: Sequence[Launch]) -> bool | None:
-    """Whether any launch ran with the GIL: an import may turn it on in one and not in another."""
-    measured = [launch.gil_enabled for launch in launches if launch.iterations]
-    return any(measured) if measured else None
-
-
-def _sampled_and_bare(launch: Launch) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The windows in which a launch was sampled, and the bare windows next to them; a pair without both is left out."""
-    if launch.sampling_cost is None:
-        return (), ()
-    watched, bare = (
-        [value if value > 0 else math.nan for value in side]
-        for side in (launch.sampling_cost.watched_ns, launch.sampling_cost.bare_ns)
-    )
-    return rank_tests.neighbours(watched, bare)
-
-
-def _cost(sides: Sides) -> Interval | None:
+def _cost(sides: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Interval | None:
     """The overhead of a probe: the time with it over the time without it; one launch has no interval."""
     pairs = [rank_tests.paired_shift(probed, bare) for probed, bare in sides if probed and bare]
     if not pairs:
@@ -140,12 +134,3 @@ def _cost(sides: Sides) -> Interval | None:
     deviations = moderated.deviations(shifts, errors, metrics.row(Metric.WALL).spread)
     low, value, high = map(math.exp, moderated.interval(shifts, deviations, INTERVAL_LEVEL))
     return Interval(value=value, low=low, high=high, level=INTERVAL_LEVEL if len(shifts) > 1 else 0.0)
-
-
-def _scaling(sample: Sample) -> Interval | None:
-    value = recorded.figure_of(Metric.SCALING, [sample])
-    if value is None:
-        return None
-    sides = paired_values(sample.single, sample.launches)
-    times, ratio = work_ratio(sample), rank_tests.ratio_interval(sides, INTERVAL_LEVEL)
-    return Interval(value=value, low=times * ratio.low, high=times * ratio.high, level=ratio.level)

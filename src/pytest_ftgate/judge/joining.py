@@ -14,7 +14,6 @@ import msgspec
 from ..kit.errors import FtgateError
 from ..kit.text import listed, plain
 from ..model.report import Host, Report, Row, Shard, Table
-from ..model.verdict import FAILURES
 
 SHOWN = 5
 """Cells and shards that an error names."""
@@ -217,7 +216,7 @@ def _each(found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
 def _failing(report: Report) -> frozenset[str]:
     if report.failing is not None:
         return report.failing
-    return frozenset(row.cell.nodeid for row in report.rows if row.verdict.decision in FAILURES)
+    return frozenset(row.cell.nodeid for row in report.rows if row.verdict.decision.fails)
 
 
 def _hosts(report: Report) -> Iterator[Host]:

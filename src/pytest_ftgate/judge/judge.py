@@ -15,7 +15,7 @@ from ..kit.values import Interval, Metric, Struct, Threshold
 from ..model.report import Conditions, Figures
 from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, TestSamples, single_cell
 from ..model.spec import Cell, Spec
-from ..model.verdict import FAILURES, Basis, Comparison, Decision, MetricVerdict, Verdict
+from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Verdict
 from ..stats import alpha_spending
 from ..store import recording, schema
 from . import compare, contract_grammar, contracts, decide, metrics, prediction, readers, recorded
@@ -171,7 +171,7 @@ class Judge:
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
     def _hopeful(self, verdict: MetricVerdict, sample: Sample, at_most: int) -> bool:
-        rounds = max(len(sample.launches), len(sample.memory))
+        rounds = max(len(sample.launches), len(sample.of("memory")))
         return rounds < at_most and verdict.more != 0 and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
 
     def _compared(self, sample: Sample) -> bool:
@@ -288,7 +288,7 @@ class Judge:
         if not numbers.new:
             return screened
         predicted = self._judged(screened.metric, numbers, "predicted", sample, True)
-        if self.compared_with(sample).elsewhere and (predicted.decision in FAILURES or predicted.beyond):
+        if self.compared_with(sample).elsewhere and (predicted.decision.fails or predicted.beyond):
             reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
             return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, beyond=False, reason=reason)
         return predicted

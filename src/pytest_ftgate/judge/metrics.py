@@ -98,7 +98,7 @@ def _of_launch(value_of: Callable[[Launch], float | None]) -> Reader:
 
 
 def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:
-    return lambda sample: readers.memory_values(sample.memory, bytes_of)
+    return lambda sample: readers.memory_values(sample.of("memory"), bytes_of)
 
 
 def _latency(of: Callable[[Latency], float]) -> Reader:

@@ -200,9 +200,9 @@ def ceiling_values(sample: Sample) -> dict[int, float]:
     It is the control's throughput over that of the control beside the one-worker cell, under the same executor.
     """
     # In a body that drives a pool, the control has a task for each worker, in windows too.
-    windows = any(launch.window_ns > 0 for launch in sample.control)
+    windows = any(launch.window_ns > 0 for launch in sample.of("control"))
     times = 1 if windows and sample.cell.body == "worker" else sample.cell.workers
-    sides = sides_by_order(sample.single_control, sample.control)
+    sides = sides_by_order(sample.single_control, sample.of("control"))
     return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
 
 
@@ -324,7 +324,7 @@ def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | No
 
 def growth_values(sample: Sample) -> dict[int, float]:
     """Launch order -> bytes that an iteration leaves behind; 0 for a launch that shrank."""
-    found = {launch.order: growth([launch], sample.growth_floor) for launch in sample.growth}
+    found = {launch.order: growth([launch], sample.of("growth_empty")) for launch in sample.of("growth")}
     return {order: max(0.0, slope.value) for order, slope in found.items() if slope is not None}
 
 
@@ -386,7 +386,7 @@ def _share(waited_ns: int, locks: LockWaits, workers: int) -> float:
 
 
 def _lock_waits(sample: Sample) -> dict[int, LockWaits]:
-    launches = sorted(sample.locks, key=lambda launch: launch.order)
+    launches = sorted(sample.of("locks"), key=lambda launch: launch.order)
     return {launch.order: launch.locks for launch in launches if launch.locks is not None and launch.locks.work_ns > 0}
 
 
@@ -459,7 +459,7 @@ def waits_of(sample: Sample) -> WaitFigures | None:
     Where every launch says why it has no samples, the figures are the scheduler's alone (running, runnable, switches,
     cores), with the first reason.
     """
-    seen = [launch.waits for launch in sample.memory if launch.waits is not None]
+    seen = [launch.waits for launch in sample.of("memory") if launch.waits is not None]
     usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
     reasons = [waits.unavailable for waits in seen if waits.unavailable]
     if not usable:
@@ -543,13 +543,13 @@ def gil_shares(sample: Sample) -> dict[int, float]:
         waits = launch.waits
         return waits.gil_s / waits.span_s if waits and not waits.unavailable and waits.span_s > 0 else None
 
-    return by_order(sample.memory, share)
+    return by_order(sample.of("memory"), share)
 
 
 def gil_wait_values(sample: Sample) -> dict[int, float]:
     """Launch order -> the 95th percentile of its single waits for the GIL in ns, 0 for a launch without any."""
     found = {}
-    for launch in sample.memory:
+    for launch in sample.of("memory"):
         if launch.waits is not None and not launch.waits.unavailable and launch.waits.samples:
             none = not (launch.waits.gil_s or launch.waits.gil_waits)
             p95 = 0.0 if none else _gil_waits([launch.waits])[1]

@@ -53,12 +53,12 @@ def value_of(sample: Sample, name: str) -> ByRound:
 
 
 def _control(sample: Sample) -> ByRound:
-    return readers.launch_values(sample.control)
+    return readers.launch_values(sample.of("control"))
 
 
 def _walls(sample: Sample) -> ByRound:
     """The ratio of a launch's iterations to those of the control, each to the one beside it."""
-    sides = readers.sides_by_order(sample.launches, sample.control)
+    sides = readers.sides_by_order(sample.launches, sample.of("control"))
     return {order: rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
 
 
@@ -67,17 +67,17 @@ def _tails(sample: Sample) -> ByRound:
     # Not over the control's own tail, which would add its noise.
     return {
         order: rank_tests.tail(own) / median(control)
-        for order, (own, control) in readers.sides_by_order(sample.launches, sample.control).items()
+        for order, (own, control) in readers.sides_by_order(sample.launches, sample.of("control")).items()
         if len(own) >= LEAST_TAIL_ITERATIONS
     }
 
 
 def _whole_uss(sample: Sample) -> ByRound:
-    return memory_values(sample.memory, lambda point: point.uss_bytes)
+    return memory_values(sample.of("memory"), lambda point: point.uss_bytes)
 
 
 def _written_uss(sample: Sample) -> ByRound:
-    return memory_values(sample.memory, lambda point: point.written_bytes)
+    return memory_values(sample.of("memory"), lambda point: point.written_bytes)
 
 
 _BESIDE: Final[Mapping[str, metrics.Reader]] = {

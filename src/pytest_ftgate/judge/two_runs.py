@@ -11,7 +11,7 @@ from ..kit.values import Metric, Struct
 from ..model.report import Machine, Report, Row, Table
 from ..model.sample import Sample, TestSamples, executor_cell
 from ..model.spec import Cell, Expectation, Source, Spec
-from ..model.verdict import FAILURES, Decision, Verdict
+from ..model.verdict import Decision, Verdict
 from ..store import recording, schema
 from ..targets.describe import build_key
 from . import decide, expectations, recorded
@@ -56,7 +56,7 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
         if gone:
             tables.append(msgspec.structs.replace(table, rows=gone, note=""))
     merged = tuple(_merged(tables))
-    failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision in FAILURES)
+    failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision.fails)
     return msgspec.structs.replace(
         after.report,
         tables=merged,
@@ -180,7 +180,7 @@ class _Test:
         machine = self._old_machine(sample.cell)
         builds = {build_key(each.interpreter) for each in (old, sample)}
         alike = machine.fingerprint == self.machine.fingerprint and len(builds) == 1
-        here = alike and bool(old.control and sample.control)
+        here = alike and bool(old.of("control") and sample.of("control"))
         why = f"{self.before.name} is of another machine or build"
         if alike:
             no_control = f"{self.before.name}; without a control workload in both runs no times are compared"

@@ -57,6 +57,44 @@ class NotTrusted(GitFailed):
     """git refuses a repository because another user owns it; the text has the fixes."""
 
 
+def git(
+    folder: Path,
+    *arguments: str,
+    allowed: tuple[int, ...] = (0,),
+    given: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> str:
+    """The output of git; `given` is its input. Raises GitFailed with git's text for an exit code not `allowed`.
+
+    Raises AgainstError where git cannot be run, or takes too long.
+    """
+    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+    try:
+        done = processes.run_within(
+            ["git", *settings, *arguments],
+            cwd=folder,
+            environment=environment() | dict(variables or {}),
+            given=given or "",
+            errors="surrogateescape",
+            named=f"git {shlex.join(arguments)}",
+        )
+    except processes.TooLong as late:
+        raise AgainstError(str(late)) from late
+    except OSError as error:  # it is missing, or no process can be started
+        raise AgainstError(f"{OPTION} needs git, which could not be run: {error}") from error
+    if done.returncode in allowed:
+        return done.stdout
+    words = done.stderr.strip().encode(errors="replace").decode() or f"exit code {done.returncode}"
+    if refused := _REFUSED.search(words):
+        place = shlex.quote(refused[1])
+        raise NotTrusted(
+            f"git refuses the repository {refused[1]}, which belongs to another user than this process: run "
+            f"`git config --global --add safe.directory {place}`, or, where there is no home, set "
+            f"GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0={place}"
+        )
+    raise GitFailed(f"git {' '.join(arguments[:2])}: {words}")
+
+
 class Repository:
     """The git repository that a project stands in; the user's index, branches, stash and files are never written."""
 
@@ -81,27 +119,8 @@ class Repository:
         cwd: Path | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> str:
-        """The output of git; `given` is its input. Raises GitFailed with git's text for an exit code not `allowed`."""
-        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
-        try:
-            done = processes.run_within(
-                ["git", *settings, *arguments],
-                cwd=cwd or self.root,
-                environment=environment() | dict(variables or {}),
-                given=given or "",
-                errors="surrogateescape",
-                named=f"git {shlex.join(arguments)}",
-            )
-        except processes.TooLong as late:
-            raise AgainstError(str(late)) from late
-        except OSError as error:  # it is missing, or no process can be started
-            raise AgainstError(f"{OPTION} needs git, which could not be run: {error}") from error
-        if done.returncode not in allowed:
-            words = done.stderr.strip().encode(errors="replace").decode() or f"exit code {done.returncode}"
-            if refused := _REFUSED.search(words):
-                raise NotTrusted(_not_trusted(refused[1]))
-            raise GitFailed(f"git {' '.join(arguments[:2])}: {words}")
-        return done.stdout
+        """As the function, in the project's folder unless another is given."""
+        return git(cwd or self.root, *arguments, allowed=allowed, given=given, variables=variables)
 
     def commit(self, revision: str) -> str | None:
         """The commit that git's own rules find for a revision; None for none. Raises GitFailed for an ambiguous one."""
@@ -184,35 +203,18 @@ def environment() -> dict[str, str]:
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
 
 
-def _not_trusted(folder: str) -> str:
-    return (
-        f"git refuses the repository {folder}, which belongs to another user than this process: run "
-        f"`git config --global --add safe.directory {shlex.quote(folder)}`, or, where there is no home, set "
-        f"GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0={shlex.quote(folder)}"
-    )
-
-
 def shown(commit: str) -> str:
     """A commit id in short."""
     return commit.removesuffix("+")[:COMMIT_DIGITS]
 
 
-def without_index(index: Path) -> None:
-    """Remove a temporary index and its lock."""
-    for left in (index, Path(f"{index}.lock")):
-        left.unlink(missing_ok=True)
-
-
-def commit_at(repository: Repository, tree: str, head: str) -> str:
-    """A commit of a git tree that is the same whenever and by whomever it is made; git needs no user name for it."""
-    made_at = f"{repository.git('log', '-1', '--no-show-signature', '--format=%ct', head).strip()} +0000"
-    variables = {
+def committed_by_us(made_at: str) -> dict[str, str]:
+    """Variables by which a commit or tag is the same whenever and by whomever it is made; no user name is needed."""
+    return {
         f"GIT_{role}_{field}": value
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", "pytest-ftgate"), ("EMAIL", "pytest-ftgate@invalid"), ("DATE", made_at))
     }
-    message = f"working tree on {shown(head)}"
-    return repository.git("commit-tree", tree, "-p", head, "-m", message, variables=variables).strip()
 
 
 class Checkout(Struct, frozen=True, kw_only=True):

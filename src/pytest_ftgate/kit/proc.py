@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import msgspec
-import psutil
+
+# psutil is imported where the kernel says nothing itself: a plain run does without it.
 
 # As multiprocessing, and loky as it does, start servers; a word of a workload's may hold the module's name.
 TRACKER: Final = ".resource_tracker import main"
@@ -85,9 +87,7 @@ class Proc:
 
     def threads(self, pid: int) -> list[int]:
         """The ids of its threads."""
-        with _gone():
-            return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-        return []
+        return threads(pid)
 
     def call(self, pid: int, thread: int) -> bytes | None:
         """The system call it is in: number, six arguments, stack pointer, program counter; or `running`."""
@@ -125,7 +125,7 @@ class Proc:
 
     def title(self, pid: int) -> str:
         """What a process calls itself: the first word of its command line if it rewrote that, else its name."""
-        words = _command(pid)
+        words = command(pid)
         if words and words[0].startswith("("):
             return words[0].strip("() ").partition(":")[0]
         with _gone():
@@ -134,7 +134,7 @@ class Proc:
 
     def is_tracker(self, pid: int) -> bool:
         """Whether it is a resource tracker, of multiprocessing or loky, which is no part of any workload."""
-        return any(TRACKER in word for word in _command(pid))
+        return runs(pid, TRACKER)
 
     def account(self, pid: int, thread: int) -> Account | None:
         """The scheduler's account."""
@@ -156,6 +156,8 @@ class Proc:
             with contextlib.suppress(OSError):
                 return time.clock_gettime(((~pid) << 3) | 2)
             return None
+        import psutil
+
         with contextlib.suppress(psutil.Error):
             times = psutil.Process(pid).cpu_times()
             return float(times.user + times.system)
@@ -205,6 +207,8 @@ class Proc:
 def children(pid: int) -> list[int]:
     """The children of a process. Where the kernel does not list them by thread (CONFIG_PROC_CHILDREN), psutil's."""
     if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        import psutil
+
         with contextlib.suppress(psutil.Error):
             return [child.pid for child in psutil.Process(pid).children()]
         return []
@@ -229,6 +233,45 @@ def children_of(pids: Collection[int]) -> set[int] | None:
 
 def _children(pid: int, thread: int | str) -> list[int]:
     return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
+
+
+def command(pid: int) -> list[str]:
+    """The words of a process's command line; none of one that is gone, or a zombie."""
+    if on_linux():
+        with _gone():
+            words = os.fsdecode(_read(f"/proc/{pid}/cmdline")).removesuffix("\0")
+            return words.split("\0") if words else []
+        return []
+    import psutil
+
+    with contextlib.suppress(psutil.Error):
+        return [str(word) for word in psutil.Process(pid).cmdline()]
+    return []
+
+
+def runs(pid: int, server: str) -> bool:
+    """Whether a process is a server of multiprocessing: TRACKER or FORKSERVER."""
+    return any(server in word for word in command(pid))
+
+
+def threads(pid: int) -> list[int]:
+    """The ids of a process's threads; none of one that is gone, and elsewhere than on Linux."""
+    with _gone():
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    return []
+
+
+def catches(pid: int, number: int) -> bool | None:
+    """Whether a process has a handler for a signal, be it one in C; None of one that is gone, and off Linux."""
+    with contextlib.suppress(OSError):
+        caught = re.search(rb"^SigCgt:\s*(\w+)", _read(f"/proc/{pid}/status"), re.MULTILINE)
+        return caught and bool(int(caught[1], 16) >> (number - 1) & 1)
+    return None
+
+
+def stat_fields(pid: int | str, root: str = "") -> list[bytes]:
+    """The fields of /proc/PID/stat from the third on: the name before them may hold anything. Raises OSError."""
+    return _read(f"{root}/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def environment_bytes(pid: int) -> bytes | None:
@@ -269,7 +312,7 @@ class Family(NamedTuple):
 def family(pid: int) -> Family | None:
     """Of a process and its children; None of one that is gone, and off Linux."""
     try:
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        fields = stat_fields(pid)
     except OSError:
         return None
     age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -288,17 +331,6 @@ def memory_kib(pid: int) -> dict[str, int]:
 
 def _gone() -> contextlib.suppress:
     return contextlib.suppress(FileNotFoundError, ProcessLookupError)
-
-
-def _command(pid: int) -> list[str]:
-    """The words of a process's command line; none of one that is gone."""
-    if on_linux():
-        with _gone():
-            return os.fsdecode(_read(f"/proc/{pid}/cmdline")).split("\0")
-        return []
-    with contextlib.suppress(psutil.Error):
-        return [str(word) for word in psutil.Process(pid).cmdline()]
-    return []
 
 
 def on_linux() -> bool:

@@ -26,10 +26,11 @@ import msgspec
 import psutil
 
 from .errors import FtgateError
-from .proc import FORKSERVER, TRACKER, ProcessMap, children, environment_bytes
+from .files import found_in
+from .proc import FORKSERVER, TRACKER, ProcessMap, children, command, environment_bytes, runs, stat_fields
 from .text import plain
 
-# Whose a process is: a mark in its environment and, on Linux, in a limit that also an emptied environment leaves.
+# ---- whose a process is: a mark in its environment and, on Linux, in a limit that also an emptied environment leaves
 #
 # A mark is `PID.BEGAN.PLACE-COUNT`: the owner's process id, when the owner began, the machine (as it was started) and
 # pid namespace of the owner, and the number of the launch. All marks of an owner begin with its run mark.
@@ -175,8 +176,7 @@ def _own(pid: int) -> str:
 def _began(pid: int) -> int:
     """When a process began: on Linux in ticks since the machine's start, which no step of the clock changes."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return int(file.read().rpartition(b")")[2].split()[19])
+        return int(stat_fields(pid)[19])
     except FileNotFoundError:
         return int(100 * psutil.Process(pid).create_time())
 
@@ -194,7 +194,7 @@ def _namespace(pid: int) -> str:
     return ""
 
 
-# How long this process waits for others: for a lock that another holds, and for git, uv and what they start.
+# ---- how long this process waits for others: for a lock that another holds, and for git, uv and what they start
 
 OWN_S: Final = 1800.0
 """How long a command may take where the run has no time of its own."""
@@ -226,9 +226,6 @@ def begin(run: str, budget_s: float | None, warn: Callable[[str], object]) -> No
     """A run begins in this process: nothing is waited for once its `budget_s` is over."""
     _patience.run, _patience.warn = run, warn  # type: ignore[method-assign, assignment]
     _patience.ends_s = math.inf if budget_s is None else time.monotonic() + budget_s
-
-
-# ---- commands
 
 
 def run_within(
@@ -276,22 +273,24 @@ def run_within(
                     why = "--ftgate-time was over" if left_s < own_s else "that is the limit of such a command"
                     raise TooLong(f"`{plain(named or shlex.join(words))}` did not end within {limit_s:.3g} s: {why}")
         except BaseException:
-            _kill(process)
+            kill_tree(process.pid)  # it would else go on; and what is below it keeps its output open
             raise
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    """Kill it and all below it, which would else go on, and keep its output open."""
-    import psutil
-
+def kill_tree(pid: int) -> None:
+    """Kill a process that leads its group and that nobody has waited for yet, all below it, and its group."""
     with contextlib.suppress(psutil.Error):
-        for each in psutil.Process(process.pid).children(recursive=True):
+        process = psutil.Process(pid)
+        for each in (*process.children(recursive=True), process):
             with contextlib.suppress(psutil.Error):
                 each.kill()
-    process.kill()
+    _kill_group(pid)
 
 
-# ---- locks
+def _kill_group(group: int) -> None:
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
 
 
 class Holder(msgspec.Struct):
@@ -309,9 +308,22 @@ def locked(path: Path) -> Iterator[None]:
     Another process of the same run is waited for in silence, as it measures for both. The lock of a process that has
     died is free: the kernel sees to it. Raises FtgateError once the time of the run is over, and OSError.
     """
-    note = path.with_suffix(".holder")
-    lock = filelock.FileLock(path)
-    _acquire(lock, path, note)
+    note, lock = path.with_suffix(".holder"), filelock.FileLock(path)
+    began_s, said = time.monotonic(), False
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=min(1.0, SAID_AFTER_S))
+        except filelock.Timeout:
+            holder = found_in(note, Holder)
+            ours = holder and _patience.run and holder.run == _patience.run
+            if time.monotonic() - began_s < SAID_AFTER_S or ours:
+                continue
+            if time.monotonic() > _patience.ends_s:
+                text = f"--ftgate-time was over while {_named(holder)} held {path}; run again when it has ended"
+                raise FtgateError(text) from None
+            if not said:
+                said = True
+                _patience.warn(f"waiting for {_named(holder)} to release {path}")
     try:
         with contextlib.suppress(OSError):  # it is a courtesy
             now = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -323,36 +335,13 @@ def locked(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _acquire(lock: filelock.BaseFileLock, path: Path, note: Path) -> None:
-    began_s, said = time.monotonic(), False
-    while True:
-        with contextlib.suppress(filelock.Timeout):
-            lock.acquire(timeout=min(1.0, SAID_AFTER_S))
-            return
-        holder = _holder(note)
-        if time.monotonic() - began_s < SAID_AFTER_S or (holder and _patience.run and holder.run == _patience.run):
-            continue
-        if time.monotonic() > _patience.ends_s:
-            raise FtgateError(f"--ftgate-time was over while {_named(holder)} held {path}; run again when it has ended")
-        if not said:
-            said = True
-            _patience.warn(f"waiting for {_named(holder)} to release {path}")
-
-
-def _holder(note: Path) -> Holder | None:
-    try:
-        return msgspec.json.decode(note.read_bytes(), type=Holder)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
 def _named(holder: Holder | None) -> str:
     if holder is None:
         return "another process"
     return plain(f"process {holder.pid}{f' of run {holder.run}' if holder.run else ''} (since {holder.since})")
 
 
-# What killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing.
+# ---- what killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing
 
 _SHARED: Final = re.compile(rb" (/dev/shm/(?:psm_|sem\.)\S+)$", re.MULTILINE)
 FOLDER: Final = "pymp-"
@@ -409,6 +398,8 @@ def _mapped(pid: int) -> set[Path]:
     return set()
 
 
+# ---- the tree of a launch
+
 ProcessGroup: TypeAlias = Literal["main", "workers", "servers", "others"]
 _LOOK_S = 0.003
 _KILLED_S = 0.5
@@ -416,9 +407,6 @@ TRACKER_S = 1.0
 """How long a resource tracker gets to remove what killed processes have left, before it is killed."""
 GRACE_S = 5.0
 """How long what a launch started may take to end after it: a server that it has told to, a resource tracker."""
-
-
-# -- the tree ----------------------------------------------------------------------------------------------------------
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -431,21 +419,7 @@ def tree(pid: int) -> list[psutil.Process]:
         for child in children(process.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
                 found.append(psutil.Process(child))
-    return [process for process in found if alive(process) and not _is(process, TRACKER)]
-
-
-def _is(process: psutil.Process, server: str) -> bool:
-    try:
-        return any(server in word for word in process.cmdline())
-    except psutil.Error:
-        return False
-
-
-def _forkserver(process: psutil.Process, main: int) -> bool:
-    """Its children have its command line too, but not its parent."""
-    with contextlib.suppress(psutil.Error):
-        return bool(process.ppid() == main) and _is(process, FORKSERVER)
-    return False
+    return [process for process in found if alive(process) and not runs(process.pid, TRACKER)]
 
 
 def group_of(process: psutil.Process, known: ProcessMap) -> ProcessGroup:
@@ -454,7 +428,11 @@ def group_of(process: psutil.Process, known: ProcessMap) -> ProcessGroup:
         return "main"
     if process.pid in known.workers:
         return "workers"
-    return "servers" if process.pid in known.servers or _forkserver(process, known.main) else "others"
+    with contextlib.suppress(psutil.Error):
+        # Its children have a forkserver's command line too, but not its parent.
+        if process.pid in known.servers or (process.ppid() == known.main and runs(process.pid, FORKSERVER)):
+            return "servers"
+    return "others"
 
 
 def alive(process: psutil.Process) -> bool:
@@ -465,7 +443,7 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-# -- what a launch leaves ----------------------------------------------------------------------------------------------
+# ---- what a launch leaves, and its end
 
 
 def marked(mark: str) -> list[psutil.Process]:
@@ -488,9 +466,9 @@ def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
     while (left := marked(mark)) and time.monotonic() < ends:
         while any(map(alive, left)) and time.monotonic() < ends:  # to ask those takes less than to look for all again
             time.sleep(_LOOK_S)
-    left = [process for process in left if not _is(process, TRACKER)]
+    left = [process for process in left if not runs(process.pid, TRACKER)]
     # What a forkserver forked has its command line, too: it is older than they.
-    server = min((process for process in left if _is(process, FORKSERVER)), key=_began_s, default=None)
+    server = min((process for process in left if runs(process.pid, FORKSERVER)), key=_began_s, default=None)
     return [described(process) for process in left if process != server or len(left) == 1]
 
 
@@ -502,18 +480,14 @@ def _began_s(process: psutil.Process) -> float:
 
 def described(process: psutil.Process) -> str:
     """`pid: command`, or the pid alone where the command is not to be had."""
-    try:
-        return f"{process.pid}: {' '.join(process.cmdline())[:200]}"
-    except psutil.Error:
-        return str(process.pid)
+    words = " ".join(command(process.pid))[:200]
+    return f"{process.pid}: {words}" if words else str(process.pid)
 
 
 def kill_all(group: int, mark: str) -> None:
     """End a launch with everything it started, also what left its process group."""
     kill_marked(mark)
-    if os.name == "posix":
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
+    _kill_group(group)
 
 
 def kill_marked(mark: str) -> None:
@@ -526,21 +500,24 @@ def kill_marked(mark: str) -> None:
 
 def end_run(mark: str, wait_s: float = 0.0) -> None:
     """End every process of a run, and with `wait_s` let them end by themselves first: they are told to."""
-    if wait_s and (left := [process for process in _left(mark) if not _is(process, TRACKER)]):
-        held = held_by(left)
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.terminate()
-        psutil.wait_procs(left, timeout=wait_s)
-        kill_marked(mark)
-        held.remove()
-    else:
-        kill_marked(mark)
+    left = [process for process in _left(mark) if wait_s and not runs(process.pid, TRACKER)]
+    held = held_by(left)
+    terminate(left, wait_s)
+    kill_marked(mark)
+    held.remove()
+
+
+def terminate(processes: Collection[psutil.Process], wait_s: float) -> None:
+    """Tell processes to end, and wait for that."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    psutil.wait_procs(processes, timeout=wait_s)
 
 
 def kill(left: Collection[psutil.Process]) -> None:
     """Kill processes, resource trackers last: they remove the semaphores and shared memory of the others."""
-    trackers = [process for process in left if _is(process, TRACKER)]
+    trackers = [process for process in left if runs(process.pid, TRACKER)]
     others = [process for process in left if process not in trackers]
     held = held_by(others)
     for killed in (others, trackers):

@@ -84,6 +84,11 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.6g} %"
 
 
+def plural(count: int, word: str, words: str = "") -> str:
+    """`1 core`, `2 cores`; `words` is a plural that does not end in `s` alone."""
+    return f"{count} {word if count == 1 else words or f'{word}s'}"
+
+
 def listed(words: Sequence[str], last: str = "or") -> str:
     """`a, b or c`."""
     texts = list(map(str, words))

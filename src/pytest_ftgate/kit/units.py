@@ -109,6 +109,11 @@ def rate(per_s: float) -> str:
     return f"{_fixed(per_s / scale.size, _decimals(per_s / scale.size))} {scale.name}"
 
 
+def requests(per_s: float) -> str:
+    """A number per second as people give it for servers: `30415`, but `94.3`."""
+    return f"{per_s:.0f}" if per_s >= 100 else f"{per_s:.3g}"
+
+
 def number(value: float) -> str:
     """A number without a unit, `26`, `1204`, `0.517`: whole ones whole."""
     return _fixed(value, 0 if float(value).is_integer() else _decimals(value))

@@ -6,6 +6,7 @@ there the control workload cancels the machine's speed, but not what takes cores
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -13,9 +14,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from ..kit.proc import stat_fields
 from ..model.report import Conditions
 from ..runner.control import burn
-from .machine import ROOT, cgroup_folders, read_text, usable_cores
+from .machine import ROOT, cgroup_folders, read_text, usable_cores, usable_cpus
 
 CALIBRATION_BURNS: Final = 10
 """Runs of the fixed work in one calibration, the shortest of which counts: about 20 ms together on a quiet core."""
@@ -99,12 +101,6 @@ def calibration_ns(burns: int = CALIBRATION_BURNS) -> int:
     return min(times)
 
 
-def usable_cpus() -> frozenset[int]:
-    """The numbers of the CPUs that this process may run on; empty if the platform has no affinity."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has one
-    return frozenset(affinity(0)) if affinity else frozenset()
-
-
 def cpu_times(root: Path, cpus: Collection[int]) -> CpuTimes | None:
     """The times of these CPUs, or of all CPUs if one is not listed; None without /proc/stat."""
     lines = (line.split() for line in (read_text(root / "proc/stat") or "").splitlines())
@@ -121,7 +117,8 @@ def own_cpu_s(root: Path = ROOT) -> float:
     A child's time moves from the last part to the second when it is waited for, so differences stay true. The time of a
     process that nobody waits for, such as one that is killed together with its parent, is lost.
     """
-    live = sum(_ticks_of(fields) for fields in _descendants(root, os.getpid()))
+    # User and system time of each, and of the children that it has waited for.
+    live = sum(sum(map(int, fields[11:15])) for fields in _descendants(root, os.getpid()))
     return sum(os.times()[:4]) + live / _ticks_per_s()
 
 
@@ -175,39 +172,22 @@ def _counted(began: dict[str, int], ended: dict[str, int]) -> int | None:
     return max((ended[name] - began[name] for name in began.keys() & ended.keys()), default=None)
 
 
-def _descendants(root: Path, pid: int) -> Iterator[list[str]]:
-    """The fields of /proc/PID/stat behind the name, of each living descendant."""
-    children: dict[int, list[tuple[int, list[str]]]] = {}
-    for name in _entries(root / "proc"):
-        # A process may end at any moment; its name may hold anything, spaces and brackets too.
-        fields = _stat(f"{root}/proc/{name}/stat").rpartition(")")[2].split()
-        if len(fields) > 14:
-            children.setdefault(int(fields[1]), []).append((int(name), fields))
+def _descendants(root: Path, pid: int) -> Iterator[list[bytes]]:
+    """The fields of `stat_fields` of each living descendant."""
+    children: dict[int, list[tuple[int, list[bytes]]]] = {}
+    try:
+        names = [name for name in os.listdir(root / "proc") if name.isdecimal()]
+    except OSError:
+        return
+    for name in names:
+        with contextlib.suppress(OSError):  # it may end at any moment
+            fields = stat_fields(name, str(root))
+            if len(fields) > 14:
+                children.setdefault(int(fields[1]), []).append((int(name), fields))
     found = children.get(pid, [])
     while found:
         yield from (fields for _, fields in found)
         found = [child for parent, _ in found for child in children.get(parent, [])]
-
-
-def _stat(path: str) -> str:
-    """Read without pathlib: there are hundreds of these files at each sample."""
-    try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _entries(folder: Path) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder) if name.isdecimal()]
-    except OSError:
-        return []
-
-
-def _ticks_of(fields: Sequence[str]) -> int:
-    """User and system time of a process and of the children that it has waited for."""
-    return sum(map(int, fields[11:15]))
 
 
 def _ticks_per_s() -> int:

@@ -16,8 +16,9 @@ import msgspec
 import psutil
 
 from ..kit.values import Struct
-from ..model.sample import EVERYTHING, Barrier, Launch, Need, Sample, WorkloadError
-from ..model.spec import Cell, Environment, Interpreter, Spec
+from ..model.sample import EVERYTHING, Barrier, Iteration, Launch, Need, Role, Sample, WorkloadError, iteration_value
+from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
+from ..runner.protocol import CHECK, MEASURED
 from .conditions import ConditionsMonitor
 from .launch import CellUnsupported, Handle, Launcher, LaunchRole, Request, error_of
 from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
@@ -79,13 +80,7 @@ class CellRun:
             self.reference = CellRun(reference.cell, reference.target, reference.spec)
             self.reference.is_reference = True
         self.needs: frozenset[Need] = EVERYTHING
-        self.launches: list[Launch] = []
-        self.control: list[Launch] = []
-        self.locks: list[Launch] = []
-        self.memory: list[Launch] = []
-        self.floor: list[Launch] = []
-        self.growth: list[Launch] = []
-        self.growth_floor: list[Launch] = []
+        self.all_launches: list[Launch] = []
         self.begun = 0
         self.error: WorkloadError | None = None
         self.locks_error: WorkloadError | None = None
@@ -146,17 +141,31 @@ class CellRun:
         """What the cells of one executor, target and environment share, whatever their worker count."""
         return self.cell.target.spec, self.cell.executor.label, self.cell.environment
 
+    def of(self, role: Role) -> list[Launch]:
+        """The launches of a role so far."""
+        return [launch for launch in self.all_launches if launch.role == role]
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The timing launches so far."""
+        return self.of("time")
+
+    @property
+    def latest(self) -> tuple[Iteration, ...]:
+        """The iterations of the latest timing launch; none before the first."""
+        launches = self.launches
+        return launches[-1].iterations if launches else ()
+
     @property
     def longest_ns(self) -> float:
         """The longest iteration of the latest launch; 0 before the first launch."""
-        walls = (float(iteration.wall_ns) for launch in self.launches[-1:] for iteration in launch.iterations)
-        return max(walls, default=0.0)
+        return max((float(iteration.wall_ns) for iteration in self.latest), default=0.0)
 
     @property
     def call_ns(self) -> float:
         """What one call of the body takes in every worker; 1 ms before the first launch."""
-        calls = [iteration.work_ns / launch.loops for launch in self.launches[-1:] for iteration in launch.iterations]
-        return max(1.0, statistics.median(calls or [1e6]))
+        loops = self.launches[-1].loops if self.launches else 1
+        return max(1.0, statistics.median([each.work_ns / loops for each in self.latest] or [1e6]))
 
     def require(self, needs: frozenset[Need]) -> None:
         """Set the kinds of launches that are still needed.
@@ -196,15 +205,11 @@ class CellRun:
 
     def _void_locks(self, error: WorkloadError) -> None:
         self.locks_error = self.locks_error or error
-        self.locks.clear()
+        self.all_launches = [launch for launch in self.all_launches if launch.role != "locks"]
 
     def usable(self, role: LaunchRole) -> bool:
         """Whether a launch of this role can still be measured."""
         return self.alive and not (role == "locks" and self.locks_error)
-
-    def launches_of(self, role: LaunchRole) -> list[Launch]:
-        """The launches of a role that is interleaved."""
-        return {"own": self.launches, "control": self.control, "locks": self.locks}[role]
 
     def sample(self, single: CellRun | None = None) -> Sample:
         """All of it, frozen; `single` is the one-worker cell of the same executor and target."""
@@ -218,15 +223,9 @@ class CellRun:
             cell=self.cell,
             interpreter=self.target.interpreter,
             key=self.target.key,
-            launches=tuple(self.launches),
-            control=tuple(self.control),
-            locks=tuple(self.locks),
-            memory=tuple(self.memory),
-            floor=tuple(self.floor),
-            growth=tuple(self.growth),
-            growth_floor=tuple(self.growth_floor),
+            all_launches=tuple(self.all_launches),
             single=tuple(single.launches) if single else (),
-            single_control=tuple(single.control) if single else (),
+            single_control=tuple(single.of("control")) if single else (),
             error=self.error,
             locks_error=self.locks_error,
             unsupported=self.unsupported,
@@ -345,7 +344,8 @@ class Capacity:
     def learn(self, cell_runs: Sequence[CellRun]) -> None:
         """Take the memory of cells from their memory launches."""
         for side in (side for cell_run in cell_runs for side in cell_run.with_reference):
-            points = [point.pss_bytes or point.rss_bytes for launch in side.memory[-1:] for point in launch.memory]
+            latest = side.of("memory")[-1:]
+            points = [point.pss_bytes or point.rss_bytes for launch in latest for point in launch.memory]
             nodeid = side.cell.nodeid
             self._known[nodeid] = max([self._known.get(nodeid, 0), *points])
 
@@ -433,8 +433,8 @@ T = TypeVar("T")
 
 LONG_NS = 500_000_000
 """Iterations as long as this are so steady that few are needed, and none that only warms a launch up."""
-Floors: TypeAlias = dict[tuple[FloorKey, bool], Launch]
-"""Launches of empty workloads, and whether they show growth."""
+Floors: TypeAlias = dict[tuple[FloorKey, Role], Launch]
+"""Launches of empty workloads, with and without growth."""
 
 
 class Listener(Protocol):
@@ -454,22 +454,25 @@ class Listener(Protocol):
 
 
 class RunningLaunch:
-    """A launch under way: which cell's, what was requested, and the values of its measured iterations.
+    """A launch under way: which cell's, what was requested, and the values of its measured iterations."""
 
-    `counted` of them are kept; None: all.
-    """
-
-    def __init__(self, cell_run: CellRun, request: Request, handle: Handle) -> None:
+    def __init__(self, cell_run: CellRun, request: Request, handle: Handle, plan: IterationPlan, order: int) -> None:
+        """`order` is its round."""
         self.cell_run = cell_run
         self.request = request
         self.handle = handle
+        self.plan = plan
+        self.order = order
+        self.role: LaunchRole = request.role
+        """What it runs for its cell."""
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.values: list[float] = []
+        self.counted: int | None = None
+        """So many of its measured iterations are kept; None: all."""
         self.latest_wall_ns: int | None = None
         self.latest_work_ns: int | None = None
         self.first_share = 0.0
         """What start and join took of its cold iteration."""
-        self.counted: int | None = None
         self.checked = False
         """Whether its results were compared."""
         self.sampled: dict[str, Any] = {}
@@ -477,23 +480,70 @@ class RunningLaunch:
         self.grown: tuple[Barrier, ...] = ()
         """Barriers after these samples, which show growth."""
 
+    def usable(self) -> bool:
+        """Whether it can still be measured: a lock launch voids its cell's figures of locks alone."""
+        return self.cell_run.usable(self.role)
+
     @property
-    def role(self) -> LaunchRole:
-        """What it runs for its cell."""
-        return self.request.role
+    def is_long(self) -> bool:
+        """Whether its cell's iterations are long, as far as this launch or an earlier one has shown."""
+        return max(self.latest_wall_ns or 0, self.cell_run.longest_ns) >= LONG_NS
+
+    @property
+    def has_results(self) -> bool:
+        """Whether its results are compared: a window may have another number of calls each time."""
+        return self.role == "own" and self.cell_run.probed and not self.plan.window_ns
+
+    @property
+    def loops(self) -> int:
+        """The control workload is long enough for the clock by itself."""
+        return 1 if self.role == "control" else self.plan.loops or 1
+
+    @property
+    def window_ns(self) -> int:
+        """The control workload is as steady in a short window, where the test asks for a long one."""
+        window_ns = self.plan.window_ns
+        return min(window_ns, round(WINDOW_S * 1e9)) if self.role == "control" else window_ns
+
+    @property
+    def warmups(self) -> int:
+        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own.
+
+        If a body is known to be long, nothing warms it up after the first round unless the test asks for it.
+        """
+        if self.role == "control":
+            return 1
+        if self.order and self.is_long and self.cell_run.spec.warmup is None:
+            return 0
+        return max(self.role == "locks", self.plan.warmups)
+
+    def unmeasured(self, kind: str, loops: int = 1) -> Iteration:
+        """An iteration that is not measured, and how long it took."""
+        # The join of one that compares results has their transfer in it, which loops must not count.
+        checks = kind == CHECK
+        iteration = self.handle.iteration(kind, loops, 0 if checks else self.window_ns)
+        self.latest_wall_ns = iteration.wall_ns - (iteration.join_ns if checks else 0)
+        self.latest_work_ns = iteration.work_ns
+        return iteration
+
+    def measured(self) -> None:
+        """A measured iteration."""
+        iteration = self.handle.iteration(MEASURED, self.loops, self.window_ns)
+        self.values.append(iteration_value(iteration, self.loops, per_op=bool(self.plan.window_ns)))
 
     def kill(self) -> None:
         """End it, however far it came; that it cannot be ended is its cell's error."""
         with self.cell_run.attribute_errors(self.role):
             self.handle.kill()
 
-    def finish(self, order: int, **samples: Any) -> Launch:
-        """Let it end by itself; its record, with its round (`order`) and what was sampled, by Launch's names."""
+    def finish(self, role: Role, **samples: Any) -> Launch:
+        """Let it end by itself; its record, with what it was for and what was sampled, by Launch's names."""
         record = self.handle.finish()
         return msgspec.structs.replace(
             record,
+            role=role,
             iterations=record.iterations[: self.counted],
-            order=order,
+            order=self.order,
             hash_seed=self.request.hash_seed,
             started_at=self.started_at,
             **samples,
@@ -581,7 +631,8 @@ class RunContext:
             copies=target.copies,
         )
         cell_run.begun += role == "own"
-        return RunningLaunch(cell_run, request, self.launcher.start(request))
+        handle = self.launcher.start(request)
+        return RunningLaunch(cell_run, request, handle, self.iterations, self.budget.rounds)
 
     @contextlib.contextmanager
     def ready(
@@ -594,6 +645,19 @@ class RunContext:
             yield launch
         finally:
             launch.kill()
+
+    @contextlib.contextmanager
+    def started(self, wanted: Iterable[tuple[CellRun, LaunchRole]]) -> Iterator[list[RunningLaunch]]:
+        """Launches of the cells that are alive, in this order; none is left at the end, however it ends."""
+        launches: list[RunningLaunch] = []
+        with contextlib.ExitStack() as stack:
+            for cell_run, role in wanted:
+                if cell_run.alive:
+                    with cell_run.attribute_errors(role):
+                        launch = self.start(cell_run, role)
+                        stack.callback(launch.kill)
+                        launches.append(launch)
+            yield launches
 
     def say_split(self, batches: int, why: str) -> None:
         """Remember that a round was measured in so many batches."""

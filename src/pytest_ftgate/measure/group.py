@@ -35,7 +35,7 @@ from .context import (
     disagreements,
 )
 from .launch import Launcher
-from .memory_round import MemoryRound
+from .memory_round import measure_memory
 from .plan import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
 from .time_round import measure_round, ratios_of, roles
 
@@ -133,7 +133,7 @@ class InterleavedRun:
             self.context.calibrate()
         measure_round(self.context)
         with self.budget.extra():
-            MemoryRound(self.context).measure()
+            measure_memory(self.context)
             self.context.capacity.learn(self.cell_runs)
             self._run_references()
         self.context.calibrate()
@@ -275,7 +275,7 @@ class InterleavedRun:
 
     def _ratios(self, cell_run: CellRun) -> list[list[float]]:
         """The ratios of each launch so far to its reference or its control workload, by iteration."""
-        paired = cell_run.control if cell_run.reference is None else cell_run.reference.launches
+        paired = cell_run.of("control") if cell_run.reference is None else cell_run.reference.launches
         values, beside = self.iterations.values, {launch.order: launch for launch in paired}
         there = (own for own in cell_run.launches if own.order in beside)
         return [ratios_of(values(own), values(beside[own.order])) for own in there]

@@ -8,8 +8,9 @@ import platform
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from ..kit.text import plural
 from ..model.report import Machine
 from ..model.spec import Cell, Spec
 
@@ -19,30 +20,16 @@ _NO_LIMIT_BYTES: Final = 1 << 60  # cgroup v1 writes a huge number where there i
 
 def read_machine(root: Path = ROOT) -> Machine:
     """This machine; `root` is the folder of /proc and /sys."""
-    cpu = cpu_model(root)
-    cores = usable_cores()
-    kernel = platform.release()
-    quota = cpu_quota(root)
-    clock = governor(root)
-    return Machine(
-        fingerprint=fingerprint(
-            system=platform.system(),
-            arch=platform.machine(),
-            cpu=cpu,
-            cores=cores,
-            kernel=kernel,
-            governor=clock,
-            cpu_quota=quota,
-        ),
-        system=platform.system(),
-        arch=platform.machine(),
-        cpu=cpu,
-        cores=cores,
-        kernel=kernel,
-        governor=clock,
-        cpu_quota=quota,
-        memory_limit_bytes=memory_limit_bytes(root),
-    )
+    known: dict[str, Any] = {
+        "system": platform.system(),
+        "arch": platform.machine(),
+        "cpu": cpu_model(root),
+        "cores": usable_cores(),
+        "kernel": platform.release(),
+        "governor": governor(root),
+        "cpu_quota": cpu_quota(root),
+    }
+    return Machine(fingerprint=fingerprint(**known), **known, memory_limit_bytes=memory_limit_bytes(root))
 
 
 def fingerprint(
@@ -56,13 +43,19 @@ def fingerprint(
     quota = "" if cpu_quota is None else f"{cpu_quota:.2f}"
     exact = "\0".join([system, arch, cpu, str(cores), quota, governor or "", series])
     digest = hashlib.sha256(exact.encode()).hexdigest()[:8]
-    return "-".join([_slug(system), arch.lower(), _slug(_without_marks(cpu)) or "cpu", f"{cores}c", digest])
+    name = re.sub(r"\((?:r|tm)\)|@.*$|\b(?:cpu|processor|\d+-core)\b", " ", cpu, flags=re.IGNORECASE)
+    return "-".join([_slug(system), arch.lower(), _slug(name) or "cpu", f"{cores}c", digest])
+
+
+def usable_cpus() -> frozenset[int]:
+    """The numbers of the CPUs that this process may run on; empty if the platform has no affinity."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has one
+    return frozenset(affinity(0)) if affinity else frozenset()
 
 
 def usable_cores() -> int:
     """The cores that this process may run on (its affinity where there is one)."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux has one
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return len(usable_cpus()) or os.cpu_count() or 1
 
 
 def cpu_model(root: Path = ROOT) -> str:
@@ -109,7 +102,9 @@ def cgroup_folders(root: Path, controller: str) -> list[Path]:
         if controllers and controller not in controllers.split(","):
             continue
         mount = root / "sys/fs/cgroup"
-        top = mount / _v1_mount(mount, controllers, controller) if number != "0" else mount
+        top = mount
+        if number != "0":
+            top = mount / (controllers if (mount / controllers).is_dir() else controller)
         inner = top / path.lstrip("/")
         folders += [inner, *(folder for folder in inner.parents if folder.is_relative_to(top))]
     return folders
@@ -133,19 +128,11 @@ def _folder_quota(folder: Path) -> float | None:
     return int(quota) / int(period)
 
 
-def _v1_mount(mount: Path, controllers: str, controller: str) -> str:
-    return controllers if (mount / controllers).is_dir() else controller
-
-
-def _without_marks(cpu: str) -> str:
-    return re.sub(r"\((?:r|tm)\)|@.*$|\b(?:cpu|processor|\d+-core)\b", " ", cpu, flags=re.IGNORECASE)
-
-
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-# How many cores this process may keep busy, which ones workers may have for themselves, and what a cell lacks.
+# ---- how many cores this process may keep busy, which ones workers may have for themselves, and what a cell lacks.
 
 FAST = 0.8
 """Of the fastest core's speed: slower ones are efficiency cores. Performance cores differ by some percent too."""
@@ -160,7 +147,7 @@ def for_workers(root: Path = ROOT) -> list[int]:
     """The CPUs of `own_cpus` that this process may use and keep busy at once; none where threads cannot be pinned."""
     if not hasattr(os, "sched_setaffinity"):
         return []
-    cpus = own_cpus(os.sched_getaffinity(0), root)
+    cpus = own_cpus(usable_cpus(), root)
     return cpus[: _limited(len(cpus), root)]
 
 
@@ -171,12 +158,12 @@ def own_cpus(cpus: Iterable[int], root: Path = ROOT) -> list[int]:
     memory of another node. `root` is the folder of /sys; what it does not say is taken to be the same for all CPUs.
     """
     system = root / "sys/devices/system/cpu"
-    fast = _fast(sorted(cpus), root)
     nodes: dict[int, dict[str, int]] = {}
-    for cpu in fast:
+    for cpu in _fast(sorted(cpus), root):
         folder = system / f"cpu{cpu}"
         core = (read_text(folder / "topology/thread_siblings_list") or str(cpu)).strip()
-        nodes.setdefault(_node(folder), {}).setdefault(core, cpu)
+        node = min((int(each.name[4:]) for each in folder.glob("node[0-9]*")), default=0)
+        nodes.setdefault(node, {}).setdefault(core, cpu)
     most = max(nodes.values(), key=len, default={})
     return sorted(most.values())
 
@@ -184,7 +171,7 @@ def own_cpus(cpus: Iterable[int], root: Path = ROOT) -> list[int]:
 def lacking(cell: Cell, spec: Spec, root: Path = ROOT) -> str:
     """Why a cell cannot have the cores that its test asks for; empty where it can."""
     if spec.needs_cores is not None and (there := available(root)) < spec.needs_cores:
-        return f"needs {_cores(spec.needs_cores)}, {there} {_are(there)} available to this process"
+        return f"needs {plural(spec.needs_cores, 'core')}, {plural(there, 'is', 'are')} available to this process"
     if spec.cpus != "each":
         return ""
     if not hasattr(os, "sched_setaffinity"):
@@ -193,7 +180,8 @@ def lacking(cell: Cell, spec: Spec, root: Path = ROOT) -> str:
     if there >= needed:
         return ""
     which = "physical performance cores of one NUMA node, within the CPU limit"
-    return f"cpus='each' needs {_cores(needed)}, {there} {_are(there)} available to this process ({which})"
+    available_here = f"{plural(there, 'is', 'are')} available to this process ({which})"
+    return f"cpus='each' needs {plural(needed, 'core')}, {available_here}"
 
 
 def pinned(cell: Cell, spec: Spec) -> list[int]:
@@ -210,19 +198,13 @@ def _limited(cores: int, root: Path) -> int:
 
 def _fast(cpus: list[int], root: Path) -> list[int]:
     """Those that are no efficiency cores: as Intel's hybrid CPUs list them, else by capacity or top frequency."""
-    listed = _listed(read_text(root / "sys/devices/cpu_core/cpus") or "")
-    named = [cpu for cpu in cpus if cpu in listed]
-    if named:
+    text = (read_text(root / "sys/devices/cpu_core/cpus") or "").strip()  # such as `0-7,16`
+    ends = [part.split("-") for part in text.split(",") if part]
+    if named := [cpu for cpu in cpus if any(int(end[0]) <= cpu <= int(end[-1]) for end in ends)]:
         return named
     speeds = {cpu: _speed(root / f"sys/devices/system/cpu/cpu{cpu}") for cpu in cpus}
     least = FAST * max(speeds.values(), default=0)
     return [cpu for cpu, speed in speeds.items() if speed >= least]
-
-
-def _listed(text: str) -> set[int]:
-    """The CPUs of a list such as `0-7,16`."""
-    ends = [part.split("-") for part in text.strip().split(",") if part]
-    return {cpu for end in ends for cpu in range(int(end[0]), int(end[-1]) + 1)}
 
 
 def _speed(folder: Path) -> int:
@@ -231,15 +213,3 @@ def _speed(folder: Path) -> int:
         if text.isdigit():
             return int(text)
     return 0
-
-
-def _node(folder: Path) -> int:
-    return min((int(node.name[4:]) for node in folder.glob("node[0-9]*")), default=0)
-
-
-def _cores(count: int) -> str:
-    return f"{count} core{'' if count == 1 else 's'}"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"

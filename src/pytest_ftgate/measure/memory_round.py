@@ -10,17 +10,18 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from ..model.sample import Barrier, Function, Launch, Profile, SamplingCost, StackSamples, iteration_value
+from ..model.sample import Barrier, Function, Launch, Profile, Role, SamplingCost, StackSamples, iteration_value
 from ..runner.profile import END
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
 from .context import LONG_NS, ROLES, CellRun, RunContext, RunningLaunch
-from .launch import CellUnsupported, Handle, Held, LaunchRole, error_of
+from .launch import CellUnsupported, Handle, Held, error_of
 from .plan import LEAST_LAUNCHES, RunBudget, TimeIsUp
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
@@ -35,180 +36,173 @@ BARE_HOLDS, GROWTHS = 5, 5
 """Memory launches of a cell that are also held unsampled, and launches that show growth."""
 
 
-class MemoryRound:
-    """The memory launches of one round, one cell at a time."""
+def measure_memory(context: RunContext) -> None:
+    """One memory launch of each cell that needs one, and of its reference; some launches that only inform.
 
-    def __init__(self, context: RunContext) -> None:
-        self.context = context
-        self.iterations = context.iterations
-        self.number = context.budget.rounds
-
-    def measure(self) -> None:
-        """One memory launch of each cell that needs one, and of its reference; some launches that only inform.
-
-        None is started while a second round of time launches would not fit beside them. If the time is over before a
-        cell and its reference were held, neither counts.
-        """
-        budget, needing = self.context.budget, self.context.needing("memory")
-        cost_ns = sum(self.cost_ns(side, side.longest_ns) for each in needing for side in each.with_reference)
-        early = budget.rounds + 1 < min(LEAST_LAUNCHES, budget.rounds_wanted)
-        if early and budget.left_s < budget.round_so_far_s + cost_ns / 1e9:
-            timing_ns = budget.round_so_far_s * 1e9 - budget.iteration_ns * self.iterations.taken
-            budget.omitted_ns = cost_ns + timing_ns / 3  # they have to be started too
-            return
-        with contextlib.suppress(TimeIsUp):
-            for cell_run in self.context.shuffled(needing):
-                self._measure_sides(cell_run)
-
-    def _measure_sides(self, cell_run: CellRun) -> None:
-        self.context.report(cell_run, "measuring memory of")
-        with self._started(cell_run) as launches:
-            for act in (self._ready, self._hold, self._close, self._finish):
-                for launch in launches:
-                    if cell_run.alive and launch.cell_run.alive:
-                        with launch.cell_run.attribute_errors():
-                            act(launch)
-        if cell_run.alive and cell_run.informs and cell_run.probed:
+    None is started while a second round of time launches would not fit beside them. If the time is over before a
+    cell and its reference were held, neither counts.
+    """
+    budget, plan, needing = context.budget, context.iterations, context.needing("memory")
+    cost_ns = sum(memory_cost_ns(context, side, side.longest_ns) for each in needing for side in each.with_reference)
+    early = budget.rounds + 1 < min(LEAST_LAUNCHES, budget.rounds_wanted)
+    if early and budget.left_s < budget.round_so_far_s + cost_ns / 1e9:
+        timing_ns = budget.round_so_far_s * 1e9 - budget.iteration_ns * plan.taken
+        budget.omitted_ns = cost_ns + timing_ns / 3  # they have to be started too
+        return
+    with contextlib.suppress(TimeIsUp):
+        for cell_run in context.shuffled(needing):
+            context.report(cell_run, "measuring memory of")
+            # 1. The cell and its reference: both are started, then both held, closed and recorded.
+            sides = context.shuffled(cell_run.with_reference)
+            with context.started((side, "own") for side in sides if cell_run.alive) as launches:
+                for act in (_ready, partial(_hold, context), _close, _finish):
+                    for launch in launches:
+                        if cell_run.alive and launch.cell_run.alive:
+                            with launch.cell_run.attribute_errors():
+                                act(launch)
+            # 2. Growth, where the memory launch has not shown it, and the interpreter's own memory.
+            if not (cell_run.alive and cell_run.informs and cell_run.probed):
+                continue
             with cell_run.attribute_errors():
-                self._inform(cell_run)
+                if not cell_run.frees_at_once and _growth_is_due(context, cell_run):
+                    cell_run.all_launches.append(_growth_launch(context, cell_run, "growth"))
+                with cell_run.attribute_errors("empty"):
+                    if not cell_run.of("empty") and context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
+                        cell_run.all_launches.append(_shared(context, cell_run, "empty"))
+                    if cell_run.of("growth") and not cell_run.of("growth_empty"):
+                        cell_run.all_launches.append(_shared(context, cell_run, "growth_empty"))
 
-    @contextlib.contextmanager
-    def _started(self, cell_run: CellRun) -> Iterator[list[RunningLaunch]]:
-        """The memory launches of a cell and its reference; none is left at the end."""
-        launches = []
-        with contextlib.ExitStack() as stack:
-            for side in self.context.shuffled(cell_run.with_reference):
-                if cell_run.alive and side.alive:
-                    with side.attribute_errors():
-                        launch = self.context.start(side, "own")
-                        stack.callback(launch.kill)
-                        launches.append(launch)
-            yield launches
 
-    def cost_ns(self, cell_run: CellRun, wall_ns: float) -> float:
-        """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
-        held_ns = (2 if cell_run.informs else 1) * max(self._hold_ns(cell_run), wall_ns)
-        if not cell_run.probed:
-            return held_ns
-        barrier_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS) or wall_ns
-        count = self._barrier_count(cell_run)
-        if cell_run.informs:
-            count += GROWTH_WARMUPS + (self._growth_barriers(wall_ns) if self._affords_growth(cell_run) else 0)
-        return count * barrier_ns + held_ns
+def memory_cost_ns(context: RunContext, cell_run: CellRun, wall_ns: float) -> float:
+    """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
+    window_ns = context.iterations.window_ns
+    held_ns = (2 if cell_run.informs else 1) * max(_hold_ns(cell_run, window_ns), wall_ns)
+    if not cell_run.probed:
+        return held_ns
+    count = _barrier_count(context, cell_run)
+    if cell_run.informs:
+        grows = _affords_growth(context, cell_run)
+        count += GROWTH_WARMUPS + (_growth_barriers(wall_ns, window_ns) if grows else 0)
+    return count * (min(window_ns, BARRIER_WINDOW_NS) or wall_ns) + held_ns
 
-    # -- what only informs -------------------------------------------------------------------------------------
 
-    def _inform(self, cell_run: CellRun) -> None:
-        """Growth, where the memory launch has not shown it, and the interpreter's own memory."""
-        if not cell_run.frees_at_once and self._growth_is_due(cell_run):
-            cell_run.growth.append(self._growth_launch(cell_run, "own"))
-        with cell_run.attribute_errors("empty"):
-            if not cell_run.floor and self.context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
-                cell_run.floor.append(self._shared(cell_run, settled=False))
-            if cell_run.growth and not cell_run.growth_floor:
-                cell_run.growth_floor.append(self._shared(cell_run, settled=True))
+# ---- launches whose workers are held
 
-    def _growth_is_due(self, cell_run: CellRun) -> bool:
-        return cell_run.informs and self.number < GROWTHS and self._affords_growth(cell_run)
 
-    def _shared(self, cell_run: CellRun, *, settled: bool) -> Launch:
-        """A launch of an empty workload, for growth (`settled`) or not: one for all cells that differ in nothing else.
+def _ready(launch: RunningLaunch) -> None:
+    launch.handle.ready()
 
-        Where memory is freed at once, one launch shows both.
-        """
-        floors, key = self.context.floors, cell_run.floor_key
-        if (key, settled) not in floors:
-            if cell_run.frees_at_once:
-                launch = self._barrier_launch(cell_run, "empty", BARRIERS[0] + GROWTH_WARMUPS + GROWTH_AT_MOST)
-                steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[BARRIERS[0] + GROWTH_WARMUPS :]
-                floors[key, False] = msgspec.structs.replace(launch, barriers=steady)
-                floors[key, True] = msgspec.structs.replace(launch, barriers=grown)
-            elif settled:
-                floors[key, True] = self._growth_launch(cell_run, "empty")
-            else:
-                floors[key, False] = self._barrier_launch(cell_run, "empty", BARRIERS[0])
-        return floors[key, settled]
 
-    # -- held launches -----------------------------------------------------------------------------------------
+def _hold(context: RunContext, launch: RunningLaunch) -> None:
+    """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
+    cell_run, handle, plan = launch.cell_run, launch.handle, context.iterations
+    wall_ns, hold_ns = cell_run.longest_ns, _hold_ns(cell_run, plan.window_ns)
+    # 1. A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process.
+    barriers: tuple[Barrier, ...] = ()
+    if cell_run.probed:
+        barriers = _barriers(context, handle, _barrier_count(context, cell_run))
+    elif cell_run.cell.executor.kind == "server":
+        for _ in context.in_time(range(plan.warmups)):
+            handle.iteration(WARMUP, 1, plan.window_ns)
+    # 2. Held at work: in some launches also unsampled, which shows what sampling costs.
+    both = cell_run.informs and launch.order < BARE_HOLDS and context.spares(hold_ns + wall_ns, 0.1)
+    ways = context.shuffled([True, False]) if both else [True]
+    call_ns = 0.0 if plan.window_ns else cell_run.call_ns
+    held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in context.in_time(ways)}
+    launch.sampled = {
+        "memory": held[True].memory,
+        "dropped": held[True].dropped,
+        "waits": held[True].waits,
+        "barriers": barriers,
+        "sampling_cost": _sampling_cost(held),
+    }
+    # 3. Where memory is freed at once, more barriers show growth; the first settles it.
+    if cell_run.frees_at_once and _growth_is_due(context, cell_run):
+        launch.grown = _barriers(context, handle, 1 + _growth_barriers(wall_ns, plan.window_ns))[1:]
+    context.sample_conditions()
 
-    def _ready(self, launch: RunningLaunch) -> None:
-        launch.handle.ready()
 
-    def _hold(self, launch: RunningLaunch) -> None:
-        """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
-        cell_run, handle = launch.cell_run, launch.handle
-        wall_ns, hold_ns = cell_run.longest_ns, self._hold_ns(cell_run)
-        barriers = self._warm_up(cell_run, handle)
-        both = cell_run.informs and self.number < BARE_HOLDS and self.context.spares(hold_ns + wall_ns, 0.1)
-        ways = self.context.shuffled([True, False]) if both else [True]
-        call_ns = 0.0 if self.iterations.window_ns else cell_run.call_ns
-        held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in self.context.in_time(ways)}
-        launch.sampled = {
-            "memory": held[True].memory,
-            "dropped": held[True].dropped,
-            "waits": held[True].waits,
-            "barriers": barriers,
-            "sampling_cost": _sampling_cost(held),
-        }
-        if cell_run.frees_at_once and self._growth_is_due(cell_run):
-            launch.grown = self._barriers(handle, 1 + self._growth_barriers(wall_ns))[1:]  # the first settles it
-        self.context.sample_conditions()
+def _close(launch: RunningLaunch) -> None:
+    launch.handle.close()
 
-    def _close(self, launch: RunningLaunch) -> None:
-        launch.handle.close()
 
-    def _finish(self, launch: RunningLaunch) -> None:
-        record = launch.finish(self.number, **launch.sampled)
-        launch.cell_run.memory.append(record)
-        if launch.grown:
-            nothing = {"memory": (), "dropped": 0, "waits": None, "sampling_cost": None}
-            launch.cell_run.growth.append(msgspec.structs.replace(record, barriers=launch.grown, **nothing))
+def _finish(launch: RunningLaunch) -> None:
+    record = launch.finish("memory", **launch.sampled)
+    launches = launch.cell_run.all_launches
+    launches.append(record)
+    if launch.grown:
+        nothing = {"memory": (), "dropped": 0, "waits": None, "sampling_cost": None}
+        launches.append(msgspec.structs.replace(record, role="growth", barriers=launch.grown, **nothing))
 
-    def _warm_up(self, cell_run: CellRun, handle: Handle) -> tuple[Barrier, ...]:
-        """A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process."""
-        if cell_run.probed:
-            return self._barriers(handle, self._barrier_count(cell_run))
-        if cell_run.cell.executor.kind == "server":
-            for _ in self.context.in_time(range(self.iterations.warmups)):
-                handle.iteration(WARMUP, 1, self.iterations.window_ns)
-        return ()
 
-    def _barrier_count(self, cell_run: CellRun) -> int:
-        """One in a paired comparison, where it only shows the memory of each process group; none where that is long."""
-        if cell_run.paired:
-            return int(cell_run.longest_ns < LONG_NS)
-        return self.context.most(BARRIERS, cell_run.longest_ns, 0.15)
+def _barrier_count(context: RunContext, cell_run: CellRun) -> int:
+    """One in a paired comparison, where it only shows the memory of each process group; none where that is long."""
+    if cell_run.paired:
+        return int(cell_run.longest_ns < LONG_NS)
+    return context.most(BARRIERS, cell_run.longest_ns, 0.15)
 
-    def _growth_launch(self, cell_run: CellRun, role: LaunchRole) -> Launch:
-        """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""
-        count = GROWTH_WARMUPS + self._growth_barriers(cell_run.longest_ns)
-        launch = self._barrier_launch(cell_run, role, count, settled=True)
-        return msgspec.structs.replace(launch, barriers=launch.barriers[GROWTH_WARMUPS:])
 
-    def _barrier_launch(self, cell_run: CellRun, role: LaunchRole, count: int, *, settled: bool = False) -> Launch:
-        with self.context.ready(cell_run, role, settled=settled) as launch:
-            barriers = self._barriers(launch.handle, count)
-            self.context.sample_conditions()
-            return launch.finish(self.number, barriers=barriers)
+def _hold_ns(cell_run: CellRun, window_ns: int) -> int:
+    """How long its workers are held at least: all that happens in a window can be sampled."""
+    return max(round((PAIRED_HOLD_S if cell_run.paired else HOLD_S) * 1e9), window_ns)
 
-    def _barriers(self, handle: Handle, count: int) -> tuple[Barrier, ...]:
-        window_ns = min(self.iterations.window_ns, BARRIER_WINDOW_NS)
-        loops = 1 if window_ns else self.iterations.loops or 1
-        return tuple(handle.barrier(loops, window_ns) for _ in self.context.in_time(range(count)))
 
-    def _affords_growth(self, cell_run: CellRun) -> bool:
-        wall_ns = cell_run.longest_ns
-        cost_ns = (GROWTH_WARMUPS + self._growth_barriers(wall_ns)) * wall_ns
-        return cell_run.can_grow and self.context.spares(cost_ns, 0.2)
+# ---- launches that have barriers alone
 
-    def _growth_barriers(self, wall_ns: float) -> int:
-        one_ns = max(BARRIER_WINDOW_NS if self.iterations.window_ns else wall_ns, 1.0)
-        return max(GROWTH_AT_LEAST, min(GROWTH_AT_MOST, int(GROWTH_S * 1e9 / one_ns)))
 
-    def _hold_ns(self, cell_run: CellRun) -> int:
-        """How long its workers are held at least: all that happens in a window can be sampled."""
-        hold_s = PAIRED_HOLD_S if cell_run.paired else HOLD_S
-        return max(round(hold_s * 1e9), self.iterations.window_ns)
+def _shared(context: RunContext, cell_run: CellRun, role: Role) -> Launch:
+    """A launch of an empty workload: one for all cells that differ in nothing else.
+
+    Where memory is freed at once, one launch has both roles.
+    """
+    floors, key = context.floors, cell_run.floor_key
+    if (key, role) not in floors:
+        if cell_run.frees_at_once:
+            settling = BARRIERS[0] + GROWTH_WARMUPS
+            launch = _barrier_launch(context, cell_run, "empty", settling + GROWTH_AT_MOST)
+            steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[settling:]
+            floors[key, "empty"] = msgspec.structs.replace(launch, barriers=steady)
+            floors[key, "growth_empty"] = msgspec.structs.replace(launch, role="growth_empty", barriers=grown)
+        elif role == "growth_empty":
+            floors[key, role] = _growth_launch(context, cell_run, role)
+        else:
+            floors[key, role] = _barrier_launch(context, cell_run, role, BARRIERS[0])
+    return floors[key, role]
+
+
+def _growth_launch(context: RunContext, cell_run: CellRun, role: Role) -> Launch:
+    """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""
+    count = GROWTH_WARMUPS + _growth_barriers(cell_run.longest_ns, context.iterations.window_ns)
+    launch = _barrier_launch(context, cell_run, role, count, settled=True)
+    return msgspec.structs.replace(launch, barriers=launch.barriers[GROWTH_WARMUPS:])
+
+
+def _barrier_launch(context: RunContext, cell_run: CellRun, role: Role, count: int, *, settled: bool = False) -> Launch:
+    with context.ready(cell_run, "own" if role == "growth" else "empty", settled=settled) as launch:
+        barriers = _barriers(context, launch.handle, count)
+        context.sample_conditions()
+        return launch.finish(role, barriers=barriers)
+
+
+def _barriers(context: RunContext, handle: Handle, count: int) -> tuple[Barrier, ...]:
+    window_ns = min(context.iterations.window_ns, BARRIER_WINDOW_NS)
+    loops = 1 if window_ns else context.iterations.loops or 1
+    return tuple(handle.barrier(loops, window_ns) for _ in context.in_time(range(count)))
+
+
+def _growth_is_due(context: RunContext, cell_run: CellRun) -> bool:
+    return cell_run.informs and context.budget.rounds < GROWTHS and _affords_growth(context, cell_run)
+
+
+def _affords_growth(context: RunContext, cell_run: CellRun) -> bool:
+    wall_ns = cell_run.longest_ns
+    cost_ns = (GROWTH_WARMUPS + _growth_barriers(wall_ns, context.iterations.window_ns)) * wall_ns
+    return cell_run.can_grow and context.spares(cost_ns, 0.2)
+
+
+def _growth_barriers(wall_ns: float, window_ns: int) -> int:
+    one_ns = max(BARRIER_WINDOW_NS if window_ns else wall_ns, 1.0)
+    return max(GROWTH_AT_LEAST, min(GROWTH_AT_MOST, int(GROWTH_S * 1e9 / one_ns)))
 
 
 def _sampling_cost(held: Mapping[bool, Held]) -> SamplingCost | None:
@@ -242,63 +236,52 @@ class NoProfile(Exception):
     """Why a cell has no profiles of both sides."""
 
 
-class ProfileRound:
-    """One pair of profile launches, within a time of its own."""
+def measure_profiles(context: RunContext, cell_run: CellRun, left_s: float) -> tuple[Profile, Profile]:
+    """The profiles of the reference and of the cell, in a time of their own. Raises NoProfile.
 
-    def __init__(self, context: RunContext, cell_run: CellRun, left_s: float) -> None:
-        """`context` is that of the run in which the cell was paired; `left_s` is what is left of the time."""
-        self.cell_run = cell_run
-        limits = msgspec.structs.replace(context.budget.limits, budget_s=left_s)
-        self.budget = RunBudget(limits, context.budget.clock)
-        self.context = RunContext(
-            [cell_run], context.launcher, context.rng, context.iterations, self.budget, context.listener
-        )
+    `context` is that of the run in which the cell was paired; `left_s` is what is left of the time.
+    """
+    limits = msgspec.structs.replace(context.budget.limits, budget_s=left_s)
+    budget = RunBudget(limits, context.budget.clock)
+    context = RunContext([cell_run], context.launcher, context.rng, context.iterations, budget, context.listener)
+    reference, executor = cell_run.reference, cell_run.cell.executor
+    if executor.kind in NO_SAMPLES:
+        raise NoProfile(NO_SAMPLES[executor.kind])
+    if reference is None:
+        raise NoProfile("it has no reference that can be measured")
+    budget.begin_round()
+    profiles: dict[CellRun, Profile] = {}
+    try:
+        for side in context.shuffled([reference, cell_run]):
+            context.report(side, "sampling the stacks of")
+            profiles[side] = _profile(context, side, min(MOST_S, WORK_SHARE * budget.left_s / (2 - len(profiles))))
+    except TimeIsUp:
+        raise NoProfile("no time left") from None
+    except CellUnsupported as error:
+        raise NoProfile(f"{ROLES['profile']}{error}") from error
+    except Exception as error:
+        raise NoProfile(f"{ROLES['profile']}{error_of(error).reason}") from error
+    finally:
+        budget.end_round()
+    return profiles[reference], profiles[cell_run]
 
-    def measure(self) -> tuple[Profile, Profile]:
-        """The profiles of the reference and of the cell. Raises NoProfile."""
-        reference, executor = self.cell_run.reference, self.cell_run.cell.executor
-        if executor.kind in NO_SAMPLES:
-            raise NoProfile(NO_SAMPLES[executor.kind])
-        if reference is None:
-            raise NoProfile("it has no reference that can be measured")
-        self.budget.begin_round()
-        profiles: dict[CellRun, Profile] = {}
-        try:
-            for side in self.context.shuffled([reference, self.cell_run]):
-                self.context.report(side, "sampling the stacks of")
-                left_s = self.budget.left_s / (2 - len(profiles))
-                profiles[side] = self._profile(side, min(MOST_S, WORK_SHARE * left_s))
-        except TimeIsUp:
-            raise NoProfile("no time left") from None
-        except CellUnsupported as error:
-            raise NoProfile(f"{ROLES['profile']}{error}") from error
-        except Exception as error:
-            raise NoProfile(f"{ROLES['profile']}{error_of(error).reason}") from error
-        finally:
-            self.budget.end_round()
-        return profiles[reference], profiles[self.cell_run]
 
-    def _profile(self, side: CellRun, most_s: float) -> Profile:
-        iterations = self.context.iterations
-        loops, window_ns = iterations.loops or 1, iterations.window_ns
-        count, work_ns = self._planned(side, most_s)
-        low, high = SAMPLING_NS
-        sampling_ns = round(min(max(count * work_ns / MOMENTS, low), high))
-        with self.context.ready(side, "profile", sampling_ns=sampling_ns) as launch:
-            launch.handle.iteration(COLD, 1, window_ns)
-            for _ in self.context.in_time(range(iterations.warmups)):
-                launch.handle.iteration(WARMUP, loops, window_ns)
-            for _ in self.context.in_time(range(count)):
-                launch.handle.iteration(MEASURED, loops, window_ns)
-            return launch.finish(self.budget.rounds).profile or Profile()
-
-    def _planned(self, side: CellRun, most_s: float) -> tuple[int, float]:
-        """How many iterations in at most `most_s`, and the time of the work of one, by that side's latest launch."""
-        latest = [each for launch in side.launches[-1:] for each in launch.iterations]
-        work_ns = max([1.0, *(each.work_ns for each in latest)])
-        wall_ns = max([work_ns, *(each.wall_ns for each in latest)])
-        wanted = max(LEAST_ITERATIONS, math.ceil(WORK_S * 1e9 / work_ns))
-        return max(1, min(wanted, MOST_ITERATIONS, int(most_s * 1e9 / wall_ns))), work_ns
+def _profile(context: RunContext, side: CellRun, most_s: float) -> Profile:
+    """The stacks of one side, at work for `most_s` at most."""
+    plan = context.iterations
+    # How many iterations, and how often they are sampled, by that side's latest launch.
+    work_ns = max([1.0, *(each.work_ns for each in side.latest)])
+    wall_ns = max([work_ns, *(each.wall_ns for each in side.latest)])
+    wanted = max(LEAST_ITERATIONS, math.ceil(WORK_S * 1e9 / work_ns))
+    count = max(1, min(wanted, MOST_ITERATIONS, int(most_s * 1e9 / wall_ns)))
+    low, high = SAMPLING_NS
+    sampling_ns = round(min(max(count * work_ns / MOMENTS, low), high))
+    with context.ready(side, "profile", sampling_ns=sampling_ns) as launch:
+        launch.handle.iteration(COLD, 1, plan.window_ns)
+        for kind, times in ((WARMUP, plan.warmups), (MEASURED, count)):
+            for _ in context.in_time(range(times)):
+                launch.handle.iteration(kind, plan.loops or 1, plan.window_ns)
+        return launch.finish("profile").profile or Profile()
 
 
 # The stacks that a profile launch has written (see runner/profile.py), as functions.

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
 
+from ..kit.proc import catches, children_of
+from ..kit.proc import threads as threads_of
 from ..runner.stacks import TASKS
 from ..runner.worker import worker_name
 
@@ -134,8 +136,6 @@ def debugged(*threads: int) -> bool:
 
 def below(pid: int) -> list[int]:
     """All processes that this one and its children have started; none where the system has no list of them."""
-    from ..kit.proc import children_of  # brings psutil, which a plain run does without
-
     found: list[int] = []
     latest = {pid}
     while latest:
@@ -146,20 +146,12 @@ def below(pid: int) -> list[int]:
 
 def _threads(pid: int) -> list[int]:
     """The threads to ask, one after another; the process itself where it writes those of all."""
-    try:
-        return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
-    except OSError:
-        return [] if sys.platform == "linux" else [pid]
+    return sorted(threads_of(pid)) if sys.platform == "linux" else [pid]
 
 
 def _listens(pid: int, number: int = SIGNAL) -> bool:
-    """Whether the signal would not kill it: no other program listens to it."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            caught = next(line for line in file if line.startswith("SigCgt:"))
-    except (OSError, StopIteration):
-        return sys.platform != "linux"  # there the signal is ignored by default
-    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+    """Whether the signal would not kill it: no other program listens to it. Off Linux it is ignored by default."""
+    return bool(catches(pid, number)) or sys.platform != "linux"
 
 
 def _send(pid: int, thread: int, number: int) -> None:

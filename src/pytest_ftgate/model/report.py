@@ -167,6 +167,15 @@ class Figures(Struct, frozen=True, kw_only=True):
     efficiency: Rate | None = None
     serial_fraction: float | None = None
 
+    def of(self, metric: str) -> Interval | float | None:
+        """The figure of a metric of the metric table, or of one of the workload's own; None where there is none."""
+        kind, dot, name = metric.partition(".")
+        if dot:
+            return {"timer": self.timers_mean_ns, "counter": self.counters_per_s, "peak": self.peaks}[kind].get(name)
+        # A field has the name of its metric, with the unit as a suffix if it has one.
+        shown = (getattr(self, metric + unit, None) for unit in ("", "_ns", "_bytes"))
+        return next((each for each in shown if each is not None), None)
+
 
 class Conditions(Struct, frozen=True, kw_only=True):
     """What else happened on the machine while a group was measured; None where the platform does not report it.
@@ -366,7 +375,7 @@ class Report(Struct, frozen=True, kw_only=True):
     undecided_fails: bool = True
     project: str = ""
     branch: str = ""
-    schema: int = 2
+    schema: int = 3
 
     @property
     def rows(self) -> list[Row]:

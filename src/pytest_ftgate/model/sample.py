@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Literal
 
+import msgspec
+
 from ..kit.values import Count, Figure, Natural, Rate, Struct
 from .spec import Cell, Executor, Interpreter, Reuse
 
@@ -15,9 +17,8 @@ launch, `growth` what is shown beside memory: how it grows, and what sampling co
 IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "memory"))
 EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
 NS_PER_S = 1e9
-
-
-"""The processes of a launch by their role."""
+Role = Literal["time", "control", "locks", "memory", "empty", "growth", "growth_empty", "profile"]
+"""What a launch of a cell was for, see `Launch`."""
 WaitsFor = Literal["lock", "queue"]
 
 
@@ -207,8 +208,12 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The results of one fresh interpreter: the unit of replication.
+    """The results of one fresh interpreter: the unit of replication. Launches of the same `order` were interleaved.
 
+    `role` is what it was for: `time` (bare), `control` (the control workload beside it), `locks` (with the lock probe),
+    `memory` (its workers held at work), `empty` (an empty workload in the same cell), `growth` (many barriers, where
+    the allocator returns freed memory at once), `growth_empty` (the same of an empty workload; there is no growth if
+    workers end with each iteration) or `profile` (the stacks of its workers sampled).
     `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
     A timing launch has `iterations` only. A lock launch has `iterations` and `locks`, a profile launch `iterations` and
     `profile`. `start_ns` and `join_ns` are what starting workers that are kept took, until all were ready, and ending
@@ -217,6 +222,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`.
     """
 
+    role: Role = "time"
     order: int = 0
     hash_seed: int = 0
     started_at: str = ""
@@ -252,15 +258,13 @@ class WorkloadError(Struct, frozen=True, kw_only=True):
 
 
 class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All launches of one cell in this run, with those of the control workload.
+    """All launches of one cell in this run.
 
-    Launches of the same `order` were interleaved: `launches` (bare), `control`, `locks` (with the lock probe) and
-    `single` (bare, the same cell with one worker; empty for the one-worker cell itself), with its `single_control`.
-    `floor` are memory launches of
-    an empty workload in the same cell. `growth` are launches of many barriers in which the allocator returns freed
-    memory at once, `growth_floor` the same of an empty workload; there are none if workers end with each iteration.
+    `launches` are of every role, those of one role in the order in which they ended. `single` are the timing launches
+    of the same cell with one worker, `single_control` those of the control workload beside them; there are none of the
+    one-worker cell itself.
     `reuse` and `duration_s` are the spec's: they decide which stored launches these can be compared with. `measures`
-    identifies the request to programs and servers, see `plan.measures`. `locks_error` says why there are no lock
+    identifies the request to programs and servers. `locks_error` says why there are no lock
     launches although the cell was measured: one of them failed. `begun` counts the launches of the workload itself that
     have begun, also those that failed. `reference` is the same cell of the other revision, interleaved with this one.
     """
@@ -268,13 +272,7 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cell: Cell
     interpreter: Interpreter
     key: str
-    launches: tuple[Launch, ...] = ()
-    control: tuple[Launch, ...] = ()
-    memory: tuple[Launch, ...] = ()
-    locks: tuple[Launch, ...] = ()
-    floor: tuple[Launch, ...] = ()
-    growth: tuple[Launch, ...] = ()
-    growth_floor: tuple[Launch, ...] = ()
+    all_launches: tuple[Launch, ...] = msgspec.field(default=(), name="launches")
     single: tuple[Launch, ...] = ()
     single_control: tuple[Launch, ...] = ()
     error: WorkloadError | None = None
@@ -285,6 +283,21 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     measures: str = ""
     begun: int = 0
     reference: Sample | None = None
+
+    def of(self, role: Role) -> tuple[Launch, ...]:
+        """The launches of a role."""
+        return tuple(launch for launch in self.all_launches if launch.role == role)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The timing launches."""
+        return self.of("time")
+
+    def with_launches(self, role: Role, launches: Iterable[Launch]) -> Sample:
+        """The same with these launches of a role, in place of those it has."""
+        kept = (launch for launch in self.all_launches if launch.role != role)
+        new = (msgspec.structs.replace(launch, role=role) for launch in launches)
+        return msgspec.structs.replace(self, all_launches=(*kept, *new))
 
     @property
     def failed(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from ..kit.values import Interval, Struct
 
@@ -17,47 +17,76 @@ class Decision(StrEnum):
     says; XPASSED is not, although it says so. NOT_MEASURED: the time ended before its turn came.
     """
 
-    PASSED = "passed"
-    ACCEPTED = "accepted"
-    UNCHANGED = "unchanged"
-    REGRESSED = "regressed"
-    SUSPECT = "suspect"
-    BROKEN = "broken"
-    XFAILED = "xfailed"
-    XPASSED = "xpassed"
-    IMPROVED = "improved"
-    INCONCLUSIVE = "inconclusive"
-    NOT_MEASURED = "not measured"
-    NO_BASELINE = "no baseline"
-    ERROR = "error"
-    UNSUPPORTED = "unsupported"
+    # Worst first: a cell's is the first that one of its metrics has, and reports list the first ones first.
+    REGRESSED = "regressed", "R", "fails worse"
+    BROKEN = "broken", "B", "fails"
+    SUSPECT = "suspect", "S", "fails worse"
+    ERROR = "error", "E", "fails"
+    XPASSED = "xpassed", "X", ""
+    ACCEPTED = "accepted", "A", ""
+    INCONCLUSIVE = "inconclusive", "?", "strict open"
+    NOT_MEASURED = "not measured", "-", "strict open"
+    XFAILED = "xfailed", "x", "skipped"
+    UNCHANGED = "unchanged", ",", "good"
+    IMPROVED = "improved", "I", "good"
+    PASSED = "passed", ".", "good"
+    NO_BASELINE = "no baseline", "n", "strict"
+    UNSUPPORTED = "unsupported", "u", "strict skipped"
+
+    letter: str
+    """What pytest prints for a cell; with -v it is `word`."""
+    severity: int
+    """Its place in this list, 0 is the worst."""
+    fails: bool
+    """Whether it fails a run by default."""
+    strict: bool
+    """Whether it fails one under --ftgate-strict, because nothing was decided."""
+    worse: bool
+    """Whether a metric is, or probably is, worse than its limit allows."""
+    open: bool
+    """Whether it was to be decided, and more launches may do that."""
+    skipped: bool
+    """Whether pytest shows the cell as skipped, with the reason."""
+    good: bool
+    """Whether nothing is to be done."""
+
+    def __new__(cls, value: str, letter: str = "", columns: str = "") -> Self:
+        """A row of the table above: `columns` are the attributes that are true of it."""
+        self = str.__new__(cls, value)
+        self._value_, self.letter, self.severity = value, letter, len(cls.__members__)
+        for column in ("fails", "strict", "worse", "open", "skipped", "good"):
+            setattr(self, column, column in columns.split())
+        return self
+
+    @property
+    def word(self) -> str:
+        """`REGRESSED`; of known failures pytest's own words, `XFAIL` and `XPASS`."""
+        return self.value.upper().removesuffix("ED") if self.name[0] == "X" else self.value.upper()
+
+    @property
+    def color(self) -> str:
+        """Its colour in a terminal."""
+        return "red" if self.fails else "green" if self.good else "yellow"
 
     @property
     def decided(self) -> bool:
         """Whether it says something of what was compared."""
-        return self not in (*UNDECIDED, Decision.NO_BASELINE, Decision.ERROR, Decision.UNSUPPORTED)
+        return not self.strict and self is not Decision.ERROR
 
+    @property
+    def missed(self) -> bool:
+        """Whether it was measured and fails: a limit or a contract was missed."""
+        return self.fails and self is not Decision.ERROR
 
-UNDECIDED = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED)
-FAILURES = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR)
-"""What fails a run by default."""
-WORST_FIRST = (
-    Decision.REGRESSED,
-    Decision.BROKEN,
-    Decision.SUSPECT,
-    Decision.ERROR,
-    Decision.XPASSED,
-    Decision.ACCEPTED,
-    Decision.INCONCLUSIVE,
-    Decision.NOT_MEASURED,
-    Decision.XFAILED,
-    Decision.UNCHANGED,
-    Decision.IMPROVED,
-    Decision.PASSED,
-    Decision.NO_BASELINE,
-    Decision.UNSUPPORTED,
-)
-"""The order of decisions: a cell's is the first that one of its metrics has, and reports list the first ones first."""
+    @property
+    def wants_time(self) -> bool:
+        """Whether the time may have been too short for it."""
+        return self.open or self is Decision.SUSPECT
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether it is said in full, also where it does not fail the run."""
+        return self.fails or self is Decision.XPASSED
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -180,7 +209,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def compared(self) -> bool:
         """Whether it was to be decided: it has a basis or a contract; an error always was."""
-        wanted = self.decision in UNDECIDED and bool(self.basis or self.metrics)
+        wanted = self.decision.open and bool(self.basis or self.metrics)
         return self.decision.decided or wanted or self.decision is Decision.ERROR
 
     @property

@@ -25,9 +25,7 @@ from ..kit.text import plain, takes_unicode
 from ..model.report import Report, Row, RowMessage
 from ..model.spec import Plan
 from ..model.verdict import Decision, Verdict
-from ..report import measured, terminal
-from ..report import said as findings
-from ..report import said as headlines
+from ..report import measured, said, terminal
 from ..run import libraries, privacy, run
 from ..run.assembly import on_host
 from ..run.base import Base
@@ -43,8 +41,6 @@ from .shards import Sharding
 
 if TYPE_CHECKING:
     from .hosts import Hosts
-
-STRICT = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.UNSUPPORTED, Decision.NO_BASELINE)
 
 
 FAILED = "failed"
@@ -221,12 +217,12 @@ class Run:
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if failed := self._failed(row):
-            item.stash[HEADLINE] = headlines.headline(failed)
+            item.stash[HEADLINE] = said.headline(failed)
             pytest.fail(terminal.cell_text(failed, max(0, self.config.get_verbosity())), pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
-            pytest.xfail(findings.known_text(row.verdict))
+            pytest.xfail(said.known_text(row.verdict))
         if _is_strict(row.verdict):
-            item.stash[HEADLINE] = f"[XPASS(strict)] {findings.known_text(row.verdict)}"
+            item.stash[HEADLINE] = f"[XPASS(strict)] {said.known_text(row.verdict)}"
             pytest.fail(item.stash[HEADLINE], pytrace=False)
         if row.verdict.decision is Decision.UNSUPPORTED:
             pytest.skip(row.verdict.reason)
@@ -251,7 +247,7 @@ class Run:
             verdict = message.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
-                report.__dict__["wasxfail"] = findings.known_text(verdict)
+                report.__dict__["wasxfail"] = said.known_text(verdict)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -263,8 +259,9 @@ class Run:
             return status
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
-        category, letter, word, markup = findings.STATUS[Decision(decision)]
-        return "failed" if report.failed else category, letter, (word, markup)
+        decision = Decision(decision)
+        category = "failed" if report.failed else decision.value
+        return category, decision.letter, (decision.word, {decision.color: True})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -293,8 +290,8 @@ class Run:
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run: Ctrl-C, `pytest.exit`, or pytest itself, as after errors of collection."""
-        said = str(excinfo.value).partition("\n")[0]
-        self.stopped = f"interrupted: {said}" if said else "interrupted"
+        why = str(excinfo.value).partition("\n")[0]
+        self.stopped = f"interrupted: {why}" if why else "interrupted"
 
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run."""
@@ -328,7 +325,7 @@ class Run:
             failing=self._failing(),
             undecided_fails=UNDECIDED_RUN in self.failing and not self.session.config.update,
         )
-        if session.exitstatus == pytest.ExitCode.OK and findings.undecided(report):
+        if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         self.report = self.ending.finish(report)
         if self.ending.troubles:
@@ -436,14 +433,15 @@ HEADLINE = pytest.StashKey[str]()
 
 def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
     """The line that raised, else the test's."""
-    found = headlines.origin(headlines.error_of(message.row)) if message is not None else None
+    found = said.origin(said.error_of(message.row)) if message is not None else None
     # What is recorded has `~` for the home folder, an editor opens the whole path.
     return (os.path.expanduser(found[0]), found[1]) if found else (str(item.path), item.stash[CELL][0].source.line)
 
 
 def failing_of(options: Options) -> set[str]:
     """The decisions that fail a test, and perhaps BEYOND."""
-    return {Decision.ERROR, *(STRICT if options.strict else ()), *options.fail_on}
+    strict = [each for each in Decision if each.strict and options.strict]
+    return {Decision.ERROR, *strict, *options.fail_on}
 
 
 def run_options(config: pytest.Config, seed: int) -> Options:

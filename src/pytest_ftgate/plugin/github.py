@@ -10,9 +10,7 @@ import pytest
 
 from ..kit.text import plain
 from ..model.report import Report, Row
-from ..report import markdown
-from ..report import said as findings
-from ..report import said as headlines
+from ..report import markdown, said
 
 if TYPE_CHECKING:
     from .gate import Run
@@ -73,19 +71,17 @@ def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
     """Commands for the runner, one for each test: errors, worst first, then warnings of what does not fail the run."""
     errors: dict[tuple[str, int], list[Row]] = {}
     warnings: dict[tuple[str, int], list[Row]] = {}
-    for row in findings.worst_first(report):
+    for row in said.worst_first(report):
         place = _place(row)
-        if findings.fails(report, row):
+        if said.fails(report, row):
             errors.setdefault(place, []).append(row)
-        elif row.verdict.decision in findings.ATTENTION or row.verdict.beyond:
+        elif row.verdict.decision.needs_attention or row.verdict.beyond:
             warnings.setdefault(place, []).append(row)
     found = [("error", place, rows) for place, rows in errors.items()]
     found += [("warning", place, rows) for place, rows in warnings.items() if place not in errors]
-    commands = (
-        [f"::error title=ftgate::{_data(plain(findings.undecided(report)))}"] if findings.undecided(report) else []
-    )
+    commands = [f"::error title=ftgate::{_data(plain(said.undecided(report)))}"] if said.undecided(report) else []
     for level, place, rows in found[: ANNOTATIONS - len(commands)]:
-        result = findings.result(report, [row for row in report.rows if _place(row) == place])
+        result = said.result(report, [row for row in report.rows if _place(row) == place])
         commands.append(_command(level, _from(workspace, rootdir / place[0]), place[1], result, rows))
     return commands
 
@@ -96,14 +92,14 @@ def _place(row: Row) -> tuple[str, int]:
 
 def _command(level: str, file: str, line: int, result: str, rows: list[Row]) -> str:
     """`::error file=tests/test_a.py,line=12,title=ftgate%3A 1 of 1 decided%2C 1 regressed::test_put[w4]: wall +9 %`."""
-    blocks = headlines.blocks(rows)
-    names = (headlines.cells(" ".join(headlines.name(row).split()) for row in block) for block in blocks)
-    said = [f"{name}: {headlines.headline(row)}" for name, (row, *_) in zip(names, blocks[:CELLS], strict=False)]
+    blocks = said.blocks(rows)
+    names = (said.cells(" ".join(said.name(row).split()) for row in block) for block in blocks)
+    texts = [f"{name}: {said.headline(row)}" for name, (row, *_) in zip(names, blocks[:CELLS], strict=False)]
     if more := sum(map(len, blocks[CELLS:])):
-        said.append(f"and {more} more cells of this test")
+        texts.append(f"and {more} more cells of this test")
     title = _property(f"ftgate: {result}"[:TITLE])
     place = f"file={_property(plain(file))}" + (f",line={line}" if line else "")
-    return f"::{level} {place},title={title}::{_data(plain(chr(10).join(said)))}"
+    return f"::{level} {place},title={title}::{_data(plain(chr(10).join(texts)))}"
 
 
 def _from(workspace: Path, path: Path) -> str:

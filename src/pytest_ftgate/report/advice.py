@@ -13,7 +13,7 @@ import msgspec
 from ..judge import advice as judged
 from ..judge import metrics
 from ..kit import units
-from ..kit.text import listed, percent, plain
+from ..kit.text import listed, percent, plain, plural
 from ..kit.values import Interval, Metric, to_builtins
 from ..model.advice import Advice, Choice, Contention, Hazard, MemoryUse, Ranking, ScalingAdvice, StartTax
 from ..model.report import Report
@@ -29,6 +29,7 @@ ERASED = 0.2
 CORES_APART = 0.2
 """Candidates whose busy cores differ by this much have a sentence on it."""
 WEIGH = "to choose, say in the ini what counts, such as ftgate_decide = time=1 memory=0.5"
+UNKNOWN_COUNT = "the count beyond which more do not pay is not known"
 KINDS = {"lock": "waits for locks", "gil": "waits for the GIL", "unattributed": "unattributed waits"}
 MOST_NAMED = 6
 INDENT = "  "
@@ -67,17 +68,18 @@ def said(advice: Advice, *, unicode: bool = True) -> Advised:
     words = {choice.workers for choice in advice.choices}
     same = words.pop() if len(words) == 1 else ""
     speaker = _Speaker(unicode, same)
-    found = [
-        *(Sentence("advice", text) for text in speaker.choices(advice)),
-        *(Sentence("time", text) for text in speaker.times(advice.choices)),
-        *(Sentence("own figures", text) for text in speaker.own(advice.choices)),
-        *(Sentence("builds", text) for text in speaker.builds(advice)),
-        *(Sentence("start-up", text) for text in speaker.starts(advice.starts)),
-        *(Sentence("memory", text) for text in speaker.memory(advice.memory)),
-        *(Sentence("contention", text) for text in speaker.contention(advice)),
-        *(Sentence("scaling", text) for text in speaker.scaling(advice.scaling)),
-        *(Sentence("hazard", text) for text in map(speaker.hazard, advice.hazards)),
-    ]
+    by_topic: dict[str, Iterable[str]] = {
+        "advice": speaker.choices(advice),
+        "time": speaker.times(advice.choices),
+        "own figures": speaker.own(advice.choices),
+        "builds": speaker.builds(advice),
+        "start-up": speaker.starts(advice.starts),
+        "memory": speaker.memory(advice.memory),
+        "contention": speaker.contention(advice),
+        "scaling": speaker.scaling(advice.scaling),
+        "hazard": map(speaker.hazard, advice.hazards),
+    }
+    found = [Sentence(topic, text) for topic, texts in by_topic.items() for text in texts]
     unknown = [topic for topic in advice.unknown if topic != "scaling" or not _counts([same])]
     if unknown:
         found.append(Sentence("not known", f"{listed(unknown, 'and')}: nothing was measured"))
@@ -105,11 +107,8 @@ def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True)
             for number, sentence in enumerate(texts):
                 head, *below = sentence.text.split("\n")
                 lines += entry("" if number else topic, head, style, indent=2, column=12)
-                lines += [
-                    line
-                    for text in below
-                    for line in wrapped(text, style, indent=14, hanging=20 if text[:1] == " " else None)
-                ]
+                for text in below:
+                    lines += wrapped(text, style, indent=14, hanging=20 if text[:1] == " " else None)
         blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
 
@@ -139,10 +138,12 @@ class _Speaker(NamedTuple):
         return [self._choice(same, advice.weights) for same in groups.values()]
 
     def _choice(self, same: Sequence[Choice], weights: judged.Weights) -> str:
-        """The answer, and where it is several candidates a line for each."""
+        """The answer, and where it is several candidates a line for each with its time and memory."""
         first = same[0]
         names = first.advised or first.pareto
-        figures = self._figures(first, names)
+        times = {each.name: self._time(each.value, first.windows) for each in first.time.ranked}
+        memory = {each.name: units.size(each.value.value) for each in (first.memory.ranked if first.memory else ())}
+        figures = [(name, f"{times[name]}, {memory.get(name, 'memory not known')}") for name in names]
         by = "by " + " ".join(f"{name}={weight:g}" for name, weight in weights) if weights else ""
         lines = _lines(figures)
         if len(names) == 1:
@@ -159,12 +160,6 @@ class _Speaker(NamedTuple):
             text = f"one of these; which of them does not matter {by or 'in time or memory'}, the others are beaten"
         others = f"; the same {self._places(same[1:])}" if len(same) > 1 else ""
         return f"{self.at(first)}{text}{others}{lines}{self._told_by_own(same)}"
-
-    def _figures(self, choice: Choice, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Time and memory of these candidates."""
-        times = {each.name: self._time(each.value, choice.windows) for each in choice.time.ranked}
-        memory = {each.name: units.size(each.value.value) for each in (choice.memory.ranked if choice.memory else ())}
-        return [(name, f"{times[name]}, {memory.get(name, 'memory not known')}") for name in names]
 
     def _places(self, choices: Iterable[Choice]) -> str:
         return "with " + listed([self.at(choice).removesuffix(": ") for choice in choices], "and")
@@ -198,7 +193,7 @@ class _Speaker(NamedTuple):
             if choice not in alike or len(alike) == 1:
                 texts.append(f"{self.at(choice)}{self._ranking(choice.time, windows=choice.windows)}")
             for limit in choice.limits:
-                over = f", {self._times(limit.times)} the fastest's" if limit.times else ""
+                over = f", {_times(limit.times)} the fastest's" if limit.times else ""
                 takes = f"{limit.name}, a program, takes {self._time(limit.value, choice.windows)}"
                 texts.append(f"{self.at(choice)}{takes}{over}")
             busy = sorted(choice.cores.items(), key=lambda pair: -pair[1])
@@ -236,15 +231,12 @@ class _Speaker(NamedTuple):
         pairs = []
         for each in rest[:NAMED]:
             alike = "not told apart" if each.name in ranking.tied else ""
-            pairs.append((each.name, ", ".join(filter(None, (self._times(each.times), alike)))))
+            pairs.append((each.name, ", ".join(filter(None, (_times(each.times), alike)))))
         if far := [each.times.value for each in rest[NAMED:] if each.times]:
             ends = dict.fromkeys(map(units.ratio, (far[0], far[-1])))
             pairs.append((f"{len(rest) - NAMED} more", " to ".join(ends)))
         missing = f"\n{_listed(ranking.missing)}: not known" if ranking.missing else ""
         return f"{head}{_lines(pairs)}{missing}"
-
-    def _times(self, interval: Interval | None) -> str:
-        return "" if interval is None else _with_ends(interval, units.ratio, units.ratio_ends)
 
     # ---- builds
 
@@ -255,8 +247,8 @@ class _Speaker(NamedTuple):
         mixed, *pure = advice.builds
         if mixed.ratio.low <= 1 <= mixed.ratio.high:
             return []
-        head = f"{mixed.name} takes {self._times(mixed.ratio)} the time of {mixed.other}"
-        parts = [(f"{each.name} against {each.other}", self._times(each.ratio)) for each in pure]
+        head = f"{mixed.name} takes {_times(mixed.ratio)} the time of {mixed.other}"
+        parts = [(f"{each.name} against {each.other}", _times(each.ratio)) for each in pure]
         return [f"{head}, which mixes the build into the difference; one at a time:{_lines(parts)}"]
 
     # ---- start-up
@@ -300,21 +292,18 @@ class _Speaker(NamedTuple):
         shown = [use for use in uses if (use.setting, use.workers) == (most.setting, most.workers)]
         parts = []
         for use in sorted(shown, key=lambda use: use.total.value):
-            more = f", {self._further(use)}" if use.further else ""
+            more = ""
+            if (further := use.further) is not None:
+                more = _with_ends(further, units.size, units.size_ends)
+                if further.level and further.low <= 0:  # the noise of two totals
+                    more = f"{units.size(further.high)} at most" if further.high > 0 else "0"
+                more = f", {'a worker process ' if use.further_of == 'processes' else ''}{more}"
             parts.append((use.name, units.size(use.total.value) + more))
         whys = [f"a further worker's is not known where none is given: {use.why}" for use in shown if use.why]
         if len(whys) == len(shown):
             whys = [f"that of a further worker is not known: {shown[0].why}"]
         each = ", and of each further worker" if any(use.further_of == "counts" for use in shown) else ""
         return ["\n".join([f"{self.at(most)}{most.figure} of all processes{each}:{_lines(parts)}", *whys[:1]])]
-
-    def _further(self, use: MemoryUse) -> str:
-        of = "a worker process " if use.further_of == "processes" else ""
-        further = use.further
-        assert further is not None
-        if further.level and further.low <= 0:  # the noise of two totals
-            return f"{of}{units.size(further.high)} at most" if further.high > 0 else f"{of}0"
-        return f"{of}{_with_ends(further, units.size, units.size_ends)}"
 
     # ---- contention and scaling
 
@@ -352,24 +341,25 @@ class _Speaker(NamedTuple):
     def scaling(self, found: Sequence[ScalingAdvice]) -> list[str]:
         """How far more workers pay: in full for the fastest candidates."""
         texts = [self._scaling(each) for each in found[:NAMED]]
-        for enough, rest in groupby(sorted(found[NAMED:], key=_enough), key=_enough):
-            others = list(rest)
+        by_count: dict[int, list[ScalingAdvice]] = {}
+        for each in found[NAMED:]:
+            by_count.setdefault(each.enough or 0, []).append(each)
+        for enough, others in sorted(by_count.items()):
             last = [each.points[-1].times.value for each in others]
-            most = "the count beyond which more do not pay is not known"
-            most = f"more than {enough} do not pay" if enough else most
+            most = f"more than {enough} do not pay" if enough else UNKNOWN_COUNT
             names = _listed([each.name for each in others])
             texts.append(f"{names}: {most}: {units.ratio(min(last))} to {units.ratio(max(last))} with the most workers")
         return texts
 
     def _points(self, each: ScalingAdvice) -> str:
-        points = ", ".join(f"{point.workers} workers {self._times(point.times)}" for point in each.points)
+        points = ", ".join(f"{point.workers} workers {_times(point.times)}" for point in each.points)
         return f"{points} the throughput of {each.base}"
 
     def _scaling(self, each: ScalingAdvice) -> str:
         setting = f"{each.setting}: " if each.setting else ""
         ends = f" [{units.number(each.serial.low)}, {units.number(each.serial.high)}]" if each.serial else ""
         serial = f"; serial fraction {units.number(each.serial.value)}{ends}" if each.serial else ""
-        enough = "the count beyond which more do not pay is not known"
+        enough = UNKNOWN_COUNT
         if each.enough is not None:
             by = "as measured" if each.measured else "by Amdahl's law, given the cores"
             workers = "1 worker does" if each.enough == 1 else f"{each.enough} workers do"
@@ -401,9 +391,7 @@ def _listed(names: Sequence[str], last: str = "and") -> str:
 def _workers(word: str) -> str:
     """`8 workers` of w8; roles as they are written."""
     count = re.fullmatch(r"w(\d+)", word)
-    if count is None:
-        return word
-    return f"{count[1]} worker{'' if count[1] == '1' else 's'}"
+    return plural(int(count[1]), "worker") if count else word
 
 
 def _counts(words: Iterable[str]) -> bool:
@@ -417,16 +405,16 @@ def _apart(ranking: Ranking) -> float:
     return max(beyond, default=1.0)
 
 
-def _enough(each: ScalingAdvice) -> int:
-    return each.enough or 0
-
-
 def _names(found: Sequence[Contention]) -> str:
     return _listed(tuple(dict.fromkeys(each.name for each in found)))
 
 
 def _kinds(kinds: Sequence[str]) -> str:
     return listed([KINDS[kind] for kind in kinds], "and")
+
+
+def _times(interval: Interval | None) -> str:
+    return "" if interval is None else _with_ends(interval, units.ratio, units.ratio_ends)
 
 
 def _with_ends(interval: Interval, written: Callable[[float], str], ends: Callable[[Interval], str]) -> str:

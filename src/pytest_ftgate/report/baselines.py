@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
+from ..judge import metrics
 from ..judge.recorded import WALL_OF_CONTROL, figure_of, source_of
 from ..kit import units
 from ..kit.text import plain
@@ -42,13 +42,12 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
 def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
     """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
     entries = [(label, key, entry, _summary(entry)) for label, key, entry in _entries(baseline)]
-    shown = _shown([short for *_, short in entries], unicode)
-    heads = [figure.name for figure in shown]
-    header = ("cell", "machine", "build", *heads, "launches", "recordings", "recorded", "commit")
+    shown = _shown(short for *_, short in entries)
+    header = ("cell", "machine", "build", *shown, "launches", "recordings", "recorded", "commit")
     rows = []
     interpreters = set()
     for label, key, entry, short in entries:
-        figures = [figure.text(short) for figure in shown]
+        figures = [_text(name, short, unicode) for name in shown]
         counts = (str(short.launches), str(len(entry.recordings)))
         rows.append((label, *_place(key), *figures, *counts, *_when(short)))
         interpreters.add(f"build {_place(key)[1]}: {_built(entry)}")
@@ -61,9 +60,18 @@ def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> s
     blocks = []
     for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
         cells = list(group)
-        shown = _shown([side for each in cells for side in map(_summary, (each.old, each.new))], unicode)
-        header = ("cell", *(head for figure in shown for head in (figure.name, "change")), "verdict", "baseline")
-        rows = [_diff_row(difference, shown) for difference in cells]
+        sides = [(_summary(each.old), _summary(each.new)) for each in cells]
+        shown = _shown(side for both in sides for side in both)
+        header = ("cell", *(head for name in shown for head in (name, "change")), "verdict", "baseline")
+        rows = []
+        for each, (was, now) in zip(cells, sides, strict=True):
+            figures = []
+            for name in shown:
+                before, after = _text(name, was, unicode), _text(name, now, unicode)
+                arrow = after if before == NOTHING else f"{before} -> {after}"
+                figures += [arrow, _change(name, was, now)]
+            baseline = " ".join(_when(was)) if each.old else NOTHING
+            rows.append((split_nodeid(each.nodeid)[1], *figures, str(each.decision), baseline))
         labelled = ((split_nodeid(difference.nodeid)[1], difference.reason) for difference in cells)
         notes = [f"  {label}: {reason}" for label, reason in labelled if reason]
         notes += [
@@ -80,7 +88,16 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
     """
     plan = list(updates)
     kept = sum(update.action == "skip" and update.reason == KEPT for update in plan)
-    lines = [_update_line(update, naming, unicode) for update in plan if update.reason != KEPT]
+    lines = []
+    for update in (each for each in plan if each.reason != KEPT):
+        figures = _figures(update.old, update.new, unicode)
+        if update.action == "record":
+            lines.append(f"recorded {update.nodeid}: {figures}" + (" (new)" if update.old is None else ""))
+        elif update.action == "refuse":
+            fix = f"name it to accept: {naming}{shlex.quote(update.nodeid)}"
+            lines.append(f"refused {update.nodeid}: {update.reason}, {figures}; {fix}")
+        else:
+            lines.append(f"skipped {update.nodeid}: {update.reason}")
     if kept:
         cells = f"{kept} cell{'s that have' if kept > 1 else ' that has'} a baseline"
         lines.append(f"kept {cells}; name one to store it again: {naming}CELL")
@@ -91,16 +108,6 @@ def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
     """One line for each cell that is, or would be, removed."""
     word = "removed" if done else "unused"
     return plain("".join(f"{word} {test}[{label}]\n" for test, label in cells))
-
-
-def _update_line(update: Update, naming: str, unicode: bool) -> str:
-    figures = _figures(update.old, update.new, unicode)
-    if update.action == "record":
-        return f"recorded {update.nodeid}: {figures}" + (" (new)" if update.old is None else "")
-    if update.action == "refuse":
-        fix = f"name it to accept: {naming}{shlex.quote(update.nodeid)}"
-        return f"refused {update.nodeid}: {update.reason}, {figures}; {fix}"
-    return f"skipped {update.nodeid}: {update.reason}"
 
 
 class Summary(Struct, frozen=True, kw_only=True):
@@ -123,80 +130,56 @@ def _summary(side: StoredCell | Sample | None) -> Summary:
     return Summary(sides=side.recordings, recorded_at=newest.recorded_at, commit=newest.commit)
 
 
-class _Figure(NamedTuple):
-    """One figure of a summary: its name, its value, and the texts of a value and of a change."""
-
-    name: str
-    of: Callable[[Summary], float | None]
-    written: Callable[[float], str]
-    changed: Callable[[float, float], str]
-
-    def text(self, short: Summary) -> str:
-        """The figure with its unit."""
-        value = self.of(short)
-        return NOTHING if value is None else self.written(value)
-
-    def change(self, before: Summary, after: Summary) -> str:
-        """From one summary to another, where both have it."""
-        was, now = self.of(before), self.of(after)
-        return NOTHING if was is None or now is None else self.changed(was, now)
+FIGURES = {
+    "wall": Metric.WALL,
+    "to control": WALL_OF_CONTROL,
+    "USS": Metric.USS,
+    "lock wait": Metric.LOCK_WAIT,
+    "scaling": Metric.SCALING,
+}
+"""What a summary has: headings and names of stored values. The first three stand in every table."""
 
 
-def _every_figure(unicode: bool) -> tuple[_Figure, ...]:
-    return (
-        _Figure("wall", _over_launches(Metric.WALL), lambda ns: units.time(ns, unicode=unicode), _relative),
-        _Figure("to control", _over_launches(WALL_OF_CONTROL), units.ratio, _relative),
-        _Figure("USS", _over_launches(Metric.USS), units.size, _relative),
-        _Figure("lock wait", _over_launches(Metric.LOCK_WAIT), units.share, lambda was, now: units.points(now - was)),
-        _Figure("scaling", _over_launches(Metric.SCALING), units.ratio, _relative),
-    )
+def _value(name: str, short: Summary) -> float | None:
+    return figure_of(FIGURES[name], short.sides)
 
 
-def _over_launches(name: str) -> Callable[[Summary], float | None]:
-    return lambda short: figure_of(name, short.sides)
+def _text(name: str, short: Summary, unicode: bool) -> str:
+    """A figure with its unit."""
+    value = _value(name, short)
+    return NOTHING if value is None else units.of(_unit(name), value, unicode=unicode)
 
 
-def _shown(summaries: Iterable[Summary], unicode: bool) -> list[_Figure]:
+def _change(name: str, before: Summary, after: Summary) -> str:
+    """From one summary to another, where both have the figure."""
+    was, now = _value(name, before), _value(name, after)
+    if was is None or now is None:
+        return NOTHING
+    if _unit(name) == "share":
+        return units.points(now - was)
+    return units.change(now / was) if was else NOTHING
+
+
+def _unit(name: str) -> str:
+    return "ratio" if FIGURES[name] == WALL_OF_CONTROL else metrics.row(FIGURES[name]).unit
+
+
+def _shown(summaries: Iterable[Summary]) -> list[str]:
     """The figures that every test has, and those that any of these has."""
-    known = list(summaries)
-    every = _every_figure(unicode)
-    return [*every[:3], *(figure for figure in every[3:] if any(figure.of(short) is not None for short in known))]
-
-
-def _relative(before: float, after: float) -> str:
-    return units.change(after / before) if before else NOTHING
+    known, names = list(summaries), list(FIGURES)
+    return [*names[:3], *(name for name in names[3:] if any(_value(name, short) is not None for short in known))]
 
 
 def _figures(old: StoredCell | None, new: Sample | None, unicode: bool) -> str:
     """`wall 1.83 ms (was 1.75 ms, +4.6 %), to control 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`."""
     was, now = _summary(old), _summary(new)
     texts = []
-    for figure in _every_figure(unicode):
-        change = figure.change(was, now)
-        if figure.of(now) is not None:
-            aside = f" (was {figure.text(was)}, {change})" if change != NOTHING else ""
-            texts.append(f"{figure.name} {figure.text(now)}{aside}")
+    for name in FIGURES:
+        if _value(name, now) is not None:
+            change = _change(name, was, now)
+            aside = f" (was {_text(name, was, unicode)}, {change})" if change != NOTHING else ""
+            texts.append(f"{name} {_text(name, now, unicode)}{aside}")
     return ", ".join(texts)
-
-
-def _diff_row(difference: Difference, shown: Iterable[_Figure]) -> tuple[str, ...]:
-    was, now = _summary(difference.old), _summary(difference.new)
-    recorded, commit = _when(was)
-    figures = [
-        text for figure in shown for text in (_arrow(figure.text(was), figure.text(now)), figure.change(was, now))
-    ]
-    return (
-        split_nodeid(difference.nodeid)[1],
-        *figures,
-        str(difference.decision),
-        f"{recorded} {commit}" if difference.old else NOTHING,
-    )
-
-
-def _arrow(before: str, after: str) -> str:
-    if before == NOTHING:
-        return after
-    return f"{before} -> {after}"
 
 
 def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:

@@ -1,19 +1,21 @@
-"""The detail lines below a row: where its workers wait, how it scales and grows; with -v all other figures. Pure."""
+"""Lines of a terminal: text wrapped to it, and the details below a row. Pure.
+
+Details say where the workers of a cell wait, how it scales and grows; with -v all other figures.
+"""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ..kit import units
-from ..kit.text import plain
+from ..kit.text import plain, plural
 from ..kit.values import Interval
-from ..model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures
+from ..model.report import Figures, RoleFigures, Row, SiteFigures
 from ..model.sample import WaitsFor
-
-# Lines of a terminal: what the stream can show, and text that is wrapped and indented to it. Pure.
 
 SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 GAP = "  "
@@ -21,6 +23,41 @@ TIED = "\u00a0"
 """Stands for a space at which no line is broken, until the lines are made."""
 
 UNBROKEN = re.compile(r"(?<=\d) (?=(?:[nµum]?s|k?/s|[KMG]iB|%)(?![\w/]))|(?<=[\d.],) (?=[\d.]+\])")
+INDENT = 6
+COLUMN = 9
+"""Columns from a line's name to its text."""
+SITES = 2
+"""Sites of a kind that are shown by default."""
+SITE_SHARE = 0.01
+"""Share of the workers' time below which a site has no line."""
+WAIT_SHARE = 0.005
+PROBE_COST = 1.05
+"""A smaller overhead of a probe is shown only with -v."""
+SUPERLINEAR = 1.05
+GROWTH_BYTES = 2**12
+GROWTH_LEVEL = 0.9
+"""Growth of at least a page per iteration, at this confidence level, is shown by default."""
+WORKERS = 4
+"""Up to this many workers' cores are listed one by one."""
+KEPT = 0.95
+"""The share of a constant rate that must be answered: requests under way at the end of a window are not counted."""
+MANY = {"worker": "workers", "child": "children"}
+ROLES = ("tree", "main", "workers", "servers", "others")
+WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
+WITH_GIL = " (with the wait for the GIL)"
+STATES = {
+    "running": "running",
+    "runnable": "runnable",
+    "gil": "GIL",
+    "lock": "lock",
+    "queue": "queue",
+    "process": "another process",
+    "unattributed": "unattributed",
+    "asleep": "asleep",
+}
+"""Fields of WaitFigures, and what a line calls them."""
+MEMORY = (("USS", "steady_uss", "peak_uss"), ("PSS", "steady_pss", "peak_pss"), ("RSS", "steady_rss", "peak_rss"))
+"""Kinds of memory, with their fields of RoleFigures."""
 
 
 class Style(NamedTuple):
@@ -111,45 +148,7 @@ def printable(text: str, style: Style) -> str:
     return "".join(kept).encode("utf-8" if style.unicode else "ascii", "backslashreplace").decode()
 
 
-INDENT = 6
-COLUMN = 9
-"""Columns from a line's name to its text."""
-SITES = 2
-"""Sites of a kind that are shown by default."""
-SITE_SHARE = 0.01
-"""Share of the workers' time below which a site has no line."""
-WAIT_SHARE = 0.005
-PROBE_COST = 1.05
-"""A smaller overhead of a probe is shown only with -v."""
-SUPERLINEAR = 1.05
-GROWTH_BYTES = 2**12
-GROWTH_LEVEL = 0.9
-"""Growth of at least a page per iteration, at this confidence level, is shown by default."""
-WORKERS = 4
-"""Up to this many workers' cores are listed one by one."""
-KEPT = 0.95
-"""The share of a constant rate that must be answered: requests under way at the end of a window are not counted."""
-MANY = {"worker": "workers", "child": "children"}
-ROLES = ("tree", "main", "workers", "servers", "others")
-WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
-WITH_GIL = " (with the wait for the GIL)"
-
-
-class Memory(NamedTuple):
-    """One column of the memory by role: its heading and its figure."""
-
-    head: str
-    bytes_of: Callable[[RoleFigures], float | None]
-
-
-MEMORY = (
-    Memory("USS", lambda role: role.steady_uss),
-    Memory("peak >=", lambda role: role.peak_uss),
-    Memory("PSS", lambda role: role.steady_pss),
-    Memory("peak >=", lambda role: role.peak_pss),
-    Memory("RSS", lambda role: role.steady_rss),
-    Memory("peak >=", lambda role: role.peak_rss),
-)
+# ---- the details below a row
 
 
 def detail_lines(row: Row, style: Style) -> list[str]:
@@ -166,8 +165,9 @@ def detail_lines(row: Row, style: Style) -> list[str]:
         *_sites(figures, style),
         *_scaling(row, style),
         *_growth(figures, style),
-        *_no_memory(figures, style),
     ]
+    if figures.memory_dropped and not figures.memory_samples:
+        lines += _line("memory", ["no figure: no sample was taken while all of its workers were held"], style)
     if style.verbosity > 0:
         lines += [*_waits(figures, style), *_cpu(figures, style), *_memory(figures, style)]
     return lines
@@ -177,40 +177,24 @@ def _line(name: str, parts: Iterable[str], style: Style) -> list[str]:
     return phrases(name, parts, style, INDENT, COLUMN)
 
 
-# ---- the workload's own, and phases
-
-
 def _own(figures: Figures, style: Style) -> list[str]:
+    """The workload's own figures, and with -v the phases of an iteration."""
+    time = partial(units.time, unicode=style.unicode)
     parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
-    parts += [
-        f"{name} {units.time(ns, unicode=style.unicode)} mean" for name, ns in sorted(figures.timers_mean_ns.items())
-    ]
+    parts += [f"{name} {time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
     parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
     if style.verbosity > 0:
-        parts += _phases(figures, style)
+        # A window of load has no start and no join, and its length is fixed.
+        phases = ("start", "work", "join", "cold") if figures.latency is None else ("cold",)
+        known = ((name, getattr(figures, f"{name}_ns")) for name in phases)
+        parts += [f"{name} {time(ns)}" for name, ns in known if ns is not None]
+        if figures.control_ratio is not None:
+            parts.append(f"{units.ratio(figures.control_ratio)} the control")
+        sizes = (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes))
+        if not figures.memory:
+            parts += [f"{name} {units.size(n_bytes)}" for name, n_bytes in sizes if n_bytes is not None]
     lines = textwrap.wrap("; ".join(parts), style.width - INDENT, break_long_words=False, break_on_hyphens=False)
     return [" " * INDENT + style.paint(line, "dim") for line in lines]
-
-
-def _phases(figures: Figures, style: Style) -> Iterator[str]:
-    for name, ns in (
-        ("start", figures.start_ns),
-        ("work", figures.work_ns),
-        ("join", figures.join_ns),
-        ("cold", figures.cold_ns),
-    ):
-        # A window of load has no start and no join, and its length is fixed.
-        if ns is not None and (figures.latency is None or name == "cold"):
-            yield f"{name} {units.time(ns, unicode=style.unicode)}"
-    if figures.control_ratio is not None:
-        yield f"{units.ratio(figures.control_ratio)} the control"
-    if not figures.memory:
-        for name, n_bytes in (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes)):
-            if n_bytes is not None:
-                yield f"{name} {units.size(n_bytes)}"
-
-
-# ---- load
 
 
 def _load(figures: Figures, style: Style) -> list[str]:
@@ -218,31 +202,20 @@ def _load(figures: Figures, style: Style) -> list[str]:
 
     Of a constant rate it is `500 of 500 req/s`, or `431 of 500 req/s: behind`.
     """
-    latency = figures.latency
+    latency, per_s = figures.latency, figures.ops_per_s
     if latency is None:
         return []
-    spans = (
-        ("mean", latency.mean_ns),
-        ("p50", latency.p50_ns),
-        ("p95", latency.p95_ns),
-        ("p99", latency.p99_ns),
-        ("max", latency.max_ns),
-    )
-    times = [f"{name} {units.time(ns, unicode=style.unicode, digits=2)}" for name, ns in spans]
-    rate = [] if figures.ops_per_s is None else [_rate(figures.ops_per_s, latency.asked_per_s)]
+    times = [
+        f"{name} {units.time(getattr(latency, f'{name}_ns'), unicode=style.unicode, digits=2)}"
+        for name in ("mean", "p50", "p95", "p99", "max")
+    ]
+    rate = []
+    if per_s is not None:
+        asked = latency.asked_per_s
+        of = f" of {units.requests(asked)}" if asked else ""
+        rate = [f"{units.requests(per_s)}{of} req/s{': behind' if per_s < KEPT * asked else ''}"]
     errors = f"{latency.errors or 'no'} error{'' if latency.errors == 1 else 's'}"
     return _line("load", grouped(rate, times, [errors]), style)
-
-
-def _rate(per_s: float, asked_per_s: float) -> str:
-    if not asked_per_s:
-        return f"{_whole(per_s)} req/s"
-    return f"{_whole(per_s)} of {_whole(asked_per_s)} req/s{': behind' if per_s < KEPT * asked_per_s else ''}"
-
-
-def _whole(per_s: float) -> str:
-    """A rate as people give it for servers: `30415`, but `94.3`."""
-    return f"{per_s:.0f}" if per_s >= 100 else f"{per_s:.3g}"
 
 
 # ---- waits for locks and queues
@@ -264,8 +237,11 @@ def _sites(figures: Figures, style: Style) -> list[str]:
             lines += _line(waits_for, grouped([*_site(site, bool(figures.gil_enabled), style)], cost), style)
             cost = []
         rest = sites[len(shown) :] if style.verbosity > 0 else worth[len(shown) :]
-        if rest:
-            lines += _line("" if shown else waits_for, grouped([_more(rest, bool(shown), style)], cost), style)
+        if rest:  # `3 more sites: 4.1 % of the time together (-v)`
+            count = plural(len(rest), "more site" if shown else "site")
+            together = f"{units.share(sum(site.share for site in rest))} of the time" + " together" * (len(rest) > 1)
+            hint = "" if style.verbosity > 0 else " (-v)"
+            lines += _line("" if shown else waits_for, grouped([f"{count}: {together}{hint}"], cost), style)
             cost = []
     if style.verbosity > 0 and not lines:
         lines += _line("lock", grouped(["no waits"], cost), style)
@@ -287,16 +263,8 @@ def _site(site: SiteFigures, gil: bool, style: Style) -> Iterator[str]:
         yield f"{per_s} {word}"
     else:
         yield f"{units.whole_share(site.contended_ratio)} {word} ({per_s})"
-    for name, ns in (("p50", site.p50_ns), ("p95", site.p95_ns), ("p99", site.p99_ns), ("max", site.max_ns)):
-        yield f"{name} {units.time(ns, unicode=style.unicode, digits=2)}"
-
-
-def _more(sites: Sequence[SiteFigures], others_shown: bool, style: Style) -> str:
-    """`3 more sites: 4.1 % of the time together (-v)`."""
-    count = f"{len(sites)}{' more' if others_shown else ''} site{'s' if len(sites) > 1 else ''}"
-    together = " together" if len(sites) > 1 else ""
-    hint = "" if style.verbosity > 0 else " (-v)"
-    return f"{count}: {units.share(sum(site.share for site in sites))} of the time{together}{hint}"
+    for name in ("p50", "p95", "p99", "max"):
+        yield f"{name} {units.time(getattr(site, f'{name}_ns'), unicode=style.unicode, digits=2)}"
 
 
 def _cost(name: str, cost: Interval | None, style: Style) -> list[str]:
@@ -350,46 +318,39 @@ def _growth(figures: Figures, style: Style) -> list[str]:
 
 
 def _waits(figures: Figures, style: Style) -> list[str]:
+    """`running 12 %, GIL 45 % (p95 12 ms), lock 41 %`: with the length of single waits, if the samples show it."""
     waits = figures.waits
     if waits is None:
         return []
     if waits.unavailable:
         return _line("waits", [f"not available: {waits.unavailable}"], style)
-    parts = [
-        f"{name} {units.whole_share(share)}{_length(waits, style) if name == 'GIL' else ''}"
-        for name, share in _fractions(waits)
-        if share >= WAIT_SHARE
-    ]
+    parts = []
+    for state, name in STATES.items():
+        share, p95_ns = getattr(waits, state), waits.gil_p95_ns if state == "gil" else None
+        length = "" if p95_ns is None else f" (p95 {units.time(p95_ns, unicode=style.unicode, digits=2)})"
+        parts += [f"{name} {units.whole_share(share)}{length}"] if share >= WAIT_SHARE else []
     cost = _cost("sampled", figures.memory_cost, style)
     return _line("waits", grouped(parts or ["no samples"], cost), style)
 
 
-def _fractions(waits: WaitFigures) -> tuple[tuple[str, float], ...]:
-    return (
-        ("running", waits.running),
-        ("runnable", waits.runnable),
-        ("GIL", waits.gil),
-        ("lock", waits.lock),
-        ("queue", waits.queue),
-        ("another process", waits.process),
-        ("unattributed", waits.unattributed),
-        ("asleep", waits.asleep),
-    )
-
-
-def _length(waits: WaitFigures, style: Style) -> str:
-    """` (p95 12 ms)`: the length of single waits for the GIL, if the samples show it."""
-    if waits.gil_p95_ns is None:
-        return ""
-    return f" (p95 {units.time(waits.gil_p95_ns, unicode=style.unicode, digits=2)})"
-
-
 def _cpu(figures: Figures, style: Style) -> list[str]:
-    """`main 0.02, worker 0 0.98 cores; run-queue wait 2 %; switches 1.20 k/s voluntary, 300 /s involuntary`."""
+    """`main 0.02, worker 0 0.98 cores; run-queue wait 2 %; switches 1.20 k/s voluntary, 300 /s involuntary`.
+
+    Each process has the cores it kept busy; many of a kind are one range, which follows the others.
+    """
     waits = figures.waits
     if waits is None:
         return []
-    groups = [_cores(waits.cores)] if waits.cores else []
+    kinds: dict[str, dict[str, float]] = {}
+    for name, busy in waits.cores.items():
+        kind, _, number = name.rpartition(" ")  # `worker` of `worker 3`
+        kinds.setdefault(kind if kind and number.isdigit() else name, {})[name] = busy
+    many = {kind: [*cores.values()] for kind, cores in kinds.items() if len(cores) > WORKERS}
+    few = {name for kind, cores in kinds.items() if kind not in many for name in cores}
+    cores = [f"{name} {units.cores(busy)}" for name, busy in waits.cores.items() if name in few]
+    for kind, each in many.items():
+        cores.append(f"{len(each)} {MANY.get(kind, kind)} {units.cores(min(each))} to {units.cores(max(each))}")
+    groups = [[*cores[:-1], f"{cores[-1]} cores"]] if cores else []
     if waits.running + waits.runnable > 0 or not waits.unavailable:
         groups.append([f"run-queue wait {units.whole_share(waits.runnable)}"])
     if waits.voluntary_per_s > 0 or waits.involuntary_per_s > 0:
@@ -398,75 +359,51 @@ def _cpu(figures: Figures, style: Style) -> list[str]:
     return _line("cpu", grouped(*groups), style) if groups else []
 
 
-def _cores(cores: dict[str, float]) -> list[str]:
-    """Each process with the cores it kept busy; many of a kind as one range, which follow the others."""
-    kinds: dict[str, list[float]] = {}
-    for name, busy in cores.items():
-        kinds.setdefault(_kind(name), []).append(busy)
-    many = {kind: busy for kind, busy in kinds.items() if len(busy) > WORKERS}
-    listed = [f"{name} {units.cores(busy)}" for name, busy in cores.items() if _kind(name) not in many]
-    listed += [
-        f"{len(busy)} {MANY.get(kind, kind)} {units.cores(min(busy))} to {units.cores(max(busy))}"
-        for kind, busy in many.items()
-    ]
-    return [*listed[:-1], f"{listed[-1]} cores"]
-
-
-def _kind(name: str) -> str:
-    """`worker` of `worker 3`."""
-    kind, _, number = name.rpartition(" ")
-    return kind if kind and number.isdigit() else name
-
-
 # ---- memory by role
 
 
 def _memory(figures: Figures, style: Style) -> list[str]:
-    """Steady and peak of each role, and the interpreter's own floor."""
+    """Steady and peak of each role, and what an empty workload in the same cell occupies.
+
+    `USS steady 25.2 MiB (peak >= 25.7 MiB)` of a tree that is one process, `USS floor 8.10 MiB, workload 4.20 MiB above
+    it`; `41 of 57 samples hold`, where some fell on a process that ended or was being replaced, or missed a worker.
+    """
     roles = {role: figures.memory[role] for role in (*ROLES, *sorted(figures.memory)) if role in figures.memory}
     if roles.keys() == {"tree", "main"}:
         del roles["main"]
     lines = _grid(roles, style) if len(roles) > 1 else []
-    alone = [] if lines else [part for role in roles.values() for part in _alone(role)]
-    parts = [*alone, *_floor(figures)]
+    parts = []
+    for head, steady, peak in MEMORY:
+        for role in [] if lines else roles.values():
+            now, most = getattr(role, steady), getattr(role, peak)
+            shown = [] if now is None else [f"steady {units.size(now)}"]
+            if most is not None:
+                shown.append(f"(peak >= {units.size(most)})" if shown else f"peak >= {units.size(most)}")
+            parts += [" ".join((head, *shown))] if shown else []
+    tree = figures.memory.get("tree") or RoleFigures(processes=0)
+    floors = (("USS", figures.floor_uss_bytes, tree.steady_uss), ("PSS", figures.floor_pss_bytes, tree.steady_pss))
+    for name, floor, known in floors:
+        if floor is not None:
+            above = "" if known is None else f", workload {units.size(max(0.0, known - floor))} above it"
+            parts.append(f"{name} floor {units.size(floor)}{above}")
     if not (lines or parts):
         return []
-    groups = [[part] for part in (*parts, *_held(figures), *_cost("sampled", figures.memory_cost, style))]
-    return lines + (_line("" if lines else "memory", grouped(*groups), style) if groups else [])
-
-
-def _held(figures: Figures) -> list[str]:
-    """`41 of 57 samples hold`, where some fell on a process that ended or was being replaced, or missed a worker."""
-    looks = figures.memory_samples + figures.memory_dropped
-    return [f"{figures.memory_samples} of {looks} samples hold"] if figures.memory_dropped else []
-
-
-def _no_memory(figures: Figures, style: Style) -> list[str]:
-    if figures.memory_samples or not figures.memory_dropped:
-        return []
-    return _line("memory", ["no figure: no sample was taken while all of its workers were held"], style)
-
-
-def _alone(role: RoleFigures) -> Iterator[str]:
-    """`USS steady 25.2 MiB (peak >= 25.7 MiB)` and its like, of a tree that is one process."""
-    for steady, peak in zip(MEMORY[::2], MEMORY[1::2], strict=True):
-        now, most = steady.bytes_of(role), peak.bytes_of(role)
-        shown = [] if now is None else [f"steady {units.size(now)}"]
-        if most is not None:
-            shown.append(f"(peak >= {units.size(most)})" if shown else f"peak >= {units.size(most)}")
-        if shown:
-            yield " ".join((steady.head, *shown))
+    if figures.memory_dropped:
+        looks = figures.memory_samples + figures.memory_dropped
+        parts.append(f"{figures.memory_samples} of {looks} samples hold")
+    parts += _cost("sampled", figures.memory_cost, style)
+    return lines + (_line("" if lines else "memory", grouped(*([part] for part in parts)), style) if parts else [])
 
 
 def _grid(roles: dict[str, RoleFigures], style: Style) -> list[str]:
     """Roles as rows, figures as columns; those without a value are left out, and the last where there is no room."""
     columns = []
-    for head, bytes_of in MEMORY:
-        values = [bytes_of(role) for role in roles.values()]
-        if any(value is not None for value in values):
-            columns.append(
-                _padded([head, *("" if value is None else units.size(value) for value in values)], str.rjust)
-            )
+    for head, *fields in MEMORY:
+        for title, field in zip((head, "peak >="), fields, strict=True):
+            values = [getattr(role, field) for role in roles.values()]
+            if any(value is not None for value in values):
+                texts = ["" if value is None else units.size(value) for value in values]
+                columns.append(_padded([title, *texts], str.rjust))
     counts = ["", *(f"x{role.processes}" if role.processes != 1 else "" for role in roles.values())]
     names = [_padded(["memory", *roles], str.ljust), _padded(counts, str.rjust)]
     while columns and sum(len(texts[0]) + len(GAP) for texts in (*names, *columns)) > style.width - INDENT + len(GAP):
@@ -478,15 +415,3 @@ def _grid(roles: dict[str, RoleFigures], style: Style) -> list[str]:
 def _padded(texts: Sequence[str], side: Callable[[str, int], str]) -> list[str]:
     width = max(map(len, texts))
     return [side(text, width) for text in texts]
-
-
-def _floor(figures: Figures) -> Iterator[str]:
-    """`USS floor 8.10 MiB, workload 4.20 MiB above it`: what an empty workload in the same cell occupies."""
-    tree = figures.memory.get("tree") or RoleFigures(processes=0)
-    for name, floor, steady in (
-        ("USS", figures.floor_uss_bytes, tree.steady_uss),
-        ("PSS", figures.floor_pss_bytes, tree.steady_pss),
-    ):
-        if floor is not None:
-            above = "" if steady is None else f", workload {units.size(max(0.0, steady - floor))} above it"
-            yield f"{name} floor {units.size(floor)}{above}"

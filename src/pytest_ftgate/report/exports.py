@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -16,7 +15,7 @@ from ..model.report import Report, Row
 from ..model.spec import Cell
 from ..store.names import split_nodeid
 from . import said
-from .measured import SUFFIX, Measured, measured, writable
+from .measured import SUFFIX, measured, writable
 
 IN_NAMES = ":()[]{},+@._"
 """Besides letters and digits, what stays as it is in a name for benchstat."""
@@ -30,10 +29,12 @@ OPENMETRICS_UNITS = {
 
 def bmf(report: Report) -> str:
     """Bencher Metric Format: a benchmark for each cell, a measure for each metric, with the ends of its interval."""
-    found = {
-        writable(_name(row, on)): {each.column: _bounds(each) for each in measured(row)}
-        for row, on in _with_machines(report)
-    }
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for row, on in _with_machines(report):
+        measures = found[writable(_name(row, on))] = {}
+        for each in measured(row):
+            ends = {"lower_value": each.estimate.low, "upper_value": each.estimate.high} if each.has_interval else {}
+            measures[each.column] = {"value": each.estimate.value, **ends}
     partial = {"ftgate": {"partial": {"value": 1}}} if report.partial else {}
     return json.dumps({name: measures for name, measures in found.items() if measures} | partial, indent=2) + "\n"
 
@@ -48,39 +49,29 @@ def _name(row: Row, on: str) -> str:
     return f"{row.cell.nodeid} on {on}" if on else row.cell.nodeid
 
 
-def _bounds(each: Measured) -> dict[str, float]:
-    value, low, high = each.estimate.value, each.estimate.low, each.estimate.high
-    return {"value": value, **({"lower_value": low, "upper_value": high} if each.has_interval else {})}
-
-
 def gha_benchmark(report: Report) -> str:
     """The customSmallerIsBetter list of github-action-benchmark: what gates, and is better if it is smaller."""
-    found = [
-        {
-            "name": writable(f"{_name(row, on)} {each.metric.name}"),
-            "unit": SUFFIX.get(each.metric.unit, "fraction" if each.metric.unit == "share" else each.metric.unit),
-            "value": each.estimate.value,
-            "range": f"± {_half_width(each):.4g}" if each.has_interval else "",
-            "extra": writable("\n".join(_extra(each, report))),
-        }
-        for row, on in _with_machines(report)
-        for each in measured(row)
-        if each.gates and each.metric.scale != "gain"
-    ]
+    found = []
+    for row, on in _with_machines(report):
+        for each in measured(row):
+            if not each.gates or each.metric.scale == "gain":
+                continue
+            unit, estimate = each.metric.unit, each.estimate
+            half = max(estimate.high - estimate.value, estimate.value - estimate.low)
+            beside = [units.estimate(unit, estimate)]  # what the page shows beside a value
+            if each.verdict is not None:
+                beside += [": ".join(filter(None, (each.verdict.decision, said.change_text(each.verdict))))]
+            beside += [f"partial: {report.partial}"] if report.partial else []
+            found.append(
+                {
+                    "name": writable(f"{_name(row, on)} {each.metric.name}"),
+                    "unit": SUFFIX.get(unit, "fraction" if unit == "share" else unit),
+                    "value": estimate.value,
+                    "range": f"± {half:.4g}" if each.has_interval else "",
+                    "extra": writable("\n".join(beside)),
+                }
+            )
     return json.dumps(found, indent=2) + "\n"
-
-
-def _half_width(each: Measured) -> float:
-    return max(each.estimate.high - each.estimate.value, each.estimate.value - each.estimate.low)
-
-
-def _extra(each: Measured, report: Report) -> Iterator[str]:
-    """What the page shows beside a value."""
-    yield units.estimate(each.metric.unit, each.estimate)
-    if each.verdict is not None:
-        yield ": ".join(filter(None, (each.verdict.decision, said.change_text(each.verdict))))
-    if report.partial:
-        yield f"partial: {report.partial}"
 
 
 def benchstat(report: Report) -> str:

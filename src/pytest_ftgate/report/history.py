@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ..judge import metrics
 from ..judge.recorded import OF_CONTROL
 from ..kit import units
-from ..kit.text import plain
+from ..kit.text import plain, plural
 from ..model.report import History, LevelChange, Recorded
 from ..stats.change_points import LEAST_SEGMENT
 from . import said
@@ -17,19 +16,6 @@ from .details import GAP, Style, entry
 LEAST_PLOT = 12
 MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))
 """The ends, the line and the centre of an interval, with and without Unicode."""
-
-
-class _Axis(NamedTuple):
-    """What the columns of a plot stand for."""
-
-    low: float
-    high: float
-    width: int
-
-    def at(self, value: float) -> int:
-        """The column of a value, that of the nearest edge for one beyond it."""
-        share = (value - self.low) / (self.high - self.low)
-        return min(max(round(share * (self.width - 1)), 0), self.width - 1)
 
 
 def label(history: History) -> str:
@@ -45,7 +31,10 @@ def value(history: History, number: float, *, unicode: bool = True) -> str:
 
 def change(history: History, changed: LevelChange) -> str:
     """`+12.0 % between a1b2c3d4e5 (2026-05-01) and d4e5f6a7b8 (2026-05-08)`."""
-    before, after = (_named(history.points[index]) for index in (changed.index - 1, changed.index))
+    before, after = (
+        f"{plain(said.commit(point.commit)) or 'an unknown commit'} ({plain(point.recorded_at[:10])})"
+        for point in (history.points[changed.index - 1], history.points[changed.index])
+    )
     if changed.ratio is not None:
         by = units.change(changed.ratio)
     else:
@@ -55,17 +44,14 @@ def change(history: History, changed: LevelChange) -> str:
     return f"{by} between {before} and {after}"
 
 
-def _named(point: Recorded) -> str:
-    return f"{plain(said.commit(point.commit)) or 'an unknown commit'} ({plain(point.recorded_at[:10])})"
-
-
 def render(nodeid: str, history: History, *, width: int, unicode: bool, color: bool = False, last: int = 0) -> str:
     """A history as lines of `width` columns; of the `last` recordings (0: of all), and every change among them."""
     style = Style(max(width, 40), color, unicode, 0)
     shown = history.points[-last:] if last else history.points
     left_out = len(history.points) - len(shown)
     place = ", ".join(filter(None, (shown[-1].fingerprint, history.build)))
-    about = f"{label(history)}: {_count(len(history.points))}" + (f", the last {len(shown)} shown" if left_out else "")
+    about = f"{label(history)}: {plural(len(history.points), 'recording')}"
+    about += f", the last {len(shown)} shown" if left_out else ""
     lines = [style.paint(plain(nodeid), "bold")]
     for text in filter(None, (about, place)):
         lines += entry("", text, style, indent=0, column=2)
@@ -81,41 +67,34 @@ def render(nodeid: str, history: History, *, width: int, unicode: bool, color: b
     return text.encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
 
 
-def _count(recordings: int) -> str:
-    return f"{recordings} recording{'' if recordings == 1 else 's'}"
-
-
 def _plot(history: History, shown: tuple[Recorded, ...], left_out: int, style: Style) -> Iterator[str]:
     """A line for each recording, and a rule where a level begins."""
     texts = [value(history, point.value.value, unicode=style.unicode) for point in shown]
     heads = [f"{plain(point.recorded_at[:10]):10}{GAP}{plain(said.commit(point.commit)):11}" for point in shown]
     column = max(map(len, texts))
     room = max(style.width - len(GAP) - len(heads[0]) - column - 2 * len(GAP), LEAST_PLOT)
-    axis = _axis(shown, room)
+
+    # From the least to the largest end, but of an interval that is far wider than all values lie apart not to it.
+    centres = [point.value.value for point in shown]
+    span = max(max(centres) - min(centres), 0.1 * abs(max(centres)), 1e-12)
+    first = max(min(point.value.low for point in shown), min(centres) - span)
+    last = min(max(point.value.high for point in shown), max(centres) + span)
+    last = last if last > first else first + span
+
+    def at(value: float) -> int:
+        """The column of a value, that of the nearest edge for one beyond it."""
+        return min(max(round((value - first) / (last - first) * (room - 1)), 0), room - 1)
+
+    left, line, right, centre = MARKS[0 if style.unicode else 1]
     begins = {changed.index - left_out for changed in history.changes}
     for number, (head, text, point) in enumerate(zip(heads, texts, shown, strict=True)):
         if number in begins:
             yield GAP + style.paint(("─" if style.unicode else "-") * (style.width - len(GAP)), "yellow")
-        yield f"{GAP}{head}{GAP}{text:>{column}}{GAP}{_drawn(point, axis, style)}"
-
-
-def _axis(shown: tuple[Recorded, ...], width: int) -> _Axis:
-    """From the least to the largest end, but of an interval that is far wider than all values lie apart not to it."""
-    centres = [point.value.value for point in shown]
-    span = max(max(centres) - min(centres), 0.1 * abs(max(centres)), 1e-12)
-    low = max(min(point.value.low for point in shown), min(centres) - span)
-    high = min(max(point.value.high for point in shown), max(centres) + span)
-    return _Axis(low, high if high > low else low + span, width)
-
-
-def _drawn(point: Recorded, axis: _Axis, style: Style) -> str:
-    """An interval in the columns of the axis; the end of one that goes beyond them is left out."""
-    left, line, right, centre = MARKS[0 if style.unicode else 1]
-    low, high, middle = (axis.at(each) for each in (point.value.low, point.value.high, point.value.value))
-    columns = [" "] * axis.width
-    if point.value.level > 0:
-        columns[low : high + 1] = line * (high + 1 - low)
-        columns[low] = line if point.value.low < axis.low else left
-        columns[high] = line if point.value.high > axis.high else right
-    columns[middle] = centre
-    return "".join(columns).rstrip()
+        interval, columns = point.value, [" "] * room
+        if interval.level > 0:  # an end that goes beyond the columns is left out
+            low, high = at(interval.low), at(interval.high)
+            columns[low : high + 1] = line * (high + 1 - low)
+            columns[low] = line if interval.low < first else left
+            columns[high] = line if interval.high > last else right
+        columns[at(interval.value)] = centre
+        yield f"{GAP}{head}{GAP}{text:>{column}}{GAP}{''.join(columns).rstrip()}"

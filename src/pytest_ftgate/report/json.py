@@ -1,4 +1,7 @@
-"""The JSON form of a report: everything measured and judged, raw values included, and the way back."""
+"""The JSON form of a report: everything measured and judged, raw values included, and the way back.
+
+Beside it the table of all forms that `--ftgate-report KIND:PATH` writes.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,44 @@ import importlib
 import math
 import secrets
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from ..kit.errors import FtgateError
 from ..kit.values import fault_of
-from ..model.report import Report, Table
+from ..model.report import Report
 from ..model.sample import Sample
 
-SCHEMA = 2
+SCHEMA = 3
 AGAIN = "write it again with --ftgate-report json:PATH"
+NOT_FINITE = tuple(b"\xcb" + struct.pack(">d", each)[:2] for each in (math.inf, -math.inf, math.nan, -math.nan))
+"""How such numbers begin in MessagePack."""
+FORMATS = {
+    "html": "html",
+    "json": "json",
+    "md": "markdown",
+    "junit": "junit",
+    "bmf": "exports.bmf",
+    "gha-benchmark": "exports.gha_benchmark",
+    "benchstat": "exports.benchstat",
+    "otava": "exports.otava",
+    "openmetrics": "exports.openmetrics",
+}
+"""Kinds of report files and modules of this package, with the function where that is not `render`."""
 
 
 class ReportError(FtgateError):
     """A text that is not a report of this schema."""
+
+
+def rendered(kind: str, report: Report) -> Iterator[str]:
+    """The report as text of that kind, piece by piece: one text of a large run would take too much memory."""
+    if kind == "json":
+        return pieces(report)
+    module, _, function = FORMATS[kind].partition(".")
+    return iter((str(getattr(importlib.import_module(f"{__package__}.{module}"), function or "render")(report)),))
 
 
 def render(report: Report) -> str:
@@ -37,9 +62,12 @@ def pieces(report: Report) -> Iterator[str]:
     """The same piece by piece: the whole text of a large run takes more memory than all else."""
     # Samples are nearly all of a report: they are encoded as they are, and put where these names stand.
     name, samples = secrets.token_hex(16), [each for row in report.rows for each in (row.sample, row.paired)]
-    bare = msgspec.to_builtins(
-        msgspec.structs.replace(report, tables=tuple(map(_without_samples, report.tables))), order="sorted"
+    replace = msgspec.structs.replace
+    tables = tuple(
+        replace(table, rows=tuple(replace(row, sample=None, paired=None) for row in table.rows))
+        for table in report.tables
     )
+    bare = msgspec.to_builtins(replace(report, tables=tables), order="sorted")
     rows = [row for table in bare["tables"] for row in table["rows"]]
     for number, sample in enumerate(samples):
         if sample is not None:
@@ -53,18 +81,10 @@ def pieces(report: Report) -> Iterator[str]:
     yield "\n"
 
 
-def _without_samples(table: Table) -> Table:
-    replace = msgspec.structs.replace
-    return replace(table, rows=tuple(replace(row, sample=None, paired=None) for row in table.rows))
-
-
-_NOT_FINITE = tuple(b"\xcb" + struct.pack(">d", each)[:2] for each in (math.inf, -math.inf, math.nan, -math.nan))
-
-
 def _line(sample: Sample | None) -> str:
     """A sample as JSON. Only one that may hold what JSON cannot write is looked through in Python."""
     try:
-        plain = not any(number in msgspec.msgpack.encode(sample) for number in _NOT_FINITE)
+        plain = not any(number in msgspec.msgpack.encode(sample) for number in NOT_FINITE)
         content = sample if plain else writable(msgspec.to_builtins(sample))
         return msgspec.json.encode(content).decode()
     except UnicodeEncodeError:
@@ -123,38 +143,16 @@ def _published(value: Any) -> Any:
     return {key: _published(item) for key, item in kept.items()}
 
 
-def writable(value: Any) -> Any:
-    """The same builtins without what JSON cannot hold."""
+def _spelled(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def writable(value: Any, number: Callable[[float], Any] = str, text: Callable[[str], str] = _spelled) -> Any:
+    """The same builtins without what JSON cannot hold: `number` and `text` say what stands for that."""
     if isinstance(value, dict):
-        return {writable(str(key)): writable(item) for key, item in value.items()}
+        return {text(str(key)): writable(item, number, text) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [writable(item) for item in value]
+        return [writable(item, number, text) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    return value
-
-
-# The report files: each kind of `--ftgate-report KIND:PATH` and the module whose `render` makes its text.
-
-FORMATS = {
-    "html": "html",
-    "json": "json",
-    "md": "markdown",
-    "junit": "junit",
-    "bmf": "exports.bmf",
-    "gha-benchmark": "exports.gha_benchmark",
-    "benchstat": "exports.benchstat",
-    "otava": "exports.otava",
-    "openmetrics": "exports.openmetrics",
-}
-"""Kinds and modules of this package, with the function where that is not `render`."""
-
-
-def rendered(kind: str, report: Report) -> Iterator[str]:
-    """The report as text of that kind, piece by piece: one text of a large run would take too much memory."""
-    if kind == "json":
-        return pieces(report)
-    module, _, function = FORMATS[kind].partition(".")
-    return iter((str(getattr(importlib.import_module(f"{__package__}.{module}"), function or "render")(report)),))
+        return number(value)
+    return text(value) if isinstance(value, str) else value

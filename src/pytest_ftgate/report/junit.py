@@ -61,7 +61,15 @@ def _suite(table: Table, report: Report) -> TestSuite:
 
 def _case(row: Row, *, fails: bool) -> Case:
     classname, name = address(row.cell.nodeid)
-    case = Case(writable(name), writable(classname), round(measured_s(row), 3))
+    sample = row.sample
+    # The time of all iterations of the cell in this run.
+    launches = (
+        chain(sample.launches, sample.of("locks"), sample.of("memory"), sample.single, sample.of("growth"))
+        if sample is not None
+        else ()
+    )
+    walls = (each.wall_ns for launch in launches for each in (launch.cold, *launch.iterations) if each is not None)
+    case = Case(writable(name), writable(classname), round(sum(walls) / 1e9, 3))
     case.file = writable(row.cell.nodeid.partition("::")[0])
     if row.line:
         case.line = row.line
@@ -69,21 +77,15 @@ def _case(row: Row, *, fails: bool) -> Case:
     for key, value in properties(row):
         known.add_property(Property(key, value))
     case.append(known)
-    decision, text = row.verdict.decision, writable(terminal.cell_text(row))
-    if result := _result(decision, writable(said.headline(row)), fails=fails):
+    decision, message, text = row.verdict.decision, writable(said.headline(row)), writable(terminal.cell_text(row))
+    if decision is Decision.ERROR or fails or decision.skipped:
+        kind = Error if decision is Decision.ERROR else Failure if fails else Skipped
+        result = kind(message, decision)
         result.text = text
         case.append(result)
     elif text:
         case.system_out = text
     return case
-
-
-def _result(decision: Decision, message: str, *, fails: bool) -> Error | Failure | Skipped | None:
-    if decision is Decision.ERROR:
-        return Error(message, decision)
-    if fails:
-        return Failure(message, decision)
-    return Skipped(message, decision) if decision in (Decision.UNSUPPORTED, Decision.XFAILED) else None
 
 
 def address(nodeid: str) -> tuple[str, str]:
@@ -92,13 +94,3 @@ def address(nodeid: str) -> tuple[str, str]:
     file, *names = place.split("::")
     module = file.replace("/", ".").removesuffix(".py")
     return ".".join([module, *names[:-1]]), (names or [""])[-1] + bracket + label
-
-
-def measured_s(row: Row) -> float:
-    """The time of all iterations of a cell in this run, in seconds."""
-    sample = row.sample
-    if sample is None:
-        return 0.0
-    launches = chain(sample.launches, sample.locks, sample.memory, sample.single, sample.growth)
-    walls = (each.wall_ns for launch in launches for each in (launch.cold, *launch.iterations) if each is not None)
-    return sum(walls) / 1e9

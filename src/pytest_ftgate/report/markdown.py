@@ -7,27 +7,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from ..kit import units
-from ..kit.text import plain
-from ..kit.values import Metric
+from ..kit.text import plain, plural
 from ..model.report import Report, Row, Table
-from ..model.verdict import WORST_FIRST, Decision, MetricVerdict
-from . import said as budgets
-from . import said as findings
-from . import said as headlines
+from ..model.verdict import Decision
+from . import said
+from .measured import COLUMNS, judged_wall
 
 MARKER = "<!-- ftgate -->"
 """The first line: by it a comment is found that is to be edited in place."""
 LIMIT = 65_000
 """Characters of a report. GitHub refuses a comment of more than 65 536."""
-BRIEF = (Decision.ACCEPTED, Decision.IMPROVED)
-"""Decisions with a line for each cell."""
-OPEN = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.UNSUPPORTED, Decision.XFAILED)
-"""Decisions with their reason below the table."""
 ERROR_LINES = 12
 """So many last lines of an error's output are shown."""
 HEADING = 150
@@ -67,26 +61,26 @@ def render(report: Report, *, limit: int = LIMIT) -> str:
     head = _head(report)
     left = limit - len(head) - sum(len(each.head) + len(each.tail) + NOTE for each in sections)
     left -= sum(len(text) for texts in shown for text in texts)
-    for texts in reversed(shown):  # where not even the shortest forms fit
+    # Where not even the shortest forms fit, the last ones are left out.
+    for texts in reversed(shown):
         for number in reversed(range(len(texts))):
             if left < 0:
                 left += len(texts[number])
                 texts[number] = ""
+    # The first ones get the longest forms that there is room for.
     for section, texts in zip(sections, shown, strict=True):
         for number, piece in enumerate(section.pieces):
             fits = (form for form in piece.forms if len(form) - len(texts[number]) <= left)
             form = next(fits, texts[number])
             left -= len(form) - len(texts[number])
             texts[number] = form
-    whole = head + "".join(map(_block, sections, shown))
+    whole = head
+    for section, texts in zip(sections, shown, strict=True):
+        missing = sum(piece.holds for piece, each in zip(section.pieces, texts, strict=True) if not each)
+        total = sum(piece.holds for piece in section.pieces)
+        note = f"\n… {missing} of {total} {section.named} left out: a JSON report has all.\n" if missing else ""
+        whole += "".join((section.head, *texts, note, section.tail))
     return whole if len(whole) <= limit else head
-
-
-def _block(section: Section, texts: Sequence[str]) -> str:
-    missing = sum(piece.holds for piece, each in zip(section.pieces, texts, strict=True) if not each)
-    total = sum(piece.holds for piece in section.pieces)
-    note = f"\n… {missing} of {total} {section.named} left out: a JSON report has all.\n" if missing else ""
-    return "".join((section.head, *texts, note, section.tail))
 
 
 # ---- sections
@@ -94,45 +88,41 @@ def _block(section: Section, texts: Sequence[str]) -> str:
 
 def _head(report: Report) -> str:
     """The marker, the headline, why the report is partial, what was compared, and how many cells of each decision."""
-    counts = findings.counts(report)
-    headline, result = findings.first_line(report), findings.result(report)
+    counts = said.counts(report)
+    headline, result = said.first_line(report), said.result(report)
+    part = f"{report.shard.name}: " if report.shard else ""
     first = ("partial report, " if report.partial else "") + headline
     warnings = [f"This report is partial: {report.partial}"] if report.partial else []
-    warnings += filter(None, [findings.undecided(report)])
+    warnings += filter(None, [said.undecided(report)])
     warned = "".join(f"\n> [!WARNING]\n> {text(each)}\n" for each in warnings)
-    total = counts.total()
-    said = f"{total} cell{'' if total == 1 else 's'} in {units.span(report.wall_s)}"
-    every = findings.counted(counts)
-    about = findings.about(report)
-    at = f"{text(about)}\n\n" if about else ""
-    decided = "" if result == headline else f"{text(result)}. "
-    limited = findings.limits_text(report)
-    limits = f"\nLimits: {text(limited)}.\n" if limited else ""
-    part = f"{report.shard.name}: " if report.shard else ""
-    return (
-        f"{MARKER}\n## ftgate: {part}{text(_shortened(first, HEADING))}\n{warned}\n"
-        f"{at}{decided}{said}{': ' if every else ''}{every}.\n{limits}"
-    )
+    about, limits, every = said.about(report), said.limits_text(report), said.counted(counts)
+    lines = [f"{text(about)}\n\n" if about else "", "" if result == headline else f"{text(result)}. "]
+    lines += [f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}{': ' if every else ''}{every}.\n"]
+    lines += [f"\nLimits: {text(limits)}.\n" if limits else ""]
+    return f"{MARKER}\n## ftgate: {part}{text(_shortened(first, HEADING))}\n{warned}\n{''.join(lines)}"
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    for (passes, at), group in groupby(findings.worst_first(report), key=lambda row: findings.place(report, row)[:2]):
-        rows, decision = list(group), WORST_FIRST[at]
-        brief = passes and decision in BRIEF
-        head = (
-            f"\n### {findings.counted({decision: len(rows)})}"
-            + ": no failure in this run" * (passes and not brief)
-            + "\n" * (1 + brief)
-        )
-        if brief or decision in findings.ATTENTION or not passes:
-            yield Section(head, tuple(_in_brief(rows) if brief else _in_full(rows)))
+    """What fails or needs attention, in full or in a line a cell; all tests as tables; the run."""
+    for (passes, _), group in groupby(said.worst_first(report), key=lambda row: said.place(report, row)[:2]):
+        rows = list(group)
+        decision = rows[0].verdict.decision
+        head = f"\n### {said.counted({decision: len(rows)})}"
+        if passes and decision in (Decision.ACCEPTED, Decision.IMPROVED):
+            texts = ("; ".join([said.in_one_line(row), *said.accepted_texts(row.verdict.accepted)]) for row in rows)
+            lines = (f"- {code(row.cell.nodeid)}: {text(each)}\n" for row, each in zip(rows, texts, strict=True))
+            yield Section(f"{head}\n\n", tuple(Piece((line, "")) for line in lines))
+        elif decision.needs_attention or not passes:
+            yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(rows)))
     if report.tables:
         total = sum(len(table.rows) for table in report.tables)
-        head = f"\n<details><summary>All cells ({total})</summary>\n"
-        yield Section(
-            head, tuple(Piece((_table(report, table), _line(table), "")) for table in report.tables), END, "tests"
-        )
-    yield Section("\n<details><summary>Machine and interpreters</summary>\n\n", tuple(_run(report)), END, "lines")
+        tables = []
+        for table in report.tables:
+            counts = Counter(row.verdict.decision for row in table.rows)
+            tables.append(Piece((_table(report, table), f"\n- {code(table.title)}: {said.counted(counts)}\n", "")))
+        yield Section(f"\n<details><summary>All cells ({total})</summary>\n", tuple(tables), END, "tests")
+    head = "\n<details><summary>Machine and interpreters</summary>\n\n"
+    yield Section(head, tuple(Piece((f"- {line}\n", "")) for line in _run(report)), END, "lines")
 
 
 END = "\n</details>\n"
@@ -144,28 +134,21 @@ END = "\n</details>\n"
 def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
     """Each block, below the name of its test: in full, as its figure, and as its figure with short names."""
     test = ""
-    order = list(map(headlines.test_of, rows))
-    for block in sorted(headlines.blocks(rows), key=lambda block: order.index(headlines.test_of(block[0]))):
-        tests = list(dict.fromkeys(map(headlines.test_of, block)))
+    order = list(map(said.test_of, rows))
+    for block in sorted(said.blocks(rows), key=lambda block: order.index(said.test_of(block[0]))):
+        tests = list(dict.fromkeys(map(said.test_of, block)))
         of = code(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
         short_of = code(_shortened(tests[0])) if len(tests) == 1 else of
         name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
         test = of
-        labels = headlines.names(block)
-        line = f"- {headlines.cells(map(code, labels))}: **{text(findings.said(block[0]))}**\n"
+        labels = said.names(block)
+        line = f"- {said.cells(map(code, labels))}: **{text(said.in_one_line(block[0]))}**\n"
         details = "".join(f"  - {each}\n" for each in _details(block))
         if block[0].verdict.decision is Decision.ERROR:
             details += _output(block[0])
-        few = headlines.cells(code(_shortened(label)) for label in labels)
-        short = f"- {few} {text(_shortened(findings.said(block[0])))}\n"
+        few = said.cells(code(_shortened(label)) for label in labels)
+        short = f"- {few} {text(_shortened(said.in_one_line(block[0])))}\n"
         yield Piece((name + line + details, name + line, short_name + short), len(block))
-
-
-def _in_brief(rows: Sequence[Row]) -> Iterator[Piece]:
-    """A line for each cell; an accepted one has the reason."""
-    for row in rows:
-        said = "; ".join([findings.said(row), *findings.accepted_texts(row.verdict.accepted)])
-        yield Piece((f"- {code(row.cell.nodeid)}: {text(said)}\n", ""))
 
 
 def _label(row: Row) -> str:
@@ -175,27 +158,27 @@ def _label(row: Row) -> str:
 def _details(block: Sequence[Row]) -> Iterator[str]:
     """What is beneath the figure of a block: intervals, reasons, what changed, the reference, how to repeat it."""
     row = block[0]
-    found, said = findings.finding(row), findings.said(row)
+    found, line = said.finding(row), said.in_one_line(row)
     yield from map(text, found.explanation)
     for each in found.changes:
-        reason = "" if each.reason in said else each.reason
+        reason = "" if each.reason in line else each.reason
         interval = each.change.partition(" (")[2].partition(")")[0]
         if parts := "; ".join(filter(None, (interval, reason))):
             yield f"{text(each.label)}: {text(parts)}"
-    if found.reason and found.reason not in said and row.verdict.decision is not Decision.ERROR:
+    if found.reason and found.reason not in line and row.verdict.decision is not Decision.ERROR:
         yield text(found.reason)
-    if row.verdict.decision is Decision.ERROR and (whose := headlines.whose(row)):
+    if row.verdict.decision is Decision.ERROR and (whose := said.whose(row)):
         yield text(whose)
-    yield from map(text, budgets.remarks([row]))
+    yield from map(text, said.shortfalls([row]))
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
     if beside := "; ".join(filter(None, (found.against and f"against {found.against}", by))):
         yield text(beside)
-    yield " then ".join(map(code, findings.commands(*block)))
+    yield " then ".join(map(code, said.commands(*block)))
 
 
 def _output(row: Row) -> str:
     """The last lines of an error's output, folded."""
-    lines = [line for line in plain(headlines.error_text(headlines.error_of(row))).splitlines() if line.strip()]
+    lines = [line for line in plain(said.error_text(said.error_of(row))).splitlines() if line.strip()]
     if len(lines) <= 1:
         return ""
     shown = ["…"] * (len(lines) > ERROR_LINES) + lines[-ERROR_LINES:]
@@ -209,72 +192,51 @@ def _output(row: Row) -> str:
 
 def _table(report: Report, table: Table) -> str:
     """All cells of a test with their figures, and why cells are open; columns without a value are left out."""
-    values = ((head, [shown(row) for row in table.rows]) for head, shown in COLUMNS)
-    columns = [
-        (head, [_tied(each) if head in UNBROKEN else each for each in texts]) for head, texts in values if any(texts)
-    ]
-    ratio = f"; ratio to {code(table.reference)}" if "ratio" in dict(columns) else ""
+    walls = [judged_wall(row) for row in table.rows]
+    columns = {
+        "cell": [code(_label(row), in_table=True) for row in table.rows],
+        "verdict": [row.verdict.decision.value for row in table.rows],
+    }
+    for name in ("time", "ratio", "scaling", "uss", "lock"):
+        column = COLUMNS[name]
+        values = map(column.value, table.rows)
+        columns[column.head] = ["" if value is None else column.text(value) for value in values]
+        if name == "time":
+            columns["change"] = [said.change_text(wall) if wall else "" for wall in walls]
+            columns["rules out"] = [said.rules_out(wall) if wall else "" for wall in walls]
+    columns = {head: texts for head, texts in columns.items() if any(texts)}
+    for head in columns.keys() & {"verdict", "time", "USS", "lock wait", "rules out"}:
+        columns[head] = [each.replace(" ", "\u00a0") for each in columns[head]]  # no line ends there, on a phone too
+    ratio = f"; ratio to {code(table.reference)}" if "ratio" in columns else ""
     lines = [
-        f"\n**{code(table.title)}**: {findings.result(report, table.rows)}{ratio}\n",
+        f"\n**{code(table.title)}**: {said.result(report, table.rows)}{ratio}\n",
         *([f"{text(table.note)}\n"] if table.note else []),
-        "| " + " | ".join(head for head, _ in columns) + " |",
-        "|" + "|".join("---" if head in LEFT else "--:" for head, _ in columns) + "|",
-        *("| " + " | ".join(row) + " |" for row in zip(*(texts for _, texts in columns), strict=True)),
+        "| " + " | ".join(columns) + " |",
+        "|" + "|".join("---" if head in ("cell", "verdict") else "--:" for head in columns) + "|",
+        *("| " + " | ".join(row) + " |" for row in zip(*columns.values(), strict=True)),
     ]
     why: dict[str, list[str]] = {}
     for row in table.rows:
-        if row.verdict.decision in OPEN:
-            why.setdefault(f"{row.verdict.decision}: {text(findings.said(row))}", []).append(code(_label(row)))
-    remarks = [*map(text, budgets.remarks(table.rows)), *(f"{', '.join(cells)} {said}" for said, cells in why.items())]
+        if row.verdict.decision.open or row.verdict.decision.skipped:
+            why.setdefault(f"{row.verdict.decision}: {text(said.in_one_line(row))}", []).append(code(_label(row)))
+    remarks = list(map(text, said.shortfalls(table.rows)))
+    remarks += [f"{', '.join(cells)} {reason}" for reason, cells in why.items()]
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)
-
-
-def _line(table: Table) -> str:
-    """`- test_put: 3 passed, 1 inconclusive`."""
-    return f"\n- {code(table.title)}: {findings.counted(Counter(row.verdict.decision for row in table.rows))}\n"
-
-
-def _wall(row: Row, of: Callable[[MetricVerdict], str]) -> str:
-    """What is said of the wall time."""
-    judged = next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
-    return "" if judged is None else of(judged)
-
-
-def _tied(figure: str) -> str:
-    """A number on the line of its unit, on a phone too."""
-    return figure.replace(" ", "\u00a0")
-
-
-LEFT = ("cell", "verdict")
-UNBROKEN = ("verdict", "time", "USS", "lock wait", "rules out")
-COLUMNS: tuple[tuple[str, Callable[[Row], str]], ...] = (
-    ("cell", lambda row: code(_label(row), in_table=True)),
-    ("verdict", lambda row: row.verdict.decision.value),
-    ("time", lambda row: units.time(row.figures.wall_ns.value) if row.figures.wall_ns else ""),
-    ("change", lambda row: _wall(row, headlines.change_text)),
-    ("rules out", lambda row: _wall(row, findings.rules_out)),
-    ("ratio", lambda row: "" if row.figures.ratio is None else units.ratio(row.figures.ratio)),
-    ("scaling", lambda row: units.ratio(row.figures.scaling.value) if row.figures.scaling else ""),
-    ("USS", lambda row: "" if row.figures.uss_bytes is None else units.size(row.figures.uss_bytes)),
-    ("lock wait", lambda row: "" if row.figures.lock_wait_share is None else units.share(row.figures.lock_wait_share)),
-)
 
 
 # ---- the run
 
 
-def _run(report: Report) -> Iterator[Piece]:
-    lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"]
-    for names, machine in findings.machines(report):
+def _run(report: Report) -> Iterator[str]:
+    yield f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"
+    for names, machine in said.machines(report):
         system = f"{machine.system} {machine.kernel} {machine.arch}"
         parts = [machine.cpu or machine.arch, f"{machine.cores} cores", system]
-        lines += map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
-    lines += [
-        text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}") for each in report.interpreters
-    ]
+        yield from map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
+    for each in report.interpreters:
+        yield text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}")
     if report.command:
-        lines.append(f"repeat it: {code(report.command)}")
-    return (Piece((f"- {line}\n", "")) for line in lines)
+        yield f"repeat it: {code(report.command)}"
 
 
 # ---- text that others wrote

@@ -1,26 +1,76 @@
-"""The metrics of a cell as numbers with their intervals, for the forms that other tools read. Pure."""
+"""The figures of a cell: the columns of every table, and its metrics as numbers for the forms of other tools. Pure."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
 
 from ..judge import metrics
+from ..judge.readers import INTERVAL_LEVEL
 from ..kit import units
 from ..kit.text import plain
-from ..kit.values import Interval
+from ..kit.values import Interval, Metric
 from ..model.report import Row
 from ..model.verdict import Decision, MetricVerdict
 from ..stats import rank_tests
 from . import said
 
-LEVEL = 0.95
 SUFFIX = {"time": "ns", "size": "bytes"}
 """Base units of the metric table that a name has to say; shares are fractions, ratios and numbers have no unit."""
 _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010ffff]")
+
+
+# ---- the columns of tables
+
+
+class Column(NamedTuple):
+    """A column of the tables of cells: its heading, the metric that it shows, and the text of a value."""
+
+    head: str
+    metric: str
+    text: Callable[[float], str]
+
+    def value(self, row: Row) -> float | None:
+        """The figure of a cell, without its interval."""
+        figure = row.figures.of(self.metric)
+        return figure.value if isinstance(figure, Interval) else figure
+
+
+COLUMNS = {
+    "time": Column("time", Metric.WALL, units.time),
+    "ratio": Column("ratio", Metric.RATIO, units.ratio),
+    "cores": Column("cores", "cores", units.cores),
+    "uss": Column("USS", Metric.USS, units.size),
+    "pss": Column("PSS", "pss", units.size),
+    "lock": Column("lock wait", Metric.LOCK_WAIT, units.share),
+    "scaling": Column("scaling", Metric.SCALING, units.ratio),
+    "ops": Column("ops/s", "ops_per_s", units.rate),
+}
+"""The columns that tables choose from, by the words of their layouts."""
+
+
+def wall_interval(row: Row) -> Interval | None:
+    """The interval of the wall time; None where it is not known, or so wide that it tells no reader anything."""
+    wall = row.figures.wall_ns
+    return None if wall is None or wall.level <= 0 or wall.vague else wall
+
+
+def interval_head(rows: Iterable[Row]) -> str:
+    """The heading of these intervals: with their level, where it is the same for every row."""
+    levels = {units.level(interval.level) for interval in map(wall_interval, rows) if interval}
+    return f"{levels.pop()} CI" if len(levels) == 1 else "CI"
+
+
+def judged_wall(row: Row) -> MetricVerdict | None:
+    """The verdict on the wall time."""
+    return next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
+
+
+# ---- metrics as numbers
 
 
 class Measured(NamedTuple):
@@ -50,30 +100,30 @@ class Measured(NamedTuple):
 
 
 def measured(row: Row) -> list[Measured]:
-    """Every metric of a cell that has a value, in the order of the metric table, the workload's own last."""
+    """Every metric of a cell that has a value, in the order of the metric table, the workload's own last.
+
+    A value is the figure of the report's table, with the interval that it has there, else that of the median over
+    launches. One of the workload's own needs the launches.
+    """
     judged = {each.metric: each for each in row.verdict.metrics}
-    figures = row.figures
-    own = {"counter": figures.counters_per_s, "timer": figures.timers_mean_ns, "peak": figures.peaks}
-    names = (*metrics.NAMES, *(f"{kind}.{name}" for kind, values in own.items() for name in values))
-    found = ((name, _estimate(name, row)) for name in names)
-    return [
-        Measured(metrics.row(name), estimate, judged.get(name))
-        for name, estimate in found
-        if estimate is not None and math.isfinite(estimate.value)
-    ]
-
-
-def _estimate(name: str, row: Row) -> Interval | None:
-    """The figure of the report's table, with the interval that it has there, else that of the median over launches."""
-    figure = said.figure(name, row)
-    if isinstance(figure, Interval):
-        return figure
-    values = tuple(metrics.row(name).read(row.sample).values()) if row.sample else ()
-    if values:
-        of_centre = rank_tests.log_interval if name == "ops_per_s" else rank_tests.median_interval
-        interval = of_centre(values, LEVEL)
-        return interval if figure is None else msgspec.structs.replace(interval, value=figure)
-    return None if figure is None else Interval(value=figure, low=figure, high=figure, level=0.0)
+    own = (("counter", row.figures.counters_per_s), ("timer", row.figures.timers_mean_ns), ("peak", row.figures.peaks))
+    found = []
+    for name in (*metrics.NAMES, *(f"{kind}.{name}" for kind, values in own for name in values)):
+        metric, estimate = metrics.row(name), row.figures.of(name)
+        if not isinstance(estimate, Interval):
+            figure = estimate
+            values = tuple(metric.read(row.sample).values()) if row.sample else ()
+            if values:
+                of_centre = rank_tests.log_interval if name == "ops_per_s" else rank_tests.median_interval
+                interval = of_centre(values, INTERVAL_LEVEL)
+                estimate = interval if figure is None else msgspec.structs.replace(interval, value=figure)
+            elif figure is None or "." in name:
+                continue
+            else:
+                estimate = Interval(value=figure, low=figure, high=figure, level=0.0)
+        if math.isfinite(estimate.value):
+            found.append(Measured(metric, estimate, judged.get(name)))
+    return found
 
 
 def properties(row: Row) -> list[tuple[str, str]]:

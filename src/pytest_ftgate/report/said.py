@@ -1,4 +1,4 @@
-"""What every printed form says of a cell: its decision, what changed, why, and what to run. Pure.
+"""What every printed form says of a cell, of a block of cells and of a report. Pure.
 
 The terminal, the page, the comment and the JUnit file are made of these texts, so that they cannot differ.
 """
@@ -9,19 +9,16 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..judge import contract_grammar, limits, metrics
 from ..kit import units
-from ..kit.text import COMMIT_DIGITS, listed, plain
-from ..kit.values import Interval
-from ..model.report import Explanation, FunctionTime, Machine, Moved, Report, Row, Shortfall
+from ..kit.text import COMMIT_DIGITS, listed, plain, plural
+from ..model.report import Explanation, Machine, Moved, Report, Row, Shortfall
 from ..model.sample import Sample, WorkloadError
-from ..model.verdict import FAILURES, WORST_FIRST, Acceptance, Decision, MetricVerdict, Verdict
+from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..store.names import split_nodeid
-
-# A cell in one line: the figure that decided, the error itself, and whether the reference has that error. Pure.
 
 VISIBLE, VISIBLE_PART = 0.01, 0.1
 """A change is said to be another one than that of its figures from so many points on, and from that part of it."""
@@ -31,6 +28,111 @@ NAMED = 3
 """Cells that a block names where it has many."""
 CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
 """The folder of a checkout in a traceback: the user's own file has the same place in the project."""
+STATES = {
+    "running": "running",
+    "runnable": "waiting for a core",
+    "gil": "waiting for the GIL",
+    "lock": "waiting for locks",
+    "queue": "waiting in queues",
+    "process": "waiting for another process",
+    "unattributed": "waiting inside the interpreter or for unknown locks",
+    "asleep": "asleep (I/O, sleep)",
+}
+"""The states of the workers' threads, by their name in WaitFigures."""
+UNKNOWN = "not known"
+"""What is not known has no sentence; the JSON report says why."""
+AGAINST = "--ftgate-against "
+BASES = {
+    "stored": "the stored launches",
+    "predicted": "a prediction from the stored recordings",
+    "portable": "machine-independent metrics",
+    "paired": "paired launches",
+}
+LEAST_DECIDED = 0.1
+"""The share of the compared cells of which a run has to decide some."""
+
+
+# ---- one metric of a cell
+
+
+def change_text(judged: MetricVerdict) -> str:
+    """The change with its interval: in percent, or in percentage points of a share."""
+    if judged.points is not None:
+        return units.points_and_ends(judged.points)
+    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
+
+
+def allowed(judged: MetricVerdict) -> str:
+    """`allowed +2 %`: the change up to which nothing fails; empty where it is unknown."""
+    shown = units.points if judged.points else units.change
+    return "" if judged.allowed is None else f"allowed {shown(judged.allowed).replace('.0 %', ' %')}"
+
+
+def rules_out(judged: MetricVerdict) -> str:
+    """`+25 %`, of a metric that passed or was left open; empty where nothing is known to be ruled out."""
+    if judged.ruled_out is None or judged.decision not in (Decision.PASSED, Decision.INCONCLUSIVE):
+        return ""
+    return limits.worse_text(judged.metric, judged.ruled_out)
+
+
+def now_and_was(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> str:
+    """`12.3 ms, was 4.36 ms`, as measured on each side, without what is unknown.
+
+    A change is judged pair by pair. Where it is not that of the two figures, `, compared pair by pair` follows.
+    """
+    unit, now, was = metrics.row(judged.metric).unit, judged.now, judged.was
+    here, there = ("" if each is None else units.of(unit, each, unicode=unicode) for each in (now, was))
+    change = shown = 0.0  # what was judged, and what the two figures show
+    if now is not None and was is not None:
+        if judged.points is not None:
+            change, shown = judged.points.value, now - was
+        elif judged.ratio is not None and was > 0:
+            change, shown = judged.ratio.value - 1, now / was / judged.wall_growth - 1
+    how = ""
+    if not abs(shown - change) <= max(VISIBLE, VISIBLE_PART * abs(change)):
+        elsewhere = "by the control workload" if unit == "time" else "by recordings"
+        how = f"compared {'pair by pair' if row.verdict.basis == 'paired' else elsewhere}"
+    return ", ".join(filter(None, (here, here and there and f"was {there}", how)))
+
+
+class Change(NamedTuple):
+    """One judged metric of a cell: its label, `now` and what it was, its change with the interval, and why.
+
+    `evidence` is what is ruled out, and the p-value. Of a contract `now` is its text. A text that is unknown
+    is empty.
+    """
+
+    metric: str
+    label: str
+    decision: Decision
+    now: str
+    change: str
+    reason: str
+    evidence: str
+
+    @property
+    def text(self) -> str:
+        """`4.09 ms, was 3.12 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`."""
+        return ", ".join(filter(None, (self.now, self.change)))
+
+
+def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
+    """What is said of one metric of a cell."""
+    ruled = "" if "rules out" in judged.reason else rules_out(judged)
+    p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
+    evidence = (f"rules out {ruled}" if ruled else "", "" if p is None else units.p_value(p))
+    return Change(
+        metric=judged.metric,
+        label=metrics.row(judged.metric).label,
+        decision=judged.decision,
+        now=plain(judged.contract) or now_and_was(judged, row, unicode=unicode),
+        change="" if judged.contract else change_text(judged),
+        reason=plain(judged.reason),
+        evidence=", ".join(filter(None, evidence)),
+    )
+
+
+# ---- a cell in one line
 
 
 def headline(row: Row, *, unicode: bool = True) -> str:
@@ -46,14 +148,19 @@ def headline(row: Row, *, unicode: bool = True) -> str:
     if verdict.decision is Decision.INCONCLUSIVE:
         texts = [_why_open(deciding)]
     else:
-        texts = [_contract(each) if each.contract else _change(each, row, unicode) for each in deciding]
+        texts = [_figure_and_limit(each, row, unicode) for each in deciding]
     text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
     return plain(text.partition("\n")[0])
 
 
-def shortened(said: str) -> str:
+def shortened(text: str) -> str:
     """What is kept of a headline where there is no room: `wall +182 %`."""
-    return re.split(r" \(| beyond the body's own ", said, maxsplit=1)[0]
+    return re.split(r" \(| beyond the body's own ", text, maxsplit=1)[0]
+
+
+def in_one_line(row: Row) -> str:
+    """A cell in one line: what was expected of it, else its `headline`."""
+    return known_text(row.verdict) or headline(row)
 
 
 def where(row: Row) -> str:
@@ -97,73 +204,162 @@ def _why_open(left: Sequence[MetricVerdict]) -> str:
     return "; ".join(filter(None, said))
 
 
-def change_text(judged: MetricVerdict) -> str:
-    """The change with its interval: in percent, or in percentage points of a share."""
-    if judged.points is not None:
-        return units.points_and_ends(judged.points)
-    return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
-
-
-def _contract(judged: MetricVerdict) -> str:
-    """The contract and its value; the value of the other side where it is one of another cell."""
-    value = judged.reason.partition("; ")[0]
-    if len(contract_grammar.all_names(contract_grammar.parse(judged.contract))) == 1:
-        value = value.partition(" against ")[0]
-    return f"{judged.contract}: {value}" if value else judged.contract
-
-
-def _change(judged: MetricVerdict, row: Row, unicode: bool) -> str:
-    change = judged.points or judged.ratio
-    if change is None:
+def _figure_and_limit(judged: MetricVerdict, row: Row, unicode: bool) -> str:
+    """A metric with its change and limit; a contract with its value."""
+    if judged.contract:
+        value = judged.reason.partition("; ")[0]
+        # The value of the other side is said where it is one of another cell.
+        if len(contract_grammar.all_names(contract_grammar.parse(judged.contract))) == 1:
+            value = value.partition(" against ")[0]
+        return f"{judged.contract}: {value}" if value else judged.contract
+    difference = judged.points or judged.ratio
+    if difference is None:
         return f"{judged.metric}: {judged.reason}" if judged.reason else ""
     shown = units.points if judged.points else units.change
     values = now_and_was(judged, row, unicode=unicode)
-    said = shown(change.value) + units.beyond_body(judged.wall_growth)
-    text = f"{judged.metric} {said}{f' ({values})' if values else ''}"
-    return ", ".join(filter(None, (text, allowed(judged))))
+    text = f"{judged.metric} {shown(difference.value)}{units.beyond_body(judged.wall_growth)}"
+    return ", ".join(filter(None, (text + (f" ({values})" if values else ""), allowed(judged))))
 
 
-def allowed(judged: MetricVerdict) -> str:
-    """`allowed +2 %`: the change up to which nothing fails; empty where it is unknown."""
-    shown = units.points if judged.points else units.change
-    return "" if judged.allowed is None else f"allowed {shown(judged.allowed).replace('.0 %', ' %')}"
+# ---- a cell at length
 
 
-def now_and_was(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> str:
-    """`12.3 ms, was 4.36 ms`, as measured on each side, without what is unknown.
+class Finding(NamedTuple):
+    """What is said of one cell: `changes` of the metrics that decided (or of all), `reason` where they have none.
 
-    A change is judged pair by pair. Where it is not that of the two figures, `, compared pair by pair` follows.
+    `against` is the baseline and its commit, `basis` what it was judged by and why. `explanation` has a sentence for
+    each thing that changed beneath a regression.
     """
-    unit = metrics.row(judged.metric).unit
-    here, there = ("" if each is None else units.of(unit, each, unicode=unicode) for each in (judged.now, judged.was))
-    return ", ".join(filter(None, (here, here and there and f"was {there}", _compared(judged, row))))
+
+    row: Row
+    changes: tuple[Change, ...]
+    reason: str
+    against: str
+    basis: str
+    explanation: tuple[str, ...] = ()
 
 
-def _compared(judged: MetricVerdict, row: Row) -> str:
-    """How the sides were compared, where the change is visibly not that of their figures."""
-    if judged.now is None or judged.was is None:
+def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
+    """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
+    verdict = row.verdict
+    broken = verdict.decision is Decision.BROKEN  # which ends the measurement: other contracts are left undecided
+    shown = [
+        each
+        for each in verdict.metrics
+        if every
+        or each.decision in (verdict.decision, Decision.ACCEPTED)
+        or (broken and each.contract and each.decision is Decision.INCONCLUSIVE)
+    ]
+    said = any(each.reason and each.reason in verdict.reason for each in shown)
+    baseline, at = verdict.baseline, commit(verdict.commit)
+    return Finding(
+        row=row,
+        changes=tuple(change(each, row, unicode=unicode) for each in shown),
+        reason="" if said else plain(verdict.reason),
+        against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
+        basis=plain(basis(verdict)),
+        explanation=explained(row.explanation, unicode=unicode),
+    )
+
+
+def basis(verdict: Verdict) -> str:
+    """What the verdict was judged by, and the reason for that."""
+    text = BASES.get(verdict.basis, "")
+    return f"{text} ({verdict.why})" if text and verdict.why else text or verdict.why
+
+
+def explained(explanation: Explanation | None, *, unicode: bool = True) -> tuple[str, ...]:
+    """What changed beneath a regression, the functions that take the added time first; empty without an explanation.
+
+    `38.0 ms of the 41.2 ms added are spent in iterencode, json/encoder.py:204`.
+    """
+    if explanation is None:
+        return ()
+
+    def time(ns: float) -> str:
+        return units.time(ns, unicode=unicode)
+
+    def shares(moved: Moved) -> str:
+        return f"{units.whole_share(moved.before)} -> {units.whole_share(moved.after)}"
+
+    texts = []
+    for each in explanation.functions:
+        # One that takes more than was added, because something else takes less, takes all of it.
+        part = "all" if each.added_ns > explanation.added_ns else time(each.added_ns)
+        place = f"{each.file}:{each.line}" if each.line else each.file
+        there = f"as in {explanation.like}: " if explanation.like else ""
+        texts.append(f"{there}{part} of the {time(explanation.added_ns)} added are spent in {each.name}, {place}")
+    if explanation.refused and not explanation.refused.startswith(UNKNOWN):
+        texts.append(f"functions that take the added time: {explanation.refused}")
+    texts += [f"waits at {site.name}: {shares(site)} of the workers' time" for site in explanation.sites]
+    if explanation.shares:
+        states = [f"{STATES.get(each.name, each.name)} {shares(each)}" for each in explanation.shares]
+        texts.append(f"of the workers' time {listed(states, 'and')}")
+    if (busy := explanation.cores) is not None:
+        texts.append(f"cores kept busy: {units.cores(busy.before)} -> {units.cores(busy.after)}")
+    texts += [f"{phase.name}: {time(phase.before)} -> {time(phase.after)}" for phase in explanation.phases]
+    return tuple(map(plain, texts))
+
+
+def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:
+    """`wall accepted by commit 1eb3b87e5d: the reason`, for each."""
+    return [plain(f"{each.metric} accepted by commit {commit(each.commit)}: {each.reason}") for each in accepted]
+
+
+def known_text(verdict: Verdict) -> str:
+    """`broken, as expected: the reason`, and what was accepted; empty for a cell of which nothing was expected."""
+    expected = verdict.expected
+    if expected is None:
         return ""
-    if judged.points is not None:
-        change, shown = judged.points.value, judged.now - judged.was
-    elif judged.ratio is not None and judged.was > 0:
-        change, shown = judged.ratio.value - 1, judged.now / judged.was / judged.wall_growth - 1
-    else:
-        return ""
-    if abs(shown - change) <= max(VISIBLE, VISIBLE_PART * abs(change)):
-        return ""
-    if row.verdict.basis == "paired":
-        return "compared pair by pair"
-    return "compared by the control workload" if metrics.row(judged.metric).unit == "time" else "compared by recordings"
+    if verdict.decision is Decision.XFAILED:
+        text = plain(f"{expected.decision}, as expected: {expected.reason}")
+        return "; ".join([text, *accepted_texts(verdict.accepted)])
+    mark = f"the mark in line {expected.line}"
+    meant = f": remove {mark}" if expected.strict else f", as {mark} allows"
+    return plain(f"expected {expected.decision}, passed{meant} ({expected.reason})")
 
 
-def figure(metric: str, row: Row) -> float | Interval | None:
-    """A metric as the report's table has it; None where that has none."""
-    # A field of Figures has the name of its metric, with the unit as a suffix if it has one.
-    shown = (getattr(row.figures, metric + unit, None) for unit in ("", "_ns", "_bytes"))
-    return next((each for each in shown if each is not None), None)
+def commands(*rows: Row) -> tuple[str, ...]:
+    """The commands to rerun cells, of many their whole tests, and to see their baseline; cells with the same options
+    are one command.
+    """
+    reruns: dict[tuple[str, ...], list[str]] = {}
+    stored = False
+    for row in rows:
+        asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
+        own = [asked] if asked and not _is_against(row) else []
+        reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
+        stored = stored or bool(row.verdict.baseline and not asked)
+    named = {
+        words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
+        for words, cells in reruns.items()
+    }
+    texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())
+    return (*texts, *(["ftgate baseline diff"] if stored else []))
 
 
-# ---- errors
+def commit(text: str) -> str:
+    """A commit's first digits, and the `+` of a tree that was not clean."""
+    return text[:COMMIT_DIGITS] + ("+" if text.endswith("+") else "")
+
+
+def shortfall_text(short: Shortfall) -> str:
+    """`30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells`"""
+    allowed = f"allow {plural(short.rounds, 'round')}" if short.rounds else "do not allow a round"
+    of, fewer = (f"these {short.cells} cells", " or fewer cells") if short.cells > 1 else ("this cell", "")
+    minutes, rest = divmod(round(short.wanted_s), 60)
+    wanted = f"{short.wanted_s:.0f}s" if rest else f"{minutes}m"
+    needed = f"{short.needed} {'is' if short.needed == 1 else 'are'} needed to decide"
+    return f"{units.span(short.given_s)} {allowed} of {of}, about {needed}: use {short.option}={wanted}{fewer}"
+
+
+def shortfalls(rows: Iterable[Row]) -> list[str]:
+    """What the cells that were left open say about their time, each sentence once."""
+    short = (row.shortfall for row in rows if row.verdict.decision.wants_time and row.shortfall)
+    return list(dict.fromkeys(map(shortfall_text, short)))
+
+
+# ---- errors, and the cells that share one
 
 
 def error_of(row: Row) -> WorkloadError:
@@ -202,9 +398,8 @@ def same_error(error: WorkloadError) -> tuple[object, ...]:
 
 def block_of(row: Row) -> tuple[object, ...]:
     """What the rows have in common that are shown as one: an error and what is said of it; each other row is alone."""
-    if row.verdict.decision is not Decision.ERROR:
-        return (object(),)
-    return (*same_error(error_of(row)), whose(row))
+    failed = row.verdict.decision is Decision.ERROR
+    return (*same_error(error_of(row)), whose(row)) if failed else (object(),)
 
 
 def blocks(rows: Iterable[Row]) -> list[list[Row]]:
@@ -275,20 +470,16 @@ def whose(row: Row) -> str:
     if sample is None or sample.error is None or reference is None:
         if not verdict.commit or verdict.basis == "paired" or row.error is None:
             return ""
-        commit = verdict.commit[:COMMIT_DIGITS]
-        return f"not known whether the baseline's commit has this error, too: --ftgate-against={commit} runs both"
+        at = verdict.commit[:COMMIT_DIGITS]
+        return f"not known whether the baseline's commit has this error, too: --ftgate-against={at} runs both"
     if _same_there(row):
         return "the reference has this error, too: it is not of this change"
     if reference.error is not None:
         return f"the reference has another error: {exception(reference.error)}"
     if reference.unsupported is not None or not reference.begun:
         return f"not known whether the reference has this error, too: {reference.unsupported or 'it was not run'}"
-    here = f"1 of {_launches(sample.error.launch)} here, " if sample.error.launch else ""
-    return f"{here}0 of {_launches(reference.begun)} of the reference had this error"
-
-
-def _launches(count: int) -> str:
-    return f"{count} launch{'' if count == 1 else 'es'}"
+    here = f"1 of {plural(sample.error.launch, 'launch', 'launches')} here, " if sample.error.launch else ""
+    return f"{here}0 of {plural(reference.begun, 'launch', 'launches')} of the reference had this error"
 
 
 def _failed_sample(row: Row) -> Sample | None:
@@ -297,269 +488,33 @@ def _failed_sample(row: Row) -> Sample | None:
 
 
 def _same_there(row: Row) -> bool:
-    """Whether its reference failed in the same way."""
+    """Whether its reference failed in the same way: by an exception of the same type out of the same function.
+
+    Lines differ between the sides. Of what is no exception the beginning of the reason counts, without numbers: the
+    rest may name processes and lines.
+    """
+
+    def kind(error: WorkloadError) -> tuple[object, ...]:
+        found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
+        if found is None:
+            return (re.sub(r"\d+", "", re.split("[(;:]", error.reason)[0]),)
+        return (found[1], frames[-1][2] if frames else "")
+
     sample = _failed_sample(row)
     there = sample.reference.error if sample and sample.reference else None
     if sample is None or sample.error is None or there is None:
         return False
-    return _kind(sample.error) == _kind(there)
+    return kind(sample.error) == kind(there)
 
 
-def _kind(error: WorkloadError) -> tuple[object, ...]:
-    """What the same error has in common on both sides, whose lines differ: its type and the function that raised it.
-
-    Of what is no exception the beginning of the reason, without numbers: the rest may name processes and lines.
-    """
-    found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
-    if found is None:
-        return (re.sub(r"\d+", "", re.split("[(;:]", error.reason)[0]),)
-    return (found[1], frames[-1][2] if frames else "")
-
-
-# A time that is too short for a decision, as text. Pure.
-
-OPEN = (Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.SUSPECT)
-
-
-def sentence(shortfall: Shortfall) -> str:
-    """`30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells`"""
-    rounds, cells = shortfall.rounds, shortfall.cells
-    allowed = f"allow {rounds} round{'s' if rounds > 1 else ''}" if rounds else "do not allow a round"
-    of = f"these {cells} cells" if cells > 1 else "this cell"
-    minutes, rest = divmod(round(shortfall.wanted_s), 60)
-    wanted = f"{shortfall.wanted_s:.0f}s" if rest else f"{minutes}m"
-    fewer = " or fewer cells" if cells > 1 else ""
-    given = units.span(shortfall.given_s)
-    advice = f"use {shortfall.option}={wanted}{fewer}"
-    needed = f"{shortfall.needed} {'is' if shortfall.needed == 1 else 'are'}"
-    return f"{given} {allowed} of {of}, about {needed} needed to decide: {advice}"
-
-
-def remarks(rows: Iterable[Row]) -> list[str]:
-    """What the cells that were left open say about their time, each sentence once."""
-    short = (row.shortfall for row in rows if row.verdict.decision in OPEN and row.shortfall)
-    return list(dict.fromkeys(map(sentence, short)))
-
-
-# What changed beneath a regression, in sentences. Pure.
-
-STATES = {
-    "running": "running",
-    "runnable": "waiting for a core",
-    "gil": "waiting for the GIL",
-    "lock": "waiting for locks",
-    "queue": "waiting in queues",
-    "process": "waiting for another process",
-    "unattributed": "waiting inside the interpreter or for unknown locks",
-    "asleep": "asleep (I/O, sleep)",
-}
-"""The states of the workers' threads, by their name in WaitFigures."""
-UNKNOWN = "not known"
-"""What is not known has no sentence; the JSON report says why."""
-
-
-def sentences(explanation: Explanation | None, *, unicode: bool = True) -> tuple[str, ...]:
-    """What changed, the functions that take the added time first; empty without an explanation."""
-    return () if explanation is None else tuple(plain(text) for text in _sentences(explanation, unicode))
-
-
-def _sentences(explanation: Explanation, unicode: bool) -> Iterator[str]:
-    for function in explanation.functions:
-        yield _function(function, explanation, unicode)
-    if explanation.refused and not explanation.refused.startswith(UNKNOWN):
-        yield f"functions that take the added time: {explanation.refused}"
-    for site in explanation.sites:
-        yield f"waits at {site.name}: {_shares(site)} of the workers' time"
-    if explanation.shares:
-        states = [f"{STATES.get(each.name, each.name)} {_shares(each)}" for each in explanation.shares]
-        yield f"of the workers' time {listed(states, 'and')}"
-    if explanation.cores is not None:
-        yield f"cores kept busy: {units.cores(explanation.cores.before)} -> {units.cores(explanation.cores.after)}"
-    for phase in explanation.phases:
-        before, after = (units.time(ns, unicode=unicode) for ns in (phase.before, phase.after))
-        yield f"{phase.name}: {before} -> {after}"
-
-
-def _function(function: FunctionTime, explanation: Explanation, unicode: bool) -> str:
-    """`38.0 ms of the 41.2 ms added are spent in iterencode, json/encoder.py:204`.
-
-    One that takes more than was added, because something else takes less, takes all of it.
-    """
-    added, of = (units.time(ns, unicode=unicode) for ns in (function.added_ns, explanation.added_ns))
-    part = "all" if function.added_ns > explanation.added_ns else added
-    place = f"{function.file}:{function.line}" if function.line else function.file
-    there = f"as in {explanation.like}: " if explanation.like else ""
-    return f"{there}{part} of the {of} added are spent in {function.name}, {place}"
-
-
-def _shares(moved: Moved) -> str:
-    return f"{units.whole_share(moved.before)} -> {units.whole_share(moved.after)}"
-
-
-AGAINST = "--ftgate-against "
-
-
-class Status(NamedTuple):
-    """How pytest shows a decision: the category in the summary, the letter, the word with -v, and its markup."""
-
-    category: str
-    letter: str
-    word: str
-    markup: dict[str, bool]
-
-
-STATUS: dict[Decision, Status] = {
-    Decision.PASSED: Status("passed", ".", "PASSED", {"green": True}),
-    Decision.ACCEPTED: Status("accepted", "A", "ACCEPTED", {"yellow": True}),
-    Decision.UNCHANGED: Status("unchanged", ",", "UNCHANGED", {"green": True}),
-    Decision.REGRESSED: Status("regressed", "R", "REGRESSED", {"red": True}),
-    Decision.SUSPECT: Status("suspect", "S", "SUSPECT", {"red": True}),
-    Decision.BROKEN: Status("broken", "B", "BROKEN", {"red": True}),
-    Decision.XFAILED: Status("xfailed", "x", "XFAIL", {"yellow": True}),
-    Decision.XPASSED: Status("xpassed", "X", "XPASS", {"yellow": True}),
-    Decision.IMPROVED: Status("improved", "I", "IMPROVED", {"green": True}),
-    Decision.INCONCLUSIVE: Status("inconclusive", "?", "INCONCLUSIVE", {"yellow": True}),
-    Decision.NOT_MEASURED: Status("not measured", "-", "NOT MEASURED", {"yellow": True}),
-    Decision.NO_BASELINE: Status("no baseline", "n", "NO BASELINE", {"yellow": True}),
-    Decision.ERROR: Status("error", "E", "ERROR", {"red": True}),
-    Decision.UNSUPPORTED: Status("unsupported", "u", "UNSUPPORTED", {"yellow": True}),
-}
-BASES = {
-    "stored": "the stored launches",
-    "predicted": "a prediction from the stored recordings",
-    "portable": "machine-independent metrics",
-    "paired": "paired launches",
-}
-ATTENTION = (Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR, Decision.XPASSED)
-"""Decisions that are said in full, also where they do not fail the run."""
-KNOWN = (Decision.ACCEPTED, Decision.XFAILED)
-"""Regressions that somebody has answered for."""
-LEAST_DECIDED = 0.1
-"""The share of the compared cells of which a run has to decide some."""
-
-
-class Change(NamedTuple):
-    """One judged metric of a cell: its label, `now` and what it was, its change with the interval, and why.
-
-    `evidence` is what is ruled out, and the p-value. Of a contract `now` is its text. A text that is unknown
-    is empty.
-    """
-
-    metric: str
-    label: str
-    decision: Decision
-    now: str
-    change: str
-    reason: str
-    evidence: str
-
-    @property
-    def text(self) -> str:
-        """`4.09 ms, was 3.12 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`."""
-        return ", ".join(filter(None, (self.now, self.change)))
-
-
-class Finding(NamedTuple):
-    """What is said of one cell: `changes` of the metrics that decided (or of all), `reason` where they have none.
-
-    `against` is the baseline and its commit, `basis` what it was judged by and why. `explanation` has a sentence for
-    each thing that changed beneath a regression.
-    """
-
-    row: Row
-    changes: tuple[Change, ...]
-    reason: str
-    against: str
-    basis: str
-    explanation: tuple[str, ...] = ()
-
-
-def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
-    """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
-    verdict = row.verdict
-    worst = (verdict.decision, Decision.ACCEPTED)
-    decided = [each for each in verdict.metrics if each.decision in worst or _left_open(each, verdict)]
-    shown = verdict.metrics if every else decided
-    said = any(each.reason and each.reason in verdict.reason for each in shown)
-    baseline, at = verdict.baseline, commit(verdict.commit)
-    return Finding(
-        row=row,
-        changes=tuple(change(each, row, unicode=unicode) for each in shown),
-        reason="" if said else plain(verdict.reason),
-        against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
-        basis=plain(basis(verdict)),
-        explanation=sentences(row.explanation, unicode=unicode),
-    )
-
-
-def _left_open(judged: MetricVerdict, verdict: Verdict) -> bool:
-    """Whether it is a contract that was undecided when another one was found broken, which ends the measurement."""
-    return verdict.decision is Decision.BROKEN and judged.decision is Decision.INCONCLUSIVE and bool(judged.contract)
-
-
-def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
-    """What is said of one metric of a cell."""
-    return Change(
-        metric=judged.metric,
-        label=metrics.row(judged.metric).label,
-        decision=judged.decision,
-        now=plain(judged.contract) or now_and_was(judged, row, unicode=unicode),
-        change="" if judged.contract else change_text(judged),
-        reason=plain(judged.reason),
-        evidence=_evidence(judged),
-    )
-
-
-def _evidence(judged: MetricVerdict) -> str:
-    """What is ruled out, unless the reason says so, and the p-value of the decision."""
-    ruled = "" if "rules out" in judged.reason else rules_out(judged)
-    parts = [f"rules out {ruled}"] if ruled else []
-    p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
-    return ", ".join([*parts, *([] if p is None else [units.p_value(p)])])
-
-
-def rules_out(judged: MetricVerdict) -> str:
-    """`+25 %`, of a metric that passed or was left open; empty where nothing is known to be ruled out."""
-    if judged.ruled_out is None or judged.decision not in (Decision.PASSED, Decision.INCONCLUSIVE):
-        return ""
-    return limits.worse_text(judged.metric, judged.ruled_out)
-
-
-def basis(verdict: Verdict) -> str:
-    """What the verdict was judged by, and the reason for that."""
-    text = BASES.get(verdict.basis, "")
-    return f"{text} ({verdict.why})" if text and verdict.why else text or verdict.why
-
-
-def commands(*rows: Row) -> tuple[str, ...]:
-    """The commands to rerun cells, of many their whole tests, and to see their baseline; cells with the same options
-    are one command.
-    """
-    reruns: dict[tuple[str, ...], list[str]] = {}
-    stored = False
-    for row in rows:
-        asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
-        own = [asked] if asked and not _is_against(row) else []
-        reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
-        stored = stored or bool(row.verdict.baseline and not asked)
-    named = {
-        words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
-        for words, cells in reruns.items()
-    }
-    texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())
-    return (*texts, *(["ftgate baseline diff"] if stored else []))
-
-
-def commit(text: str) -> str:
-    """A commit's first digits, and the `+` of a tree that was not clean."""
-    return text[:COMMIT_DIGITS] + ("+" if text.endswith("+") else "")
+# ---- a report
 
 
 def fails(report: Report, row: Row) -> bool:
     """Whether a cell fails the run, as its `--ftgate-fail-on` says; by the default of that if the report lacks it."""
     decision = row.verdict.decision
     if report.failing is None:
-        return decision in FAILURES
+        return decision.fails
     # The same cell may have passed on one machine and failed the run on another.
     return row.cell.nodeid in report.failing and decision not in (Decision.PASSED, Decision.UNCHANGED)
 
@@ -585,10 +540,10 @@ def result(report: Report, rows: Sequence[Row] | None = None) -> str:
     said = [f"{decided} of {compared} decided{so_far}" if compared else none]
     if failing:
         said += [counted(failing)]
-    elif attention := counted({each: found[each] for each in ATTENTION}):
+    elif attention := counted({each: found[each] for each in Decision if each.needs_attention}):
         said += ["nothing fails", attention]
     elif decided:
-        known = counted({each: found[each] for each in KNOWN})
+        known = counted({each: found[each] for each in (Decision.ACCEPTED, Decision.XFAILED)})
         said += ["nothing else regressed", known] if known else ["nothing regressed"]
     others = sum(not row.verdict.compared and not fails(report, row) for row in rows)
     return ", ".join([*said, *([f"{others} not compared"] if compared and others else [])])
@@ -602,14 +557,10 @@ def first_line(report: Report, rows: Sequence[Row] | None = None) -> str:
     block = worst(report, rows)
     if not block:
         return undecided(report).partition(";")[0] * (rows is None) or result(report, rows)
-    failed = block[0].verdict.decision is Decision.ERROR  # `main (1eb3b87e5d): cannot install ...` has no figure
-    text = said(block[0]) if failed else shortened(said(block[0]))
+    text = in_one_line(block[0])
+    if block[0].verdict.decision is not Decision.ERROR:  # `main (1eb3b87e5d): cannot install ...` has no figure
+        text = shortened(text)
     return ", ".join(filter(None, (f"{together(block)}: {text}", where(block[0]))))
-
-
-def said(row: Row) -> str:
-    """A cell in one line: what was expected of it, else its `headlines.headline`."""
-    return known_text(row.verdict) or headline(row)
 
 
 def worst(report: Report, rows: Sequence[Row] | None = None) -> list[Row]:
@@ -619,22 +570,21 @@ def worst(report: Report, rows: Sequence[Row] | None = None) -> list[Row]:
 
 
 def about(report: Report) -> str:
-    """What was measured, against what: `words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`."""
-    branch = f"branch {report.branch}" if report.branch else ""
-    at = commit(report.commit)
+    """What was measured, against what: `words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`.
+
+    Against what all cells were compared with, else against the commit that is the same for all.
+    """
+    branch, at = f"branch {report.branch}" if report.branch else "", commit(report.commit)
     here = " at ".join(filter(None, (branch, at))) if branch else at and f"commit {at}"
-    against = reference(report)
-    return plain(", ".join(filter(None, (report.project, here, against and f"against {against}"))))
-
-
-def reference(report: Report) -> str:
-    """What all cells were compared with, else the commit that is the same for all; empty where there are several."""
     verdicts = [row.verdict for row in report.rows if row.verdict.baseline]
     names = {each.baseline for each in verdicts if each.basis == "paired"}
     commits = {commit(each.commit) for each in verdicts}
+    against = ""
     if len(names) == 1 and all(each.basis == "paired" for each in verdicts):
-        return names.pop()
-    return f"commit {commits.pop()}" if len(commits) == 1 and "" not in commits else ""
+        against = f"against {names.pop()}"
+    elif len(commits) == 1 and "" not in commits:
+        against = f"against commit {commits.pop()}"
+    return plain(", ".join(filter(None, (report.project, here, against))))
 
 
 def undecided(report: Report) -> str:
@@ -655,12 +605,12 @@ def undecided(report: Report) -> str:
             "(--ftgate-against)"
         )
     elif short:
-        advice = sentence(max(short, key=lambda each: each.wanted_s))
+        advice = shortfall_text(max(short, key=lambda each: each.wanted_s))
     else:
         fixed = any(option.startswith("--ftgate-launches") for row in report.rows for option in row.options)
         more = "launches (--ftgate-launches)" if fixed else "time (--ftgate-test-time)"
         advice = f"give the tests more {more}, a longer workload or a quieter machine"
-    cells = f"{decided} of {compared} compared cell{'' if compared == 1 else 's'}"
+    cells = f"{decided} of {plural(compared, 'compared cell')}"
     almost = "almost " if decided else ""
     return f"{almost}nothing was decided: {cells}; {advice}; the run fails by undecided-run of --ftgate-fail-on"
 
@@ -679,12 +629,12 @@ def _decided(rows: Iterable[Row]) -> tuple[int, int]:
 
 def counted(counts: Mapping[Decision, int]) -> str:
     """`2 regressed, 1 error`, worst first."""
-    words = (
-        (each, "errors" if each is Decision.ERROR and counts[each] != 1 else each.value)
-        for each in WORST_FIRST
-        if counts.get(each)
-    )
-    return ", ".join(f"{counts[each]} {word}" for each, word in words)
+    return ", ".join(count_text(each, counts[each]) for each in Decision if counts.get(each))
+
+
+def count_text(decision: Decision, count: int) -> str:
+    """`2 regressed`, `2 errors`."""
+    return plural(count, decision) if decision is Decision.ERROR else f"{count} {decision}"
 
 
 def worst_first(report: Report) -> list[Row]:
@@ -695,8 +645,7 @@ def worst_first(report: Report) -> list[Row]:
 def place(report: Report, row: Row) -> tuple[bool, int, float]:
     """Where a cell is said: those that fail first, then by decision; of those that fail the larger change first."""
     failing = fails(report, row)
-    worse = -severity(row) if failing else 0.0
-    return not failing, WORST_FIRST.index(row.verdict.decision), worse
+    return not failing, row.verdict.decision.severity, -severity(row) if failing else 0.0
 
 
 def machines(report: Report) -> list[tuple[str, Machine]]:
@@ -725,21 +674,3 @@ def new_since(report: Report) -> list[str]:
 
 def _is_against(row: Row) -> bool:
     return any(word.startswith("--ftgate-against") for word in row.options)
-
-
-def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:
-    """`wall accepted by commit 1eb3b87e5d: the reason`, for each."""
-    return [plain(f"{each.metric} accepted by commit {commit(each.commit)}: {each.reason}") for each in accepted]
-
-
-def known_text(verdict: Verdict) -> str:
-    """`broken, as expected: the reason`, and what was accepted; empty for a cell of which nothing was expected."""
-    expected = verdict.expected
-    if expected is None:
-        return ""
-    if verdict.decision is Decision.XFAILED:
-        text = plain(f"{expected.decision}, as expected: {expected.reason}")
-        return "; ".join([text, *accepted_texts(verdict.accepted)])
-    mark = f"the mark in line {expected.line}"
-    meant = f": remove {mark}" if expected.strict else f", as {mark} allows"
-    return plain(f"expected {expected.decision}, passed{meant} ({expected.reason})")

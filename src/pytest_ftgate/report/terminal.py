@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from ..judge import decide, metrics
 from ..kit import units
-from ..kit.text import listed, plain
-from ..kit.values import Interval, Metric
+from ..kit.text import listed, plain, plural
 from ..model.report import Machine, Report, Row, Table
-from ..model.spec import Interpreter
-from ..model.verdict import FAILURES, WORST_FIRST, Decision, Verdict
-from . import said as budgets
-from . import said as findings
-from . import said as headlines
+from ..model.verdict import Decision, Verdict
+from . import said
 from .details import GAP, Style, detail_lines, entry, printable, wrapped
-
-Value = TypeVar("Value")
-
+from .measured import COLUMNS, interval_head, judged_wall, wall_interval
 
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
@@ -29,8 +23,6 @@ SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
 FEW_CELLS = 4
 """Of more cells the report gives the range of what they rule out."""
-TOGETHER = (Decision.UNSUPPORTED, Decision.XFAILED)
-"""Cells of these decisions have one line for each reason."""
 LAYOUTS = tuple(
     tuple(layout.split())
     for layout in (
@@ -50,7 +42,7 @@ LAYOUTS = tuple(
 """Columns of the table, from the widest layout to the narrowest."""
 
 
-class Column(NamedTuple):
+class PrintedColumn(NamedTuple):
     """One column: its heading, one text per row, and its alignment."""
 
     head: str
@@ -89,7 +81,7 @@ def verdict_lines(row: Row, *, width: int, color: bool, unicode: bool, verbosity
 def cell_text(row: Row, verbosity: int = 0) -> str:
     """What pytest's FAILURES and a JUnit file say of one cell: also the output of one with an error; may be empty."""
     if row.verdict.decision is Decision.ERROR:
-        return headlines.failure_text(row)
+        return said.failure_text(row)
     text = verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
     return text or row.verdict.reason
 
@@ -100,15 +92,19 @@ def cell_text(row: Row, verbosity: int = 0) -> str:
 def _header(report: Report, style: Style) -> list[str]:
     run = [f"pytest-ftgate {report.version}", report.started_at]
     if report.commit:
-        run.append(f"commit {findings.commit(report.commit)}")
+        run.append(f"commit {said.commit(report.commit)}")
     if report.shard:
         run.append(report.shard.name)
     entries = [("run", style.separator.join(filter(None, run)))]
-    for number, (names, machine) in enumerate(findings.machines(report)):
+    for number, (names, machine) in enumerate(said.machines(report)):
         text = ": ".join(filter(None, (plain(names), _machine(machine, style))))
         entries.append(("" if number else "machine", text))
     for number, interpreter in enumerate(report.interpreters):
-        entries.append(("" if number else "python", _interpreter(interpreter, style)))
+        parts = [f"{interpreter.name:<8} {'GIL on' if interpreter.gil_enabled else 'GIL off'}"]
+        parts += ["JIT on"] if interpreter.jit_enabled else []
+        parts += ["debug build: times are not representative"] if interpreter.debug else []
+        parts += [interpreter.build, interpreter.executable]
+        entries.append(("" if number else "python", style.separator.join(parts)))
     if not report.command:
         entries.append(("seed", f"{report.seed} (repeat with --ftgate-seed {report.seed})"))
     lines = [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
@@ -117,33 +113,12 @@ def _header(report: Report, style: Style) -> list[str]:
 
 
 def _machine(machine: Machine, style: Style) -> str:
-    parts = [
-        machine.fingerprint,
-        machine.cpu or machine.arch,
-        f"{machine.cores} core" + ("s" if machine.cores != 1 else ""),
-        f"{machine.system} {machine.kernel} {machine.arch}",
-    ]
-    if machine.governor:
-        parts.append(f"governor {machine.governor}")
-    if machine.cpu_quota is not None:
-        parts.append(f"limited to {machine.cpu_quota:g} cores")
-    if machine.memory_limit_bytes is not None:
-        parts.append(f"limited to {units.size(machine.memory_limit_bytes)}")
-    return style.separator.join(parts)
-
-
-def _interpreter(interpreter: Interpreter, style: Style) -> str:
-    gil = "GIL on" if interpreter.gil_enabled else "GIL off"
-    parts = [f"{interpreter.name:<8} {gil}"]
-    parts += [
-        word
-        for applies, word in (
-            (interpreter.jit_enabled, "JIT on"),
-            (interpreter.debug, "debug build: times are not representative"),
-        )
-        if applies
-    ]
-    parts += [interpreter.build, interpreter.executable]
+    parts = [machine.fingerprint, machine.cpu or machine.arch, plural(machine.cores, "core")]
+    parts += [f"{machine.system} {machine.kernel} {machine.arch}"]
+    parts += [f"governor {machine.governor}"] if machine.governor else []
+    parts += [f"limited to {machine.cpu_quota:g} cores"] if machine.cpu_quota is not None else []
+    limit = machine.memory_limit_bytes
+    parts += [f"limited to {units.size(limit)}"] if limit is not None else []
     return style.separator.join(parts)
 
 
@@ -152,24 +127,22 @@ def _footer(report: Report, style: Style) -> list[str]:
     for update in report.updates:
         lines += entry("updated", update, style, indent=0, column=9)
     if report.unused_baselines:
-        count = len(report.unused_baselines)
-        text = f"{count} baseline{'s' if count > 1 else ''} of cells that no longer exist, remove them with"
+        text = f"{plural(len(report.unused_baselines), 'baseline')} of cells that no longer exist, remove them with"
         lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
         lines += [" " * 9 + name for name in report.unused_baselines]
-    counts = findings.counts(report)
-    for why in findings.new_since(report):
+    for why in said.new_since(report):
         lines += entry("new", why, style, indent=0, column=9)
-    if (count := findings.unrecorded(report)) and not report.updates:
+    if (count := said.unrecorded(report)) and not report.updates:
         text = (
             f"{count} cell{'s have' if count > 1 else ' has'} no baseline: compare with a commit, or store the figures"
         )
         roads = [*(["pytest --ftgate --ftgate-against=REV"] if report.commit else []), "ftgate baseline accept"]
         lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]
-    if said := findings.limits_text(report):
-        lines += entry("limits", said, style, indent=0, column=9)
-    lines += [*([""] if lines else []), *_failed(report, style), *_totals(counts, report.wall_s, style)]
-    undecided = findings.undecided(report)
-    for text in dict.fromkeys((*([] if undecided else [findings.first_line(report)]), findings.result(report))):
+    if limits := said.limits_text(report):
+        lines += entry("limits", limits, style, indent=0, column=9)
+    lines += [*([""] if lines else []), *_failed(report, style), *_totals(report, style)]
+    undecided = said.undecided(report)
+    for text in dict.fromkeys((*([] if undecided else [said.first_line(report)]), said.result(report))):
         lines += [style.paint(line, "bold") for line in wrapped(text, style, indent=0)]
     partial = f"this report is partial: {plain(report.partial)}" if report.partial else ""
     for text in (undecided, partial):
@@ -182,34 +155,33 @@ def _failed(report: Report, style: Style) -> list[str]:
 
     The tables of many tests stand above it, and pytest's own summary cuts its lines at the terminal's width.
     """
-    rows = [row for row in findings.worst_first(report) if findings.fails(report, row)]
+    rows = [row for row in said.worst_first(report) if said.fails(report, row)]
     if not rows or len(report.tables) < 2:
         return []
     lines = []
-    blocks = headlines.blocks(rows)
+    blocks = said.blocks(rows)
     for row, *others in blocks[:SUMMED]:
-        names = headlines.cells(each.cell.nodeid for each in (row, *others))
+        names = said.cells(each.cell.nodeid for each in (row, *others))
         lines += _worded(row.verdict.decision, names, style, indent=0)
-        why = findings.finding(row, unicode=style.unicode).explanation[:1]
-        for text in (headlines.headline(row, unicode=style.unicode), *why):
+        why = said.finding(row, unicode=style.unicode).explanation[:1]
+        for text in (said.headline(row, unicode=style.unicode), *why):
             lines += wrapped(plain(text), style, indent=4)
     more = sum(map(len, blocks[SUMMED:]))
-    return [*lines, *([f"and {more} more cell{'' if more == 1 else 's'}, above"] if more > 0 else []), ""]
+    return [*lines, *([f"and {plural(more, 'more cell')}, above"] if more > 0 else []), ""]
 
 
-def _totals(counts: Counter[Decision], wall_s: float, style: Style) -> list[str]:
+def _totals(report: Report, style: Style) -> list[str]:
     """How many cells there were of each kind, on as many lines as that takes."""
-    total = counts.total()
-    line = plain = f"{total} cell{'s' if total != 1 else ''} in {units.span(wall_s)}:"
+    counts = said.counts(report)
+    line = plain = f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}:"
     lines: list[str] = []
-    shown = [decision for decision in WORST_FIRST if counts[decision]]
+    shown = [decision for decision in Decision if counts[decision]]
     for decision in shown:
-        plural = "s" if decision is Decision.ERROR and counts[decision] != 1 else ""
-        phrase = f"{counts[decision]} {decision}{plural}" + ("," if decision is not shown[-1] else "")
+        phrase = said.count_text(decision, counts[decision]) + ("," if decision is not shown[-1] else "")
         if len(plain) + 1 + len(phrase) > style.width:
             lines.append(line)
             line = plain = " " * 8
-        line += " " + style.paint(phrase, *_colors(decision))
+        line += " " + style.paint(phrase, decision.color)
         plain += " " + phrase
     return [*lines, line if shown else line.rstrip(":")]
 
@@ -221,43 +193,49 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
     lines = _heading(report, table, style)
     if table.rows:
         lines += _grid(table, style)
-    lines_below: list[str] = []
-    for decision in WORST_FIRST:
+
+    # The cells that need attention, worst first.
+    below: list[str] = []
+    for decision in Decision:
         rows = [row for row in table.rows if row.verdict.decision is decision]
         if decision is Decision.ERROR:
-            lines_below += _errors(report, table, style)
-        elif decision in TOGETHER and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
-            lines_below += _by_reason(rows, style)
+            # Each error once in a report, below the first table that has it.
+            for block in said.blocks(row for row in report.rows if row.verdict.decision is decision):
+                if any(row is block[0] for row in rows):
+                    below += _error(block, style)
+        elif decision.skipped and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
+            below += _by_reason(rows, style)
         else:
             # An inconclusive cell without figures has its reason alone, which all cells of a test may share.
             bare = [row for row in rows if decision is Decision.INCONCLUSIVE and not row.verdict.metrics]
-            lines_below += _by_reason(bare, style)
-            lines_below += [line for row in rows if row not in bare for line in _finding(row, style)]
+            below += _by_reason(bare, style)
+            below += [line for row in rows if row not in bare for line in _finding(row, style)]
 
+    # What is said of several cells at once.
     def basis(verdict: Verdict) -> str:
-        """That of a cell, which with -v names its own."""
-        return findings.basis(verdict) if verdict.basis and style.verbosity <= 0 else ""
+        return said.basis(verdict) if verdict.basis and style.verbosity <= 0 else ""  # with -v a cell names its own
 
+    conditions = (text for row in table.rows for text in decide.remarks(row.conditions, row.cell.workers))
     named = (
         ("unchanged", _once(table, Decision.UNCHANGED, lambda verdict: verdict.reason)),
         ("passed by", _once(table, Decision.PASSED, basis)),
         ("judged by", _once(table, Decision.INCONCLUSIVE, basis)),
         ("ruled out", _ruled_out(table)),
-        ("budget", budgets.remarks(table.rows)),
+        ("budget", said.shortfalls(table.rows)),
         ("hint", _hints(table)),
-        ("machine", _remarks(table)),
+        ("machine", dict.fromkeys(conditions)),
     )
     remarks = [
         line for name, texts in named for text in texts for line in entry(name, text, style, indent=2, column=11)
     ]
-    return [*lines, *([""] if lines_below or remarks else []), *lines_below, *remarks]
+    return [*lines, *([""] if below or remarks else []), *below, *remarks]
 
 
-def _once(table: Table, decision: Decision, said: Callable[[Verdict], str]) -> list[str]:
+def _once(table: Table, decision: Decision, text_of: Callable[[Verdict], str]) -> list[str]:
     """What is said of the cells of a decision: each text once, with those that it holds for unless it holds for all."""
     labels: dict[str, list[str]] = {}
     for row in table.rows:
-        if row.verdict.decision is decision and (text := said(row.verdict)):
+        if row.verdict.decision is decision and (text := text_of(row.verdict)):
             labels.setdefault(text, []).append(row.cell.label)
     every = len(table.rows)
     return [text if len(cells) == every else f"{text}: {', '.join(cells)}" for text, cells in labels.items()]
@@ -267,9 +245,9 @@ def _ruled_out(table: Table) -> list[str]:
     """What change of the wall time is ruled out for the cells that did not fail; of many cells the range."""
     found = {}
     for row in table.rows:
-        for each in row.verdict.metrics:
-            if each.metric == Metric.WALL and (text := findings.rules_out(each)):
-                found[row.cell.label] = each.ruled_out, text
+        wall = judged_wall(row)
+        if wall and (text := said.rules_out(wall)):
+            found[row.cell.label] = wall.ruled_out, text
     if not found:
         return []
     if len(found) <= FEW_CELLS:
@@ -296,16 +274,10 @@ def _hints(table: Table) -> list[str]:
     return [f'{share} of {of} is start and join: leave out reuse="fresh"']
 
 
-def _remarks(table: Table) -> list[str]:
-    """The conditions while the test was measured, each remark once."""
-    measured = (row for row in table.rows if row.conditions is not None)
-    return list(dict.fromkeys(text for row in measured for text in decide.remarks(row.conditions, row.cell.workers)))
-
-
 def _heading(report: Report, table: Table, style: Style) -> list[str]:
     """The title, how many cells were decided, and what `ratio` refers to at the right end of the line that has room."""
     aside = f"ratio to {table.reference}" if any(row.figures.ratio is not None for row in table.rows) else ""
-    result = findings.result(report, table.rows)
+    result = said.result(report, table.rows)
     title, below = f"{table.title}: {result}", list[str]()
     if len(title) + (len(GAP + aside) if aside else 0) > style.width:
         title, below = table.title, wrapped(result, style, indent=2)
@@ -324,55 +296,33 @@ def _grid(table: Table, style: Style) -> list[str]:
     lines = [style.paint(head.rstrip(), "dim")]
     for number, row in enumerate(table.rows):
         texts = [column.padded(column.texts[number]) for column in columns]
-        texts[-1] = style.paint(texts[-1].rstrip(), *_colors(row.verdict.decision))
+        texts[-1] = style.paint(texts[-1].rstrip(), row.verdict.decision.color)
         lines += [GAP.join(["", *texts]), *detail_lines(row, style)]
     return lines
 
 
-def _columns(table: Table, style: Style) -> list[Column]:
+def _columns(table: Table, style: Style) -> list[PrintedColumn]:
     """The columns of the first layout that fits, without those in which no row has a value."""
-    every = _every_column(table, style)
+    rows, walls = table.rows, [wall_interval(row) for row in table.rows]
+    labels = tuple(row.cell.label or row.cell.executor.label for row in rows)
+    ends, half = units.time_ends, partial(units.half_width, unicode=style.unicode)
+    every = {
+        "cell": PrintedColumn("", labels, left=True),
+        "short": PrintedColumn("", _shortened(labels), left=True),
+        "ends": PrintedColumn(interval_head(rows), tuple(ends(wall) if wall else "" for wall in walls)),
+        "half": PrintedColumn(interval_head(rows), tuple(half(wall) if wall else "" for wall in walls)),
+        "verdict": PrintedColumn("verdict", tuple(row.verdict.decision.value for row in rows), left=True),
+    }
+    for name, column in COLUMNS.items():
+        text = partial(units.time, unicode=style.unicode) if name == "time" else column.text
+        values = map(column.value, rows)
+        every[name] = PrintedColumn(column.head, tuple("" if value is None else text(value) for value in values))
+    every["locks"] = every["lock"]._replace(head="lock")
     for layout in LAYOUTS:
         columns = [every[name] for name in layout if any(every[name].texts)]
         if sum(column.width + len(GAP) for column in columns) <= style.width:
             break
     return columns
-
-
-def _every_column(table: Table, style: Style) -> dict[str, Column]:
-    figures = [row.figures for row in table.rows]
-    walls = [each.wall_ns for each in figures]
-    times = [None if wall is None else wall.value for wall in walls]
-    known = [None if wall is None or wall.level <= 0 or wall.vague else wall for wall in walls]
-    locks = [each.lock_wait_share for each in figures]
-    interval = _interval_head(known)
-    labels = tuple(row.cell.label or row.cell.executor.label for row in table.rows)
-    return {
-        "cell": Column("", labels, left=True),
-        "short": Column("", _shortened(labels), left=True),
-        "time": _column("time", times, lambda ns: units.time(ns, unicode=style.unicode)),
-        "ends": _column(interval, known, units.time_ends),
-        "half": _column(interval, known, lambda wall: units.half_width(wall, unicode=style.unicode)),
-        "ratio": _column("ratio", (each.ratio for each in figures), units.ratio),
-        "cores": _column("cores", (each.cores for each in figures), units.cores),
-        "uss": _column("USS", (each.uss_bytes for each in figures), units.size),
-        "pss": _column("PSS", (each.pss_bytes for each in figures), units.size),
-        "lock": _column("lock wait", locks, units.share),
-        "locks": _column("lock", locks, units.share),
-        "scaling": _column("scaling", (each.scaling.value if each.scaling else None for each in figures), units.ratio),
-        "ops": _column("ops/s", (each.ops_per_s for each in figures), units.rate),
-        "verdict": Column("verdict", tuple(row.verdict.decision.value for row in table.rows), left=True),
-    }
-
-
-def _column(head: str, values: Iterable[Value | None], shown: Callable[[Value], str]) -> Column:
-    return Column(head, tuple("" if value is None else shown(value) for value in values))
-
-
-def _interval_head(intervals: Sequence[Interval | None]) -> str:
-    """The level of the confidence intervals, where it is the same for every row."""
-    levels = {units.level(interval.level) for interval in intervals if interval}
-    return f"{levels.pop()} CI" if len(levels) == 1 else "CI"
 
 
 def _shortened(labels: tuple[str, ...]) -> tuple[str, ...]:
@@ -390,7 +340,9 @@ def _finding(row: Row, style: Style) -> list[str]:
     """The lines about one cell; without -v none for a cell that needs no attention."""
     match row.verdict.decision:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
-            return [*_measured(row, style), *_commands(row, style)]
+            rerun, *others = said.commands(row)  # never wrapped, so that they can be copied
+            commands = [f"      {style.paint('rerun', 'dim')}      {rerun}", *(" " * 17 + other for other in others)]
+            return [*_measured(row, style), *commands]
         case Decision.ERROR:
             return _error([row], style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
@@ -400,7 +352,10 @@ def _finding(row: Row, style: Style) -> list[str]:
         case Decision.UNSUPPORTED:
             return _by_reason([row], style)
         case Decision.XPASSED | Decision.XFAILED:
-            return _known(row, style)
+            # What was expected, and with -v what was measured.
+            heading, *measured = _measured(row, style)
+            expected = wrapped(said.known_text(row.verdict), style, indent=6)
+            return [heading, *expected, *(measured if style.verbosity > 0 else [])]
         case Decision.PASSED if style.verbosity > 0:
             return _measured(row, style)
     return []
@@ -408,12 +363,12 @@ def _finding(row: Row, style: Style) -> list[str]:
 
 def _measured(row: Row, style: Style) -> list[str]:
     """A heading, a line for each metric that led to the decision, the reason, the reference and the basis."""
-    found = findings.finding(row, unicode=style.unicode, every=style.verbosity > 0)
-    limits = {each.metric: headlines.allowed(each) for each in row.verdict.metrics if not each.contract}
+    found = said.finding(row, unicode=style.unicode, every=style.verbosity > 0)
+    limits = {each.metric: said.allowed(each) for each in row.verdict.metrics if not each.contract}
     lines = _named(row, style)
     for each in found.changes:
         evidence = each.evidence if style.verbosity > 0 else ""  # the reason has what decided
-        limit = limits.get(each.metric, "") if each.decision in FAILURES else ""
+        limit = limits.get(each.metric, "") if each.decision.fails else ""
         text = ", ".join(filter(None, (each.text, limit, evidence)))
         first, *rest = [text for text in (text, each.reason) if text] or [""]
         lines += entry(each.label, first, style, indent=6, column=11)
@@ -423,7 +378,10 @@ def _measured(row: Row, style: Style) -> list[str]:
         lines += entry("" if number else "changed", text, style, indent=6, column=11)
     if found.against:
         lines += entry("against", found.against, style, indent=6, column=11)
-    return lines + _basis(row.verdict, style)
+    if found.basis:
+        name = "judged by" if row.verdict.basis else "baseline"
+        lines += entry(name, found.basis, style, indent=6, column=11)
+    return lines
 
 
 def _open(row: Row, style: Style) -> list[str]:
@@ -437,7 +395,7 @@ def _open(row: Row, style: Style) -> list[str]:
     for each in compared[:1]:
         others = [metrics.row(other.metric).label for other in compared[1:]]
         more = f"; {listed(others, 'and')} too (-v)" if others else ""
-        found = findings.change(each, row, unicode=style.unicode)
+        found = said.change(each, row, unicode=style.unicode)
         lines += entry(found.label, found.text + more, style, indent=6, column=11)
     for each in [each for each in left if each not in compared]:
         text = ": ".join(filter(None, (each.contract, each.reason)))
@@ -448,40 +406,19 @@ def _open(row: Row, style: Style) -> list[str]:
     return lines
 
 
-def _basis(verdict: Verdict, style: Style) -> list[str]:
-    """The basis of the verdict, and the reason for it."""
-    text = findings.basis(verdict)
-    return entry("judged by" if verdict.basis else "baseline", text, style, indent=6, column=11) if text else []
-
-
-def _commands(row: Row, style: Style) -> list[str]:
-    """The commands to rerun the cell; a command is never wrapped, so that it can be copied."""
-    rerun, *others = findings.commands(row)
-    return [f"      {style.paint('rerun', 'dim')}      {rerun}", *(" " * 17 + command for command in others)]
-
-
-def _errors(report: Report, table: Table, style: Style) -> list[str]:
-    """Each error once in a report, below the first table that has it."""
-    lines: list[str] = []
-    for block in headlines.blocks(row for row in report.rows if row.verdict.decision is Decision.ERROR):
-        if any(row is block[0] for row in table.rows):
-            lines += _error(block, style)
-    return lines
-
-
 def _error(block: Sequence[Row], style: Style) -> list[str]:
     """An error with the cells that have it; pytest's FAILURES show its output."""
-    error = headlines.error_of(block[0])
-    shown = f"{headlines.exception(error)} (see FAILURES)" if error.detail else headlines.exception(error)
-    lines = _worded(Decision.ERROR, headlines.cells(headlines.names(block)), style)
-    return lines + wrapped(shown, style, indent=6) + wrapped(headlines.whose(block[0]), style, indent=6)
+    error = said.error_of(block[0])
+    shown = f"{said.exception(error)} (see FAILURES)" if error.detail else said.exception(error)
+    lines = _worded(Decision.ERROR, said.cells(said.names(block)), style)
+    return lines + wrapped(shown, style, indent=6) + wrapped(said.whose(block[0]), style, indent=6)
 
 
 def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:
     """A line for each reason, with the cells it holds for."""
     cells: dict[tuple[Decision, str], list[str]] = {}
     for row in rows:
-        reason = findings.known_text(row.verdict) or row.verdict.reason or "it cannot run here"
+        reason = said.known_text(row.verdict) or row.verdict.reason or "it cannot run here"
         cells.setdefault((row.verdict.decision, reason), []).append(row.cell.label)
     lines: list[str] = []
     for (decision, reason), labels in cells.items():
@@ -489,16 +426,6 @@ def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:
         for line in reason.splitlines():
             lines += wrapped(plain(line.strip()), style, indent=6)
     return lines
-
-
-def _known(row: Row, style: Style) -> list[str]:
-    """A known failure: what was expected, and with -v what was measured."""
-    heading, *measured = _measured(row, style)
-    return [
-        heading,
-        *wrapped(findings.known_text(row.verdict), style, indent=6),
-        *(measured if style.verbosity > 0 else []),
-    ]
 
 
 # ---- lines
@@ -511,8 +438,4 @@ def _named(row: Row, style: Style) -> list[str]:
 def _worded(decision: Decision, text: str, style: Style, indent: int = 2) -> list[str]:
     """The decision in its colour, and what it is about."""
     first, *rest = wrapped(f"{decision}: {plain(text)}", style, indent=indent, hanging=indent + 4)
-    return [first.replace(decision.value, style.paint(decision.value, *_colors(decision)), 1), *rest]
-
-
-def _colors(decision: Decision) -> tuple[str, ...]:
-    return tuple(findings.STATUS[decision].markup)
+    return [first.replace(decision.value, style.paint(decision.value, decision.color), 1), *rest]

@@ -14,7 +14,7 @@ from ..kit.errors import FtgateError
 from ..kit.git import Checkout, mapped
 from ..kit.text import listed
 from ..kit.values import Metric
-from ..measure.memory_round import NoProfile, ProfileRound
+from ..measure.memory_round import NoProfile, measure_profiles
 from ..model.report import Explanation, FunctionTime, Moved, Row
 from ..model.sample import Launch, Profile, Sample, TestSamples
 from ..model.spec import Cell
@@ -22,8 +22,7 @@ from ..model.verdict import Decision, Verdict
 from .phase import ActivePhase
 from .sides.references import portable
 
-FAILED = (Decision.REGRESSED, Decision.SUSPECT)
-EXPLAINED = (*FAILED, Decision.ACCEPTED)
+EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
 """What is accepted says what its launches show, and costs no launches for its functions."""
 UNKNOWN = "not known"
 MORE_PAIRS = 2
@@ -110,7 +109,7 @@ class Explainer:
         sampled = self._sampled.pop(row.cell.nodeid, [])
         found: tuple[FunctionTime, ...] | str = ""
         try:
-            then, now = ProfileRound(active.run.context, cell_run, left_s).measure()
+            then, now = measure_profiles(active.run.context, cell_run, left_s)
             sampled.append((_functions_named(then, before), _functions_named(now, after)))
         except (NoProfile, FtgateError) as error:
             found = str(error)
@@ -157,7 +156,7 @@ def outside(phases: Iterable[Moved]) -> str:
 
 def _is_slower(row: Row) -> bool:
     """Whether a time is among what regressed, or a figure that is made of times."""
-    failed = [each.metric for each in row.verdict.metrics if each.decision in FAILED]
+    failed = [each.metric for each in row.verdict.metrics if each.decision.worse]
     made_of_time = (Metric.RATIO, Metric.SCALING)
     return any(metric in made_of_time or metrics.row(metric).unit == "time" for metric in failed)
 
@@ -183,7 +182,7 @@ def _sites_named(sample: Sample, named: Callable[[str], str]) -> Sample:
         sites = tuple(replace(site, file=named(site.file)) for site in launch.locks.sites)
         return replace(launch, locks=replace(launch.locks, sites=sites))
 
-    return replace(sample, locks=tuple(map(launch_named, sample.locks)))
+    return sample.with_launches("locks", map(launch_named, sample.of("locks")))
 
 
 def _functions_named(profile: Profile, named: Callable[[str], str]) -> Profile:

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import msgspec
 
-from ..kit import processes
 from ..kit.errors import FtgateError
-from ..kit.files import write_whole
-from ..targets import environments
+from ..kit.files import hide_from_git, write_whole
+from ..kit.processes import locked
+from ..targets.environments import prune_environments
 
 RUNS_KEPT = 5
 LAST_RUN = "last-run.json"
@@ -33,16 +33,16 @@ class RunFolder:
         """Make the run's folder, which git does not see. Raises FtgateError where that is not possible."""
         try:
             self.run.mkdir(parents=True, exist_ok=True)
-            environments.hide_from_git(self.path)
+            hide_from_git(self.path)
         except OSError as error:
             fix = f"a run keeps its rows there: make {self.root} writable and see that its disk has room"
             raise FtgateError(f"{error.filename or self.path}: {error.strerror}; {fix}") from error
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Wait until no other process of this project holds the lock of this name; see `waiting.held`."""
+        """Wait until no other process of this project holds the lock of this name; see `kit.processes.locked`."""
         self.make()
-        with processes.locked(self.path / f"{name}.lock"):
+        with locked(self.path / f"{name}.lock"):
             yield
 
     def shared(self, kind: str, key: str) -> Path:
@@ -57,7 +57,7 @@ class RunFolder:
 
     def prune(self) -> None:
         """Remove old runs and unused environments."""
-        environments.prune_environments(self.path / "envs")
+        prune_environments(self.path / "envs")
         runs = sorted((self.path / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
         for old in runs[:-RUNS_KEPT]:
             shutil.rmtree(old, ignore_errors=True)

@@ -16,9 +16,10 @@ import filelock
 import msgspec
 
 from ..kit.errors import FtgateError
+from ..kit.files import hide_from_git
 from ..kit.git import DEEPEN, AgainstError, Repository, environment
 from ..measure.machine import read_machine
-from ..targets import environments, find
+from ..targets import find
 from .folder import RunFolder
 from .sides import worktrees
 from .sides import worktrees as submodules
@@ -59,7 +60,7 @@ class Shipment:
             if repository.shallow:
                 raise AgainstError(f"a shallow clone cannot be sent: {DEEPEN}")
             places = folder.absolute() / "worktrees"
-            environments.hide_from_git(places)
+            hide_from_git(places)
             with filelock.FileLock(f"{places}.lock"):
                 self.commit = worktrees.snapshot(repository, places)
             if inner := submodules.of_tree(repository, "ls-tree", "-r", "-z", self.commit, cwd=repository.top):

@@ -15,9 +15,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
+from ..kit.proc import FORKSERVER, TRACKER, children, command, on_linux
+from ..kit.text import plural
 from ..measure import stacks
 from ..measure.launch import LEFT_FIX, THREADS_FIX, CellUnsupported, LaunchFailed, setup_of
 from ..model.spec import Cell, Spec
@@ -30,7 +31,7 @@ from ..runner.protocol import Failure, Unsupported
 from ..runner.stacks import TASKS, THREADS_S
 from ..runner.worker import CHECKING, VALUES, Order
 
-# The time that a cell may take in a plain test run, and what stays of one that hangs.
+# ---- the time that a cell may take, and what stays of one that hangs
 #
 # It runs in pytest's own process, where no thread can be killed. So the main thread is interrupted by a signal; threads
 # that go on are left behind as daemons, see `left_behind`; processes are killed.
@@ -78,32 +79,26 @@ def time_limit(seconds: float | None, setup: dict[str, Any], stderr: int = 2) ->
         if seconds is None:
             yield
             return
-        with _limited(seconds, setup, stderr):
-            yield
-
-
-@contextlib.contextmanager
-def _limited(seconds: float, setup: dict[str, Any], stderr: int) -> Iterator[None]:
-    with _folder() as folder:
-        setup["stacks"] = [str(folder), stacks.SIGNAL]
-        watch = _Watch(seconds, setup, folder, stderr)
-        try:
-            with watch, _ending_processes():
-                yield
-        except BaseException as error:
-            if not watch.expired:
-                fatal, found = stacks.crashed(folder)
-                if fatal and isinstance(error, Failure):
-                    detail = "\n".join(filter(None, (error.detail, fatal, stacks.shown(found))))
-                    raise Failure(error.reason + stacks.at_line(found), detail) from None
-                raise
-        if watch.expired:
-            if setup["kind"] == "interpreters":
-                _left.append(setup["qualname"])
-            awaited = any(frame.function == stacks.SHUTDOWN for stack in watch.found for frame in stack.frames)
-            fix = f"A thread of a sub-interpreter still runs. {THREADS_FIX}" if awaited else ""
-            detail = "\n".join(filter(None, (stacks.shown(watch.found), fix)))
-            raise Failure(f"did not end within {seconds:g} s{stacks.where(watch.found)}", detail)
+        with _folder() as folder:
+            setup["stacks"] = [str(folder), stacks.SIGNAL]
+            watch = _Watch(seconds, setup, folder, stderr)
+            try:
+                with watch, _ending_processes():
+                    yield
+            except BaseException as error:
+                if not watch.expired:
+                    fatal, found = stacks.crashed(folder)
+                    if fatal and isinstance(error, Failure):
+                        detail = "\n".join(filter(None, (error.detail, fatal, stacks.shown(found))))
+                        raise Failure(error.reason + stacks.at_line(found), detail) from None
+                    raise
+            if watch.expired:
+                if setup["kind"] == "interpreters":
+                    _left.append(setup["qualname"])
+                awaited = any(frame.function == stacks.SHUTDOWN for stack in watch.found for frame in stack.frames)
+                fix = f"A thread of a sub-interpreter still runs. {THREADS_FIX}" if awaited else ""
+                detail = "\n".join(filter(None, (stacks.shown(watch.found), fix)))
+                raise Failure(f"did not end within {seconds:g} s{stacks.where(watch.found)}", detail)
 
 
 @contextlib.contextmanager
@@ -241,7 +236,7 @@ def _ending_processes() -> Iterator[None]:
         state.passed = ()
 
 
-# What a cell leaves running in a plain test run: it fails the cell, and never keeps pytest from ending.
+# ---- what a cell leaves running: it fails the cell, and never keeps pytest from ending
 #
 # A thread that is no daemon, or a process of multiprocessing, would be waited for at the end of pytest, without a word.
 
@@ -249,8 +244,6 @@ _MADE_DAEMON: Final = 1
 """In place of True: a thread inherits it from one that was made a daemon here, and does not from a daemon's True."""
 _ENDED_AT_EXIT: Final = ("Manager", "Loky")
 """In the names of processes of multiprocessing that end with the interpreter."""
-_SERVERS: Final = ("resource_tracker", "multiprocessing.forkserver")
-"""In the command lines of processes that end by themselves."""
 _LOOK_S: Final = 0.01
 
 
@@ -272,15 +265,26 @@ def leaving_nothing() -> Iterator[None]:
     while True:
         # An exit handler that the cell has registered may end the processes that it has started.
         others = _children() if atexit._ncallbacks() == exit_handlers else {}
-        threads, processes = _busy(started), _awaited(before) | _without(others, before)
+        known = {*before, *(child.pid for child in living_children())}
+        left = {pid: f"{pid}: {words}" for pid, words in others.items() if pid not in known}
+        threads, processes = _busy(started), _awaited(before) | left
         if not threads and not processes:
             return
         if time.monotonic() > ends:
             break
         time.sleep(_LOOK_S)
-    where = _where(threads)
+    frames = sys._current_frames()
+    where = [stacks.of_frame(f"thread {each.name}", frames.get(each.ident or 0)) for each in threads]
     _leave(threads, processes)
-    raise _failure(where, [started[thread] for thread in threads], list(processes.values()))
+    reasons, details = [], []
+    if threads:
+        reasons.append(f"a thread of the workload still runs ({stacks.lines(where)})")
+        places = stacks.counted(started[thread] for thread in threads)
+        details += [stacks.shown(where), f"started at {places}", THREADS_FIX]
+    if processes:
+        reasons.append(f"left {plural(len(processes), 'process', 'processes')} behind")
+        details += [*processes.values(), LEFT_FIX]
+    raise Failure("; ".join(reasons), "\n".join(details))
 
 
 @contextlib.contextmanager
@@ -307,7 +311,9 @@ def _busy(threads: dict[threading.Thread, str]) -> list[threading.Thread]:
     """Those that run, except a pool's that wait for work: they are told to end at the interpreter's end."""
     frames, idle = sys._current_frames(), _idle_pools()
     running = [each for each in threads if each.is_alive() and each.ident in frames and each not in idle]
-    return [thread for thread in running if not _waits_for_work(frames[thread.ident or 0])]
+    codes = {thread: frames[thread.ident or 0].f_code for thread in running}
+    pool = os.path.join("futures", "thread.py")
+    return [each for each, code in codes.items() if code.co_name != "_worker" or not code.co_filename.endswith(pool)]
 
 
 def _idle_pools() -> dict[Any, set[int]]:
@@ -315,11 +321,6 @@ def _idle_pools() -> dict[Any, set[int]]:
     pools: Any = sys.modules.get("concurrent.futures.process")
     threads = [] if pools is None else list(pools._threads_wakeups)
     return {thread: set(thread.processes or ()) for thread in threads if not thread.pending_work_items}
-
-
-def _waits_for_work(frame: FrameType) -> bool:
-    code = frame.f_code
-    return bool(code.co_name == "_worker" and code.co_filename.endswith(os.path.join("futures", "thread.py")))
 
 
 def _awaited(before: set[int]) -> dict[int, str]:
@@ -332,21 +333,14 @@ def _awaited(before: set[int]) -> dict[int, str]:
     }
 
 
-def _without(children: Mapping[int, str], before: set[int]) -> dict[int, str]:
-    known = {*before, *(child.pid for child in living_children())}
-    return {pid: f"{pid}: {words}" for pid, words in children.items() if pid not in known}
-
-
 def _children() -> dict[int, str]:
-    """The command line of each child process, except the servers of multiprocessing; only on Linux."""
-    found = {}
-    for listed in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for pid in map(int, listed.read_text().split()):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-                if words != [""] and not any(server in word for word in words for server in _SERVERS):  # no zombie
-                    found[pid] = " ".join(words)
-    return found
+    """The command line of each child process, except the servers of multiprocessing, which end by themselves.
+
+    Only on Linux.
+    """
+    found = {pid: command(pid) for pid in (children(os.getpid()) if on_linux() else ())}
+    servers = {pid for pid, words in found.items() for word in words if TRACKER in word or FORKSERVER in word}
+    return {pid: " ".join(words) for pid, words in found.items() if words and pid not in servers}  # no zombie
 
 
 def _leave(threads: list[threading.Thread], processes: Mapping[int, str]) -> None:
@@ -360,21 +354,7 @@ def _leave(threads: list[threading.Thread], processes: Mapping[int, str]) -> Non
             os.kill(pid, signal.SIGKILL)
 
 
-def _where(threads: list[threading.Thread]) -> list[stacks.Stack]:
-    frames = sys._current_frames()
-    return [stacks.of_frame(f"thread {each.name}", frames.get(each.ident or 0)) for each in threads]
-
-
-def _failure(threads: list[stacks.Stack], places: list[str], processes: list[str]) -> Failure:
-    reasons, details = [], []
-    if threads:
-        reasons.append(f"a thread of the workload still runs ({stacks.lines(threads)})")
-        details += [stacks.shown(threads), f"started at {stacks.counted(places)}", THREADS_FIX]
-    if processes:
-        reasons.append(f"left {len(processes)} process{'es' if len(processes) > 1 else ''} behind")
-        details += [*processes, LEFT_FIX]
-    return Failure("; ".join(reasons), "\n".join(details))
-
+# ---- a cell once
 
 WINDOW_S = 0.2
 """How long a program runs that takes a duration."""
@@ -410,7 +390,19 @@ def _run(cell: Cell, setup: dict[str, Any]) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(_ended_by(objects.close))
         shared = None if declared.shared is None else loading.owned(declared.shared, owner)(objects)
-        outcome = _iteration(setup, shared, context, VALUES if declared.check is not None else 0, stack)
+        # One iteration; workers and setups end with the stack.
+        watch.install()  # once, before several threads would
+        executor = make_workers(setup, shared, True, context)
+        setups = loading.body(setup).setups
+        if setups is not None:
+            from ..runner.setups import LaunchSetups
+
+            launch = LaunchSetups(setups, shared, getattr(executor, "runner", None))
+            stack.enter_context(_ended_by(launch.end))
+            launch.begin()
+        stack.enter_context(_ended_by(executor.close, executor.abandon))
+        flags = CHECKING | (VALUES if declared.check is not None else 0)
+        outcome = executor.iteration(Order(1, 0, flags), Observer())
         if declared.check is not None:
             values = [report["value"] for report in outcome.reports]
             loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
@@ -426,34 +418,19 @@ def once(cell: Cell, spec: Spec, stderr: int = 2) -> None:
     try:
         # Launchers bring psutil and more, which a run of other cells does without.
         if cell.body == "server":
-            from ..measure.launchers import server
+            from ..measure.launchers.server import check_here
 
-            server.check_here(cell, spec, spec.timeout_s or READY_S)
+            check_here(cell, spec, spec.timeout_s or READY_S)
         elif cell.executor.kind == "command":
-            from ..measure.launchers import command
+            from ..measure.launchers.command import run_here as run_program
 
-            command.run_here(cell, spec, sys.executable, WINDOW_S)
+            run_program(cell, spec, sys.executable, WINDOW_S)
         else:
             run_here(cell, spec, stderr)
     except CellUnsupported as reason:
         raise Unsupported(str(reason)) from None
     except LaunchFailed as failure:
         raise Failure(failure.error.reason, failure.error.detail) from None
-
-
-def _iteration(setup: dict[str, Any], shared: Any, context: Any, flags: int, stack: contextlib.ExitStack) -> Any:
-    """One iteration; workers and setups end with `stack`."""
-    watch.install()  # once, before several threads would
-    executor = make_workers(setup, shared, True, context)
-    setups = loading.body(setup).setups
-    if setups is not None:
-        from ..runner.setups import LaunchSetups
-
-        launch = LaunchSetups(setups, shared, getattr(executor, "runner", None))
-        stack.enter_context(_ended_by(launch.end))
-        launch.begin()
-    stack.enter_context(_ended_by(executor.close, executor.abandon))
-    return executor.iteration(Order(1, 0, CHECKING | flags), Observer())
 
 
 @contextlib.contextmanager

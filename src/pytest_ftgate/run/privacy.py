@@ -10,17 +10,21 @@ from pathlib import Path
 import msgspec
 
 from ..kit.text import placeholders
-from ..model.report import Row, RowMessage
+from ..model.report import RowMessage
 from ..model.sample import Sample
 from ..model.spec import Cell, Environment
-from ..targets import environments
+from ..targets.environments import user_home
 
 HOME = "~"
 
 
 def recorded(messages: Iterable[RowMessage]) -> bytes:
     """Rows as they are kept, in JSON; reports are made of them. What a user named stays: node ids and targets."""
-    public = [msgspec.structs.replace(message, row=_row(message.row)) for message in messages]
+    replace, public = msgspec.structs.replace, []
+    for message in messages:
+        row = message.row
+        hidden = replace(row, cell=_cell(row.cell), sample=_sample(row.sample), paired=_sample(row.paired))
+        public.append(replace(message, row=hidden))
     text = without_home(msgspec.json.encode(public).decode())
     for name in {name for each in public for name in (each.row.cell.nodeid, each.row.cell.target.spec)}:
         if (changed := without_home(name)) != name:
@@ -31,16 +35,12 @@ def recorded(messages: Iterable[RowMessage]) -> bytes:
 
 def without_home(text: str) -> str:
     """A text with `~` in place of the home folder."""
-    home = environments.user_home() or Path("/")
+    home = user_home() or Path("/")
     folders = {str(folder) for folder in (home, home.resolve()) if len(folder.parts) > 1}
     for folder in sorted(folders, key=len, reverse=True):
         # Not in the middle of a longer path or name, but after the letter of a compiler's option.
         text = re.sub(rf"(?:(?<![\w./-])|(?<=-[IL])){re.escape(folder)}(?:/|(?![\w.-]))", f"{HOME}/", text)
     return text
-
-
-def _row(row: Row) -> Row:
-    return msgspec.structs.replace(row, cell=_cell(row.cell), sample=_sample(row.sample), paired=_sample(row.paired))
 
 
 def _sample(sample: Sample | None) -> Sample | None:

@@ -161,7 +161,7 @@ class Measurement:
         lacking = shortfall.predicted(active, config.test_time, self._ended_s, time, tests)
         known = any(map(self.shortfalls.get, active.phase.judged))
         if lacking and not known:
-            self.resources.listener.warn(f"{self.group.key}: {said.sentence(lacking)}")
+            self.resources.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
         self.shortfalls |= dict.fromkeys(active.phase.judged, lacking)
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ class Measurement:
 
     def _under_conditions(self, row: Row) -> Row:
         row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
-        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision in said.OPEN else None
+        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision.wants_time else None
         return msgspec.structs.replace(row, shortfall=lacking)
 
     # -- phases ------------------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from typing import Final
 
 import psutil
 
+from ..kit.text import plural
+
 POLL_S: Final = 0.05
 SAID_AFTER_S: Final = 1.0
 IDLE_S, IDLE_SHARE = 60.0, 0.01
@@ -93,7 +95,7 @@ class OtherTests:
         others = sum(count - self._before.get(path, 0) for path, (count, _) in counts.items())
         if not others:
             return ""
-        return f"{others} other test{'s' if others > 1 else ''} ran meanwhile (--ftgate-exclusive=no)"
+        return f"{plural(others, 'other test')} ran meanwhile (--ftgate-exclusive=no)"
 
     # -- the files ---------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ file that is not valid is an error that names the place, and is never overwritte
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import TypeAlias
 import msgspec
 from filelock import FileLock, Timeout
 
-from ..targets.environments import discovers_packages, hide_from_git
+from ..kit.files import hide_from_git, write_whole
+from ..targets.environments import discovers_packages
 from .names import SUFFIX, entry_key, file_name, folder_name, split_nodeid
 from .recording import Change
 from .schema import (
@@ -32,7 +32,7 @@ from .schema import (
     encode,
 )
 
-# What a test's files hold together: the recordings that count, changes of them, and the baseline that they make.
+# ---- what a test's files hold together: the recordings that count, changes of them, and the baseline that they make
 
 RECORDINGS_KEPT = 20
 SPENT_KEPT = 20
@@ -51,7 +51,12 @@ def assembled(test: str, runs: Runs) -> TestBaseline:
     cells: dict[str, dict[str, StoredCell]] = {}
     used = set()
     for (label, key), counting in _counting(runs).items():
-        recordings = tuple(_whole(runs[name], label) for name in counting)
+        found = ((runs[name], runs[name].cells[label]) for name in counting)
+        # Each with what stands once in its file.
+        recordings = tuple(
+            msgspec.structs.replace(each, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
+            for run, each in found
+        )
         cells.setdefault(label, {})[key] = StoredCell(interpreter=builds[recordings[-1].build], recordings=recordings)
         used.add(key.partition("/")[0])
     return TestBaseline(
@@ -95,25 +100,18 @@ def _counting(runs: Runs) -> dict[_Place, list[str]]:
     for name, run in runs.items():
         for label, recording in run.cells.items():
             places.setdefault((label, entry_key(run.machine.fingerprint, recording.build)), []).append(name)
-    return {place: _newest(place[0], names, runs) for place, names in places.items()}
-
-
-def _newest(label: str, names: list[str], runs: Runs) -> list[str]:
-    measured = runs[names[-1]].cells[label].measured
-    found: list[str] = []
-    for name in reversed(names[-RECORDINGS_KEPT:]):
-        recording = runs[name].cells[label]
-        if recording.measured != measured:
-            break
-        found.append(name)
-        if recording.anew:
-            break
-    return found[::-1]
-
-
-def _whole(run: RecordedRun, label: str) -> Recording:
-    """A recording with what stands once in its file."""
-    return msgspec.structs.replace(run.cells[label], recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
+    counting: dict[_Place, list[str]] = {}
+    for place, names in places.items():
+        recordings = [(name, runs[name].cells[place[0]]) for name in reversed(names[-RECORDINGS_KEPT:])]
+        found: list[str] = []
+        for name, recording in recordings:
+            if recording.measured != recordings[0][1].measured:
+                break
+            found.append(name)
+            if recording.anew:
+                break
+        counting[place] = found[::-1]
+    return counting
 
 
 def _recorded(test: str, change: Change, entry: StoredCell, recording: Recording) -> tuple[str, RecordedRun]:
@@ -145,6 +143,8 @@ def _without(run: RecordedRun, change: Change) -> RecordedRun:
     kept = {build: interpreter for build, interpreter in run.interpreters.items() if build in builds}
     return msgspec.structs.replace(run, cells=cells, interpreters=kept)
 
+
+# ---- the folder
 
 LOCK_TIMEOUT_S = 60.0
 
@@ -262,9 +262,11 @@ class Store:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        folder, lock = self.lock_path.parent, FileLock(self.lock_path, timeout=self.lock_timeout_s)
         try:
-            self._prepare_lock_folder()
-            lock = FileLock(str(self.lock_path), timeout=self.lock_timeout_s)
+            folder.mkdir(parents=True, exist_ok=True)
+            if folder.name == ".ftgate":
+                hide_from_git(folder)  # so that projects need no entry for it
             lock.acquire()
         except Timeout as error:
             waited = f"another run has held it for {self.lock_timeout_s:g} s"
@@ -277,49 +279,19 @@ class Store:
         finally:
             lock.release()
 
-    def _prepare_lock_folder(self) -> None:
-        folder = self.lock_path.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.name == ".ftgate":
-            # The folder ignores itself, so that projects need no entry for it.
-            hide_from_git(folder)
-
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file atomically: a temporary file next to the target is flushed to the disk and renamed.
-
-    Raises BaselineError if the content cannot be read back, or if the system refuses to write it.
-    """
+    """Write a file whole, and to the disk. Raises BaselineError if it cannot be read back, or cannot be written."""
     # Checked before anything is written: a file that a later run rejects would lose the old recordings too.
     decode(content, f"{path} (left as it was; what was to be written)")
     # A symbolic link is followed, because a rename would replace it by a file.
     target = Path(os.path.realpath(path))
-    temporary = target.parent / f".ftgate-{secrets.token_hex(8)}.tmp"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # This run holds the lock, so a temporary file was left by a run that was killed.
-        for left_over in target.parent.glob(".ftgate-*.tmp"):
+        # This run holds the lock, so an unfinished file was left by a run that was killed.
+        for left_over in (*target.parent.glob(".ftgate-*.tmp"), *target.parent.glob(f"*{SUFFIX}.*.part")):
             left_over.unlink()
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _flush_folder(target.parent)
+        write_whole(target, [content], durable=True)
     except OSError as error:
         fault = f"cannot be written: {error.strerror}"
         raise BaselineError(f"{path}: {fault}; the old file is unchanged: fix this and update again") from error
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the new name durable across a power cut; systems that cannot open folders need nothing."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import chain
 from typing import Any, TypeAlias
 
 import msgspec
 
 from ..kit.values import Struct
 from ..model.report import Machine
-from ..model.sample import Launch, Sample
+from ..model.sample import Sample
 from ..targets.describe import build_key
 from .names import entry_key, split_nodeid
 from .schema import LEAST, MOST, BaselineError, Recording, StoredCell, StoredInterpreter
@@ -67,7 +66,10 @@ def change_of(
 
 def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: str, seed: int) -> Recording:
     """The recording of a sample with these values; metrics without any value are left out."""
-    rounds = {launch.order: launch for launch in _launches(sample)}
+    # Of each round the timing launch comes last, and stands for it.
+    rounds = {
+        each.order: each for each in (*sample.of("growth"), *sample.of("locks"), *sample.of("memory"), *sample.launches)
+    }
     orders = sorted(rounds)
     starts = [rounds[order].started_at for order in orders]
     began_s = seconds_after(starts)
@@ -85,11 +87,6 @@ def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: st
         orders=tuple(orders),
         values={name: column for name, column in columns.items() if any(value is not None for value in column)},
     )
-
-
-def _launches(sample: Sample) -> Iterator[Launch]:
-    """The launches of a sample; of each round the timing launch comes last."""
-    yield from chain(sample.growth, sample.locks, sample.memory, sample.launches)
 
 
 def seconds_after(starts: Sequence[str]) -> tuple[float, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -136,12 +137,9 @@ class TestBaseline(Struct, frozen=True, kw_only=True):
     cells: dict[str, dict[str, StoredCell]]
 
 
-# Baseline files: strict decoding with clear errors, and one cell per line.
+# ---- the file format: one cell per line
 
 T = TypeVar("T")
-
-
-# ---- the file format
 
 
 def encode(run: RecordedRun) -> str:
@@ -157,13 +155,13 @@ def _expanded(value: dict[str, Any], depth: int) -> str:
     lines = []
     for key in sorted(value):
         keyed = depth == 0 and key in ("cells", "interpreters") and value[key]
-        text = _expanded(value[key], depth + 1) if keyed else _line(value[key])
+        if keyed:
+            text = _expanded(value[key], depth + 1)
+        else:
+            short = _shortened(value[key])
+            text = json.dumps(short, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         lines.append(f"{indent}{json.dumps(key, ensure_ascii=False)}: {text}")
     return "{\n" + ",\n".join(lines) + "\n" + indent[2:] + "}"
-
-
-def _line(value: Any) -> str:
-    return json.dumps(_shortened(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def _shortened(value: Any) -> Any:
@@ -175,22 +173,7 @@ def _shortened(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-# ---- reading
-
-
-class _Object(dict[str, Any]):
-    """A decoded JSON object that records a duplicate key."""
-
-    duplicate: str | None = None
-
-
-def _object(pairs: list[tuple[str, Any]]) -> _Object:
-    read = _Object(pairs)
-    if len(read) < len(pairs):
-        keys = [key for key, _ in pairs]
-        read.duplicate = next(key for key in keys if keys.count(key) > 1)
-    return read
-
+# ---- reading: strict, with errors that name the place
 
 DELETE_AND_RECORD = "delete the file and record it again with `pytest --ftgate --ftgate-update`"
 RESTORE = f"restore it from version control, or {DELETE_AND_RECORD}"
@@ -202,11 +185,29 @@ def decode(content: bytes, name: str) -> RecordedRun:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise broken(name, f"byte {error.start}", "is not UTF-8 text") from error
-    _refuse_conflict(text, name)
-    read = _parsed(text, name)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.startswith(("<<<<<<<", "|||||||", ">>>>>>>")):
+            fix = f"take one side (`git checkout --ours -- {name}`, or `--theirs`) and record the cell again"
+            raise broken(name, f"line {number}, column 1", f"a merge conflict is not resolved ({line[:7]})", fix)
+    # Not by msgspec, which takes the last of several values of a key.
+    try:
+        read = json.loads(text, object_pairs_hook=_object)
+        faults = list(_faults(read, "$"))
+    except json.JSONDecodeError as error:
+        cut = not text[error.pos :].strip()
+        problem = "the file is cut off" if cut else f"is not JSON: {error.msg}"
+        raise broken(name, f"line {error.lineno}, column {error.colno}", problem) from error
+    except (RecursionError, ValueError) as error:
+        raise broken(name, "$", f"is not a baseline: {str(error).partition(';')[0]}") from error
+    for place, fault in faults:
+        raise broken(name, place, fault)
     _check_version(read, "schema", SCHEMA, name)
     _check_version(read, "statistic", STATISTIC, name)
-    run = _converted(read, name)
+    # Each cell is converted alone first, so that an error's path names the cell.
+    cells = read.get("cells")
+    for label, cell in (cells if isinstance(cells, dict) else {}).items():
+        _convert(cell, Recording, _child("$.cells", label), name)
+    run = _convert(read, RecordedRun, "$", name)
     for place, fault in _contradictions(run):
         raise broken(name, place, fault)
     return run
@@ -217,35 +218,24 @@ def broken(name: str, place: str, fault: str, fix: str = RESTORE) -> BaselineErr
     return BaselineError(f"{name}: {place}: {fault}; {fix}")
 
 
-def _refuse_conflict(text: str, name: str) -> None:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.startswith(("<<<<<<<", "|||||||", ">>>>>>>")):
-            fix = f"take one side (`git checkout --ours -- {name}`, or `--theirs`) and record the cell again"
-            raise broken(name, f"line {number}, column 1", f"a merge conflict is not resolved ({line[:7]})", fix)
+class _Twice(NamedTuple):
+    """Stands in place of an object in which a key stands twice."""
+
+    key: str
 
 
-def _parsed(text: str, name: str) -> Any:
-    try:
-        read = json.loads(text, object_pairs_hook=_object)
-        fault = next(_faults(read, "$"), None)
-    except json.JSONDecodeError as error:
-        cut = not text[error.pos :].strip()
-        problem = "the file is cut off" if cut else f"is not JSON: {error.msg}"
-        raise broken(name, f"line {error.lineno}, column {error.colno}", problem) from error
-    except (RecursionError, ValueError) as error:
-        raise broken(name, "$", f"is not a baseline: {str(error).partition(';')[0]}") from error
-    if fault:
-        raise broken(name, *fault)
-    return read
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
+    read = dict(pairs)
+    return read if len(read) == len(pairs) else _Twice(Counter(key for key, _ in pairs).most_common(1)[0][0])
 
 
 def _faults(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Values that are JSON but not allowed in a baseline: the path and the fault of each."""
     if isinstance(value, float) and not math.isfinite(value):
         yield path, f"{json.dumps(value)} is not a number that can be compared"
-    elif isinstance(value, _Object):
-        if value.duplicate is not None:
-            yield path, f"the key {json.dumps(value.duplicate)} stands twice"
+    elif isinstance(value, _Twice):
+        yield path, f"the key {json.dumps(value.key)} stands twice"
+    elif isinstance(value, dict):
         for key, item in value.items():
             yield from _faults(item, _child(path, key))
     elif isinstance(value, list):
@@ -267,15 +257,6 @@ def _check_version(read: Any, field: str, known: int, name: str) -> None:
     if version < known:
         fault = f"version {version} is older than this pytest-ftgate reads ({known})"
         raise broken(name, f"$.{field}", fault, DELETE_AND_RECORD)
-
-
-def _converted(read: dict[str, Any], name: str) -> RecordedRun:
-    """The run of a decoded file. Raises BaselineError."""
-    # Each cell is converted alone first, so that an error's path names the cell.
-    cells = read.get("cells")
-    for label, cell in (cells if isinstance(cells, dict) else {}).items():
-        _convert(cell, Recording, _child("$.cells", label), name)
-    return _convert(read, RecordedRun, "$", name)
 
 
 def _convert(value: Any, kind: type[T], path: str, name: str) -> T:

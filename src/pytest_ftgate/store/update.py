@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
 from ..kit.values import Struct
 from ..model.report import Machine, Row
 from ..model.sample import Sample
-from ..model.verdict import WORST_FIRST, Acceptance, Decision, MetricVerdict, Verdict
+from ..model.verdict import Acceptance, Decision, Verdict
 from ..targets.describe import build_key
 from .folder import Store
 from .names import join_nodeid, matches, split_nodeid
 from .recording import Change, Values, change_of, mismatch
 from .schema import StoredCell, T
 
-_WORSE = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
 Action = Literal["record", "skip", "refuse"]
 
 
@@ -113,7 +112,10 @@ def _update(row: Row, difference: Difference, everything: bool, patterns: Sequen
     named = any(matches(pattern, row.cell.nodeid) for pattern in patterns)
     decision = _against_stored(row.verdict)
     action, reason = _action(difference, decision, everything, named)
-    same = difference.old is not None and not difference.reason and not _changed(row.verdict, decision)
+    # Only paired launches show that it became faster: against stored ones the machine may be faster today.
+    worse = decision.worse or decision is Decision.ACCEPTED
+    changed = worse or (decision is Decision.IMPROVED and row.verdict.basis == "paired")
+    same = difference.old is not None and not difference.reason and not changed
     return Update(
         nodeid=row.cell.nodeid,
         action=action,
@@ -129,18 +131,9 @@ def _against_stored(verdict: Verdict) -> Decision:
     """The decision against the baseline alone: without contracts and metrics that were not judged."""
     if verdict.same_code:
         return Decision.PASSED
-    judged = (each.decision for each in verdict.metrics if not each.contract and _was_judged(each))
-    return min(judged, key=WORST_FIRST.index, default=verdict.decision)
-
-
-def _was_judged(judged: MetricVerdict) -> bool:
-    return judged.decision is not Decision.INCONCLUSIVE or bool(judged.launches)
-
-
-def _changed(verdict: Verdict, decision: Decision) -> bool:
-    """Whether the code differs from the recorded one."""
-    # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    return decision in _WORSE or (decision is Decision.IMPROVED and verdict.basis == "paired")
+    known = (each for each in verdict.metrics if each.launches or each.decision is not Decision.INCONCLUSIVE)
+    judged = (each.decision for each in known if not each.contract)
+    return min(judged, key=lambda each: each.severity, default=verdict.decision)
 
 
 def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
@@ -149,7 +142,7 @@ def _action(difference: Difference, decision: Decision, everything: bool, named:
     if named:
         return "record", "named"
     doubtful = difference.old is not None and decision is Decision.INCONCLUSIVE and not difference.reason
-    if decision in (Decision.REGRESSED, Decision.SUSPECT) or doubtful:
+    if decision.worse or doubtful:
         # A refusal is reported only if the update would otherwise have recorded the cell.
         refused = everything or difference.old is None
         return ("refuse", decision.value) if refused else ("skip", "has a baseline")
@@ -172,30 +165,25 @@ def apply_updates(
 
     Raises BaselineError; the files before the faulty one are then written, those after it are unchanged.
     """
-    changes = (
-        (
-            split_nodeid(update.nodeid)[0],
-            change_of(
-                update.new,
-                values_of(update.new),
+    changes: list[tuple[str, Change]] = []
+    for each in updates:
+        if each.action == "record" and each.new is not None:
+            change = change_of(
+                each.new,
+                values_of(each.new),
                 recorded_at=recorded_at,
                 commit=commit,
                 seed=seed,
                 machine=machine,
-                append=update.append,
-                took_s=update.took_s,
-            ),
-        )
-        for update in updates
-        if update.action == "record" and update.new is not None
-    )
+                append=each.append,
+                took_s=each.took_s,
+            )
+            changes.append((split_nodeid(each.nodeid)[0], change))
     for test, edits in grouped(changes).items():
         store.save(test, edits)
 
 
-# Baselines that no collected test uses.
-
-# ---- cells that no longer exist
+# ---- baselines that no collected test uses
 
 
 def unused(
@@ -214,7 +202,11 @@ def unused(
     for baseline in store.baselines():
         gone = rootdir is not None and baseline.test not in tests and source_is_gone(baseline.test, rootdir)
         if baseline.test in tests or gone:
-            labels = (label for label, builds in sorted(baseline.cells.items()) if _has(builds, fingerprint))
+            labels = [
+                label
+                for label, builds in sorted(baseline.cells.items())
+                if fingerprint is None or any(key.partition("/")[0] == fingerprint for key in builds)
+            ]
             cells = ((baseline.test, label) for label in labels if gone or _target(label) in targets)
             found += [pair for pair in cells if join_nodeid(*pair) not in collected]
     return found
@@ -223,10 +215,6 @@ def unused(
 def _target(label: str) -> str:
     """The target in a label: `3.14t` of `3.14t-threads-w8`."""
     return label.partition("-")[0]
-
-
-def _has(builds: Mapping[str, StoredCell], fingerprint: str | None) -> bool:
-    return fingerprint is None or any(key.partition("/")[0] == fingerprint for key in builds)
 
 
 def source_is_gone(test: str, rootdir: Path) -> bool:

@@ -51,7 +51,6 @@ jit_available, jit_enabled = jit(args)
 facts = {
     "executable": sys.executable,
     "base_executable": getattr(sys, "_base_executable", sys.executable) or sys.executable,
-    "base_prefix": sys.base_prefix,
     "version": platform.python_version(),
     "implementation": sys.implementation.name,
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
@@ -79,7 +78,6 @@ class Facts(Interpreter, frozen=True, kw_only=True):
     """The collector's output; `base_executable` is the interpreter behind a virtual environment."""
 
     base_executable: str
-    base_prefix: str
     found: str = ""
     build: str = ""
     start_methods: tuple[str, ...] = ()  # type: ignore[assignment]  # also those that are not ours
@@ -127,7 +125,8 @@ def settings_unsupported(interpreter: Interpreter, settings: Settings) -> str | 
         return f"gil=off needs a free-threaded build and {name} is not one: use the target {version}t"
     if settings.jit == "on" and not interpreter.jit_available:
         return f"jit=on: {name} was built without the JIT (configure --enable-experimental-jit)"
-    if settings.switchinterval_ns is not None and _runs_without_gil(interpreter, settings):
+    no_gil = settings.gil == "off" or (settings.gil is None and not interpreter.gil_enabled)
+    if settings.switchinterval_ns is not None and interpreter.free_threaded and no_gil:
         return f"switchinterval has no effect without the GIL: use {version} or {version}t[gil=on,switchinterval=...]"
     return None
 
@@ -179,37 +178,25 @@ def _run(executable: str, command: list[str], environment: dict[str, str], folde
 
 
 def _interpreter(executable: str, facts: Facts, found: str) -> Interpreter:
-    known = get_args(StartMethod)
-    fields = msgspec.structs.asdict(facts)
-    for name in ("base_executable", "base_prefix", "found", "build"):
-        del fields[name]
-    fields["executable"] = executable
-    fields["start_methods"] = tuple(method for method in known if method in facts.start_methods)
-    return Interpreter(**fields, found=found, build=_build_line(facts, found))
-
-
-def _build_line(facts: Facts, found: str) -> str:
-    parts = [
+    build = [
         re.sub(r"^GCC\b", "gcc", facts.compiler),
         "PGO" if facts.pgo else "no PGO",
         "LTO" if facts.lto else "no LTO",
+        *(["debug build"] if facts.debug else []),
+        *(["with JIT"] if facts.jit_available else []),
+        FOUND.get(found, found),
     ]
-    if facts.debug:
-        parts.append("debug build")
-    if facts.jit_available:
-        parts.append("with JIT")
-    parts.append(FOUND.get(found, found))
-    return ", ".join(parts)
+    described = {
+        "executable": executable,
+        "found": found,
+        "build": ", ".join(build),
+        "start_methods": tuple(method for method in get_args(StartMethod) if method in facts.start_methods),
+    }
+    return Interpreter(**{name: getattr(facts, name) for name in Interpreter.__struct_fields__} | described)
 
 
 FOUND: Final = {"PATH": "found on PATH", "path": "given as a path", "uv": "found by uv", "cache": "found in the cache"}
 """How an interpreter was found, in words."""
-
-
-def _runs_without_gil(interpreter: Interpreter, settings: Settings) -> bool:
-    if not interpreter.free_threaded or settings.gil == "on":
-        return False
-    return settings.gil == "off" or not interpreter.gil_enabled
 
 
 _PLACES = re.compile(r"--(?:exec-)?prefix|--\w+dir|--srcdir|--with-ensurepip|--disable-test-modules")

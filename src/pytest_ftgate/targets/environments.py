@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -26,11 +26,12 @@ from packaging import tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from ..kit.errors import FtgateError
-from ..kit.files import write_whole
+from ..kit.files import found_in, hide_from_git, write_whole
+from ..kit.git import AgainstError, git
 from ..kit.processes import locked, run_within
 from ..model.spec import Interpreter
 
-# Find uv and run it.
+# ---- uv
 
 
 class UvMissing(FtgateError):
@@ -68,8 +69,11 @@ def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """
     ignored = {"VIRTUAL_ENV", "CONDA_PREFIX", "UV_PYTHON", "PYTHONHOME", "PYTHONPATH"}
     kept = {name: value for name, value in os.environ.items() if name not in ignored}
-    if "UV_CACHE_DIR" not in kept and not _can_be_written(user_cache()):
-        kept["UV_NO_CACHE"] = "1"
+    if "UV_CACHE_DIR" not in kept:
+        cache = user_cache()
+        there = next((each for each in (cache, *cache.parents) if each.exists()), None) if cache else None
+        if there is None or not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            kept["UV_NO_CACHE"] = "1"
     return kept | dict(extra or {})
 
 
@@ -87,15 +91,7 @@ def user_cache() -> Path | None:
     return None if home is None else home / ".cache"
 
 
-def _can_be_written(folder: Path | None) -> bool:
-    """Whether a folder is there and can be written, or can be made."""
-    if folder is None:
-        return False
-    there = next(each for each in (folder, *folder.parents) if each.exists())
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-
-
-# What the files of a project say about it: what it is called, requires and is built by.
+# ---- what the files of a project say about it: what it is called, requires and is built by
 
 _SCM: Final = "SETUPTOOLS_SCM_PRETEND_VERSION"
 VERSIONS: Final = {
@@ -106,10 +102,8 @@ VERSIONS: Final = {
     "pdm-backend": "PDM_BUILD_SCM_VERSION",
 }
 """What takes a project's version from git, and the environment variable that it takes it from first."""
-_ASKS_GIT: Final = "versioningit"
-"""What takes a version from git, and from no variable."""
-_REBUILDS: Final = ("meson-python", "mesonpy")
-_NOT_EDITABLE: Final = ("sipbuild.api",)
+_NEVER_EDITABLE: Final = ("meson-python", "mesonpy", "sipbuild.api")
+"""Build backends that build an editable install again when it is imported, or make none."""
 
 
 def default_install(project: Path) -> tuple[tuple[str, ...], ...]:
@@ -120,7 +114,11 @@ def default_install(project: Path) -> tuple[tuple[str, ...], ...]:
     """
     content = pyproject(project)
     if _is_package(project, content):
-        return ((".",),) if _rebuilds_on_import(content) else (("-e", "."),)
+        build = content.get("build-system", {})
+        rebuilds = content.get("tool", {}).get("scikit-build", {}).get("editable", {}).get("rebuild") is True
+        rebuilds |= build.get("build-backend") in _NEVER_EDITABLE
+        rebuilds |= any(re.match(r"meson[-_.]python\b", str(word)) for word in build.get("requires", ()))
+        return ((".",),) if rebuilds else (("-e", "."),)
     if content.get("project", {}).get("dependencies"):
         return (("-r", "pyproject.toml"),)
     return (("-r", "requirements.txt"),) if (project / "requirements.txt").is_file() else ()
@@ -137,16 +135,6 @@ def _is_package(project: Path, content: dict[str, Any]) -> bool:
     if "build-system" in content or (project / "setup.py").is_file():
         return True
     return "project" in content and "workspace" not in uv and not (project / "uv.lock").is_file()
-
-
-def _rebuilds_on_import(content: dict[str, Any]) -> bool:
-    """Whether an editable install needs the requirements of its build when it is imported, or cannot be made."""
-    build = content.get("build-system", {})
-    backend = str(build.get("build-backend", ""))
-    requires = [str(word) for word in build.get("requires", ())]
-    if content.get("tool", {}).get("scikit-build", {}).get("editable", {}).get("rebuild") is True:
-        return True
-    return backend in (*_REBUILDS, *_NOT_EDITABLE) or any(re.match(r"meson[-_.]python\b", word) for word in requires)
 
 
 def pyproject(project: Path) -> dict[str, Any]:
@@ -189,7 +177,7 @@ def pretended(project: Path, version: str) -> dict[str, str]:
 
 def asks_git_alone(project: Path) -> bool:
     """Whether a build takes its version from git, and no variable can say another."""
-    return _ASKS_GIT in _asked(project)
+    return "versioningit" in _asked(project)
 
 
 def _asked(project: Path) -> str:
@@ -241,7 +229,7 @@ def empty_submodules(project: Path) -> list[str]:
     return [path for path in paths if (top / path).is_dir() and not any((top / path).iterdir())]
 
 
-# What is installed into an environment: steps, each of which is arguments of `uv pip install` or a shell command.
+# ---- what is installed into an environment: steps, each of which is arguments of `uv pip install` or a shell command
 
 Step: TypeAlias = tuple[str, ...]
 """The arguments of one `uv pip install`; of a shell command `("$", the command)`."""
@@ -252,7 +240,6 @@ WHEEL: Final = ".whl"
 SHOWN_LINES: Final = 24
 """Lines of a failed step's output that an error shows at most: its beginning, what it calls an error, its end."""
 _ERROR: Final = re.compile(r"\berror(?:\[\w+\])?:|^\s*\w*(?:Error|Exception): |╰─▶", re.IGNORECASE)
-
 _FATAL: Final = re.compile(r"\bfatal error: ")
 _REPORTED: Final = re.compile(r"\berror(?:\[\w+\])?: ")
 _RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception|Exit)\b(?:: |$)")
@@ -264,9 +251,6 @@ _CONSEQUENCE: Final = re.compile(
 
 class InstallError(FtgateError):
     """A step that failed: its side, what matters of its output, and a fix."""
-
-
-# ---- what a step says
 
 
 def is_command(step: Step) -> bool:
@@ -319,9 +303,6 @@ def doing(step: Step, project: Path) -> str:
 
 def _builds(step: Step, project: Path) -> bool:
     return any(path_of(project, value).is_dir() for kind, value in arguments(step) if kind != "requirements")
-
-
-# ---- wheels
 
 
 def distribution_of(project: Path, value: str) -> str:
@@ -379,9 +360,6 @@ def _fits(path: Path, interpreter: Interpreter) -> bool:
         return False
 
 
-# ---- running them
-
-
 def run_steps(
     steps: Steps,
     python: Path,
@@ -400,47 +378,32 @@ def run_steps(
     log = python.parent.parent.with_suffix(".log")
     for number, step in enumerate(steps, 1):
         place = f" (step {number} of {len(steps)})" if len(steps) > 1 else ""
-        text = f"{doing(step, project)}{place}"
-        words, variables = _command_line(step, python, stale)
+        text, variables = f"{doing(step, project)}{place}", uv_environment()
+        if is_command(step):
+            words = ["/bin/sh", "-c", step[1]]
+            folders = [str(python.parent), variables.get("PATH", os.defpath), str(Path(find_uv()).parent)]
+            variables |= {"VIRTUAL_ENV": str(python.parent.parent), "PATH": os.pathsep.join(folders)}
+        else:
+            # Modules are compiled here: a launch would otherwise measure their compilation.
+            refresh = [word for name in stale for word in ("--refresh-package", name)]
+            words = [find_uv(), "pip", "install", "--compile-bytecode", *refresh, "--python", str(python), *step]
         if is_command(step) or _builds(step, project):
             variables |= given
         done = run_within(
             words, cwd=project, environment=variables, stderr=subprocess.STDOUT, on_wait=partial(on_step, text)
         )
         if done.returncode:
-            output = done.stdout.strip()
-            log.write_text(output, encoding="utf-8", errors="replace")
-            raise InstallError(_failure(step, place, done, project, interpreter, log))
+            log.write_text(done.stdout.strip(), encoding="utf-8", errors="replace")
+            lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
+            shown, code = excerpt(lines), f"exit code {done.returncode}"
+            raise InstallError(
+                f"cannot install {spelled(step)}{place}: {cause_of(lines) or code}\n"
+                f"for {interpreter.name} in {project}:\n"
+                + ("\n".join(shown) or f"{code}, and no output")
+                + (f"\n(all {len(lines)} lines: {log})" if len(shown) < len(lines) else "")
+                + f"\nfix: {_fix(step, done, project)}"
+            )
     log.unlink(missing_ok=True)
-
-
-def _command_line(step: Step, python: Path, stale: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """The words of a step's process, and its environment."""
-    variables = uv_environment()
-    if not is_command(step):
-        # Modules are compiled here: a launch would otherwise measure their compilation.
-        refresh = [word for name in stale for word in ("--refresh-package", name)]
-        words = ["pip", "install", "--compile-bytecode", *refresh, "--python", str(python), *step]
-        return [find_uv(), *words], variables
-    path = os.pathsep.join([str(python.parent), variables.get("PATH", os.defpath), str(Path(find_uv()).parent)])
-    return ["/bin/sh", "-c", step[1]], {**variables, "VIRTUAL_ENV": str(python.parent.parent), "PATH": path}
-
-
-def _failure(
-    step: Step,
-    place: str,
-    done: subprocess.CompletedProcess[str],
-    project: Path,
-    interpreter: Interpreter,
-    log: Path,
-) -> str:
-    lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
-    cause = cause_of(lines)
-    shown = excerpt(lines)
-    whole = f"\n(all {len(lines)} lines: {log})" if len(shown) < len(lines) else ""
-    head = f"cannot install {spelled(step)}{place}: {cause or f'exit code {done.returncode}'}"
-    output = "\n".join(shown) or f"exit code {done.returncode}, and no output"
-    return f"{head}\nfor {interpreter.name} in {project}:\n{output}{whole}\nfix: {_fix(step, done, project)}"
 
 
 def cause_of(lines: Sequence[str]) -> str:
@@ -512,7 +475,7 @@ def rebuild_hint(detail: str, project: Path) -> str:
     )
 
 
-# What an install depends on: a digest of the files and variables that its steps read.
+# ---- what an install depends on: a digest of the files and variables that its steps read
 
 VARIABLES: Final = (
     *("CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "FC", "FFLAGS", "FCFLAGS"),
@@ -628,14 +591,12 @@ def _project_files(project: Path, *, editable: bool) -> Iterator[Path]:
 
 def _listed(folder: Path) -> Iterator[Path]:
     """The files below a folder that git does not ignore, those of submodules too; outside of git all but usual ones."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or "CONFIG" in name}
-    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
-        done = subprocess.run(words, cwd=folder, env=kept, capture_output=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+        listing = git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    except AgainstError:
         yield from _walked(folder)
         return
-    names = dict.fromkeys(os.fsdecode(done.stdout).split("\0"))
+    names = dict.fromkeys(listing.split("\0"))
     if len(names) == 1:  # an ignored folder, to git
         yield from _walked(folder)
     for path in (folder / name for name in names if name and ".ftgate" not in Path(name).parts):
@@ -647,21 +608,19 @@ def _listed(folder: Path) -> Iterator[Path]:
 
 def _walked(project: Path) -> Iterator[Path]:
     for folder, names, files in os.walk(project):
-        names[:] = [name for name in names if not _is_skipped(Path(folder, name))]
+        for name in list(names):
+            usual = name.startswith(".") or name.endswith(".egg-info") or name in _SKIPPED
+            if usual or Path(folder, name, "pyvenv.cfg").exists():
+                names.remove(name)
         yield from (Path(folder, name) for name in files if not name.startswith(".") and not name.endswith(_BUILT))
 
 
-def _is_skipped(folder: Path) -> bool:
-    name = folder.name
-    usual = name.startswith(".") or name.endswith(".egg-info") or name in _SKIPPED
-    return usual or (folder / "pyvenv.cfg").exists()
-
+# ---- the environments
 
 STAMP: Final = "ftgate-stamp.json"
-STAMP_SCHEMA: Final = 3
 KEPT_UNUSED_S: Final = 30 * 86400.0
 """An environment unused for this long is removed; it is made again when it is needed."""
-
+_NOT_IMPORTED: Final = (".dist-info", ".data", ".pth", ".libs")
 _HELD_S: Final = 2 * 86400.0
 """One used more recently stays without its checkout, if it is not bound to that: another may need the same.
 
@@ -693,18 +652,35 @@ def ensure_environment(
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
     with locked(Path(f"{folder}.lock")):
-        inputs = inputs_of(install, project, variables)
-        stamp = _stamp(interpreter, project, install, inputs)
+        inputs, binary = inputs_of(install, project, variables), os.stat(interpreter.executable)
+        stamp = {
+            "schema": "3",
+            "executable": interpreter.executable,
+            "version": interpreter.name,
+            "project": str(project.resolve()),
+            "bound": "bound" if inputs.bound or not install else "",
+            "binary": f"{binary.st_mtime_ns} {binary.st_size}",
+            "install": json.dumps(install),
+            "sources": inputs.digest if install else "",
+        }
         shared = [] if inputs.bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
         for made in (folder, *shared):
-            if _is_made_of(stamp, made):
+            found = read_stamp(made) or {}  # maybe of another checkout
+            same = "project" in found and found | {"project": stamp["project"]} == stamp
+            if same and environment_python(made).exists():
                 os.utime(made / STAMP)  # the time of its last use, for `prune_environments`
                 return environment_python(made)
         (folder / STAMP).unlink(missing_ok=True)
-        _make(folder, interpreter)
+        words = ["venv", "--quiet", "--clear", "--no-project", "--no-config", "--python", interpreter.executable]
+        done = run_uv([*words, str(folder)])
+        if done.returncode:
+            said = done.stderr.strip()
+            cause = cause_of(said.splitlines()) or f"exit code {done.returncode}"
+            text = f"uv could not make the environment of {interpreter.name}: {cause}\n{folder}\n{said}"
+            raise EnvironmentBroken(text)
         python = environment_python(folder)
         run_steps(install, python, interpreter, project, inputs.local, variables, on_step)
-        _write_stamp(folder, stamp)
+        write_whole(folder / STAMP, [json.dumps(stamp, indent=1, sort_keys=True).encode(), b"\n"])
         return python
 
 
@@ -719,33 +695,30 @@ def environment_python(folder: Path) -> Path:
     return folder / "Scripts" / "python.exe" if sys.platform == "win32" else folder / "bin" / "python"
 
 
+def site_packages(python: Path) -> list[str]:
+    """The folders that the python of an environment has its distributions in."""
+    environment = python.parent.parent
+    return [*map(str, environment.glob("lib/python*/site-packages")), str(environment / "Lib/site-packages")]
+
+
 def copied_modules(python: Path, project: Path) -> tuple[str, ...]:
     """The importable names of an environment that are copies of the project's sources, or of another local one's.
 
     An editable install has none: its sources are imported where they are.
     """
     own, found = project_name(project), set[str]()
-    environment = python.parent.parent
-    sites = [*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages"]
-    for distribution in metadata.distributions(path=[str(site) for site in sites]):
+    for distribution in metadata.distributions(path=site_packages(python)):
         origin = distribution.read_text("direct_url.json") or ""
         local = '"file://' in origin or canonicalize_name(distribution.metadata["Name"] or "?") == own
         if local and not re.search(r'"editable":\s*true', origin):
-            found.update(path.parts[0].partition(".")[0] for path in distribution.files or () if _imported(path))
+            tops = {path.parts[0] for path in distribution.files or ()}
+            found.update(top.partition(".")[0] for top in tops if not top.endswith(_NOT_IMPORTED))
     return tuple(sorted(found - {"", "__pycache__"}))
-
-
-def _imported(path: PurePath) -> bool:
-    return path.parts[0] != ".." and not path.parts[0].endswith((".dist-info", ".data", ".pth", ".libs"))
 
 
 def read_stamp(folder: Path) -> dict[str, str] | None:
     """What an environment was made from; None if it does not exist or is not finished."""
-    try:
-        content = json.loads((folder / STAMP).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+    return found_in(folder / STAMP, dict[str, str])
 
 
 def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:
@@ -763,7 +736,10 @@ def prune_environments(root: Path, *, kept_unused_s: float = KEPT_UNUSED_S) -> l
     for folder in sorted(path.parent for path in root.absolute().glob(f"*/{STAMP}")):
         try:
             with filelock.FileLock(f"{folder}.lock", timeout=0):
-                if _is_stale(folder, kept_unused_s):
+                stamp = read_stamp(folder) or {}
+                unused_s = datetime.now(UTC).timestamp() - (folder / STAMP).stat().st_mtime
+                gone = not Path(stamp.get("project", "")).is_dir() and (unused_s > _HELD_S or bool(stamp.get("bound")))
+                if "project" in stamp and (gone or unused_s > kept_unused_s):
                     (folder / STAMP).unlink(missing_ok=True)
                     shutil.rmtree(folder, ignore_errors=True)
                     removed.append(folder)
@@ -778,55 +754,3 @@ def forget_environments(root: Path, project: Path) -> None:
         made_for = (read_stamp(stamp.parent) or {}).get("project", "")
         if made_for and Path(made_for).is_relative_to(project.resolve()):
             stamp.unlink(missing_ok=True)
-
-
-def _is_stale(folder: Path, kept_unused_s: float) -> bool:
-    stamp = read_stamp(folder)
-    if stamp is None or "project" not in stamp:
-        return False
-    unused_s = datetime.now(UTC).timestamp() - (folder / STAMP).stat().st_mtime
-    gone = not Path(stamp["project"]).is_dir() and (unused_s > _HELD_S or bool(stamp.get("bound")))
-    return gone or unused_s > kept_unused_s
-
-
-def hide_from_git(root: Path) -> None:
-    """Make `root` and write the .gitignore that hides it: in the nearest `.ftgate` above, else in `root` itself."""
-    root = root.absolute()
-    root.mkdir(parents=True, exist_ok=True)
-    top = next((folder for folder in (root, *root.parents) if folder.name == ".ftgate"), root)
-    ignore = top / ".gitignore"
-    if not ignore.exists():
-        write_whole(ignore, [b"*\n"])  # one without its line would hide nothing for good
-
-
-def _make(folder: Path, interpreter: Interpreter) -> None:
-    arguments = ["venv", "--quiet", "--clear", "--no-project", "--no-config", "--python", interpreter.executable]
-    done = run_uv([*arguments, str(folder)])
-    if done.returncode:
-        said = done.stderr.strip()
-        cause = cause_of(said.splitlines()) or f"exit code {done.returncode}"
-        raise EnvironmentBroken(f"uv could not make the environment of {interpreter.name}: {cause}\n{folder}\n{said}")
-
-
-def _write_stamp(folder: Path, stamp: dict[str, str]) -> None:
-    write_whole(folder / STAMP, [json.dumps(stamp, indent=1, sort_keys=True).encode(), b"\n"])
-
-
-def _stamp(interpreter: Interpreter, project: Path, install: Steps, inputs: Inputs) -> dict[str, str]:
-    binary = os.stat(interpreter.executable)
-    return {
-        "schema": str(STAMP_SCHEMA),
-        "executable": interpreter.executable,
-        "version": interpreter.name,
-        "project": str(project.resolve()),
-        "bound": "bound" if inputs.bound or not install else "",
-        "binary": f"{binary.st_mtime_ns} {binary.st_size}",
-        "install": json.dumps(install),
-        "sources": inputs.digest if install else "",
-    }
-
-
-def _is_made_of(stamp: dict[str, str], folder: Path) -> bool:
-    """Whether an environment is finished and made from the same, maybe in another checkout."""
-    found = read_stamp(folder) or {}
-    return "project" in found and found | {"project": stamp["project"]} == stamp and environment_python(folder).exists()

@@ -15,7 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from ..kit.errors import FtgateError
 from ..kit.values import Struct
 from ..model.spec import OLDEST, Interpreter, Target, is_path, parse_target, parse_version, series
-from .describe import Facts, InterpreterBroken, collect, describe
+from .describe import InterpreterBroken, collect, describe
 from .environments import UvMissing, run_uv, user_cache, user_home
 
 
@@ -63,13 +63,20 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
         except InterpreterBroken as error:
             rejected.append(str(error))
             continue
-        if not _matches(facts, version, threaded):
+        same = facts.version == version or facts.version.startswith(f"{version}.")
+        if facts.implementation != "cpython" or not same or facts.free_threaded != threaded:
             rejected.append(f"{executable} is {facts.version}{'t' if facts.free_threaded else ''}")
             continue
         # A shim or a virtual environment starts another executable: measure that one.
         real = facts.base_executable if os.path.isfile(facts.base_executable) else executable
         return describe(real, found=found, settings=target.settings)
-    raise InterpreterNotFound(_not_found(target, rejected))
+    lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
+    lines += [f"  skipped: {reason}" for reason in rejected]
+    lines.append(
+        f"  fix: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
+        f"or give a path as the target"
+    )
+    raise InterpreterNotFound("\n".join(lines))
 
 
 def _at_path(target: Target) -> Interpreter:
@@ -80,7 +87,7 @@ def _at_path(target: Target) -> Interpreter:
         interpreter = describe(path, found="path", settings=target.settings)
     except InterpreterBroken as error:
         raise InterpreterNotFound(f"target {target.spec!r}: {error}; give the path of a working Python") from error
-    if interpreter.implementation != "cpython" or _numbers(interpreter.version) < OLDEST:
+    if interpreter.implementation != "cpython" or _number(series(interpreter.version)) < OLDEST:
         raise InterpreterNotFound(
             f"target {target.spec!r} is {interpreter.implementation} {interpreter.version}: "
             f"targets are CPython {OLDEST[0]}.{OLDEST[1]} and newer"
@@ -89,22 +96,14 @@ def _at_path(target: Target) -> Interpreter:
 
 
 def _candidates(version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
-    names = _names(version, threaded)
-    seen: set[str] = set()
-    for executable, found in _all_candidates(names, version, threaded, cache):
-        if executable not in seen:
-            seen.add(executable)
-            yield executable, found
-
-
-def _all_candidates(names: list[str], version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
-    for executable in _on_path(names):
-        yield executable, "PATH"
-    for executable in _in_prefixes(kept_folder(cache), names) if cache is not None else ():
-        yield executable, "cache"
-    by_uv = _by_uv(version, threaded)
-    if by_uv is not None:
-        yield by_uv, "uv"
+    """Executables, each once and with where it was found; uv, which is a process, is asked last."""
+    names, seen = _names(version, threaded), set[str]()
+    kept = () if cache is None else _in_prefixes(kept_folder(cache), names)
+    for found, executables in (("PATH", _on_path(names)), ("cache", kept), ("uv", _by_uv(version, threaded))):
+        for executable in executables:
+            if executable not in seen:
+                seen.add(executable)
+                yield executable, found
 
 
 def _names(version: str, threaded: bool) -> list[str]:
@@ -113,18 +112,24 @@ def _names(version: str, threaded: bool) -> list[str]:
     return [f"{name}.exe" for name in (*names, "python")] if sys.platform == "win32" else names
 
 
+def _path() -> list[str]:
+    return [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+
+
 def _on_path(names: list[str]) -> Iterator[str]:
-    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
     for name in names:
-        for folder in folders:
+        for folder in _path():
             path = os.path.join(folder, name)
             if os.path.isfile(path) and os.access(path, os.X_OK):
                 yield path
 
 
 def _in_prefixes(folder: Path, names: list[str]) -> Iterator[str]:
+    def natural(path: Path) -> tuple[list[int], str]:
+        return [int(number) for number in re.findall(r"\d+", path.name)], path.name
+
     # Names that start with a dot are unfinished work, of uv or of the plugin.
-    prefixes = sorted((path for path in folder.glob("[!.]*") if path.is_dir()), key=_natural, reverse=True)
+    prefixes = sorted((path for path in folder.glob("[!.]*") if path.is_dir()), key=natural, reverse=True)
     for prefix in prefixes:
         for name in names:
             path = prefix / name if sys.platform == "win32" else prefix / "bin" / name
@@ -132,41 +137,16 @@ def _in_prefixes(folder: Path, names: list[str]) -> Iterator[str]:
                 yield str(path)
 
 
-def _natural(path: Path) -> tuple[list[int], str]:
-    return [int(number) for number in re.findall(r"\d+", path.name)], path.name
-
-
-def _by_uv(version: str, threaded: bool) -> str | None:
+def _by_uv(version: str, threaded: bool) -> Iterator[str]:
     request = f"cpython-{version}{'t' if threaded else ''}"
-    try:
+    with contextlib.suppress(UvMissing):
         done = run_uv(["python", "find", "--no-python-downloads", "--no-project", "--no-config", "--system", request])
-    except UvMissing:
-        return None
-    path = done.stdout.strip()
-    return path if done.returncode == 0 and os.path.isfile(path) else None
+        path = done.stdout.strip()
+        if done.returncode == 0 and os.path.isfile(path):
+            yield path
 
 
-def _matches(facts: Facts, version: str, threaded: bool) -> bool:
-    same = facts.version == version or facts.version.startswith(f"{version}.")
-    return facts.implementation == "cpython" and same and facts.free_threaded == threaded
-
-
-def _numbers(version: str) -> tuple[int, int]:
-    major, minor = series(version).split(".")
-    return int(major), int(minor)
-
-
-def _not_found(target: Target, rejected: list[str]) -> str:
-    lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
-    lines += [f"  skipped: {reason}" for reason in rejected]
-    lines.append(
-        f"  fix: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
-        f"or give a path as the target"
-    )
-    return "\n".join(lines)
-
-
-# The targets where none is named: both builds of the newest version that the project and this machine have.
+# ---- the targets where none is named: both builds of the newest version that the project and this machine have
 
 USUAL: Final = ("3.14", "3.15", "3.13")
 """Versions to install where the project allows none that is here, the preferred one first."""
@@ -210,7 +190,14 @@ def default_pair(requires_python: str = "", *, cache: Path | None = None) -> Def
         if seen[-1].released and len(seen[-1].builds) > 1:
             break
     best = max(seen, key=lambda each: (each.released, len(each.builds), _number(each.series)))
-    passed_over = [_refusal(each) for each in seen if _number(each.series) > _number(best.series)]
+    passed_over = []
+    for here in (here for here in seen if _number(here.series) > _number(best.series)):
+        if early := next(filter(_is_early, here.builds), ""):
+            passed_over.append(f"{early} is a pre-release, which has to be named")
+        elif here.builds:
+            passed_over.append(f"of {here.series} only {here.builds[0]} is here")
+        else:
+            passed_over.append(f"{here.series} does not run")
     return _pair(best.series, "; ".join([f"the newest version here{said}", *passed_over]))
 
 
@@ -229,28 +216,18 @@ def _rule(requires_python: str) -> Callable[[str], bool]:
 
 def _named(cache: Path | None) -> set[str]:
     """The versions that have an executable of their name on PATH, in our cache, or among uv's interpreters."""
-    on_path = (Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder))
-    in_prefixes = (path for folder in _prefixes(cache) for path in folder.glob("[!.]*/bin"))
-    names = {name for folder in (*on_path, *in_prefixes) for name in _files(folder)}
-    versions = {match[1] for match in map(_NAME.fullmatch, names) if match}
-    return {version for version in versions if _number(version) >= OLDEST}
-
-
-def _prefixes(cache: Path | None) -> Iterator[Path]:
-    """None that depends on a home where there is none."""
-    if cache is not None:
-        yield kept_folder(cache)
+    prefixes = [] if cache is None else [kept_folder(cache)]
+    # uv's own folder; none that depends on a home where there is none.
     home, given = user_home(), os.environ.get("UV_PYTHON_INSTALL_DIR", "")
     data = os.environ.get("XDG_DATA_HOME") or (home and home / ".local/share")
     if given or data:
-        yield Path(given or Path(data or "", "uv/python"))
-
-
-def _files(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
+        prefixes.append(Path(given or Path(data or "", "uv/python")))
+    versions = set[str]()
+    in_prefixes = (str(path) for prefix in prefixes for path in prefix.glob("[!.]*/bin"))
+    for folder in (*_path(), *in_prefixes):
+        with contextlib.suppress(OSError):
+            versions.update(match[1] for match in map(_NAME.fullmatch, os.listdir(folder)) if match)
+    return {version for version in versions if _number(version) >= OLDEST}
 
 
 def _here(series: str, cache: Path | None) -> _Here:
@@ -263,15 +240,6 @@ def _here(series: str, cache: Path | None) -> _Here:
 
 def _is_early(version: str) -> bool:
     return re.search(r"\d(a|b|rc)\d", version) is not None
-
-
-def _refusal(seen: _Here) -> str:
-    early = [version for version in seen.builds if _is_early(version)]
-    if early:
-        return f"{early[0]} is a pre-release, which has to be named"
-    if not seen.builds:
-        return f"{seen.series} does not run"
-    return f"of {seen.series} only {seen.builds[0]} is here"
 
 
 def _number(series: str) -> tuple[int, int]:

@@ -67,10 +67,7 @@ def _run_with_progress(arguments: list[str], variables: dict[str, str], progress
         own_s=UV_TIMEOUT_S,
     )
     if done.returncode:
-        raise FtgateError(f"uv {' '.join(arguments[:2])} failed: {_first_and_last(done.stderr)}")
+        lines = [line.strip().removeprefix("error: ") for line in done.stderr.splitlines() if line.strip()]
+        said = f"{lines[0]} ({lines[-1]})" if len(lines) > 1 else "".join(lines) or "it printed nothing"
+        raise FtgateError(f"uv {' '.join(arguments[:2])} failed: {said}")
     return done.stdout
-
-
-def _first_and_last(output: str) -> str:
-    lines = [line.strip().removeprefix("error: ") for line in output.splitlines() if line.strip()]
-    return f"{lines[0]} ({lines[-1]})" if len(lines) > 1 else "".join(lines) or "it printed nothing"

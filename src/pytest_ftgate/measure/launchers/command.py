@@ -9,9 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from ...kit import processes
 from ...kit.proc import ProcessMap
-from ...kit.processes import marks
+from ...kit.processes import kill_marked, marks
 from ...kit.text import expanded
 from ...kit.values import LARGEST, Figure, Natural, to_builtins
 from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, WorkloadError
@@ -153,7 +152,7 @@ class CommandHandle:
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         """`loops` runs one after the other, or one of `window_ns`."""
-        return self._recorded(kind, [self._run(window_ns) for _ in range(loops)])
+        return self._recorded(kind, [self._ended(self._started(window_ns), window_ns) for _ in range(loops)])
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
         """One run, sampled in its middle: of `window_ns`, or as long as it takes, which is about `one_ns`."""
@@ -190,7 +189,7 @@ class CommandHandle:
         """End the run that is under way, and everything that runs left behind."""
         self._let_go()
         if self.begun:
-            processes.kill_marked(self.mark)
+            kill_marked(self.mark)
             self.begun = False
 
     def _recorded(self, kind: str, runs: Sequence[ProgramRun]) -> Iteration:
@@ -208,9 +207,6 @@ class CommandHandle:
         (program,) = expanded(self.program.argv[:1], self.values)
         if program_words.which(program, self.request.python, self.values["folder"]) is None:
             raise process.failure(f"{what}ended well, but there is no {program}")
-
-    def _run(self, window_ns: int) -> ProgramRun:
-        return self._ended(self._started(window_ns), window_ns)
 
     def _started(self, window_ns: int) -> Process:
         values = {**self.values, "seconds": program_words.decimal(window_ns / 1e9)}

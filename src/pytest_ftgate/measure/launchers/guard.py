@@ -18,8 +18,7 @@ from typing import Final
 
 import psutil
 
-from ...kit import processes
-from ...kit.processes import FOLDER, Owner, marked_tools, run_mark, tagged
+from ...kit.processes import FOLDER, Owner, end_run, kill, marked_tools, orphans, run_mark, tagged
 
 SCRATCH: Final = "ftgate-"
 """What the names of scratch folders begin with."""
@@ -59,7 +58,7 @@ def guarded() -> Iterator[None]:
             yield
     except BaseException as error:
         if not isinstance(error, Exception):  # Ctrl-C may come between a start and what would end it
-            processes.end_run(run_mark())
+            end_run(run_mark())
         raise
 
 
@@ -74,7 +73,7 @@ def dismiss() -> None:
 
 def end(mark: str, folders: list[str]) -> None:
     """What the guard does: end every process of a run, and remove what it leaves in these folders."""
-    processes.end_run(mark, GRACE_S)
+    end_run(mark, GRACE_S)
     for path in _left_in(map(Path, folders)):
         if path.name.removeprefix(SCRATCH).removeprefix(FOLDER).startswith(mark):
             shutil.rmtree(path, ignore_errors=True)
@@ -82,8 +81,8 @@ def end(mark: str, folders: list[str]) -> None:
 
 def sweep(folder: Path) -> int:
     """End what runs left whose process was killed together with its guard; how many processes there were."""
-    found = processes.orphans()
-    processes.kill(found)
+    found = orphans()
+    kill(found)
     for path in _left_in([folder]):
         owner = Owner.of(path.name)
         with contextlib.suppress(OSError):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ...kit.errors import FtgateError
+from ...kit.text import plural
 from ...kit.values import Struct
 from ...model.sample import Latency
 from ...model.spec import Generator
@@ -133,16 +134,13 @@ def threads_of(connections: int, cpus: int) -> int:
 def parse(generator: Generator, output: str) -> GeneratorOutput:
     """Read what a generator printed. Raises LoadError for what is not its JSON."""
     try:
-        return _wrk(_last_object(output)) if generator == "wrk" else _oha(json.loads(output[output.index("{") :]))
+        if generator == "oha":
+            return _oha(json.loads(output[output.index("{") :]))
+        objects = [line for line in output.splitlines() if line.startswith("{")]  # wrk's own text stands before it
+        return _wrk(json.loads(objects[-1]))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         lines = output.strip().splitlines()
         raise LoadError(f"{generator} did not print its figures: {lines[-1][:200] if lines else 'nothing'}") from error
-
-
-def _last_object(output: str) -> Any:
-    """The last line that is a JSON object: wrk's own text stands before it."""
-    lines = [line for line in output.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1] if lines else "")
 
 
 def _wrk(report: Mapping[str, Any]) -> GeneratorOutput:
@@ -190,14 +188,10 @@ def split(cpus: Sequence[int], quota: float | None = None) -> tuple[frozenset[in
 def split_note(server: frozenset[int], generator: frozenset[int], quota: float | None = None) -> str:
     """Who had which CPUs, for the table: `server and load generator share 2 CPUs, ...`."""
     if server != generator:
-        return f"the server has {_cpus(len(server))}, the load generator {_cpus(len(generator))}"
-    shared = _cpus(len(server)) if server else "the CPUs"
+        return f"the server has {plural(len(server), 'CPU')}, the load generator {plural(len(generator), 'CPU')}"
+    shared = plural(len(server), "CPU") if server else "the CPUs"
     limited = f" with a quota of {quota:g}" if quota is not None and quota < len(server) else ""
     return f"server and load generator share {shared}{limited}, so rates are lower than with separate CPUs"
-
-
-def _cpus(count: int) -> str:
-    return f"{count} CPU{'' if count == 1 else 's'}"
 
 
 class Tool(NamedTuple):

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
 from ...kit.processes import MARK, kill_all, leftovers, marked, tagged
+from ...kit.text import plural
 from ...model.sample import WorkloadError
 from ...runner.clock import now_ns
 from .. import stacks
 from ..launch import THREADS_FIX, LaunchFailed, Request, setup_of
 from . import guard
-
-# What a process printed, and how it ended, in words.
 
 C_CALL = '  Binary file "'
 FLOOD_BYTES = 4 << 20
@@ -91,18 +90,6 @@ class FileOutput:
             pass  # it has been removed
 
 
-def tail_of(outputs: Sequence[PipeOutput | FileOutput]) -> str:
-    """The last lines of outputs under a heading; empty where nothing was printed."""
-    tails = ("\n".join(_lines(output.text)[-output.shown_lines :]) for output in outputs)
-    printed = "\n".join(filter(None, tails))
-    return f"the last lines it printed:\n{printed}" if printed else ""
-
-
-def _lines(text: str) -> list[str]:
-    """The lines without the C stack of a Python that crashed, which is longer than what is shown."""
-    return [line for line in text.splitlines() if not line.startswith(C_CALL)]
-
-
 def exit_text(code: int) -> str:
     """How a process ended, for people; a negative code is a signal."""
     if code >= 0:
@@ -119,7 +106,7 @@ def left_behind(mark: str, fix: str) -> WorkloadError | None:
 
 def left_error(left: Sequence[str], fix: str = "") -> WorkloadError:
     """The error of a launch that left these processes behind."""
-    reason = f"left {len(left)} process{'es' if len(left) > 1 else ''} behind"
+    reason = f"left {plural(len(left), 'process', 'processes')} behind"
     alike: dict[str, list[str]] = {}
     for each in left:
         pid, _, words = each.partition(": ")
@@ -133,6 +120,8 @@ def shortly(error: BaseException) -> str:
     text = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
+
+# ---- the process
 
 _REST_ROUNDS = 64  # of 64 KiB at most: what is printed without an end is not read to its end
 
@@ -281,7 +270,13 @@ class Process:
     def tail(self) -> str:
         """The last lines that it printed, under a heading; empty where it printed nothing."""
         self._drain_rest()
-        return tail_of(self.outputs)
+        tails = []
+        for output in self.outputs:
+            # Without the C stack of a Python that crashed, which is longer than what is shown.
+            lines = [line for line in output.text.splitlines() if not line.startswith(C_CALL)]
+            tails.append("\n".join(lines[-output.shown_lines :]))
+        printed = "\n".join(filter(None, tails))
+        return f"the last lines it printed:\n{printed}" if printed else ""
 
     def failure(self, reason: str, detail: str = "", last: str = "") -> LaunchFailed:
         """The error of a process that failed: `detail`, the last lines that it printed, `last`."""
@@ -369,7 +364,7 @@ def _sink(output: PipeOutput | FileOutput) -> Iterator[int | IO[bytes]]:
             yield file
 
 
-# The errors of a launch that hangs or crashes, with the stacks of its threads.
+# ---- the errors of a launch that hangs or crashes, with the stacks of its threads
 
 
 class LaunchErrors:
@@ -409,7 +404,7 @@ class LaunchErrors:
         return stacks.asked([self.process.pid, *others], self.folder, setup)
 
 
-# A call that must end in time, such as a test's check of its server.
+# ---- a call that must end in time, such as a test's check of its server
 
 T = TypeVar("T")
 

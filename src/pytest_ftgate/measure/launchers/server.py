@@ -18,7 +18,7 @@ import tempfile
 import time
 import traceback
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -26,11 +26,23 @@ import msgspec
 import psutil
 
 from ...kit.proc import Proc, ProcessMap
-from ...kit.processes import MARK, alive, described, kill_marked, marked, marks, run_mark, tree
+from ...kit.processes import (
+    GRACE_S,
+    MARK,
+    alive,
+    described,
+    kill,
+    kill_marked,
+    marked,
+    marks,
+    run_mark,
+    terminate,
+    tree,
+)
 from ...kit.text import expanded
 from ...kit.values import to_builtins
 from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
-from ...model.spec import Cell, Generator, Load, Service, Spec
+from ...model.spec import Cell, Generator, Service, Spec
 from ...runner import loading
 from ...runner.client import Server, ask, below
 from ...runner.protocol import COLD, WARMUP
@@ -38,15 +50,13 @@ from ...runner.record import LaunchRecord
 from .. import machine, stacks
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here, setup_of
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s, sample_tree
-from . import guard, load, words
 from . import load as load_generators
 from . import words as program_words
 from .command import program_environment
+from .guard import SCRATCH
 from .load import GeneratorOutput, Requests, Tool
 from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
-from .words import on, split_cpus, threads_for
-
-# Whether a server answers.
+from .words import on, threads_for
 
 HOST: Final = "127.0.0.1"
 
@@ -62,10 +72,8 @@ def no_answer(url: str, timeout_s: float) -> str:
     return f"was answered with {status} {reason}" if status >= 400 else ""
 
 
-# A running server: started, asked, and ended as a whole process tree.
+# ---- a running server: started, asked, and ended as a whole process tree
 
-GRACE_S: Final = 5.0
-"""How long a server may take to end once it was told to, before its whole tree is killed."""
 GIL_ON: Final = re.compile(r"global interpreter lock \(GIL\) has been enabled to load module '([^']*)'")
 
 
@@ -108,7 +116,7 @@ class ServerProcess:
             raise CellUnsupported(program_words.absent(name, request.spec.needs))
         port = free_port(ports)
         # Not below the project: the name of a socket in it has 107 bytes at most.
-        scratch = Path(tempfile.mkdtemp(prefix=f"{guard.SCRATCH}{mark}-"))
+        scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{mark}-"))
         values = _values_of(request, port=port, scratch=scratch)
         output = FileOutput(folder / "output")
         process: Process | None = None
@@ -166,11 +174,8 @@ class ServerProcess:
     def strangers(self) -> str:
         """Who else listens on its port; empty when nobody does, or the system does not say."""
         with contextlib.suppress(psutil.Error, OSError):
-            connections = psutil.net_connections("tcp")
-            pids = {
-                each.pid for each in connections if each.status == psutil.CONN_LISTEN and each.laddr[1] == self.port
-            }
-            others = {pid for pid in pids if pid is not None}
+            listening = (each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN)
+            others = {each.pid for each in listening if each.laddr[1] == self.port and each.pid is not None}
             for find in (self._tree, self._marked):
                 others -= {process.pid for process in find()} if others else set()
             return f"process {min(others)} listens on {self.port} too" if others else ""
@@ -209,11 +214,7 @@ class ServerProcess:
         if self.process.exit is None:
             self.process.popen.terminate()
         if self.process.over(GRACE_S):
-            rest = [process for process in self._marked() | self.known if _runs(process)]
-            for process in rest:
-                with contextlib.suppress(psutil.Error):
-                    process.terminate()
-            psutil.wait_procs(rest, timeout=GRACE_S)
+            terminate([process for process in self._marked() | self.known if _runs(process)], GRACE_S)
         self.close()
         return [described(process) for process in self.known if _runs(process)]
 
@@ -224,11 +225,7 @@ class ServerProcess:
         self.closed = True
         self._tree()
         self.process.kill()
-        left = [process for process in self.known if _runs(process)]
-        for process in left:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(left, timeout=GRACE_S)
+        kill([process for process in self.known if _runs(process)])
         self.reader.close()
         self.ports.discard(self.port)
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -271,7 +268,7 @@ def _runs(process: psutil.Process) -> bool:
     return False
 
 
-# One window of load on a server: a load generator at work, and what it reports.
+# ---- launches
 
 LATE_S: Final = 30.0
 """How much longer than its window a generator may take: wrk reads its last answers, oha sorts what it has kept."""
@@ -279,125 +276,6 @@ KEPT_BYTES: Final = 1 << 20
 """How much of what a generator prints is kept: oha's JSON has many lines."""
 SampleMeanwhile = Callable[[float, Callable[[], bool]], None]
 """Takes samples in a window of load; gets the window's length in s, and a function that says whether it is over."""
-
-
-class LoadWindow:
-    """One window of load by a generator that is started for it, over new connections.
-
-    Its generator has a mark of its own: it is ended with the window, and the server goes on.
-    """
-
-    def __init__(self, server: ServerProcess, load: Load, tool: Tool, seconds: float) -> None:
-        self.server = server
-        self.load = load
-        self.tool = tool
-        self.seconds = seconds
-        self.generator: Process | None = None
-
-    def run(self, sample: SampleMeanwhile | None = None, *, warming: bool = False) -> Iteration | None:
-        """The window as an iteration; None where the generator's clock was set in it.
-
-        Raises LaunchFailed where the server or the generator fails.
-        """
-        before, began = self.server.cpu_s(), time.monotonic()
-        self.generator = generator = self._start()
-        try:
-            if sample is not None:
-                sample(self.seconds, generator.over)
-            if not generator.over(self.seconds + LATE_S):
-                late = f"did not end within {LATE_S:g} s after its window of {self.seconds:g} s"
-                raise self.server.process.failure(f"{self.tool.name} {late}")
-            generator.tail()  # takes the rest of what it printed
-        finally:
-            generator.release()
-        span_s, after = time.monotonic() - began, self.server.cpu_s()
-        output = self._output(generator, warming)
-        if not 0.98 * self.seconds <= output.seconds <= span_s + 0.1:
-            return None
-        wall_ns = round(1e9 * output.seconds)
-        return Iteration(
-            start_ns=0,
-            work_ns=wall_ns,
-            join_ns=0,
-            wall_ns=wall_ns,
-            cpu_ns=round(1e9 * sum(spent - before.get(pid, 0.0) for pid, spent in after.items())),
-            ops=output.answers,
-            rate=output.answers / output.seconds,
-            latency=output.latency and msgspec.structs.replace(output.latency, asked_per_s=self.load.rate or 0.0),
-        )
-
-    def kill(self) -> None:
-        """End the generator. Safe at any time, also twice."""
-        if self.generator is not None:
-            self.generator.release()
-
-    def _start(self) -> Process:
-        words = load_generators.argv_of(
-            self.tool.name,
-            self.tool.program,
-            self._requests(),
-            connections=self.load.connections,
-            seconds=self.seconds,
-            cpus=threads_for(self.tool),
-            script=str(Path(__file__).with_name("wrk.lua")),
-        )
-        environment = os.environ | load_generators.environment_of(self.tool.name, threads_for(self.tool))
-        with on(self.tool.own_cpus):
-            return Process.start(words, environment | {MARK: next(marks())}, stdout=PipeOutput(KEPT_BYTES))
-
-    def _requests(self) -> Requests:
-        """What is sent, with its placeholders filled in; a body and several URLs are written to files."""
-        load, server = self.load, self.server
-        body = server.filled(load.body).encode() or load.body_bytes
-        urls = tuple(below(server.url, server.filled(path)) for path in load_generators.round_of(load.mix))
-        return Requests(
-            urls,
-            load.method,
-            tuple((name, server.filled(value)) for name, value in load.headers),
-            self._file("body", body),
-            self._file("urls", "\n".join(urls).encode() if len(urls) > 1 else b""),
-            load.rate or 0.0,
-        )
-
-    def _file(self, name: str, content: bytes) -> str:
-        """The path of a file of the launch with this content; empty without any."""
-        path = self.server.output.path.with_name(name)
-        if content:
-            path.write_bytes(content)
-        return str(path) if content else ""
-
-    def _output(self, generator: Process, warming: bool) -> GeneratorOutput:
-        """What the generator reports; raises LaunchFailed where that is not of a server at work."""
-        assert generator.exit is not None
-        text, code = generator.outputs[0].text, generator.exit.code
-        if code:  # a server that dies closes its connections a moment before it is gone
-            self.server.process.over(0.5)
-        self.server.must_run("under load")
-        if code:
-            last = (text.strip().splitlines() or [""])[-1]
-            raise self._failure(f"{self.tool.name} exited with code {code}: {last}")
-        try:
-            output = load_generators.parse(self.tool.name, text)
-        except load_generators.LoadError as error:
-            raise self._failure(str(error)) from error
-        # A server that is still warming up may break connections: Apache ends processes that are too many for it.
-        most = load_generators.MOST_FAILED_WARMING if warming else load_generators.MOST_FAILED
-        if output.share_failed > most:
-            kinds = ", ".join(f"{count} by {kind}" for kind, count in output.errors.items())
-            raise self._failure(
-                f"{output.failed} of {output.failed + output.answers} requests failed under load ({kinds}): "
-                "let the test request one, and see its answer"
-            )
-        if not output.answers:
-            raise self._failure(f"no request was answered within {output.seconds:.3g} s of load; let window= be longer")
-        self.server.must_keep_the_gil_off()
-        self.server.output.trim()
-        return output
-
-    def _failure(self, reason: str) -> LaunchFailed:
-        return self.server.process.failure(reason)
-
-
 TRIES: Final = 3
 POLL_S: Final = 0.02
 PORT_TAKEN: Final = re.compile(
@@ -418,7 +296,7 @@ class ServerLauncher:
 
     def start(self, request: Request) -> ServerHandle:
         """Start one; does not wait for it. Raises CellUnsupported where a program is missing, LaunchFailed."""
-        reason = words.missing(request.spec.needs, request.python)
+        reason = program_words.missing(request.spec.needs, request.python)
         if reason:
             raise CellUnsupported(reason)
         return self.start_with(request, tool_for(_service_of(request.spec).load.generator))
@@ -440,12 +318,12 @@ class ServerLauncher:
 
 def tool_for(generator: Generator | None) -> Tool:
     """The load generator requested, or the first that is installed. Raises CellUnsupported where there is none."""
-    wanted = [generator] if generator else list(load.INSTALL)
+    wanted = [generator] if generator else list(load_generators.INSTALL)
     for name in wanted:
-        program = words.which(name, "")
+        program = program_words.which(name, "")
         if program is not None:
-            return Tool(name, program, *load.split(split_cpus(), machine.cpu_quota()))
-    raise CellUnsupported(words.absent(wanted[0], list(load.INSTALL.items())))
+            return Tool(name, program, *load_generators.split(program_words.split_cpus(), machine.cpu_quota()))
+    raise CellUnsupported(program_words.absent(wanted[0], list(load_generators.INSTALL.items())))
 
 
 class ServerHandle:
@@ -468,7 +346,7 @@ class ServerHandle:
         self.clock = time.monotonic
         self.sample_cost_s = 0.0
         self.record = LaunchRecord()
-        self.window: LoadWindow | None = None
+        self.generator: Process | None = None
 
     # -- iterations --------------------------------------------------------------------------------------------
 
@@ -486,7 +364,10 @@ class ServerHandle:
             if not isinstance(error, Exception) and type(error).__name__ != "Failed":
                 raise
             reason = f"its check failed: {shortly(error)}"
-            raise self.server.process.failure(reason, _traceback_of(error, self.request.spec)) from error
+            every = traceback.extract_tb(error.__traceback__)
+            own = [frame for frame in every if frame.filename == self.request.spec.source.path] or every
+            shown = "".join((*traceback.format_list(own), *traceback.format_exception_only(error))).rstrip()
+            raise self.server.process.failure(reason, shown) from error
         return _RESOLUTION_NS
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
@@ -537,8 +418,8 @@ class ServerHandle:
 
     def kill(self) -> None:
         """End it and everything that it started, the load generator too."""
-        if self.window is not None:
-            self.window.kill()
+        if self.generator is not None:
+            self.generator.release()
         self.server.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -589,15 +470,97 @@ class ServerHandle:
         """One window of load, sampled meanwhile. Raises LaunchFailed where the server fails in it."""
         self.server.must_run("between iterations")
         assert self.tool is not None
-        seconds = load.seconds_of(self.tool.name, window_ns)
+        seconds = load_generators.seconds_of(self.tool.name, window_ns)
         for _ in range(TRIES):
-            self.window = LoadWindow(self.server, self.service.load, self.tool, seconds)
-            iteration = self.window.run(sample, warming=warming)
+            iteration = self._window(self.tool, seconds, sample, warming)
             self._let_it_finish()
             if iteration is not None:
                 return iteration
         reason = f"{self.tool.name} measures with the machine's clock, which was set during {TRIES} windows"
         raise self.server.process.failure(reason)
+
+    def _window(self, tool: Tool, seconds: float, sample: SampleMeanwhile | None, warming: bool) -> Iteration | None:
+        """The window as an iteration, over new connections; None where the generator's clock was set in it."""
+        server, before, began = self.server, self.server.cpu_s(), time.monotonic()
+        # It has a mark of its own: it is ended with the window, and the server goes on.
+        environment = os.environ | load_generators.environment_of(tool.name, threads_for(tool)) | {MARK: next(marks())}
+        with on(tool.own_cpus):
+            generator = Process.start(self._words(tool, seconds), environment, stdout=PipeOutput(KEPT_BYTES))
+        self.generator = generator
+        try:
+            if sample is not None:
+                sample(seconds, generator.over)
+            if not generator.over(seconds + LATE_S):
+                late = f"did not end within {LATE_S:g} s after its window of {seconds:g} s"
+                raise server.process.failure(f"{tool.name} {late}")
+            generator.tail()  # takes the rest of what it printed
+        finally:
+            generator.release()
+        span_s, after = time.monotonic() - began, server.cpu_s()
+        output = self._output(tool, generator, warming)
+        if not 0.98 * seconds <= output.seconds <= span_s + 0.1:
+            return None
+        wall_ns, asked_per_s = round(1e9 * output.seconds), self.service.load.rate or 0.0
+        return Iteration(
+            start_ns=0,
+            work_ns=wall_ns,
+            join_ns=0,
+            wall_ns=wall_ns,
+            cpu_ns=round(1e9 * sum(spent - before.get(pid, 0.0) for pid, spent in after.items())),
+            ops=output.answers,
+            rate=output.answers / output.seconds,
+            latency=output.latency and msgspec.structs.replace(output.latency, asked_per_s=asked_per_s),
+        )
+
+    def _words(self, tool: Tool, seconds: float) -> list[str]:
+        """The generator's command line; placeholders are filled in, a body and several URLs are written to files."""
+        load, server = self.service.load, self.server
+        body = server.filled(load.body).encode() or load.body_bytes
+        urls = tuple(below(server.url, server.filled(path)) for path in load_generators.round_of(load.mix))
+        files = {"body": body, "urls": "\n".join(urls).encode() if len(urls) > 1 else b""}
+        for name, content in files.items():
+            if content:
+                (self.folder / name).write_bytes(content)
+        places = {name: str(self.folder / name) if content else "" for name, content in files.items()}
+        headers = tuple((name, server.filled(value)) for name, value in load.headers)
+        requests = Requests(urls, load.method, headers, places["body"], places["urls"], load.rate or 0.0)
+        return load_generators.argv_of(
+            tool.name,
+            tool.program,
+            requests,
+            connections=load.connections,
+            seconds=seconds,
+            cpus=threads_for(tool),
+            script=str(Path(__file__).with_name("wrk.lua")),
+        )
+
+    def _output(self, tool: Tool, generator: Process, warming: bool) -> GeneratorOutput:
+        """What the generator reports; raises LaunchFailed where that is not of a server at work."""
+        assert generator.exit is not None
+        text, code, failure = generator.outputs[0].text, generator.exit.code, self.server.process.failure
+        if code:  # a server that dies closes its connections a moment before it is gone
+            self.server.process.over(0.5)
+        self.server.must_run("under load")
+        if code:
+            last = (text.strip().splitlines() or [""])[-1]
+            raise failure(f"{tool.name} exited with code {code}: {last}")
+        try:
+            output = load_generators.parse(tool.name, text)
+        except load_generators.LoadError as error:
+            raise failure(str(error)) from error
+        # A server that is still warming up may break connections: Apache ends processes that are too many for it.
+        most = load_generators.MOST_FAILED_WARMING if warming else load_generators.MOST_FAILED
+        if output.share_failed > most:
+            kinds = ", ".join(f"{count} by {kind}" for kind, count in output.errors.items())
+            raise failure(
+                f"{output.failed} of {output.failed + output.answers} requests failed under load ({kinds}): "
+                "let the test request one, and see its answer"
+            )
+        if not output.answers:
+            raise failure(f"no request was answered within {output.seconds:.3g} s of load; let window= be longer")
+        self.server.must_keep_the_gil_off()
+        self.server.output.trim()
+        return output
 
     def _let_it_finish(self) -> None:
         """Wait for the answers to a generator that has gone: they must not be made in the next window of any cell.
@@ -621,11 +584,11 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
     raises, with what the server printed as a note.
     """
     __tracebackhide__ = True
-    reason = words.missing(spec.needs, sys.executable)
+    reason = program_words.missing(spec.needs, sys.executable)
     if reason:
         raise CellUnsupported(reason)
     request = request_here(cell, spec, sys.executable, timeout_s)
-    with tempfile.TemporaryDirectory(prefix=f"{guard.SCRATCH}{run_mark()}") as work:
+    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{run_mark()}") as work:
         handle = ServerLauncher(Path(work)).start_with(request, None)
         try:
             handle.wait_until_ready()
@@ -637,14 +600,6 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
         finally:
             handle.server.end()
             handle.kill()
-
-
-def _traceback_of(error: BaseException, spec: Spec) -> str:
-    """The frames of the test itself, and the error."""
-    every = traceback.extract_tb(error.__traceback__)
-    own: Sequence[traceback.FrameSummary] = [frame for frame in every if frame.filename == spec.source.path] or every
-    lines = [*traceback.format_list(list(own)), *traceback.format_exception_only(error)]
-    return "".join(lines).rstrip()
 
 
 def _service_of(spec: Spec) -> Service:

@@ -84,7 +84,7 @@ def _fix(program: str, command: str) -> str:
     return f"{program}, which is not there" if os.sep in program else f"{program}, which is not on PATH"
 
 
-# Which CPUs a server and its load generator get.
+# ---- which CPUs a server and its load generator get
 
 
 def cpus_note() -> str:
@@ -95,19 +95,17 @@ def cpus_note() -> str:
 
 def split_cpus() -> list[int]:
     """The CPUs that this process may use, core by core; none where the platform ties no process to CPUs."""
-    if not hasattr(os, "sched_getaffinity"):
-        return []
-    return sorted(os.sched_getaffinity(0), key=lambda cpu: (*_core_of(cpu), cpu))
 
+    def place(cpu: int) -> tuple[int, ...]:
+        """Package and core that a CPU is a thread of; every CPU by itself where the kernel does not say."""
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+        texts = (machine.read_text(topology / name) for name in ("physical_package_id", "core_id"))
+        try:
+            return *(int(text or "") for text in texts), cpu
+        except ValueError:
+            return 0, cpu, cpu
 
-def _core_of(cpu: int) -> tuple[int, int]:
-    """Package and core that a CPU is a thread of; every CPU by itself where the kernel does not say."""
-    folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
-    try:
-        package, core = ((folder / name).read_text(encoding="ascii") for name in ("physical_package_id", "core_id"))
-        return int(package), int(core)
-    except (OSError, ValueError):
-        return 0, cpu
+    return sorted(machine.usable_cpus(), key=place)
 
 
 def threads_for(tool: Tool) -> int:

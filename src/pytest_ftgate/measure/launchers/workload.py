@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from ...kit.errors import FtgateError
+from ...kit.files import remove
 from ...kit.proc import ProcessMap
 from ...kit.processes import MARK, marks, temporary_folder, tree
 from ...kit.values import Natural
@@ -37,7 +38,7 @@ from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, 
 from . import words as program_words
 from .process import FLOOD_BYTES, LaunchErrors, PipeOutput, Process, exit_text, left_behind
 
-# Messages between the controller and a launch; the runner's side of it is in `runner/main.py`.
+# ---- messages between the controller and a launch; the runner's side of it is in `runner/main.py`
 
 LONGEST: Final = 16 << 20
 """The bytes of a message at most; ours name the processes of a launch and no more."""
@@ -83,7 +84,12 @@ class ControlChannel:
     def receive(self) -> dict[str, Any] | None:
         """The next message; None while there is none, or only its beginning. Raises BrokenMessage."""
         message = self._next()
-        if message is None and self._take():
+        if message is None:
+            try:
+                chunk = os.read(self.reader.fileno(), CHUNK)
+            except BlockingIOError:
+                return None
+            self._received += chunk
             message = self._next()
         return message
 
@@ -91,15 +97,6 @@ class ControlChannel:
         """Close both ends; a runner that still waits for a message ends then."""
         self.reader.close()
         self.writer.close()
-
-    def _take(self) -> bool:
-        """Take what is there, one chunk of it; whether something was."""
-        try:
-            chunk = os.read(self.reader.fileno(), CHUNK)
-        except BlockingIOError:
-            return False
-        self._received += chunk
-        return bool(chunk)
 
     def _next(self) -> dict[str, Any] | None:
         if len(self._received) < LENGTH_BYTES:
@@ -145,72 +142,7 @@ def _check_lengths(content: bytes) -> None:
             raise ValueError("a length that exceeds them")
 
 
-# Held iterations of a launch: its workers are kept at work while memory and waits are sampled from outside.
-
-HELD_CALLS = 1.25
-"""Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
-MOST_HELD_CALLS = 8
-"""Calls of a hold where each has a setup of its own, which may be long."""
-SHORT_CALL_NS = 50_000_000
-SHORT_CALLS = "each call of the body has a setup of its own, and is too short to be sampled"
-TOGETHER = 0
-"""The loops of an iteration whose workers stop together, once its window has passed."""
-
-
-def measure_held(handle: WorkloadHandle, window_ns: int, sampled: bool, one_ns: float) -> Held:
-    """One held iteration; of a long body one call, without its first and its last tenth."""
-    needed_s = max(window_ns / 1e9, hold_needed_s(handle.sample_cost_s) / SAMPLED)
-    if handle.request.spec.one_call:
-        return _held_calls(handle, needed_s, sampled, one_ns)
-    seconds = max(needed_s, HELD_CALLS * one_ns / 1e9)
-    one_call = one_ns >= needed_s * 1e9  # else one sample of it would be of a moment, such as an import
-    loops = 1 if one_call or not one_ns else TOGETHER
-    after_s = 0.0 if loops == TOGETHER else seconds * (1 - SAMPLED) / 2  # workers that have only just begun
-    timeout_s = max(handle.timeout_s, 2 * one_ns / 1e9) + seconds
-    window_ns = 0 if one_call else round(seconds * 1e9)
-    return _held(handle, loops, window_ns, (after_s, seconds * SAMPLED) if sampled else None, timeout_s)
-
-
-def _held_calls(handle: WorkloadHandle, needed_s: float, sampled: bool, one_ns: float) -> Held:
-    """Calls that have setups and teardowns of their own, of which nothing is sampled: enough to last `needed_s`."""
-    count = max(1, min(MOST_HELD_CALLS, math.ceil(needed_s * 1e9 / max(1.0, one_ns))))
-    seconds = max(needed_s, HELD_CALLS * one_ns / 1e9) if one_ns >= SHORT_CALL_NS else 0.0
-    timeout_s = max(handle.timeout_s, 2 * one_ns / 1e9)
-    calls = [_held(handle, 1, 0, (0.0, seconds) if sampled else None, timeout_s) for _ in range(count)]
-    return Held(
-        iteration=sorted((call.iteration for call in calls), key=lambda each: each.rate)[count // 2],
-        memory=tuple(point for call in calls for point in call.memory),
-        dropped=sum(call.dropped for call in calls),
-        waits=max((call.waits for call in calls if call.waits), key=lambda each: each.span_s, default=None),
-    )
-
-
-def _held(
-    handle: WorkloadHandle, loops: int, window_ns: int, sampled: tuple[float, float] | None, timeout_s: float
-) -> Held:
-    """One iteration, `sampled` after so many seconds for so many; if that gives no sample of memory, at its end.
-
-    No worker ends before that, so every sample has all of them.
-    """
-    handle.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
-    released = handle.awaited("released", handle.timeout_s, "starting its workers, their setups and first calls")
-    memory: tuple[MemoryPoint, ...] = ()
-    dropped, waits = 0, Waits(unavailable=SHORT_CALLS) if sampled else None
-    processes = handle.process_map(released)
-    if sampled and sampled[1]:
-        time.sleep(sampled[0])
-        refused = handle.request.waits_unavailable
-        memory, dropped, waits = sample_tree(processes, sampled[1], refused=refused, over=handle.channel.waiting)
-    handle.awaited("done", timeout_s, "a held iteration")
-    if sampled and not memory:
-        point = point_of_all(tree(processes.main), processes)
-        memory, dropped = (() if point is None else (point,)), dropped + (point is None)
-    handle.channel.send({"do": "go on"})
-    iteration = handle.awaited_iteration(handle.timeout_s, "ending its workers")
-    return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
-
-
-# The turns of launches by the controller's clock: one that times itself by another clock cannot pass as faster.
+# ---- the turns of launches by the controller's clock: one that times itself by another clock cannot pass as faster
 
 CLOCK: Final = "its clock disagrees with the controller's"
 LONGER: Final = 1.01
@@ -267,7 +199,8 @@ class Turns:
             if turn.said_ns > LONGER * turn.waited_ns + LONGER_NS:
                 return _clock_error(turn, "longer")
         reference = self._turns.get((cell, True, "own"), []) if not request.reference else []
-        beside = reference or self._turns.get((cell, False, "control"), []) or self._of_others(cell)
+        others = (turns for (of, _, role), turns in self._turns.items() if of != cell and role == "own")
+        beside = reference or self._turns.get((cell, False, "control"), []) or list(chain.from_iterable(others))
         if request.role != "own" or request.reference or len(own) < LEAST_TURNS or not beside:
             return None
         usual_ns = statistics.median(turn.late_ns for turn in beside)
@@ -276,10 +209,6 @@ class Turns:
         if closest.late_ns > limit_ns + SHARE * closest.said_ns:
             return _clock_error(closest, "shorter")
         return None
-
-    def _of_others(self, cell: str) -> list[Turn]:
-        others = (turns for (of, _, role), turns in self._turns.items() if of != cell and role == "own")
-        return list(chain.from_iterable(others))
 
 
 def _clock_error(turn: Turn, how: str) -> WorkloadError:
@@ -306,6 +235,16 @@ def too_many_cores(request: Request, iterations: Sequence[Iteration]) -> Workloa
     )
 
 
+# ---- launches
+
+HELD_CALLS = 1.25
+"""Calls of a body that a hold is long enough for at least, so that every part of one can be sampled."""
+MOST_HELD_CALLS = 8
+"""Calls of a hold where each has a setup of its own, which may be long."""
+SHORT_CALL_NS = 50_000_000
+SHORT_CALLS = "each call of the body has a setup of its own, and is too short to be sampled"
+TOGETHER = 0
+"""The loops of an iteration whose workers stop together, once its window has passed."""
 START_TIMEOUT_S = 120.0
 LOCKS = "locks"
 STACKS = "stacks"
@@ -317,8 +256,6 @@ RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys
 JUNK_FIX = "A file descriptor that the workload did not open itself is not its own: it must not write to it."
 NOT_INHERITED = ("PYTHON", "PYTEST_", "COV_CORE_", "COVERAGE_PROCESS_")
 STARTHOOK = "pytest_ftgate/runner/starthook"
-
-
 T = TypeVar("T")
 
 
@@ -398,12 +335,6 @@ def lock_environment(runner: Path, folder: Path) -> dict[str, str]:
     return {FOLDER: str(folder), **_start_hook(runner)}
 
 
-def profile_environment(runner: Path, folder: Path, sampling_ns: int) -> dict[str, str]:
-    """Lets every process and interpreter of a launch sample stacks; makes the folder that they write to."""
-    folder.mkdir()
-    return {PROFILE: f"{sampling_ns}:{folder}", **_start_hook(runner)}
-
-
 def _start_hook(runner: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join((str(runner / STARTHOOK), str(runner)))}
 
@@ -438,7 +369,8 @@ class WorkloadLauncher:
             if request.role == "locks":
                 environment |= lock_environment(self.runner, folder / LOCKS)
             if request.role == "profile":
-                environment |= profile_environment(self.runner, folder / PROFILES, request.sampling_ns)
+                (folder / PROFILES).mkdir()
+                environment |= {PROFILE: f"{request.sampling_ns}:{folder / PROFILES}", **_start_hook(self.runner)}
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
@@ -511,8 +443,52 @@ class WorkloadHandle:
         return iteration
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
-        """One held iteration; see Handle."""
-        return measure_held(self, window_ns, sampled, one_ns)
+        """One held iteration; of a long body one call, without its first and its last tenth."""
+        needed_s = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
+        if self.request.spec.one_call:
+            return self._held_calls(needed_s, sampled, one_ns)
+        seconds = max(needed_s, HELD_CALLS * one_ns / 1e9)
+        one_call = one_ns >= needed_s * 1e9  # else one sample of it would be of a moment, such as an import
+        loops = 1 if one_call or not one_ns else TOGETHER
+        after_s = 0.0 if loops == TOGETHER else seconds * (1 - SAMPLED) / 2  # workers that have only just begun
+        timeout_s = max(self.timeout_s, 2 * one_ns / 1e9) + seconds
+        window_ns = 0 if one_call else round(seconds * 1e9)
+        return self._held(loops, window_ns, (after_s, seconds * SAMPLED) if sampled else None, timeout_s)
+
+    def _held_calls(self, needed_s: float, sampled: bool, one_ns: float) -> Held:
+        """Calls that have setups and teardowns of their own, of which nothing is sampled: enough to last `needed_s`."""
+        count = max(1, min(MOST_HELD_CALLS, math.ceil(needed_s * 1e9 / max(1.0, one_ns))))
+        seconds = max(needed_s, HELD_CALLS * one_ns / 1e9) if one_ns >= SHORT_CALL_NS else 0.0
+        timeout_s = max(self.timeout_s, 2 * one_ns / 1e9)
+        calls = [self._held(1, 0, (0.0, seconds) if sampled else None, timeout_s) for _ in range(count)]
+        return Held(
+            iteration=sorted((call.iteration for call in calls), key=lambda each: each.rate)[count // 2],
+            memory=tuple(point for call in calls for point in call.memory),
+            dropped=sum(call.dropped for call in calls),
+            waits=max((call.waits for call in calls if call.waits), key=lambda each: each.span_s, default=None),
+        )
+
+    def _held(self, loops: int, window_ns: int, sampled: tuple[float, float] | None, timeout_s: float) -> Held:
+        """One iteration, `sampled` after so many seconds for so many; if that gives no sample of memory, at its end.
+
+        No worker ends before that, so every sample has all of them.
+        """
+        self.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
+        released = self.awaited("released", self.timeout_s, "starting its workers, their setups and first calls")
+        memory: tuple[MemoryPoint, ...] = ()
+        dropped, waits = 0, Waits(unavailable=SHORT_CALLS) if sampled else None
+        processes = self.process_map(released)
+        if sampled and sampled[1]:
+            time.sleep(sampled[0])
+            refused = self.request.waits_unavailable
+            memory, dropped, waits = sample_tree(processes, sampled[1], refused=refused, over=self.channel.waiting)
+        self.awaited("done", timeout_s, "a held iteration")
+        if sampled and not memory:
+            point = point_of_all(tree(processes.main), processes)
+            memory, dropped = (() if point is None else (point,)), dropped + (point is None)
+        self.channel.send({"do": "go on"})
+        iteration = self.awaited_iteration(self.timeout_s, "ending its workers")
+        return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """One iteration, and a sample of the memory that is left after it; see Handle."""
@@ -523,7 +499,12 @@ class WorkloadHandle:
             point = barrier_point(processes)
         except ProcessLookupError as error:
             raise self.process.failure(str(error)) from error
-        self.sample_cost_s = self._cost_of_a_sample(processes)
+        # Measured once for all launches with as many such workers.
+        cell = self.request.cell
+        key = self.request.python, cell.executor.label, cell.workers
+        if key not in self.sample_costs_s:
+            self.sample_costs_s[key] = sample_cost_s(processes)
+        self.sample_cost_s = self.sample_costs_s[key]
         self.channel.send({"do": "go on"})
         iteration = self.awaited_iteration(self.timeout_s, "ending its workers")
         return Barrier(ops=max(1, round(iteration.ops / self.request.callers)), point=point)
@@ -534,7 +515,12 @@ class WorkloadHandle:
             return
         self.channel.send({"do": "finish"})
         self.awaited("closed", self.timeout_s, "ending its workers")
-        self.result = self._believed(self._result())
+        result = self._result()
+        if wrong := self.turns.disagreement(self.request) or too_many_cores(self.request, self.measured):
+            raise LaunchFailed(wrong)
+        if self.measured:  # as they were answered
+            result.launch = msgspec.structs.replace(result.launch, iterations=tuple(self.measured))
+        self.result = result
         self.closed_s = self.clock()
         self.process.wake_no_more_on(self.channel.reader.fileno())
 
@@ -567,14 +553,6 @@ class WorkloadHandle:
             self.channel.close()
             shutil.rmtree(self.folder, ignore_errors=True)
             shutil.rmtree(temporary_folder(self.mark), ignore_errors=True)
-
-    def _cost_of_a_sample(self, processes: ProcessMap) -> float:
-        """CPU time of a sample of its memory in s, measured once for all launches with as many such workers."""
-        cell = self.request.cell
-        key = self.request.python, cell.executor.label, cell.workers
-        if key not in self.sample_costs_s:
-            self.sample_costs_s[key] = sample_cost_s(processes)
-        return self.sample_costs_s[key]
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -633,15 +611,6 @@ class WorkloadHandle:
             raise self.errors.crashed(result.error.reason, result.error.detail)
         return result
 
-    def _believed(self, result: _Result) -> _Result:
-        """The result with the iterations as they were answered. Raises LaunchFailed for figures that cannot be."""
-        wrong = self.turns.disagreement(self.request) or too_many_cores(self.request, self.measured)
-        if wrong:
-            raise LaunchFailed(wrong)
-        iterations = tuple(self.measured) or result.launch.iterations
-        launch = msgspec.structs.replace(result.launch, iterations=iterations)
-        return msgspec.structs.replace(result, launch=launch)
-
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
         try:
@@ -661,7 +630,7 @@ class WorkloadHandle:
         )
 
 
-# The copy of the runner that launches import.
+# ---- the copy of the runner that launches import
 
 LIGHT = ("__init__.py", "runner/*.py", "runner/*/*.py")
 STAND_IN = Path("pytest_ftgate", "runner", "pytest")
@@ -685,9 +654,12 @@ def install_runner(folder: Path) -> Path:
     if not _is_copy(home, package, files):
         unfinished = folder / f"{home.name}.{os.getpid()}"
         try:
-            _copy(package, files, unfinished / package.name)
+            for path in files:
+                copy = unfinished / package.name / path.relative_to(package)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
             (unfinished / "pytest").symlink_to(STAND_IN)
-            _remove(home)
+            remove(home)
             unfinished.rename(home)
         except OSError as error:
             if not _is_copy(home, package, files):  # else another run has just put the same there
@@ -708,7 +680,7 @@ def _is_copy(home: Path, package: Path, files: Sequence[Path]) -> bool:
         for name in [name for name in names if name == "__pycache__" or Path(folder, name).is_symlink()]:
             names.remove(name)
             if name == "__pycache__":
-                _remove(Path(folder, name))
+                remove(Path(folder, name))
             else:
                 others.append(name)
         found.update(Path(folder, name).relative_to(home) for name in others)
@@ -719,17 +691,3 @@ def _is_copy(home: Path, package: Path, files: Sequence[Path]) -> bool:
         and (home / "pytest").readlink() == STAND_IN
         and all((home / path).read_bytes() == source.read_bytes() for path, source in expected.items())
     )
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink() or path.is_file():
-        path.unlink()
-    else:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _copy(package: Path, files: Sequence[Path], folder: Path) -> None:
-    for path in files:
-        copy = folder / path.relative_to(package)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)

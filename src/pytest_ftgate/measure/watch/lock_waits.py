@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,23 +37,6 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 _Place = tuple[str, int, str, WaitsFor, str]
-
-
-@dataclass
-class _Sum:
-    contended: int = 0
-    total_ns: int = 0
-    max_ns: int = 0
-    acquired: int = 0
-    histogram: dict[int, int] = field(default_factory=dict)
-
-    def add(self, site: Written) -> None:
-        self.contended += site.contended
-        self.total_ns += site.total_ns
-        self.max_ns = max(self.max_ns, site.max_ns)
-        self.acquired += site.acquired
-        for bucket, count in site.histogram.items():
-            self.histogram[bucket] = self.histogram.get(bucket, 0) + count
 
 
 class File(Struct, frozen=True, kw_only=True):
@@ -91,16 +74,14 @@ def read(folder: Path) -> Recorded:
     """All `*.json` of a launch's folder, merged. Raises FtgateError that names a file that cannot be understood."""
     for broken in folder.glob("*" + BROKEN):
         raise FtgateError(f"{broken}: the lock waits of one process are not whole; make room on the disk")
-    files = [_decoded(path) for path in sorted(folder.glob("*.json"))]
+    files: list[File] = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            files.append(msgspec.json.decode(path.read_bytes(), type=File))
+        except (OSError, ValueError, RecursionError) as error:
+            fix = "run again; a disk that is full leaves such a file"
+            raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error
     return Recorded(merged(file.sites for file in files), tuple(life for file in files for life in file.lives))
-
-
-def _decoded(path: Path) -> File:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=File)
-    except (OSError, ValueError, RecursionError) as error:
-        fix = "run again; a disk that is full leaves such a file"
-        raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error
 
 
 def merged(files: Iterable[Iterable[Written]]) -> tuple[LockSite, ...]:
@@ -111,11 +92,11 @@ def merged(files: Iterable[Iterable[Written]]) -> tuple[LockSite, ...]:
     """
     sites = [site for file in files for site in file]
     known = _known(sites)
-    sums: dict[_Place, _Sum] = {}
+    groups: dict[_Place, list[Written]] = {}
     for site in sites:
         if site.contended or site.acquired:
-            sums.setdefault(known.get(site.key) or _place(site), _Sum()).add(site)
-    return tuple(_as_site(place, sums[place]) for place in sorted(sums))
+            groups.setdefault(known.get(site.key) or _place(site), []).append(site)
+    return tuple(_summed(place, groups[place]) for place in sorted(groups))
 
 
 def _place(site: Written) -> _Place:
@@ -133,17 +114,20 @@ def _known(sites: list[Written]) -> dict[str, _Place]:
     return places
 
 
-def _as_site(place: _Place, total: _Sum) -> LockSite:
+def _summed(place: _Place, sites: list[Written]) -> LockSite:
     file, line, kind, waits_for, name = place
+    histogram: Counter[int] = Counter()
+    for site in sites:
+        histogram.update(site.histogram)
     return LockSite(
         file=file,
         line=line,
         kind=kind,
         waits_for=waits_for,
         name=name,
-        contended=total.contended,
-        total_ns=total.total_ns,
-        max_ns=total.max_ns,
-        histogram=dict(sorted(total.histogram.items())),
-        acquisitions=total.acquired or None,
+        contended=sum(site.contended for site in sites),
+        total_ns=sum(site.total_ns for site in sites),
+        max_ns=max(site.max_ns for site in sites),
+        histogram=dict(sorted(histogram.items())),
+        acquisitions=sum(site.acquired for site in sites) or None,
     )

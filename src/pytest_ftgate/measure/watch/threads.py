@@ -8,7 +8,6 @@ import math
 import os
 import platform
 import select
-import signal
 import subprocess
 import time
 from collections import Counter, defaultdict
@@ -18,10 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ...kit import processes
 from ...kit.errors import FtgateError
-from ...kit.files import write_whole
+from ...kit.files import found_in, write_whole
 from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, ProcessMap, on_linux
+from ...kit.processes import kill_tree, locked
 from ...kit.values import Struct
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
@@ -547,13 +546,10 @@ def unsupported() -> str:
     return f"this kernel has no /proc/PID/task/TID/{missing[0]}" if missing else ""
 
 
-# A self-test of an interpreter: are its waits what the classifier expects?
+# -- the self-test of an interpreter: the patterns hold, or there are no samples ---------------------------------------
 
 SELF_TEST: Final = Path(__file__).parents[2] / "runner" / "selftest.py"
 VERSION: Final = 1  # of the patterns and of the self-test: another one tests again
-
-# -- the patterns hold, or there are no samples -----------------------------------------------------------------------
-
 _ROUNDS = 60
 _SETTLE_S = (0.15, 0.5, 1.5)  # before the samples of each try
 _AGREED = 0.9
@@ -588,13 +584,15 @@ def patterns_hold(
     reason = unsupported()
     if reason:
         return reason
-    path = folder / f"{key}.json"
-    wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=_libc(), reason="")
+    path, libc = folder / f"{key}.json", ""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=libc, reason="")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with processes.locked(folder / f"{key}.lock"):
-            kept = _kept(path, wanted)
-            if kept is None:
+        with locked(folder / f"{key}.lock"):
+            kept = found_in(path, Patterns)
+            if kept is None or msgspec.structs.replace(kept, reason="") != wanted:
                 reason = (test or self_test)(python, environment)
                 if not reason or reason.startswith(_DISAGREES):  # anything else may be fixed without a trace
                     kept_now = msgspec.structs.replace(wanted, reason=reason)
@@ -603,21 +601,7 @@ def patterns_hold(
     except OSError as error:
         fix = "make room there, or make it writable"
         raise FtgateError(f"{folder}: the answer of a self-test cannot be kept: {error.strerror}; {fix}") from error
-    return f"{kept} (remove {path} to test again)" if kept else ""
-
-
-def _libc() -> str:
-    with contextlib.suppress(AttributeError, OSError, ValueError):
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    return ""
-
-
-def _kept(path: Path, wanted: Patterns) -> str | None:
-    try:
-        kept = msgspec.json.decode(path.read_bytes(), type=Patterns)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    return kept.reason if msgspec.structs.replace(kept, reason="") == wanted else None
+    return f"{kept.reason} (remove {path} to test again)" if kept.reason else ""
 
 
 def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
@@ -644,14 +628,6 @@ class _State(NamedTuple):
     thread: int
     state: str
 
-    @property
-    def name(self) -> str:
-        return self.state.partition(" ")[2]
-
-    @property
-    def where(self) -> str:
-        return self.state.partition(" ")[0]
-
 
 @contextlib.contextmanager
 def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple[bool, list[_State]]]:
@@ -669,8 +645,7 @@ def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple
             answer: dict[str, Any] = json.loads(_line(process.stdout.fileno()))
             yield answer["gil"], [_State(*state) for state in answer["states"]]
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_tree(process.pid)
 
 
 def _line(descriptor: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,22 +15,17 @@ from markupsafe import Markup
 from ...judge import decide
 from ...kit import units
 from ...kit.text import plain
-from ...kit.values import Metric
-from ...model.report import Figures, Report, Row, SiteFigures
-from ...model.verdict import WORST_FIRST, Decision
-from .. import advice
-from .. import said as budgets
-from .. import said as findings
-from .. import said as headlines
+from ...model.report import Report, Row, SiteFigures
+from ...model.verdict import Decision
+from .. import advice, said
 from ..details import Style, detail_lines
+from ..measured import COLUMNS, interval_head, judged_wall, wall_interval
 from . import plots
 
 PLOTS_BYTES = 1_000_000
 """What the data of the plots takes at most: tests beyond it, those without a failure first, have figures alone."""
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "page.js")
 PLAIN = Style(width=110, color=False, unicode=True, verbosity=1)
-GROUPS = {"red": "fails", "yellow": "open", "green": "good"}
-"""The colour of a decision in a terminal -> its class in the page."""
 SITES = 12
 """Lock sites of a test that are listed."""
 
@@ -76,14 +71,21 @@ def render(report: Report) -> str:
     tests = _with_plots(report, _tests(report))
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed}
     block = plots.encoded({**data, "tests": [{"anchor": t.anchor, **t.data} for t in tests if t.data]}, plain)
-    sources = {name: _source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
-    result, headline, counts = findings.result(report), findings.first_line(report), findings.counts(report)
-    undecided, worst = findings.undecided(report), findings.worst(report)
+    sources = {name: source(name) for name in (*SCRIPTS, "page.css", "LICENSES.txt")}
+    result, headline, counts = said.result(report), said.first_line(report), said.counts(report)
+    undecided, worst = said.undecided(report), said.worst(report)
+    title = _begun(headline)
+    if worst:  # an error stands once in the page, below
+        failed = worst[0].verdict.decision is Decision.ERROR
+        title = f"{said.together(worst)}: {'error' if failed else said.shortened(said.in_one_line(worst[0]))}"
+    rows = said.worst_first(report)
+    failing = [row for row in rows if said.fails(report, row)]
+    accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not said.fails(report, row)]
     anchors = {id(cell.row): cell.anchor for test in tests for cell in test.cells}
     page = environment.get_template("page.html").render(
         report=report,
         tests=tests,
-        groups=_groups(report, anchors),
+        groups={"failing": _groups(failing, anchors), "accepted": _groups(accepted, anchors)},
         others=_others(report, anchors),
         data=block,
         scripts=[sources[name] for name in SCRIPTS],
@@ -91,14 +93,14 @@ def render(report: Report) -> str:
         licences=sources["LICENSES.txt"],
         policy=_policy([sources[name] for name in SCRIPTS], sources["page.css"]),
         headline=headline,
-        said=_headline(worst) if worst else _begun(headline),
-        where=headlines.where(worst[0]) if worst else "",
+        said=title,
+        where=said.where(worst[0]) if worst else "",
         result=result if worst else "",
-        about=findings.about(report),
-        passed=findings.all_decided(report) and not report.partial,
+        about=said.about(report),
+        passed=said.all_decided(report) and not report.partial,
         undecided=_begun(undecided.partition("; ")[2]),  # after what the headline says
-        counted=[(each, counts[each]) for each in WORST_FIRST if counts[each]],
-        limits=findings.limits_text(report),
+        counted=[(each, counts[each]) for each in Decision if counts[each]],
+        limits=said.limits_text(report),
     )
     return page.rstrip("\n") + "\n"
 
@@ -116,10 +118,10 @@ def _environment() -> Environment:
     environment.filters["wrapped"] = wrapped
     environment.globals = {
         "units": units,
-        "headlines": headlines,
-        "accepted_texts": findings.accepted_texts,
+        "said_of": said,
+        "accepted_texts": said.accepted_texts,
         "css": css,
-        "word": lambda decision: findings.STATUS[decision].category,
+        "word": lambda decision: decision.value,
         "site_place": _place,
     }
     return environment
@@ -130,7 +132,7 @@ def wrapped(text: str) -> Markup:
     return Markup("<wbr>").join(re.split(r"(?<=[/:_,=\[-])(?=\w)", plain(text)))
 
 
-def _source(name: str) -> str:
+def source(name: str) -> str:
     """The text of an asset, as it is."""
     environment = _environment()
     assert environment.loader is not None
@@ -154,19 +156,12 @@ def css(decision: Decision) -> str:
     """The class that gives a decision its colour and shape."""
     if decision is Decision.IMPROVED:
         return "better"
-    return next(name for color, name in GROUPS.items() if color in findings.STATUS[decision].markup)
+    return "fails" if decision.fails else "good" if decision.good else "open"
 
 
 def _begun(text: str) -> str:
     """With a capital, as the beginning of a sentence."""
     return text[:1].upper() + text[1:]
-
-
-def _headline(block: Sequence[Row]) -> str:
-    """What fails worst; an error stands once in the page, below."""
-    row = block[0]
-    failed = row.verdict.decision is Decision.ERROR
-    return f"{headlines.together(block)}: {'error' if failed else headlines.shortened(findings.said(row))}"
 
 
 class Item(NamedTuple):
@@ -177,7 +172,7 @@ class Item(NamedTuple):
     """
 
     row: Row
-    found: findings.Finding
+    found: said.Finding
     cells: tuple[tuple[str, str], ...]
     allowed: dict[str, str]
     open: tuple[str, ...]
@@ -207,38 +202,27 @@ class Others(NamedTuple):
     cells: list[tuple[str, str]]
 
 
-TESTED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ACCEPTED)
-"""Decisions of a test of significance, whose p-values are folded."""
-QUIET = (Decision.PASSED, Decision.UNCHANGED, Decision.NO_BASELINE)
-
-
-def _groups(report: Report, anchors: dict[int, str]) -> dict[str, list[Group]]:
-    """The tests of the cells that fail, and of those that are accepted, worst first."""
-    rows = findings.worst_first(report)
-    failing = [row for row in rows if findings.fails(report, row)]
-    accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not findings.fails(report, row)]
-    return {"failing": _by_test(failing, anchors), "accepted": _by_test(accepted, anchors)}
-
-
-def _by_test(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
-    found: dict[str, list[list[Row]]] = {}
-    for block in headlines.blocks(rows):
-        tests = {headlines.test_of(row) for row in block}
-        found.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
-    return [_group(test, blocks, anchors) for test, blocks in found.items()]
-
-
-def _group(test: str, blocks: Sequence[Sequence[Row]], anchors: dict[int, str]) -> Group:
-    items = tuple(_item(block, anchors) for block in blocks)
-    judged = [item.found for item in items if item.row.verdict.decision is not Decision.ERROR]
-    return Group(
-        test=test,
-        anchor=items[0].cells[0][0].partition("c")[0],
-        items=items,
-        against=_common(found.against for found in judged),
-        basis=_common(found.basis for found in judged),
-        commands=findings.commands(*(row for block in blocks for row in block)),
-    )
+def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
+    """These cells, worst first, by their tests."""
+    by_test: dict[str, list[list[Row]]] = {}
+    for block in said.blocks(rows):
+        tests = {said.test_of(row) for row in block}
+        by_test.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
+    groups = []
+    for test, blocks in by_test.items():
+        items = tuple(_item(block, anchors) for block in blocks)
+        judged = [item.found for item in items if item.row.verdict.decision is not Decision.ERROR]
+        groups.append(
+            Group(
+                test=test,
+                anchor=items[0].cells[0][0].partition("c")[0],
+                items=items,
+                against=_common(found.against for found in judged),
+                basis=_common(found.basis for found in judged),
+                commands=said.commands(*(row for block in blocks for row in block)),
+            )
+        )
+    return groups
 
 
 def _common(texts: Iterable[str]) -> str:
@@ -248,17 +232,18 @@ def _common(texts: Iterable[str]) -> str:
 
 
 def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
-    row, found = block[0], findings.finding(block[0])
-    accepted = " ".join(findings.accepted_texts(row.verdict.accepted))
-    said = (headlines.exception(headlines.error_of(row)),) if row.verdict.decision is Decision.ERROR else ()
+    row, found = block[0], said.finding(block[0])
+    accepted = " ".join(said.accepted_texts(row.verdict.accepted))
+    error = said.exception(said.error_of(row)) if row.verdict.decision is Decision.ERROR else ""
     reasons = [*(each.reason or each.evidence for each in found.changes), found.reason]
-    shown = tuple(each for each in reasons if each and each not in accepted and each not in said)
-    tested = row.verdict.decision in TESTED
+    shown = tuple(each for each in reasons if each and each not in accepted and each != error)
+    # A test of significance decided these: its p-values are folded.
+    tested = row.verdict.decision.missed or row.verdict.decision is Decision.ACCEPTED
     return Item(
         row=row,
         found=found,
-        cells=tuple(zip((anchors[id(each)] for each in block), headlines.names(block), strict=True)),
-        allowed={each.metric: headlines.allowed(each) for each in row.verdict.metrics},
+        cells=tuple(zip((anchors[id(each)] for each in block), said.names(block), strict=True)),
+        allowed={each.metric: said.allowed(each) for each in row.verdict.metrics},
         open=() if tested else shown,
         why=shown if tested else (),
     )
@@ -267,12 +252,12 @@ def _item(block: Sequence[Row], anchors: dict[int, str]) -> Item:
 def _others(report: Report, anchors: dict[int, str]) -> list[Others]:
     """What is to be said of cells that neither fail nor are accepted, once for those of a test that share it."""
     found: dict[tuple[str, ...], Others] = {}
-    for row in findings.worst_first(report):
+    quiet = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.NO_BASELINE)
+    for row in said.worst_first(report):
         decision = row.verdict.decision
-        if findings.fails(report, row) or decision in (*QUIET, Decision.ACCEPTED):
+        if said.fails(report, row) or decision in quiet:
             continue
-        said = findings.said(row)
-        other = Others(decision, said, headlines.test_of(row), [])
+        other = Others(decision, said.in_one_line(row), said.test_of(row), [])
         other = found.setdefault(other[:3], other)
         other.cells.append((anchors[id(row)], row.cell.label or row.cell.nodeid))
     return list(found.values())
@@ -288,12 +273,12 @@ def _tests(report: Report) -> Iterator[Test]:
     tables: dict[str, list[int]] = {}
     for number, table in enumerate(report.tables):
         on = f" on {report.machine_of(table.rows[0]).fingerprint}" if unlike and table.rows else ""
-        tables.setdefault(f"{headlines.test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(number)
+        tables.setdefault(f"{said.test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(number)
     for number, (title, numbers) in enumerate(tables.items(), start=1):
         own = [report.tables[each] for each in numbers]
         rows = [row for table in own for row in table.rows]
         notes = [table.note for table in own if table.note]
-        notes += budgets.remarks(rows)
+        notes += said.shortfalls(rows)
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         heads, texts = _columns(rows)
         cells = [
@@ -301,17 +286,18 @@ def _tests(report: Report) -> Iterator[Test]:
             for at, row in enumerate(rows)
         ]
         ratios = any(row.figures.ratio is not None for row in rows)
+        sites = [Site(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]
         yield Test(
             title=title,
             anchor=f"t{number}",
-            result=findings.result(report, rows),
+            result=said.result(report, rows),
             reference=own[0].reference if ratios else "",
             notes=tuple(dict.fromkeys(notes)),
             heads=heads,
             cells=tuple(cells),
-            sites=_sites(rows),
+            sites=tuple(sorted(sites, key=lambda each: -each.site.share)[:SITES]),
             data={
-                "cells": [plots.cell_data(row, findings.fails(report, row)) for row in rows],
+                "cells": [plots.cell_data(row, said.fails(report, row)) for row in rows],
                 "varied": plots.varied(rows),
             },
             advice=advised.get(title, ()),
@@ -322,22 +308,16 @@ def _with_plots(report: Report, tests: Iterable[Test]) -> list[Test]:
     """The tests without the data of those that have no room, in the same order."""
     kept = {test.anchor: test for test in tests}
     left = PLOTS_BYTES
-    for test in sorted(kept.values(), key=lambda test: _worst(report, test)):
+
+    def worst(test: Test) -> tuple[bool, int, float]:
+        return min((said.place(report, cell.row) for cell in test.cells), default=(True, 0, 0.0))
+
+    for test in sorted(kept.values(), key=worst):
         size = len(plots.encoded(test.data, plain))
         if size > left:
             kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
         left -= min(left, size)
     return list(kept.values())
-
-
-def _worst(report: Report, test: Test) -> tuple[bool, int, float]:
-    return min((findings.place(report, cell.row) for cell in test.cells), default=(True, 0, 0.0))
-
-
-def _sites(rows: Sequence[Row]) -> tuple[Site, ...]:
-    """The lock sites of all cells, those with most of the workers' time first."""
-    found = [Site(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]
-    return tuple(sorted(found, key=lambda each: -each.site.share)[:SITES])
 
 
 def _place(site: SiteFigures) -> str:
@@ -348,47 +328,16 @@ def _place(site: SiteFigures) -> str:
 
 # ---- the table of a test
 
-Reader = Callable[[Row], float | None]
-
-
-def _figure(of: Callable[[Figures], float | None]) -> Reader:
-    return lambda row: of(row.figures)
-
-
-def _wall_change(row: Row) -> float | None:
-    judged = next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
-    return judged.ratio.value if judged and judged.ratio else None
-
-
-COLUMNS: tuple[tuple[str, Reader, Callable[[float], str]], ...] = (
-    ("time", _figure(lambda figures: figures.wall_ns.value if figures.wall_ns else None), units.time),
-    ("change", _wall_change, units.change),
-    ("ratio", _figure(lambda figures: figures.ratio), units.ratio),
-    ("cores", _figure(lambda figures: figures.cores), units.cores),
-    ("USS", _figure(lambda figures: figures.uss_bytes), units.size),
-    ("PSS", _figure(lambda figures: figures.pss_bytes), units.size),
-    ("lock wait", _figure(lambda figures: figures.lock_wait_share), units.share),
-    ("scaling", _figure(lambda figures: figures.scaling.value if figures.scaling else None), units.ratio),
-    ("ops/s", _figure(lambda figures: figures.ops_per_s), units.rate),
-)
-"""Head, value, and the text of a value."""
-INTERVAL = "interval"
-
 
 def _columns(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[Text, ...]]]:
     """The heads of the columns in which any row has a value, and each row's texts with their values."""
-    columns: dict[str, list[Text]] = {
-        head: [(text(value) if value is not None else "", value) for value in map(read, rows)]
-        for head, read, text in COLUMNS
-    }
-    walls = [row.figures.wall_ns for row in rows]
-    ends: list[Text] = [
-        (units.time_ends(wall), wall.high - wall.low) if wall and wall.level > 0 and not wall.vague else ("", None)
-        for wall in walls
-    ]
-    ordered: dict[str, list[Text]] = {"time": columns.pop("time"), INTERVAL: ends, **columns}
-    shown = {head: texts for head, texts in ordered.items() if any(text for text, _ in texts)}
-    levels = {units.level(wall.level) for wall in walls if wall and wall.level > 0}
-    named = f"{levels.pop()} CI" if len(levels) == 1 else "CI"
-    heads = tuple(named if head == INTERVAL else head for head in shown)
-    return heads, [tuple(texts[at] for texts in shown.values()) for at in range(len(rows))]
+    columns: dict[str, list[Text]] = {}
+    for each in COLUMNS.values():
+        columns[each.head] = [("" if value is None else each.text(value), value) for value in map(each.value, rows)]
+        if each.head == "time":  # what belongs to it stands beside it
+            walls, judged = map(wall_interval, rows), map(judged_wall, rows)
+            columns[interval_head(rows)] = [(units.time_ends(w), w.high - w.low) if w else ("", None) for w in walls]
+            ratios = [wall.ratio.value if wall and wall.ratio else None for wall in judged]
+            columns["change"] = [("" if ratio is None else units.change(ratio), ratio) for ratio in ratios]
+    shown = {head: texts for head, texts in columns.items() if any(text for text, _ in texts)}
+    return tuple(shown), [tuple(texts[at] for texts in shown.values()) for at in range(len(rows))]

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...judge import compare, metrics
 from ...judge.recorded import OF_CONTROL
 from ...kit.text import COMMIT_DIGITS
 from ...kit.values import Interval, Metric, to_builtins
-from ...model.report import Figures, History, Row
+from ...model.report import History, Row
 from ...model.sample import Launch
 from ...model.verdict import Decision, MetricVerdict
 from .. import history as texts
+from ..json import writable
+from ..said import STATES
 
-PLOTTED = frozenset({Decision.REGRESSED, Decision.SUSPECT, Decision.IMPROVED, Decision.ACCEPTED, Decision.INCONCLUSIVE})
-"""Decisions on a metric whose change is plotted beside that of the time."""
+UNPLOTTED = (Decision.PASSED, Decision.UNCHANGED)
+"""Decisions on a metric other than the time whose change is not plotted."""
 MEMORY_POINTS = 60
 """Samples of memory of a cell that are plotted; of more, as many at even distances."""
 SHOWN = (
@@ -32,29 +34,24 @@ SHOWN = (
     "efficiency",
     "serial_fraction",
 )
-STATES = ("running", "runnable", "gil", "lock", "queue", "process", "unattributed", "asleep")
-
-
-def family(row: Row) -> str:
-    """What cells that differ in workers and parameters alone have in common: `3.14t-threads`."""
-    cell = row.cell
-    return "-".join([cell.target.spec, cell.executor.label, *cell.environment.words])
 
 
 def cell_data(row: Row, fails: bool) -> dict[str, Any]:
     """One cell: its figures, and what its plots show. Times in ns, sizes in bytes, shares as fractions."""
-    figures = row.figures
+    figures, cell = row.figures, row.cell
+    waits = figures.waits if figures.waits and not figures.waits.unavailable else None
     return {
-        "label": row.cell.label or row.cell.nodeid,
+        "label": cell.label or cell.nodeid,
         "decision": row.verdict.decision.value,
         "fails": fails,
-        "family": family(row),
-        "workers": row.cell.workers,
-        "params": {param.name: param.literal for param in row.cell.params},
+        # What cells that differ in workers and parameters alone have in common: `3.14t-threads`.
+        "family": "-".join([cell.target.spec, cell.executor.label, *cell.environment.words]),
+        "workers": cell.workers,
+        "params": {param.name: param.literal for param in cell.params},
         "figures": {name: _built(getattr(figures, name)) for name in SHOWN},
         "changes": _changes(row),
-        "waits": _waits(figures),
-        "memory": [] if row.sample is None else _memory(row.sample.memory),
+        "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
+        "memory": [] if row.sample is None else _memory(row.sample.of("memory")),
         "history": [_history(each) for each in row.history],
     }
 
@@ -81,7 +78,7 @@ def _changes(row: Row) -> dict[str, Any]:
     judged = [
         each
         for each in row.verdict.metrics
-        if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision in PLOTTED)
+        if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision not in UNPLOTTED)
     ]
     known = [each.metric for each in row.verdict.metrics if metrics.known(each.metric)]
     pairs = compare.paired(sample, known) if sample is not None and paired else {}
@@ -108,14 +105,7 @@ def _built(value: Interval | float | None) -> Any:
     return to_builtins(value) if isinstance(value, Interval) else value
 
 
-# ---- waits, memory, history
-
-
-def _waits(figures: Figures) -> dict[str, float] | None:
-    waits = figures.waits
-    if waits is None or waits.unavailable:
-        return None
-    return {name: getattr(waits, name) for name in STATES}
+# ---- memory, history
 
 
 def _memory(launches: Iterable[Launch]) -> list[dict[str, Any]]:
@@ -150,15 +140,6 @@ def _history(history: History) -> dict[str, Any]:
 
 def encoded(data: Any, clean: Callable[[str], str]) -> str:
     """The data as JSON in ASCII that no HTML parser reads as markup; a number that JSON cannot write is null."""
-    text = json.dumps(_writable(data, clean), allow_nan=False, separators=(",", ":"), sort_keys=True)
+    finite = writable(data, lambda _: None, clean)
+    text = json.dumps(finite, allow_nan=False, separators=(",", ":"), sort_keys=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _writable(value: Any, clean: Callable[[str], str]) -> Any:
-    if isinstance(value, Mapping):
-        return {clean(str(key)): _writable(item, clean) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_writable(item, clean) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return clean(value) if isinstance(value, str) else value

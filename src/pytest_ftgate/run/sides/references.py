@@ -16,10 +16,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ...judge.judge import ComparedWith
-from ...kit import git
 from ...kit.errors import FtgateError
-from ...kit.files import write_whole
-from ...kit.git import Checkout, Repository, mapped
+from ...kit.files import hide_from_git, write_whole
+from ...kit.git import AgainstError, Checkout, Repository, committed_by_us, mapped, shown
 from ...measure.context import Listener
 from ...model.report import Figures
 from ...model.spec import Interpreter, Spec
@@ -27,7 +26,6 @@ from ...targets import environments
 from ...targets.environments import OnStep, Step, Steps, ensure_environment
 from ..folder import RunFolder, decoded
 from . import worktrees
-from . import worktrees as mending
 
 INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
 
@@ -40,7 +38,7 @@ class References:
         self.folder = folder
         self.against = against
         self.listener = listener
-        self._pairs: dict[str, worktrees.Pair | git.AgainstError] = {}
+        self._pairs: dict[str, worktrees.Pair | AgainstError] = {}
         self._cleaned: set[str] = set()
 
     def requested(self) -> worktrees.Pair:
@@ -58,14 +56,14 @@ class References:
         for checkout in (pair.reference, pair.changed):
             if checkout.root not in self._cleaned:
                 self._cleaned.add(checkout.root)
-                mending.remove_extras(self.folder.root, checkout, self.folder.path / "envs")
+                worktrees.remove_extras(self.folder.root, checkout, self.folder.path / "envs")
 
-    def relocated(self, spec: Spec, checkout: git.Checkout) -> Spec:
+    def relocated(self, spec: Spec, checkout: Checkout) -> Spec:
         """A test as it is in a checkout, which counts as in use from now on."""
         worktrees.mark_used(checkout)
         return worktrees.relocated(spec, self.folder.root, checkout)
 
-    def hint(self, detail: str, checkout: git.Checkout | None) -> str:
+    def hint(self, detail: str, checkout: Checkout | None) -> str:
         """A possible cause of a workload's error, in a checkout or the project; empty if none is known."""
         rebuilt = environments.rebuild_hint(detail, self.folder.root)
         if rebuilt or checkout is None:
@@ -80,19 +78,19 @@ class References:
     def _named(self, file: str) -> str:
         for pair in self._pairs.values():
             if isinstance(pair, worktrees.Pair):
-                file = git.mapped(file, pair.changed.project, self.folder.root)
+                file = mapped(file, pair.changed.project, self.folder.root)
         return portable(file, self.folder.root)
 
     def _pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
         if key not in self._pairs:
-            named = self.against if compared_with is None else git.shown(compared_with.commit)
+            named = self.against if compared_with is None else shown(compared_with.commit)
             self.listener.advance(named, "checking out", 0, 0, None)
             try:
                 self._pairs[key] = self._shared_pair(key, compared_with, test)
-            except git.AgainstError as error:
+            except AgainstError as error:
                 self._pairs[key] = error
         pair = self._pairs[key]
-        if isinstance(pair, git.AgainstError):
+        if isinstance(pair, AgainstError):
             raise pair
         return pair
 
@@ -118,10 +116,10 @@ class References:
             pair = worktrees.commit_pair(root, compared_with.commit, folder)
             if not worktrees.lacks(pair.reference, test):
                 return pair
-            trouble = git.AgainstError(f"{pair.reference.label}, at which it was recorded, has no such test")
+            trouble = AgainstError(f"{pair.reference.label}, at which it was recorded, has no such test")
         except worktrees.NothingToCompare:
             raise
-        except git.AgainstError as error:
+        except AgainstError as error:
             trouble = error
         brought = worktrees.introduced(root, Path(compared_with.file))
         if not brought or brought == compared_with.commit:
@@ -149,7 +147,7 @@ def portable(file: str, root: PurePath | None) -> str:
     return path.as_posix() if nowhere else path.name
 
 
-# What is installed for a side of a comparison, and what a test requires of it.
+# ---- what is installed for a side of a comparison, and what a test requires of it
 
 EDITABLE = ("-e", "--editable")
 
@@ -263,7 +261,7 @@ def revision_argument(argument: str, old_root: Path, checkout: Checkout) -> str:
     return f"{option}{equals}{url}{scheme}{path}{bracket}{extras}"
 
 
-# The version that both sides of a comparison are built as: that of the newest tag of the project's history.
+# ---- the version that both sides of a comparison are built as: that of the newest tag of the project's history
 #
 # Builds that take a version from git would differ in it, and in file names, at each commit.
 
@@ -290,7 +288,7 @@ def _tagged(repository: Repository, tag: str) -> Path:
     releases = repository.root / ".ftgate" / "releases"
     folder = releases / hashlib.sha256(tag.encode()).hexdigest()[:12]
     if not folder.exists():
-        environments.hide_from_git(releases)
+        hide_from_git(releases)
         with tempfile.TemporaryDirectory(dir=releases, ignore_cleanup_errors=True) as made:
             _make(repository, Path(made), tag)
             with suppress(OSError):  # another process was faster
@@ -299,12 +297,7 @@ def _tagged(repository: Repository, tag: str) -> Path:
 
 
 def _make(repository: Repository, folder: Path, tag: str) -> None:
-    """The same commit whenever and by whomever it is made: its id may be part of a version."""
-    made_by = {
-        f"GIT_{role}_{field}": value
-        for role in ("AUTHOR", "COMMITTER")
-        for field, value in (("NAME", "pytest-ftgate"), ("EMAIL", "pytest-ftgate@invalid"), ("DATE", _NEVER_AT))
-    }
+    """Its commit's id may be part of a version."""
     (folder / _FILE).touch()
     for words in (
         ("init", "--quiet", "--template="),
@@ -313,10 +306,10 @@ def _make(repository: Repository, folder: Path, tag: str) -> None:
         ("tag", "--no-sign", "-m", tag, tag),
         ("update-index", "--skip-worktree", _FILE),
     ):
-        repository.git(*words, cwd=folder, variables=made_by)
+        repository.git(*words, cwd=folder, variables=committed_by_us(_NEVER_AT))
 
 
-# Whether what git has of a project can be installed, as it is in CI and on both sides of a comparison.
+# ---- whether what git has of a project can be installed, as it is in CI and on both sides of a comparison
 
 
 def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep) -> str:
@@ -324,12 +317,12 @@ def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep)
 
     `on_step` is called as by `ensure_environment`.
     """
-    checkout, environments = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
-    mending.remove_all_extras(root, checkout, environments)
+    checkout, folder = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
+    worktrees.remove_all_extras(root, checkout, folder)
     try:
         ensure_environment(
             interpreter,
-            root=environments,
+            root=folder,
             project=checkout.project,
             install=steps_of(steps, root, checkout),
             variables=variables(root, checkout.project),
@@ -338,5 +331,5 @@ def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep)
     except FtgateError as error:
         hint = worktrees.ignored_hint(str(error), checkout, root)
         return "\n".join(filter(None, (str(error).partition("\n")[0], hint)))
-    mending.note_built(root, checkout)
+    worktrees.note_built(root, checkout)
     return ""

@@ -21,9 +21,8 @@ import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ...kit import processes
 from ...kit.errors import FtgateError
-from ...kit.files import write_whole
+from ...kit.files import found_in, hide_from_git, remove, write_whole
 from ...kit.git import (
     DEEPEN,
     OPTION,
@@ -31,18 +30,20 @@ from ...kit.git import (
     Checkout,
     GitFailed,
     Repository,
-    commit_at,
+    committed_by_us,
     mapped,
     shown,
-    without_index,
 )
+from ...kit.processes import locked
 from ...kit.values import Struct
 from ...model.spec import Spec, is_path, parse_target
-from ...store import names, update
-from ...targets import describe, environments, find
-from ...targets.environments import forget_environments, prune_environments
+from ...store.names import is_recording
+from ...store.update import source_is_gone
+from ...targets.describe import settings_unsupported
+from ...targets.environments import distribution_of, forget_environments, prune_environments, site_packages
+from ...targets.find import find_interpreter
 
-# Submodules of the two sides: the commits that each side names, checked out from the objects that are here.
+# ---- submodules: the commits that each side names, checked out from the objects that are here
 
 _NOT_OF_THE_USER: Final = {"GIT_PROTOCOL_FROM_USER": "0"}
 """As git fetches submodules: a url that stands in a repository does not reach local folders unless the user says so."""
@@ -72,23 +73,33 @@ def check_out(repository: Repository, worktree: Path, original: Path, homes: tup
     submodules' repositories, else from the submodule's url. One whose folder is empty there stays empty here. Nothing
     of the user's is written. Raises AgainstError.
     """
-    homes = homes or tuple(dict.fromkeys(_git_folder(repository, original, name) for name in ("own", "common")))
+    if not homes:
+        folders = (repository.git("rev-parse", f"--git-{which}dir", cwd=original) for which in ("", "common-"))
+        homes = tuple(dict.fromkeys(original / folder.rstrip("\n") for folder in folders))
     for each in of_tree(repository, "ls-tree", "-r", "-z", "HEAD", cwd=worktree):
         place, theirs = worktree / each.path, original / each.path
         if _submodule_is_at(repository, place, each.commit):
             continue
         if (place / ".git").exists():
             shutil.rmtree(place)
-        settings = _settings(repository, worktree, each.path)
-        candidates = [theirs, *(home / "modules" / settings.name for home in homes)]
+        name, url = _name_and_url(repository, worktree, each.path)
+        candidates = [theirs, *(home / "modules" / name for home in homes)]
         objects = [found for folder in candidates if (found := _objects(repository, folder))]
         if not objects and theirs.is_dir():
             continue  # not initialized: what is built here does without it
-        _make(repository, each, place, objects)
-        if not _has(repository, place, each.commit):
-            _fetch(repository, each, place, original, settings)
+        # A repository of its own that borrows objects: a clone would pass through git's rules for transports.
+        place.mkdir(parents=True, exist_ok=True)
+        hashes = "sha256" if len(each.commit) > 40 else "sha1"
+        repository.git("init", "--quiet", "--template=", f"--object-format={hashes}", cwd=place)
+        borrowed = place / ".git" / "objects" / "info" / "alternates"
+        borrowed.parent.mkdir(parents=True, exist_ok=True)
+        borrowed.write_text("".join(f"{folder.resolve()}\n" for folder in objects), encoding="utf-8")
+        try:
+            repository.git("cat-file", "-e", f"{each.commit}^{{tree}}", cwd=place)
+        except GitFailed:
+            _fetch(repository, each, place, original, url)
         repository.git("checkout", "--quiet", "--force", "--detach", each.commit, cwd=place)
-        check_out(repository, place, theirs, tuple(home / "modules" / settings.name for home in homes))
+        check_out(repository, place, theirs, tuple(home / "modules" / name for home in homes))
 
 
 def submodules(repository: Repository, worktree: Path) -> Iterator[Path]:
@@ -100,23 +111,13 @@ def submodules(repository: Repository, worktree: Path) -> Iterator[Path]:
             yield from submodules(repository, place)
 
 
-class _Settings(NamedTuple):
-    name: str
-    url: str
-
-
-def _settings(repository: Repository, worktree: Path, path: str) -> _Settings:
-    """The name and url of a submodule by the `.gitmodules` of its commit; its path and no url if that has none."""
+def _name_and_url(repository: Repository, worktree: Path, path: str) -> tuple[str, str]:
+    """Those of a submodule by the `.gitmodules` of its commit; its path and no url if that has none."""
     listing = repository.git("config", "--file", ".gitmodules", "--list", "-z", cwd=worktree, allowed=(0, 1, 128))
     values = dict(entry.partition("\n")[::2] for entry in listing.split("\0") if entry)
     key = next((key for key, value in values.items() if key.endswith(".path") and value == path), "")
     name = key.removeprefix("submodule.").removesuffix(".path")
-    return _Settings(name or path, values.get(f"submodule.{name}.url", ""))
-
-
-def _git_folder(repository: Repository, folder: Path, which: str) -> Path:
-    option = "--git-dir" if which == "own" else "--git-common-dir"
-    return folder / repository.git("rev-parse", option, cwd=folder).rstrip("\n")
+    return name or path, values.get(f"submodule.{name}.url", "")
 
 
 def _objects(repository: Repository, folder: Path) -> Path | None:
@@ -140,26 +141,7 @@ def _submodule_is_at(repository: Repository, place: Path, commit: str) -> bool:
         return False
 
 
-def _has(repository: Repository, place: Path, commit: str) -> bool:
-    try:
-        repository.git("cat-file", "-e", f"{commit}^{{tree}}", cwd=place)
-    except GitFailed:
-        return False
-    return True
-
-
-def _make(repository: Repository, each: Submodule, place: Path, objects: list[Path]) -> None:
-    """A repository of its own that borrows objects: a clone would pass through git's rules for transports."""
-    place.mkdir(parents=True, exist_ok=True)
-    hashes = "sha256" if len(each.commit) > 40 else "sha1"
-    repository.git("init", "--quiet", "--template=", f"--object-format={hashes}", cwd=place)
-    borrowed = place / ".git" / "objects" / "info" / "alternates"
-    borrowed.parent.mkdir(parents=True, exist_ok=True)
-    borrowed.write_text("".join(f"{folder.resolve()}\n" for folder in objects), encoding="utf-8")
-
-
-def _fetch(repository: Repository, each: Submodule, place: Path, original: Path, settings: _Settings) -> None:
-    url = settings.url
+def _fetch(repository: Repository, each: Submodule, place: Path, original: Path, url: str) -> None:
     if url.startswith(("./", "../")):  # relative to the remote of the repository above
         base = repository.git("config", f"remote.{repository.remote}.url", cwd=original, allowed=(0, 1)).strip()
         head, separator, path = base.rpartition(":") if "://" not in base else ("", "", base)
@@ -179,9 +161,7 @@ def _fetch(repository: Repository, each: Submodule, place: Path, original: Path,
         ) from failed
 
 
-# A worktree as its commit has it: nothing that an earlier run, or anybody else, left in it is measured.
-
-_CACHE: Final = "__pycache__"
+# ---- a worktree as its commit has it: nothing that an earlier run, or anybody else, left in it is measured
 
 
 def mend(repository: Repository, place: Path, commit: str) -> None:
@@ -207,16 +187,14 @@ def remove_extras(root: Path, checkout: Checkout, environments: Path) -> None:
     top = checkout.top(checkout.project)
     if not checkout.commit or not (top / ".git").exists():
         return
-    repository = Repository(root)
-    kept = _built(top)
-    found = _extras(repository, top)
-    for name in found:
-        if not _same(top / name, kept.get(name)):
-            _delete(top / name)
-    if any(not _same(top / name, digest) for name, digest in kept.items()):
+    kept = found_in(_record(top), dict[str, str]) or {}
+    for name in _extras(Repository(root), top):
+        if kept.get(name) != _digest(top / name):
+            remove(top / name)
+    if any(_digest(top / name) != digest for name, digest in kept.items()):
         forget_environments(environments, top)
         for name in kept:
-            _delete(top / name)
+            remove(top / name)
         _record(top).unlink(missing_ok=True)
 
 
@@ -232,20 +210,13 @@ def note_built(root: Path, checkout: Checkout) -> None:
     """Remember what an installation has left in a checkout: `remove_extras` keeps it. Raises GitFailed."""
     if checkout.commit:
         top = checkout.top(checkout.project)
-        found = (name for name in _extras(Repository(root), top) if _CACHE not in Path(name).parts)
+        found = (name for name in _extras(Repository(root), top) if "__pycache__" not in Path(name).parts)
         write_whole(_record(top), [msgspec.json.encode({name: _digest(top / name) for name in found})])
 
 
 def _record(top: Path) -> Path:
     """Beside the worktree, where git does not see it, as the stamp of its last use is."""
     return top.with_name(f"{top.name}.built")
-
-
-def _built(top: Path) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(_record(top).read_bytes(), type=dict[str, str])
-    except (FileNotFoundError, msgspec.DecodeError):
-        return {}
 
 
 def _extras(repository: Repository, top: Path) -> list[str]:
@@ -264,16 +235,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def _same(path: Path, digest: str | None) -> bool:
-    return digest is not None and _digest(path) == digest
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
+# ---- what is requested
 
 KEPT_WORKTREES: Final = 6
 """Worktrees that stay for the next run; a comparison uses two."""
@@ -306,9 +268,6 @@ class Pair(Struct, frozen=True, kw_only=True):
     def sides_with(self, test: str) -> tuple[Checkout, ...]:
         """The sides that have a test: the changed one, and the reference unless `lacks` says otherwise."""
         return (self.changed,) if lacks(self.reference, test) else (self.changed, self.reference)
-
-
-# ---- what is requested
 
 
 def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
@@ -380,25 +339,18 @@ def _reference(repository: Repository, against: str, environ: Mapping[str, str])
         raise AgainstError(f"{OPTION}: the repository of {repository.root} has no commit yet; commit something first")
     if against == "merge-base":
         return merge_base(repository, environ)
-    commit = None
+    commit, start = None, f"{OPTION} {against}: git knows no such revision"
     if against and not against.startswith("-"):
-        start = f"{OPTION} {against}: git knows no such revision"
         commit = repository.named(against) or _fetched(repository, against, start, environ)
-    if commit is None:
-        raise AgainstError(_unknown(repository, against))
-    label = shown(commit) if commit.startswith(against.lower()) else f"{against} ({shown(commit)})"
-    return label, commit
-
-
-def _unknown(repository: Repository, against: str) -> str:
-    start = f"{OPTION} {against}: git knows no such revision"
+    if commit is not None:
+        return shown(commit) if commit.startswith(against.lower()) else f"{against} ({shown(commit)})", commit
     names = repository.git("for-each-ref", "--format=%(refname:short)", "refs/heads", "refs/tags", "refs/remotes")
     close = difflib.get_close_matches(against, names.splitlines())
     if repository.shallow:
         start += f", {_shallow(repository, against)}"
     if close:
         start += f"; did you mean {' or '.join(close)}?"
-    return start if close or repository.shallow else f"{start}; {_HOW}"
+    raise AgainstError(start if close or repository.shallow else f"{start}; {_HOW}")
 
 
 def _fetched(repository: Repository, revision: str, start: str, environ: Mapping[str, str]) -> str | None:
@@ -460,30 +412,25 @@ def _usual_bases(repository: Repository) -> Iterator[str]:
 
 
 def _distributions(root: Path, wanted: str) -> Pair:
-    """The same files on both sides; the reference's environment gets one more distribution."""
+    """The files as they are on both sides, and on the reference's one more distribution.
+
+    Of a pattern of wheels each target takes its own.
+    """
     if wanted.endswith(".whl"):
-        return _wheels(root, wanted)
-    if not _DISTRIBUTION.fullmatch(wanted.strip()):
+        path = root / os.path.expanduser(wanted)
+        label, install, name = wanted, str(path), distribution_of(root, str(path))
+        if not name or not any(path.parent.glob(path.name)):
+            raise AgainstError(
+                f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or fix the path"
+            )
+    elif _DISTRIBUTION.fullmatch(wanted.strip()):
+        label = install = "".join(wanted.split())
+        name = Requirement(install).name
+    else:
         raise AgainstError(
             f"{OPTION} dist:{wanted}: this is not NAME==VERSION with one exact version, as in dist:numpy==2.1.0"
         )
-    requirement, here = "".join(wanted.split()), str(root.resolve())
-    return _beside(here, requirement, requirement, Requirement(requirement).name)
-
-
-def _wheels(root: Path, wanted: str) -> Pair:
-    """As `_distributions`, for a wheel, or a pattern of wheels of which each target takes its own."""
-    path, here = root / os.path.expanduser(wanted), str(root.resolve())
-    name = environments.distribution_of(root, str(path))
-    if not name or not any(path.parent.glob(path.name)):
-        raise AgainstError(
-            f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or fix the path"
-        )
-    return _beside(here, wanted, str(path), name)
-
-
-def _beside(here: str, label: str, install: str, name: str) -> Pair:
-    """The files as they are on both sides, and on the reference's a distribution of this name."""
+    here = str(root.resolve())
     return Pair(
         reference=Checkout(label=label, commit="", root=here, install=(install,)),
         changed=Checkout(label="as installed", commit="", root=here, copied=canonicalize_name(name)),
@@ -494,10 +441,10 @@ def _interpreters(root: Path, wanted: str) -> Pair:
     """The same files on both sides; the reference's run with one interpreter, whatever the target of a cell."""
     try:
         target = parse_target(wanted)
-        interpreter = find.find_interpreter(target)
+        interpreter = find_interpreter(target)
     except FtgateError as error:
         raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {error}") from error
-    if unsupported := describe.settings_unsupported(interpreter, target.settings):
+    if unsupported := settings_unsupported(interpreter, target.settings):
         raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {unsupported}")
     place, settings = f" ({target.request})" if is_path(target.request) else "", target.spec[len(target.request) :]
     here = str(root.resolve())
@@ -511,9 +458,7 @@ def installed_version(python: Path, requirement: str) -> str:
     """The version of the distribution that `requirement` names in the environment of `python`; "" for none."""
     found = _DISTRIBUTION.match(requirement)
     name = found["name"] if found else requirement
-    environment = python.parent.parent
-    places = [str(path) for path in (*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages")]
-    return next((each.version for each in metadata.distributions(name=name, path=places)), "")
+    return next((each.version for each in metadata.distributions(name=name, path=site_packages(python))), "")
 
 
 # ---- the working tree as it is
@@ -530,8 +475,10 @@ def snapshot(repository: Repository, folder: Path, *, recordings: bool = True) -
     """
     index = folder / f"index-{hashlib.sha256(os.fsencode(repository.root)).hexdigest()[:FOLDER_DIGITS]}"
     theirs = repository.root / repository.git("rev-parse", "--git-path", "index").strip()
-    without_index(index)  # left by a run that was killed
+    left = (index, Path(f"{index}.lock"))
     try:
+        for path in left:  # by a run that was killed
+            path.unlink(missing_ok=True)
         if theirs.exists():
             shutil.copy2(theirs, index)  # with its time, by which git tells what may have changed since
             index.chmod(0o600)
@@ -539,9 +486,14 @@ def snapshot(repository: Repository, folder: Path, *, recordings: bool = True) -
             repository.git("read-tree", "HEAD", variables={"GIT_INDEX_FILE": str(index)})
         tree = _write_tree(repository, str(index), folder, recordings=recordings)
     finally:
-        without_index(index)
+        for path in left:
+            path.unlink(missing_ok=True)
     head, head_tree = repository.git("rev-parse", "HEAD", "HEAD^{tree}").split()
-    return head if tree == head_tree else commit_at(repository, tree, head)
+    if tree == head_tree:
+        return head
+    made_at = f"{repository.git('log', '-1', '--no-show-signature', '--format=%ct', head).strip()} +0000"
+    words = ("commit-tree", tree, "-p", head, "-m", f"working tree on {shown(head)}")
+    return repository.git(*words, variables=committed_by_us(made_at)).strip()
 
 
 def _write_tree(repository: Repository, index: str, folder: Path, *, recordings: bool) -> str:
@@ -555,7 +507,7 @@ def _write_tree(repository: Repository, index: str, folder: Path, *, recordings:
         return repository.git(*arguments, given=given, cwd=top, variables={"GIT_INDEX_FILE": index})
 
     def ours(name: str) -> bool:
-        return _is_ours(name) or (not recordings and names.is_recording(name))
+        return ".ftgate" in name.split("/") or (not recordings and is_recording(name))
 
     differ = ("diff-files", "--ignore-submodules=all", "--name-only", "-z")
     gone = git(*differ, "--diff-filter=D")
@@ -587,17 +539,13 @@ def _submodule_now(place: Path, folder: Path) -> str:
         return ""
 
 
-def _is_ours(name: str) -> bool:
-    return ".ftgate" in name.split("/")
-
-
 # ---- worktrees
 
 
 def _checked_out(repository: Repository, label: str, commit: str, folder: Path) -> Pair:
     worktrees = folder.absolute() / "worktrees"
-    environments.hide_from_git(worktrees)
-    with processes.locked(Path(f"{worktrees}.lock")):
+    hide_from_git(worktrees)
+    with locked(Path(f"{worktrees}.lock")):
         changed = snapshot(repository, worktrees, recordings=False)
         head = repository.commit("HEAD")
         if changed == commit:
@@ -615,20 +563,19 @@ def _checked_out(repository: Repository, label: str, commit: str, folder: Path) 
 
 
 def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) -> Checkout:
-    root = _worktree(repository, commit, worktrees) / repository.prefix
-    if not root.is_dir():
-        raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
-    return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
-
-
-def _worktree(repository: Repository, commit: str, worktrees: Path) -> Path:
     """The worktree of a commit; made if missing, and mended if it is there. Extra files in it stay."""
     # Git gives a new worktree the sparse patterns of the worktree that the command runs in.
     sparse = repository.sparse_patterns()
     name = hashlib.sha256(f"{commit}\0{sparse}".encode(errors="surrogateescape")).hexdigest() if sparse else commit
     worktree = worktrees / name[:FOLDER_DIGITS]
     stamp = _stamp(worktree)
-    if not (stamp.exists() and _is_at(repository, worktree, commit) and _is_mended(repository, worktree, commit)):
+    whole = stamp.exists() and _is_at(repository, worktree, commit)
+    if whole:
+        try:
+            mend(repository, worktree, commit)
+        except GitFailed:
+            whole = False
+    if not whole:
         _remove(repository, worktree)
         # Twice: also over the entry of a worktree that is gone, or was locked while it was made.
         repository.git("worktree", "add", "--detach", "--force", "--force", "--quiet", str(worktree), commit)
@@ -636,16 +583,10 @@ def _worktree(repository: Repository, commit: str, worktrees: Path) -> Path:
     for place in submodules(repository, worktree):
         mend(repository, place, "HEAD")
     stamp.touch()
-    return worktree
-
-
-def _is_mended(repository: Repository, worktree: Path, commit: str) -> bool:
-    """Whether a worktree is as its commit has it now; what cannot be mended is made again."""
-    try:
-        mend(repository, worktree, commit)
-    except GitFailed:
-        return False
-    return True
+    root = worktree / repository.prefix
+    if not root.is_dir():
+        raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
+    return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
 
 
 def _is_at(repository: Repository, worktree: Path, commit: str) -> bool:
@@ -666,7 +607,7 @@ def _stamp(worktree: Path) -> Path:
 
 
 def _remove(repository: Repository, worktree: Path) -> None:
-    for left in (_stamp(worktree), worktree.with_name(f"{worktree.name}.built")):
+    for left in (_stamp(worktree), _record(worktree)):
         left.unlink(missing_ok=True)
     if worktree.exists():
         repository.git("worktree", "remove", "--force", "--force", str(worktree), allowed=(0, 128))
@@ -687,29 +628,21 @@ def prune(repository: Repository, folder: Path, *, keep: int, in_use_s: float = 
     """
     worktrees = folder.absolute() / "worktrees"
     now_s = datetime.now(UTC).timestamp()
-    ages_s = {worktree: now_s - _used_at_s(worktree) for worktree in worktrees.iterdir() if worktree.is_dir()}
+    ages_s = {}
+    for worktree in filter(Path.is_dir, worktrees.iterdir()):
+        stamp = _stamp(worktree)
+        ages_s[worktree] = now_s - (stamp.stat().st_mtime if stamp.exists() else 0.0)
     by_age = sorted(ages_s, key=lambda worktree: ages_s[worktree])
     old = [worktree for worktree in by_age[keep:] if ages_s[worktree] > in_use_s]
     for worktree in old:
         _remove(repository, worktree)
-    _forget_gone(repository, worktrees)
-    return [*old, *prune_environments(folder / "envs")]
-
-
-def _used_at_s(worktree: Path) -> float:
-    try:
-        return _stamp(worktree).stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
-
-
-def _forget_gone(repository: Repository, worktrees: Path) -> None:
-    """Drop git's entries of our worktrees that are gone; `git worktree prune` would drop the user's as well."""
+    # Git's entries of ours that are gone; `git worktree prune` would drop the user's as well.
     for line in repository.git("worktree", "list", "--porcelain").splitlines():
         name, _, place = line.partition(" ")
         path = Path(place)
         if name == "worktree" and path.parent == worktrees.resolve() and not path.exists():
             repository.git("worktree", "remove", "--force", "--force", str(path), allowed=(0, 128))
+    return [*old, *prune_environments(folder / "envs")]
 
 
 def relocated(spec: Spec, old_root: Path, checkout: Checkout) -> Spec:
@@ -725,7 +658,7 @@ def relocated(spec: Spec, old_root: Path, checkout: Checkout) -> Spec:
 
 def lacks(checkout: Checkout, test: str) -> bool:
     """Whether a checkout does not have the test (`a.py::test_x`) at all."""
-    return update.source_is_gone(test, checkout.project)
+    return source_is_gone(test, checkout.project)
 
 
 def head(root: Path, folder: Path) -> Checkout:
@@ -734,8 +667,8 @@ def head(root: Path, folder: Path) -> Checkout:
     commit = repository.commit("HEAD")
     if commit is None:
         raise AgainstError(f"the repository of {root} has no commit yet")
-    environments.hide_from_git(worktrees)
-    with processes.locked(Path(f"{worktrees}.lock")):
+    hide_from_git(worktrees)
+    with locked(Path(f"{worktrees}.lock")):
         return _checkout(repository, f"HEAD ({shown(commit)})", commit, worktrees)
 
 

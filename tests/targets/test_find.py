@@ -207,7 +207,7 @@ def test_a_hanging_interpreter_is_an_error(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_description_says_how_it_was_built_and_found(tmp_path: Path) -> None:
     facts = (
-        '{"executable": "x", "base_executable": "x", "base_prefix": "x", "version": "3.14.7",'
+        '{"executable": "x", "base_executable": "x", "version": "3.14.7",'
         '"implementation": "cpython", "free_threaded": true, "gil_enabled": false, "jit_available": false,'
         '"jit_enabled": false, "pgo": false, "lto": false, "shared": false, "debug": false, "compiler": "GCC 12.2.0",'
         '"config_args": "", "start_methods": ["forkserver", "spawn", "fork"]}'
