@@ -10,9 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn, get_args
 
-from ..kit import text as text_module
 from ..kit.errors import FtgateError
-from ..kit.text import did_you_mean, listed
+from ..kit.text import did_you_mean, listed, placeholders
 from ..model.spec import (
     PLACEHOLDERS,
     Environment,
@@ -440,7 +439,7 @@ class Executors(Reader):
             load = spec.service.load  # braces in its body may be its own
             texts += [spec.service.ready, *(path for path, _ in load.mix), *(value for _, value in load.headers)]
         for text in texts:
-            for name in text_module.placeholders(text):
+            for name in placeholders(text):
                 if name not in known:
                     hint = did_you_mean(name, known)
                     self.fail(

@@ -161,7 +161,7 @@ def effective(
     """The thresholds of a metric, each field by itself: command line > environment > decorator > ini > default.
 
     `cli` holds the thresholds of the environment, then those of the command line: the last one wins (see
-    `options.threshold_layers`). If only one of margin and effect is given, the other is adapted to it. Raises
+    `declare.options.read`). If only one of margin and effect is given, the other is adapted to it. Raises
     ThresholdError for an effect that is not above the margin, and KeyError for a metric that has no thresholds.
     """
     layers = {
