@@ -111,7 +111,7 @@ class Explainer:
         sampled = self._sampled.pop(row.cell.nodeid, [])
         found: tuple[FunctionTime, ...] | str = ""
         try:
-            then, now = measure_profiles(active.run.context, cell_run, left_s)
+            then, now = measure_profiles(active.run, cell_run, left_s)
             sampled.append((_functions_named(then, before), _functions_named(now, after)))
         except (NoProfile, FtgateError) as error:
             found = str(error)

@@ -328,7 +328,7 @@ class Measurement:
         if self.active is not None:
             ended, self.active = self.active, None
             self._ended_rounds += ended.run.budget.rounds
-            self.note = ended.run.context.split or self.note
+            self.note = ended.run.split or self.note
             self.conditions = self.monitor.observe()
             self._judge(ended)
             if self.resources.config.explain and not self._interrupted:
