@@ -82,8 +82,15 @@ def without_values(comparison: Comparison) -> MetricVerdict | None:
     if not comparison.reference:
         reason = "nothing is stored to compare with" if comparison.stored else "the reference gave no value"
         return MetricVerdict(metric=comparison.metric, decision=Decision.NO_BASELINE, reason=reason)
-    if fault := _fault(comparison):
-        return MetricVerdict(metric=comparison.metric, decision=Decision.ERROR, reason=fault)
+    share = is_share(comparison.metric)
+    wanted = "a share of 0 or more" if share else "a positive number"
+    for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
+        wrong = (value for value in values if not (math.isfinite(value) and (value > 0 or (share and value == 0))))
+        fault = "" if values else f"no {side} launch gave a value of {comparison.metric}"
+        if (value := next(wrong, None)) is not None:
+            fault = f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not {wanted}"
+        if fault:
+            return MetricVerdict(metric=comparison.metric, decision=Decision.ERROR, reason=fault)
     return None
 
 
@@ -111,19 +118,6 @@ def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
     # Without rounding, the last bits of equal values would count as a difference and get a rank.
     digits = 1e-12 * max(1.0, *map(abs, new), *map(abs, reference))
     return [round((own - other) / digits) * digits for own, other in zip(new, reference, strict=False)]
-
-
-def _fault(comparison: Comparison) -> str:
-    """Why the values cannot be compared, or nothing."""
-    share = is_share(comparison.metric)
-    wanted = "a share of 0 or more" if share else "a positive number"
-    for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
-        if not values:
-            return f"no {side} launch gave a value of {comparison.metric}"
-        for value in values:
-            if not (math.isfinite(value) and (value > 0 or (share and value == 0))):
-                return f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not {wanted}"
-    return ""
 
 
 def other_side(comparison: Comparison) -> str:

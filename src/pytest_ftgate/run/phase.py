@@ -100,7 +100,7 @@ def started(
 
     # 1. What is installed, and what each cell is compared with.
     targets = prepared(checkout)
-    compared = {cell.nodeid: _compared_with(cell, phase, group, resources) for cell in cells}
+    compared = {cell.nodeid: basis_of(cell, phase, group, resources) for cell in cells}
     references: dict[str, Reference] = {}
     if pair and any(each.basis for each in compared.values()):  # a reference without the test is not built
         old_spec, old_targets = resources.references.relocated(group.spec, pair.reference), prepared(pair.reference)
@@ -150,7 +150,8 @@ def started(
     return ActivePhase(phase, run, judge, limits.budget_s, share, needed, reserved_s)
 
 
-def _compared_with(cell: Cell, phase: Phase, group: Group, resources: Resources) -> ComparedWith:
+def basis_of(cell: Cell, phase: Phase, group: Group, resources: Resources) -> ComparedWith:
+    """What a cell of a phase is compared with."""
     reference = phase.pair.reference if phase.pair else None
     if why := phase.same.get(cell.nodeid):
         baseline, commit = (reference.label, reference.commit) if reference else ("", "")

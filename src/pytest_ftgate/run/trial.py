@@ -26,7 +26,7 @@ from ..targets import environments
 from . import explaining
 from .context import Resources
 from .explaining import Explainer
-from .phase import LEAST_ROUNDS, ActivePhase, Phase, predicted, started
+from .phase import LEAST_ROUNDS, ActivePhase, Phase, basis_of, predicted, started
 from .sides import worktrees
 from .targets import same, unavailable
 
@@ -115,15 +115,10 @@ class Measurement:
         """Without the cells of which nothing is measured: those that are the same, in a test without contracts."""
         if self.group.spec.requirements:
             return phase
-        reference = phase.pair.reference if phase.pair else None
         for cell in phase.cells:
             if why := phase.same.get(cell.nodeid):
-                verdict = Verdict(
-                    decision=Decision.UNCHANGED,
-                    reason=f"not measured: {why}",
-                    baseline=reference.label if reference else "",
-                    commit=reference.commit if reference else "",
-                )
+                basis = replace(basis_of(cell, phase, self.group, self.resources), why="")
+                verdict = basis.verdict(Decision.UNCHANGED, f"not measured: {why}")
                 self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
         cells = tuple(cell for cell in phase.cells if cell.nodeid not in phase.same)
         return replace(phase, cells=cells, judged=frozenset(cell.nodeid for cell in cells))
