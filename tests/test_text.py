@@ -14,7 +14,7 @@ from pytest_ftgate.judge.limits import beside_limit, change_text
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.text import apart, p_value, plain
 from pytest_ftgate.kit.values import Interval, Metric
-from pytest_ftgate.model.verdict import Comparison, Decision
+from pytest_ftgate.model.verdict import Comparison, Decision, Limits
 
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "%": 0.01}
 
@@ -107,7 +107,7 @@ def test_whatever_regresses_or_improves_says_so_in_its_figures() -> None:
         noise = beyond / 50
         new = tuple(1e6 * ratio * math.exp(chance.gauss(0, noise)) for _ in range(40))
         verdict = decide.compare(
-            Comparison(metric=Metric.WALL, new=new, reference=(1e6,) * 40, unit="ns", margin=0.02, effect=0.05)
+            Comparison(metric=Metric.WALL, new=new, reference=(1e6,) * 40, unit="ns", limits=Limits(0.02, 0.05))
         )
         said = re.match(r"([+-]\S+) % is (beyond|below|above) ([+-]\S+) %: p = (\S+), limit (\S+)", verdict.reason)
         if verdict.decision in (Decision.REGRESSED, Decision.IMPROVED):
@@ -122,7 +122,7 @@ def test_whatever_regresses_or_improves_says_so_in_its_figures() -> None:
 
 def test_a_few_pairs_far_beyond_the_limit_are_suspect_without_a_p_value() -> None:
     verdict = decide.compare(
-        Comparison(metric=Metric.WALL, new=(9e6,), reference=(1e6,), unit="ns", margin=0.02, effect=0.05, alpha=5e-5)
+        Comparison(metric=Metric.WALL, new=(9e6,), reference=(1e6,), unit="ns", limits=Limits(0.02, 0.05), alpha=5e-5)
     )
     assert verdict.decision is Decision.SUSPECT
     assert verdict.reason.startswith("+800 % is beyond +2 %: 1 pair that lies beyond it by 48 times ")

@@ -30,11 +30,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 from series import Floats, Pair
 
-from pytest_ftgate.judge import compare, decide, metrics
-from pytest_ftgate.judge import limits as thresholds
+from pytest_ftgate.judge import compare, decide, limits, metrics
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.model.verdict import Comparison, Decision
+from pytest_ftgate.model.verdict import Comparison, Decision, Limits
 from pytest_ftgate.stats import alpha_spending, moderated, rank_tests
 from pytest_ftgate.stats.alpha_spending import Look
 
@@ -65,7 +64,7 @@ class Design:
     """The thresholds of one metric of paired launches, and the levels of one hypothesis."""
 
     metric: Metric
-    limits: thresholds.Effective
+    limits: Limits
     alpha: float
     beta: float
 
@@ -73,7 +72,7 @@ class Design:
     def of(cls, metric: Metric, hypotheses: int) -> Design:
         """The design that the product uses."""
         alpha, beta = decide.split_alpha(ALPHA, alpha_spending.BETA, hypotheses)
-        return cls(metric, thresholds.effective(metric, "paired", cli=(), declared=(), ini=()), alpha, beta)
+        return cls(metric, limits.effective(metric, "paired"), alpha, beta)
 
 
 @dataclass
@@ -197,8 +196,7 @@ def _comparison(row: Floats, errors: Floats, design: Design) -> Comparison:
         reference=(1.0,) * len(row),
         errors=tuple(errors.tolist()),
         unit="ns",
-        margin=design.limits.margin,
-        effect=design.limits.effect,
+        limits=design.limits,
         alpha=design.alpha,
         beta=design.beta,
         at_most=len(row),

@@ -21,9 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pytest_ftgate.judge import decide, metrics, prediction, recorded
-from pytest_ftgate.judge import decide as disturbance
-from pytest_ftgate.judge import limits as thresholds
+from pytest_ftgate.judge import decide, limits, metrics, prediction, recorded
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Conditions
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
@@ -66,15 +64,15 @@ def read(folder: Path) -> Cells:
 
 def verdict(name: str, new: Launches, stored: Sequence[Launches], alpha: float, moved: float) -> MetricVerdict:
     """The verdict on one metric."""
-    limits = thresholds.effective(name, "predicted")
+    allowed = limits.effective(name, "predicted")
+    if metrics.row(name).unit == "time":
+        allowed = allowed._replace(floor=0.0)
     comparison = Comparison(
         metric=name,
         new=new,
         reference=(),
         unit="",
-        margin=limits.margin,
-        effect=limits.effect,
-        floor=0.0 if metrics.row(name).unit == "time" else limits.floor,
+        limits=allowed,
         alpha=alpha,
         beta=alpha_spending.BETA,
         stored=True,
@@ -119,7 +117,7 @@ def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed
             if new and len(stored) == count and (change == 0 or key[1] == Metric.WALL):
                 factor = 1 + change if metrics.row(key[1]).unit == "time" else 1.0
                 new = tuple(factor * value for value in new)
-                moved = disturbance.deviation(seen, int(key[0].rpartition("-w")[2].rstrip("]")))
+                moved = decide.deviation(seen, int(key[0].rpartition("-w")[2].rstrip("]")))
                 decisions[key] = verdict(key[1], new, stored, alpha, moved).decision
         times = [decision for key, decision in decisions.items() if key[1] == Metric.WALL]
         found["cells"] += len(times)

@@ -9,7 +9,7 @@ from test_declarations import awaited, compared, labels, served, source_of, spec
 
 from pytest_ftgate import command, ftgate, interpreters, processes, serial, tasks, threads
 from pytest_ftgate.declare.arguments import DeclarationError
-from pytest_ftgate.declare.plan import cells_of
+from pytest_ftgate.declare.plan import choices
 from pytest_ftgate.declare.tests import check_arguments, check_placeholders
 from pytest_ftgate.measure import machine
 from pytest_ftgate.measure.context import measures
@@ -151,7 +151,7 @@ def test_as_many_workers_as_cores_have_one_id_on_every_machine() -> None:
     test = compared(threads, workers=[1, "cores"])
     assert labels(test, "3.14") == ["3.14-threads-w1", "3.14-threads-wcores"]
     assert spec(test).workers == (1, 4)
-    assert [cell.cores for cell in cells_of(spec(test), [parse_target("3.14")]).values()] == [False, True]
+    assert [choice.cores for choice in choices(spec(test), [parse_target("3.14")])] == [False, True]
     server = served(["x", "{port}", "{workers}"], workers="cores")
     assert labels(server, "3.14") == ["3.14-server-wcores"]
 
@@ -161,7 +161,7 @@ def test_a_number_that_is_that_of_the_cores_stands_for_it() -> None:
     for workers in ([1, 4, "cores"], ["cores", 1, 4]):
         test = compared(threads, workers=workers)
         assert sorted(labels(test, "3.14")) == ["3.14-threads-w1", "3.14-threads-w4"]
-        found = {name: cell.cores for name, cell in cells_of(spec(test), [parse_target("3.14")]).items()}
+        found = {choice.label: choice.cores for choice in choices(spec(test), [parse_target("3.14")])}
         assert found == {"3.14-threads-w1": False, "3.14-threads-w4": True}
 
 

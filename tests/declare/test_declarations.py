@@ -32,7 +32,7 @@ def spec(body: Any) -> Spec:
 
 
 def labels(body: Any, *targets: str) -> list[str]:
-    return list(plan.cells_of(spec(body), [parse_target(target) for target in targets]))
+    return [choice.label for choice in plan.choices(spec(body), [parse_target(target) for target in targets])]
 
 
 def worked(worker: Any) -> None: ...
@@ -128,8 +128,8 @@ def test_roles_are_counted_together_and_stand_in_the_id() -> None:
         "3.14-threads-producer8-writer4",
         "3.14-fork-producer8-writer4",
     ]
-    found = [*plan.cells_of(spec(test), [parse_target("3.14")]).values()]
-    assert [cell.roles for cell in found[1:3]] == [tuple(role_count.items()) for role_count in role_counts]
+    found = plan.choices(spec(test), [parse_target("3.14")])
+    assert [choice.roles for choice in found[1:3]] == [tuple(role_count.items()) for role_count in role_counts]
 
 
 def test_a_role_has_one_body_for_all_or_one_of_an_executor() -> None:
@@ -424,7 +424,7 @@ def test_a_server_has_no_body_to_register_for(name: str) -> None:
 
 def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
     def measured(test: Any) -> str:
-        (cell, *_) = plan.cells_of(spec(test), [parse_target("3.14")]).values()
+        (cell, *_) = plan.choices(spec(test), [parse_target("3.14")])
         return context.measures(cell, spec(test))
 
     kinds = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pytest_ftgate.declare.plan import cells_of, group_key, plan_of
+from pytest_ftgate.declare.plan import choices, group_key, plan_of
 from pytest_ftgate.model.spec import Cell, Executor, Param, Source, Spec, Target, parse_target
 
 THREADS = Executor(kind="threads")
@@ -24,8 +24,8 @@ def cell(nodeid: str, executor: Executor = THREADS, workers: int = 2, params: tu
 
 
 def test_cells_stand_tandem_by_tandem() -> None:
-    found = cells_of(spec(THREADS, SPAWN, workers=(8, 1)), [parse_target("3.14"), parse_target("3.14t[gil=on]")])
-    assert list(found) == [
+    found = choices(spec(THREADS, SPAWN, workers=(8, 1)), [parse_target("3.14"), parse_target("3.14t[gil=on]")])
+    assert [choice.label for choice in found] == [
         f"{target}-{executor}-w{workers}"
         for workers in (8, 1)
         for target in ("3.14", "3.14t[gil=on]")
@@ -35,7 +35,7 @@ def test_cells_stand_tandem_by_tandem() -> None:
 
 @pytest.mark.parametrize("target", ["3.13", "3.14.2t", "3.15", "/usr/bin/python3.13"])
 def test_sub_interpreters_are_planned_on_every_target_as_its_version_is_known_once_it_runs(target: str) -> None:
-    assert [cell.target.spec for cell in cells_of(spec(INTERPRETERS), [parse_target(target)]).values()] == [target]
+    assert [choice.target.spec for choice in choices(spec(INTERPRETERS), [parse_target(target)])] == [target]
 
 
 def test_a_tandem_is_a_test_with_its_parameters_at_all_worker_counts() -> None:

@@ -371,7 +371,7 @@ def test_a_body_that_waits_in_c_ends_the_process_with_its_stack(pytester: pytest
 
 def test_a_second_ctrl_c_ends_what_waits_in_c(pytester: pytest.Pytester) -> None:
     source = IN_C.replace("LIBRARY", "CDLL").replace("LIMIT", "")
-    Example(pytester, {"test_a.py": source, "conftest.py": SHORT + "    time_limit.CTRL_C_S = 0.2\n"})
+    Example(pytester, {"test_a.py": source, "conftest.py": SHORT + "    plain.CTRL_C_S = 0.2\n"})
     words = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "test_a.py"]
     heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # else one in the background hears nothing
     run = subprocess.Popen(

@@ -372,7 +372,7 @@ def test_a_forked_child_does_not_keep_the_guard_from_noticing(tmp_path: Path) ->
     script = """
         import os, signal, subprocess, sys, time
         from pytest_ftgate.measure.launchers import guard
-        from pytest_ftgate.measure.watch import marks
+        from pytest_ftgate.kit import processes as marks
 
         guard.ensure()
         if not os.fork():

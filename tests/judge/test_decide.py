@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 from scipy.stats import t
 
 from pytest_ftgate.judge import compare, decide, metrics
-from pytest_ftgate.judge import decide as evidence
-from pytest_ftgate.judge import decide as looks
-from pytest_ftgate.judge import limits as scale
+from pytest_ftgate.judge.limits import worse_by
 from pytest_ftgate.kit.values import Interval, Metric
-from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
+from pytest_ftgate.model.verdict import Basis, Comparison, Decision, MetricVerdict
 from pytest_ftgate.stats import alpha_spending, moderated
 from pytest_ftgate.stats.alpha_spending import BETA, LOOKS
 
@@ -36,8 +34,8 @@ Noise = Callable[[np.random.Generator, tuple[int, int]], NDArray[np.float64]]
 def looked(new: Values, reference: Values, metric: str = Metric.WALL, **fields: Any) -> Comparison:
     """A comparison of pairs with the default limits of its metric; the floor is that of the table."""
     limits = metrics.row(metric).paired
-    given: dict[str, Any] = {"margin": limits.margin, "effect": limits.effect, "alpha": ALPHA, "beta": BETA, **fields}
-    given = {"floor": limits.floor, **given}
+    limits = limits._replace(**{name: fields.pop(name) for name in limits._fields if name in fields})
+    given: dict[str, Any] = {"limits": limits, "alpha": ALPHA, "beta": BETA, **fields}
     sides = (tuple(float(value) for value in side) for side in (new, reference))
     return Comparison(metric=metric, new=next(sides), reference=next(sides), unit="ns", **given)
 
@@ -599,14 +597,14 @@ class TestLooks:
 
     def test_which_looks_are_due(self) -> None:
         def due(there: int, *, final: bool, at_most: int = 80) -> list[int]:
-            return [look.launches for look in looks.due(there, ALPHA, BETA, at_most, final=final)]
+            return [look.launches for look in decide.due(there, ALPHA, BETA, at_most, final=final)]
 
         assert due(7, final=False) == [2, 3, 4, 5, 6]
         assert due(7, final=True) == [2, 3, 4, 5, 6, 7]
         assert due(8, final=True) == due(8, final=False) == [2, 3, 4, 5, 6, 8]
         assert due(1, final=True) == due(0, final=True) == due(1, final=False) == []
         assert due(7, final=False, at_most=7) == [2, 3, 4, 5, 6, 7]
-        final = [look for look in looks.due(8, ALPHA, BETA, 80, final=True) if look.launches == 8]
+        final = [look for look in decide.due(8, ALPHA, BETA, 80, final=True) if look.launches == 8]
         assert final == [alpha_spending.last(ALPHA, BETA, 8)]
 
     def test_no_more_is_advised_than_there_are_looks(self) -> None:
@@ -719,8 +717,8 @@ class TestRuledOut:
     ) -> None:
         comparison = self.comparison(metric, noise, change, count, seed, effect=effect)
         verdict = decide.compare(comparison)
-        costs = evidence.seen(evidence.as_costs(comparison), verdict.launches)
-        asked = scale.worse_by(costs, costs.reference, effect)
+        costs = decide.seen(decide.as_costs(comparison), verdict.launches)
+        asked = worse_by(costs, costs.reference, effect)
         if verdict.decision is Decision.PASSED:
             assert verdict.ruled_out is not None
             assert verdict.ruled_out <= asked
@@ -741,13 +739,11 @@ class TestRuledOut:
     def test_a_stricter_level_rules_out_less(
         self, metric: str, noise: float, change: float, count: int, seed: int
     ) -> None:
-        costs = evidence.as_costs(self.comparison(metric, noise, change, count, seed, effect=0.05))
-        expected = evidence.deviations(costs)
+        costs = decide.as_costs(self.comparison(metric, noise, change, count, seed, effect=0.05))
+        expected = decide.deviations(costs)
 
         def ruled_out(level: float) -> float:
-            found = evidence.ruled_out(
-                costs, costs.reference, lambda each: evidence.p_pass(costs, each, expected) <= level
-            )
+            found = decide.ruled_out(costs, costs.reference, lambda each: decide.p_pass(costs, each, expected) <= level)
             return math.inf if found is None else found
 
         found = [ruled_out(level) for level in (1e-6, 1e-4, 0.01, 0.04, 0.2)]
@@ -756,11 +752,11 @@ class TestRuledOut:
     def test_it_is_the_smallest_whole_percent(self) -> None:
         verdict = decide.compare(constant(1.0, 4, effect=0.031))
         level, costs = alpha_spending.last(ALPHA, BETA, 4).beta, constant(1.0, 4)
-        expected = evidence.deviations(costs)
+        expected = decide.deviations(costs)
         assert verdict.decision is Decision.INCONCLUSIVE
         assert verdict.ruled_out == pytest.approx(round(verdict.ruled_out or 0, 2))
-        assert evidence.p_pass(costs, verdict.ruled_out or 0, expected) <= level
-        assert evidence.p_pass(costs, (verdict.ruled_out or 0) - 0.01, expected) > level
+        assert decide.p_pass(costs, verdict.ruled_out or 0, expected) <= level
+        assert decide.p_pass(costs, (verdict.ruled_out or 0) - 0.01, expected) > level
 
     def test_an_open_metric_says_what_it_rules_out_and_what_its_effect_needs(self) -> None:
         verdict = decide.compare(constant(1.0, 2, pair_s=5.0))
@@ -1008,7 +1004,7 @@ class TestJudge:
             metric(Decision.REGRESSED, Metric.USS, "large"),
             metric(Decision.INCONCLUSIVE, Metric.WALL, "who knows"),
         ]
-        verdict = decide.judge(metrics, baseline="baselines/test_x.json", commit="abc")
+        verdict = decide.judge(metrics, Basis(baseline="baselines/test_x.json", commit="abc"))
         assert verdict.reason == "wall: slow; uss: large"
         assert verdict.metrics == tuple(metrics)
         assert (verdict.basis, verdict.why) == ("", "")
@@ -1016,7 +1012,7 @@ class TestJudge:
 
     def test_a_contract_is_named_by_its_text_and_the_road_is_kept(self) -> None:
         broken = MetricVerdict(metric=Metric.CONTRACT, decision=Decision.BROKEN, reason="no", contract="scaling > 1.6")
-        verdict = decide.judge([broken], basis="paired", why="asked for")
+        verdict = decide.judge([broken], Basis(basis="paired", why="asked for"))
         assert verdict.reason == "scaling > 1.6: no"
         assert (verdict.basis, verdict.why) == ("paired", "asked for")
 

@@ -29,7 +29,7 @@ from pytest_ftgate.kit.values import Interval, Metric, Threshold
 from pytest_ftgate.model.report import Figures
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, TestSamples, WorkloadError
 from pytest_ftgate.model.spec import Cell, Requirement, Spec
-from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
@@ -127,7 +127,7 @@ def need(*samples: Sample, **fields: Any) -> list[frozenset[str]]:
     return [needs[sample.cell.nodeid] for sample in samples]
 
 
-def stored(sample: Sample, basis: Basis = "stored", **fields: Any) -> ComparedWith:
+def stored(sample: Sample, basis: BasisKind = "stored", **fields: Any) -> ComparedWith:
     """A standing at what is stored of a cell."""
     return ComparedWith(
         basis=basis, entry=entry(sample), baseline="baselines/x.json (monday)", commit="1eb3b87", **fields
@@ -503,7 +503,7 @@ class TestVerdict:
     )
     @pytest.mark.parametrize("basis", ["paired", "stored"])
     def test_a_tail_is_judged_for_what_it_adds_to_its_body(
-        self, basis: Basis, body: float, slow: float, decision: Decision
+        self, basis: BasisKind, body: float, slow: float, decision: Decision
     ) -> None:
         """Every fifth iteration takes `slow` times as long as the others, before it 3 times."""
         rng = random.Random(85)
@@ -613,7 +613,7 @@ class TestVerdict:
         )
 
     @pytest.mark.parametrize("basis", ["paired", "stored"])
-    def test_a_lock_launch_that_failed_leaves_the_other_metrics_judged(self, basis: Basis) -> None:
+    def test_a_lock_launch_that_failed_leaves_the_other_metrics_judged(self, basis: BasisKind) -> None:
         error = WorkloadError(reason="with the lock probe: hung")
         sample = msgspec.structs.replace(
             measured(rounds=26, uss=1.5, locks=0, control=basis == "stored"), locks_error=error
@@ -652,7 +652,7 @@ class TestVerdict:
         assert by_metric(verdict(sample, spec=spec, policy=strict))[Metric.WALL].decision is Decision.REGRESSED
 
     @pytest.mark.parametrize("basis", ["paired", "stored"])
-    def test_a_floor_of_time_is_in_seconds_on_every_road(self, basis: Basis) -> None:
+    def test_a_floor_of_time_is_in_seconds_on_every_road(self, basis: BasisKind) -> None:
         """20 ms that become 22: more than a floor of 1 ms, much less than one of 8."""
         old = measured(rounds=26, control=True, seed="old")
         compared_with = stored(old) if basis == "stored" else AGAINST
@@ -768,17 +768,24 @@ def judged(
     return MetricVerdict(metric=metric, decision=decision, launches=launches, reason=reason, contract=contract)
 
 
-class TestPredicted:
-    def predicted(self, wall: float, spec: Spec | None = None, **old: Any) -> tuple[Verdict, Verdict]:
-        """The screen's verdict, and what becomes of it."""
-        compared_with = stored(measured(rounds=12, control=True, seed="old", **old))
-        sample = measured(rounds=12, control=True, wall=wall)
-        judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
-        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
-        return screened, judge.settled(sample, TestSamples([sample]), screened, None, "no git here")
+def settled(
+    together: Verdict | None = None,
+    wall: float = 2.0,
+    spec: Spec | None = None,
+    was: Sample | None = None,
+    **fields: Any,
+) -> tuple[Verdict, Verdict]:
+    """The screen's verdict, and what becomes of it: by paired launches (`together`), else by a prediction."""
+    compared_with = stored(was or measured(rounds=12, control=True, seed="old"))
+    sample = measured(rounds=12, control=True, wall=wall, **fields)
+    judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
+    screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
+    return screened, judge.settled(sample, TestSamples([sample]), screened, together, "no git here")
 
+
+class TestPredicted:
     def test_what_missed_is_predicted_and_what_passed_stays(self) -> None:
-        screened, found = self.predicted(1.1)
+        screened, found = settled(wall=1.1)
         assert screened.decision is Decision.INCONCLUSIVE  # one recording tells no +10 %
         assert found.decision is Decision.INCONCLUSIVE
         assert (found.basis, found.why, found.baseline) == ("predicted", "no git here", screened.baseline)
@@ -787,21 +794,14 @@ class TestPredicted:
         assert "against 1 stored recording" in by_metric(found)[Metric.WALL].reason
         assert set(by_metric(found)) == set(by_metric(screened))
 
-    def test_much_slower_is_still_a_regression(self) -> None:
-        assert self.predicted(2.0)[1].decision is Decision.REGRESSED
-
     def test_contracts_keep_their_verdict(self) -> None:
-        screened, found = self.predicted(1.1, declared("uss < 1 MiB"))
+        screened, found = settled(wall=1.1, spec=declared("uss < 1 MiB"))
         assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
         assert by_metric(found)[Metric.CONTRACT].decision is Decision.BROKEN
         assert found.decision is Decision.BROKEN
 
     def test_a_figure_that_is_gone_stays_inconclusive(self) -> None:
-        compared_with = stored(measured(rounds=12, control=True, seed="old"))
-        sample = measured(rounds=12, control=True, wall=2.0, memory=0)
-        judge = judge_of(sample, compared_with=compared_with, at_most=12)
-        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
-        found = judge.settled(sample, TestSamples([sample]), screened, None, "no git here")
+        screened, found = settled(memory=0)
         assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
         assert by_metric(found)[Metric.USS].decision is Decision.INCONCLUSIVE
 
@@ -821,67 +821,55 @@ class TestPredicted:
 class TestSettled:
     """Metrics that missed the screening, after their reference was measured with them."""
 
-    def settled(
-        self, together: Verdict | None, wall: float = 2.0, spec: Spec | None = None, **fields: Any
-    ) -> tuple[Verdict, Verdict]:
-        compared_with = stored(measured(rounds=12, control=True, seed="old"))
-        sample = measured(rounds=12, control=True, wall=wall, **fields)
-        judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
-        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
-        return screened, judge.settled(sample, TestSamples([sample]), screened, together, "no git here")
-
     def together(self, sample: Sample, **fields: Any) -> Verdict:
         """The verdict on paired launches."""
         return verdict(with_reference(sample, **fields), compared_with=AGAINST)
 
     def test_by_the_paired_launches(self) -> None:
-        screened, found = self.settled(self.together(measured(rounds=26)))
+        screened, found = settled(self.together(measured(rounds=26)))
         assert screened.decision is Decision.REGRESSED
         assert (found.decision, found.basis, found.why) == (Decision.PASSED, "paired", AGAINST.why)
         assert (found.baseline, found.commit) == (AGAINST.baseline, AGAINST.commit)
-        worse = self.settled(self.together(measured(rounds=26, wall=1.2)))[1]
+        worse = settled(self.together(measured(rounds=26, wall=1.2)))[1]
         assert (worse.decision, worse.basis) == (Decision.REGRESSED, "paired")
 
     def test_contracts_stay_as_they_were_screened(self) -> None:
         together = self.together(measured(rounds=26))
         again = judged(Metric.CONTRACT, Decision.PASSED, contract="uss < 1 MiB")
         together = msgspec.structs.replace(together, metrics=(*together.metrics, again))
-        screened, found = self.settled(together, spec=declared("uss < 1 MiB"))
+        screened, found = settled(together, spec=declared("uss < 1 MiB"))
         assert found.decision is Decision.BROKEN
         assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
 
     def test_what_only_paired_launches_have_is_judged_too(self) -> None:
-        compared_with = stored(measured(rounds=12, control=True, seed="old", memory=0))
-        sample = measured(rounds=12, control=True, wall=2.0)
-        judge = judge_of(sample, compared_with=compared_with, at_most=12)
-        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
+        was = measured(rounds=12, control=True, seed="old", memory=0)
+        screened, found = settled(self.together(measured(rounds=26, uss=2.0)), was=was)
         assert Metric.USS not in by_metric(screened)
-        found = judge.settled(sample, TestSamples([sample]), screened, self.together(measured(rounds=26, uss=2.0)), "")
         assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
         assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
 
     def test_without_a_verdict_it_is_predicted(self) -> None:
-        screened, found = self.settled(None)
+        screened, found = settled(None)
         assert (found.decision, found.basis, found.why) == (Decision.REGRESSED, "predicted", "no git here")
         assert set(by_metric(found)) == set(by_metric(screened))
 
     def test_paired_launches_in_which_nothing_can_fail_leave_it_to_the_prediction(self) -> None:
         young = self.together(measured(rounds=1, wall=1.5))
         assert by_metric(young)[Metric.WALL].decision is Decision.INCONCLUSIVE
-        assert by_metric(self.settled(young)[1])[Metric.WALL].decision is Decision.REGRESSED
+        assert by_metric(settled(young)[1])[Metric.WALL].decision is Decision.REGRESSED
         # What the prediction cannot tell either stays as it is.
-        found = self.settled(young, wall=1.1)[1]
+        found = settled(young, wall=1.1)[1]
         assert by_metric(found)[Metric.WALL] == by_metric(young)[Metric.WALL]
 
     def test_where_it_could_have_failed_there_is_no_second_chance(self) -> None:
         older = self.together(measured(rounds=13, wall=1.04, noise=0.05))
         assert by_metric(older)[Metric.WALL].decision is Decision.INCONCLUSIVE
-        assert by_metric(self.settled(older)[1])[Metric.WALL] == by_metric(older)[Metric.WALL]
+        assert by_metric(settled(older)[1])[Metric.WALL] == by_metric(older)[Metric.WALL]
 
     def test_a_miss_that_no_paired_launch_measured_is_not_lost(self) -> None:
         unseen = self.together(measured(rounds=26, memory=0), memory=0)
         assert Metric.USS not in by_metric(unseen)
-        screened, found = self.settled(unseen, wall=1.3, uss=2.0)
+        screened, found = settled(unseen, wall=1.3, uss=2.0)
         assert by_metric(screened)[Metric.USS].decision is Decision.REGRESSED
         assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
         assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
@@ -889,7 +877,7 @@ class TestSettled:
 
     def test_a_figure_that_is_gone_stays_inconclusive(self) -> None:
         unseen = self.together(measured(rounds=26, memory=0), memory=0)
-        screened, found = self.settled(unseen, wall=1.3, memory=0)
+        screened, found = settled(unseen, wall=1.3, memory=0)
         assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
         assert found.decision is Decision.INCONCLUSIVE
 
@@ -913,7 +901,7 @@ class TestDoubted:
         paired: str = WAITING,
         alone: str = UNSTEADY,
         crowded: str = CROWDED,
-        basis: Basis = "paired",
+        basis: BasisKind = "paired",
     ) -> Verdict:
         before = Verdict(
             decision=Decision.REGRESSED,
@@ -937,7 +925,7 @@ class TestDoubted:
         assert found.decision is (Decision.INCONCLUSIVE if derived else Decision.SUSPECT)
         one = judged(metric, Decision.REGRESSED)
         assert self.doubted(one, paired="").metrics == (one,)
-        bases: tuple[Basis, ...] = ("stored", "predicted", "portable")
+        bases: tuple[BasisKind, ...] = ("stored", "predicted", "portable")
         for basis in bases:
             assert self.doubted(one, basis=basis).metrics == (one,)
 

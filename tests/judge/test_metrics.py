@@ -34,7 +34,7 @@ from pytest_ftgate.model.sample import (
     WaitsFor,
 )
 from pytest_ftgate.model.spec import Cell, Executor, Program, Spec
-from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict
+from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store.folder import Store
@@ -175,7 +175,7 @@ def test_whatever_has_a_row_gates_against_what_is_stored(tmp_path: Path, name: s
 def test_whatever_has_a_row_is_an_option_and_has_thresholds(name: str) -> None:
     assert metric_option(f" {name} ") == name
     assert thresholds.threshold(name, {"margin": "3%", "effect": "9%"}).metric == name
-    bases: Sequence[Basis] = ("paired", "stored", "predicted", "portable")
+    bases: Sequence[BasisKind] = ("paired", "stored", "predicted", "portable")
     for basis in bases:
         limits = thresholds.effective(name, basis)
         assert 0 <= limits.margin < limits.effect

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from scipy.stats import t
 from pytest_ftgate.judge import metrics, prediction
 from pytest_ftgate.judge.decide import suspect_level
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
+from pytest_ftgate.model.verdict import Comparison, Decision, Limits, MetricVerdict
 
 STORED = (0.98, 1.01, 1.0, 0.99, 1.02, 1.0, 1.01, 0.985, 1.005, 0.995, 1.015, 0.99)
 ALPHA, BETA = 5e-4, 0.04
@@ -21,8 +22,9 @@ ALPHA, BETA = 5e-4, 0.04
 
 def of(new: Sequence[float], metric: Metric = Metric.WALL, **fields: float) -> Comparison:
     """New launches with the limits of a screen of times."""
-    limits = {"margin": 0.02, "effect": 0.15, "alpha": ALPHA, "beta": BETA} | fields
-    return Comparison(metric=metric, new=tuple(new), reference=(), unit="x control", stored=True, **limits)  # type: ignore[arg-type]
+    limits = Limits(*(fields.pop(name, usual) for name, usual in (("margin", 0.02), ("effect", 0.15), ("floor", 0.0))))
+    given: dict[str, Any] = {"limits": limits, "alpha": ALPHA, "beta": BETA, **fields}
+    return Comparison(metric=metric, new=tuple(new), reference=(), unit="x control", stored=True, **given)
 
 
 def share(new: Sequence[float]) -> Comparison:

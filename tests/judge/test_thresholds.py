@@ -9,11 +9,11 @@ import pytest
 
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.judge.limits import Effective, ThresholdError, effective, parse, threshold
+from pytest_ftgate.judge.limits import ThresholdError, effective, parse, threshold
 from pytest_ftgate.kit.values import Metric, Threshold
-from pytest_ftgate.model.verdict import Basis
+from pytest_ftgate.model.verdict import BasisKind, Limits
 
-BASES: tuple[Basis, ...] = get_args(Basis)
+BASES: tuple[BasisKind, ...] = get_args(BasisKind)
 KIB = 2.0**10
 
 
@@ -148,9 +148,8 @@ def test_whatever_the_text_is_it_is_read_or_refused() -> None:
         *[(basis, "lock_wait_share", (0.25, 0.5, 0.01)) for basis in BASES],
     ],
 )
-def test_defaults_of_the_roads(basis: Basis, metric: str, limits: tuple[float, ...]) -> None:
-    margin, effect, floor = limits
-    assert effective(Metric(metric), basis) == Effective(margin=margin, effect=effect, floor=floor)
+def test_defaults_of_the_roads(basis: BasisKind, metric: str, limits: tuple[float, ...]) -> None:
+    assert effective(Metric(metric), basis) == limits
 
 
 PLACES = ("cli", "declared", "ini")
@@ -179,7 +178,7 @@ def test_fields_of_several_places_come_together_and_the_last_of_a_place_holds() 
         declared=(of("wall", margin=0.1, effect=0.2),),
         ini=(of("wall", margin=0.01, effect=0.02, floor=0.001),),
     )
-    assert found == Effective(margin=0.1, effect=0.4, floor=0.001)
+    assert found == Limits(0.1, 0.4, 0.001)
 
 
 def test_zero_is_a_value() -> None:

@@ -74,8 +74,8 @@ def test_so_few_descriptors_that_the_cells_are_split(paired: bool) -> None:
     for own, other in zip(measured[::2], measured[1::2], strict=True):
         assert own.at.label == other.at.label  # still each beside what it is paired with
         assert (own.at.order, own.at.number) == (other.at.order, other.at.number)
-    assert "but in up to" in run.context.split
-    assert "140 files (`ulimit -n`)" in run.context.split
+    assert "but in up to" in run.split
+    assert "140 files (`ulimit -n`)" in run.split
 
 
 def test_what_is_lacking_is_counted_in_words() -> None:
@@ -100,7 +100,7 @@ def test_nothing_is_split_where_all_fits() -> None:
         run = run_of(launcher, group_of_cells(6), capacity)
         run.measure()
         events.append(launcher.events)
-        assert run.context.split == ""
+        assert run.split == ""
     assert events[0] == events[1]
 
 
@@ -116,7 +116,7 @@ def test_memory_that_a_first_round_showed_decides_on_the_next_ones() -> None:
     assumed = 2 * (BARE_BYTES + WORKLOAD_BYTES) + BARE_BYTES  # own and with the lock probe, and the control workload
     assert alive[0] == 3 * (budget // assumed) == 3
     assert alive[1] == alive[2] == 3 * (budget // (2 * 40 * MIB + BARE_BYTES)) == 6
-    assert "256 MiB, half of the free memory" in run.context.split
+    assert "256 MiB, half of the free memory" in run.split
 
 
 def test_processes_and_threads_are_counted_too() -> None:
@@ -124,7 +124,7 @@ def test_processes_and_threads_are_counted_too() -> None:
     run = run_of(launcher, group_of_cells(3), Capacity(tasks=30))  # three launches of 3, 4 and 5 each
     run.measure()
     assert max(len(event.alive) for event in launcher.events) == 6
-    assert "30 processes and threads can be started (`ulimit -u`" in run.context.split
+    assert "30 processes and threads can be started (`ulimit -u`" in run.split
 
 
 def test_a_cell_that_is_too_large_for_itself_is_measured_alone() -> None:

@@ -10,7 +10,7 @@ from report_by_hand import cell
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Sample, WorkloadError
-from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.report.said import (
     error_text,
     exception,
@@ -102,7 +102,7 @@ def test_where_there_is_no_room_the_figure_is_kept(said: str, kept: str) -> None
     ],
 )
 def test_what_it_was_is_the_figure_of_the_other_side_and_never_derived_from_the_change(
-    basis: Basis, unit: Metric, now: float | None, was: float | None, shown: str
+    basis: BasisKind, unit: Metric, now: float | None, was: float | None, shown: str
 ) -> None:
     each = judged(unit, Decision.REGRESSED, 1.052, now=now, was=was)
     assert headline(Row(cell=CELL, verdict=Verdict(decision=Decision.REGRESSED, metrics=(each,), basis=basis))) == shown

@@ -273,11 +273,6 @@ def test_an_accepted_cell_has_its_reason() -> None:
     assert "wall accepted by commit 1a2b3c4d5e: the index costs 8 %" in text
 
 
-def test_what_changed_beneath_a_regression_stands_with_it() -> None:
-    text = words(rendered(report_by_hand.report()))
-    assert "changed 668 µs of the 742 µs added are spent in iterencode, json/encoder.py:204" in text
-
-
 def test_a_test_has_the_advice_that_follows_from_its_figures() -> None:
     report = report_by_hand.report()
     first = advice.sentences(report)[0]

@@ -70,15 +70,6 @@ def test_the_report_is_the_golden_one() -> None:
     check_golden("report.md", markdown.render(report_by_hand.report()))
 
 
-def test_what_fails_comes_first_and_the_rest_is_folded() -> None:
-    text = markdown.render(report_by_hand.report())
-    places = [text.index(f"\n### {name}\n") for name in ("3 regressed", "1 broken", "1 error", "1 improved")]
-    assert text.startswith(f"{markdown.MARKER}\n## ftgate: test\\_tokenise\\[3.14-forkserver-w8\\]: uss +34.8 %\n")
-    assert places == sorted(places)
-    assert max(places) < text.index("<details><summary>All cells (")
-    assert text.count("<details>") == text.count("</details>")
-
-
 @pytest.mark.parametrize(
     ("decisions", "said"),
     [

@@ -48,7 +48,7 @@ from pytest_ftgate.measure.plan import Limits
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Expectation, Group, Plan, Requirement, Spec, parse_target
-from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
+from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.context import Resources, RunTime
@@ -331,23 +331,6 @@ class TestFirstPhase:
         assert specs == {(True, ("main",)), (False, ("work tree",))}
         assert not measurement.phases
 
-    def test_a_reference_without_the_test_leaves_nothing_to_compare(self) -> None:
-        desk = Desk(day())
-        desk.references.label = "without it"
-        rows = run(desk.measurement(TWO, against="main"))
-        assert {row.verdict.reason for row in rows.values()} == {
-            "without it has no such test: it will be compared from the next change on"
-        }
-        assert not any(request.reference for request in desk.launcher.requests)
-
-    def test_cells_that_need_no_measuring_keep_their_rows(self) -> None:
-        desk = screening(day())
-        desk.targets.missing = {THREADS}
-        rows = run(desk.measurement(TWO))
-        assert rows[THREADS].verdict == Verdict(decision=Decision.UNSUPPORTED, reason="no 3.14")
-        assert rows[FORK].verdict.decision is Decision.PASSED
-        assert {request.cell.nodeid for request in desk.launcher.requests} == {FORK}
-
     def test_with_no_cell_left_nothing_begins(self) -> None:
         desk = Desk(day())
         desk.targets.missing = {cell.nodeid for cell in TWO.cells}
@@ -533,30 +516,8 @@ class TestFollowUp:
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
         assert rows[THREADS].verdict.basis == "paired"
 
-    def test_a_day_that_made_the_miss_passes_when_paired_with_its_commit(self) -> None:
-        desk = screening(day(lambda at: 1.0 if at.control else 1.3))
-        rows = run(desk.measurement(TWO))
-        assert {(row.verdict.decision, row.verdict.basis) for row in rows.values()} == {(Decision.PASSED, "paired")}
-
 
 class TestPredicted:
-    def test_where_the_commit_cannot_be_had(self) -> None:
-        desk = screening(day(cells_slower(1.1, THREADS)), refused={"1eb3b87": git.AgainstError("no git here")})
-        rows = run(desk.measurement(TWO))
-        row = rows[THREADS]
-        assert (row.verdict.decision, row.verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
-        assert row.verdict.why == "no git here"
-        assert row.paired is None
-        assert decision(rows, THREADS, Metric.USS) is Decision.PASSED
-        assert rows[FORK].verdict.basis == "stored"
-
-    def test_where_escalation_is_turned_off(self) -> None:
-        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        row = run(desk.measurement(THREADS_ALONE, escalates=False))[THREADS]
-        assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "predicted")
-        assert "--ftgate-escalate" in row.verdict.why
-        assert desk.references.pairs == []
-
     def test_where_the_phase_cannot_begin(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
         desk.targets.uninstallable = {"aaa"}

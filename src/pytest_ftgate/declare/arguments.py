@@ -7,12 +7,11 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NoReturn, get_args
 
-from ..kit import text as text_module
 from ..kit.errors import FtgateError
-from ..kit.text import did_you_mean, listed
+from ..kit.text import did_you_mean, listed, placeholders
 from ..model.spec import (
     PLACEHOLDERS,
     Environment,
@@ -24,13 +23,14 @@ from ..model.spec import (
     Reuse,
     RoleCounts,
     Service,
+    Source,
     Spec,
     StartMethod,
     TargetError,
     parse_target,
 )
 from ..runner import signatures
-from ..runner.api import CommandToken, Declaration, ExecutorToken, FactoryToken, LoadToken
+from ..runner.api import CommandToken, Declaration, ExecutorToken, FactoryToken, LoadToken, Note
 from ..runner.loading import shape_of
 
 KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("executor", "command", "server"))
@@ -47,23 +47,38 @@ class DeclarationError(FtgateError):
     """A decorated test that cannot be gated; the text names the file, the line and a fix."""
 
 
-class Reader:
-    """A declaration and its place. Every method of a reader raises DeclarationError."""
+def fault(path: str, written: Declaration | Note, name: str, text: str) -> DeclarationError:
+    """What is wrong with a decorator of the test `name`, at its place."""
+    return DeclarationError(f"{path}:{written.line}: @ftgate.{written.decorator} of {name}: {text}")
 
-    def __init__(self, declared: Declaration, path: str, name: str) -> None:
+
+class Reader:
+    """A declaration and the place of its test. Every method of a reader raises DeclarationError."""
+
+    def __init__(
+        self, declared: Declaration, source: Source, what: str = "", given: Mapping[str, Any] | None = None
+    ) -> None:
+        """`what` and its keyword arguments `given`: `load(): ` within the decorator."""
         self.declared = declared
-        self.kwargs = declared.kwargs
-        self.place = f"{path}:{declared.line}: @ftgate.{declared.decorator} of {name}"
+        self.source = source
+        self.what = what
+        self.kwargs = declared.kwargs if given is None else given
 
     def fail(self, text: str) -> NoReturn:
         """Raise what is wrong, at its place."""
-        raise DeclarationError(f"{self.place}: {text}")
+        raise fault(self.source.path, self.declared, self.source.qualname, self.what + text)
 
-    def only(self, given: Iterable[str], known: Sequence[str], what: str = "") -> None:
+    def within(self, what: str, given: Mapping[str, Any], options: type) -> Reader:
+        """The reader of the keyword arguments of `what`; refuses those that `options` has not."""
+        inner = Reader(self.declared, self.source, f"{what}: ", given)
+        inner.only([*options.__annotations__])
+        return inner
+
+    def only(self, known: Sequence[str]) -> None:
         """Refuse an unknown argument."""
-        for name in given:
+        for name in self.kwargs:
             if name not in known:
-                self.fail(f"{what}unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
+                self.fail(f"unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
 
     def take(self, name: str, fits: Callable[[Any], bool], takes: str, default: Any = None) -> Any:
         """A keyword argument, checked; the default where it is not given."""
@@ -72,18 +87,19 @@ class Reader:
             self.fail(f"{name}= takes {takes}, not {value!r}")
         return value
 
-    def targets(self, value: Any, what: str) -> tuple[str, ...] | None:
-        """The targets of an argument, each once; None where it is not given."""
+    def targets(self) -> tuple[str, ...] | None:
+        """The targets of `pythons=`, each once; None where it is not given."""
+        value = self.kwargs.get("pythons")
         if value is None:
             return None
         names = [value] if isinstance(value, str) else value
-        if not isinstance(names, (list, tuple)) or not names or not all(isinstance(name, str) for name in names):
-            self.fail(f"{what} takes a list of targets such as ['3.14', '3.14t'], not {value!r}")
+        if isinstance(names, dict) or not names or not are_texts(names):
+            self.fail(f"pythons= takes a list of targets such as ['3.14', '3.14t'], not {value!r}")
         for name in names:
             try:
                 parse_target(name)
             except TargetError as error:
-                self.fail(f"{what}{value!r}: {error}")
+                self.fail(f"pythons={value!r}: {error}")
         return tuple(dict.fromkeys(names))
 
 
@@ -95,6 +111,10 @@ def shown(value: Any) -> str:
 def is_count(value: Any) -> bool:
     """Whether it is a whole number from 1."""
     return _is_number(value, int) and value >= 1
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_number(value: Any, *kinds: type) -> bool:
@@ -138,24 +158,23 @@ class Bodies(Reader):
                     "one that drives a pool takes `executor`"
                 )
         for executor in executors:
-            if executor.program is None:
-                self._body(executor, self.declared.body_for(executor.kind, executor.qualifier))
-
-    def _body(self, executor: Executor, function: Callable[..., Any]) -> None:
-        if executor.kind == "executor" and shape_of(function) != "executor":
-            self.fail(
-                f"{function.__name__} takes `worker`: only our own workers can be released together; for "
-                f"{executor.label} make a body that takes `executor` and submits to it, or add one with "
-                f"@{self.declared.body.__name__}.variant(...)"
-            )
-        is_async = inspect.iscoroutinefunction(function)
-        if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
-            self.fail(
-                "tasks run coroutines: make the body `async def ...(worker)`, or add one with "
-                f"@{self.declared.body.__name__}.variant(tasks)"
-            )
-        if is_async and shape_of(function) == "executor":
-            self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` instead")
+            if executor.program is not None:
+                continue
+            function = self.declared.body_for(executor.kind, executor.qualifier)
+            if executor.kind == "executor" and shape_of(function) != "executor":
+                self.fail(
+                    f"{function.__name__} takes `worker`: only our own workers can be released together; for "
+                    f"{executor.label} make a body that takes `executor` and submits to it, or add one with "
+                    f"@{self.declared.body.__name__}.variant(...)"
+                )
+            is_async = inspect.iscoroutinefunction(function)
+            if executor.kind == "tasks" and not (is_async and shape_of(function) == "worker"):
+                self.fail(
+                    "tasks run coroutines: make the body `async def ...(worker)`, or add one with "
+                    f"@{self.declared.body.__name__}.variant(tasks)"
+                )
+            if is_async and shape_of(function) == "executor":
+                self.fail(f"{function.__name__} drives a pool, so it cannot be `async def`; take `worker` instead")
 
     def roles(self, executors: Sequence[Executor], role_counts: Sequence[RoleCounts]) -> None:
         """Check that every role but the first has a body for each executor, and that there are no other roles."""
@@ -365,10 +384,8 @@ class Executors(Reader):
         if not callable(token.factory):
             given = "the number of workers and returns an Executor" if word == "executor" else "nothing, returns a loop"
             self.fail(f"{word}({name!r}) takes a function that gets {given}, not {token.factory!r}")
-        self.only(token.options, [*signatures.ExecutorOptions.__annotations__], f"executor({name!r}): ")
-        in_processes = token.options.get("processes", False)
-        if not isinstance(in_processes, bool):
-            self.fail(f"executor({name!r}): processes= takes True or False, not {in_processes!r}")
+        options = self.within(f"executor({name!r})", token.options, signatures.ExecutorOptions)
+        in_processes = options.take("processes", _is_bool, "True or False", False)
         return Executor(kind=word, name=name, in_processes=in_processes)  # type: ignore[arg-type]
 
     def _name(self, name: Any, word: str) -> None:
@@ -390,21 +407,19 @@ class Executors(Reader):
         """The program of a token, its arguments checked."""
         name, options = token.name, token.options
         self._name(name, "command")
-        self.only(options, [*signatures.CommandOptions.__annotations__], f"command({name!r}): ")
+        inner = self.within(f"command({name!r})", options, signatures.CommandOptions)
         environment = options.get("environment") or {}
         if not isinstance(environment, dict) or not are_texts(environment):
-            self.fail(f"command({name!r}): environment= takes a dict of strings, not {environment!r}")
+            inner.fail(f"environment= takes a dict of strings, not {environment!r}")
         if options.get("build") and self.declared.decorator == "serve":
-            self.fail(f"command({name!r}): build= is for commands of @ftgate.compare; a server has no build step")
+            inner.fail("build= is for commands of @ftgate.compare; a server has no build step")
         if options.get("pythons") is not None and self.declared.decorator == "compare":
-            self.fail(
-                f"command({name!r}): pythons= is for servers; a command of @ftgate.compare runs once for all targets"
-            )
+            inner.fail("pythons= is for servers; a command of @ftgate.compare runs once for all targets")
         return Program(
             name=name,
             argv=self._words(name, token.argv),
             build=self._words(name, options["build"], "build=") if options.get("build") else (),
-            pythons=self.targets(options.get("pythons"), f"command({name!r}): pythons="),
+            pythons=inner.targets(),
             environment=tuple(environment.items()),
         )
 
@@ -424,7 +439,7 @@ class Executors(Reader):
             load = spec.service.load  # braces in its body may be its own
             texts += [spec.service.ready, *(path for path, _ in load.mix), *(value for _, value in load.headers)]
         for text in texts:
-            for name in text_module.placeholders(text):
+            for name in placeholders(text):
                 if name not in known:
                     hint = did_you_mean(name, known)
                     self.fail(
@@ -457,6 +472,7 @@ def _texts(program: Program) -> tuple[str, ...]:
 
 CONNECTIONS: Final = 10
 HTTP_METHODS: Final = get_args(signatures.HttpMethod)
+GENERATORS: Final = get_args(Generator)
 LONGEST_MIX: Final = 1000
 """The most requests of a round of a mix."""
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -468,66 +484,61 @@ def load_of(reader: Reader) -> Load:
     token = reader.kwargs.get("load")
     if not isinstance(token, LoadToken):
         reader.fail(f"load= takes load(path, connections=...), not {token!r}: {SERVE_EXAMPLE}")
-    options = token.options
-    reader.only(options, [*signatures.LoadOptions.__annotations__], "load(): ")
-    connections, body = options.get("connections", CONNECTIONS), options.get("body", b"")
-    if not is_count(connections):
-        reader.fail(f"load(): connections= takes a whole number from 1, not {connections!r}")
+    path = token.path
+    if isinstance(path, (dict, list, tuple)) and not path:
+        reader.fail(f"load() takes a path, a list of paths, or a dict such as {{'/a': 3, '/b': 1}}, not {path!r}")
+    inner = reader.within("load()", token.options, signatures.LoadOptions)
+    body = token.options.get("body", b"")
     if not isinstance(body, (str, bytes)):
         fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
-        reader.fail(f"load(): body= takes a text or bytes, not {body!r}{fix}")
-    method = options.get("method", "POST" if body else "GET")
-    if method not in HTTP_METHODS:
-        reader.fail(f"load(): method= takes {listed(HTTP_METHODS)}, not {method!r}")
-    rate, generator = options.get("rate"), options.get("generator")
-    if rate is not None and not (_is_number(rate, int, float) and 0 < rate < math.inf):
-        reader.fail(f"load(): rate= takes requests per second above 0, not {rate!r}")
-    path = _path(reader, token.path)
-    if generator not in (None, *get_args(Generator)):
-        reader.fail(f"load(): generator= takes {listed(get_args(Generator))}, not {generator!r}")
+        inner.fail(f"body= takes a text or bytes, not {body!r}{fix}")
+    rate = inner.take("rate", _is_rate, "requests per second above 0")
+    generator = inner.take("generator", lambda value: value in GENERATORS, listed(GENERATORS))
     if rate and generator == "wrk":
-        reader.fail("load(): wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
+        inner.fail("wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
+    usual = "POST" if body else "GET"
     return Load(
-        path=path,
-        connections=connections,
+        path=_path(inner, path),
+        connections=inner.take("connections", is_count, "a whole number from 1", CONNECTIONS),
         generator="oha" if rate else generator,
-        method=method,
+        method=inner.take("method", lambda value: value in HTTP_METHODS, listed(HTTP_METHODS), usual),
         body=body if isinstance(body, str) else "",
         body_bytes=body if isinstance(body, bytes) else b"",
-        headers=_headers(reader, options.get("headers", {})),
+        headers=_headers(inner),
         rate=None if rate is None else float(rate),
     )
 
 
+def _is_rate(value: Any) -> bool:
+    return _is_number(value, int, float) and 0 < value < math.inf
+
+
 def _path(reader: Reader, given: Any) -> str | tuple[tuple[str, int], ...]:
     paths = list(given) if isinstance(given, (dict, list, tuple)) else [given]
-    if not paths:
-        reader.fail(f"load() takes a path, a list of paths, or a dict such as {{'/a': 3, '/b': 1}}, not {given!r}")
     for path in paths:
         if not isinstance(path, str) or not path or _UNSAFE.search(path):
-            reader.fail(f"load(): a path is a text without spaces such as '/items?page=2', not {path!r}")
+            reader.fail(f"a path is a text without spaces such as '/items?page=2', not {path!r}")
     if isinstance(given, str):
         return given
     if len(set(paths)) < len(paths):
-        reader.fail(f"load(): a path is twice in {given!r}; a dict says how often each comes: {{'/a': 3, '/b': 1}}")
+        reader.fail(f"a path is twice in {given!r}; a dict says how often each comes: {{'/a': 3, '/b': 1}}")
     times = list(given.values()) if isinstance(given, dict) else [1] * len(paths)
     if not all(map(is_count, times)):
-        reader.fail(f"load(): each path comes a whole number of times from 1: {given!r}")
+        reader.fail(f"each path comes a whole number of times from 1: {given!r}")
     divisor = math.gcd(*times)
     if sum(times) // divisor > LONGEST_MIX:
-        reader.fail(f"load(): the numbers of {given!r} add up to more than {LONGEST_MIX}; make them smaller")
+        reader.fail(f"the numbers of {given!r} add up to more than {LONGEST_MIX}; make them smaller")
     return tuple((path, number // divisor) for path, number in zip(paths, times, strict=True))
 
 
-def _headers(reader: Reader, headers: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(headers, dict):
-        example = "{'Content-Type': 'application/json'}"
-        reader.fail(f"load(): headers= takes a dict such as {example}, not {headers!r}")
+def _headers(reader: Reader) -> tuple[tuple[str, str], ...]:
+    example = "{'Content-Type': 'application/json'}"
+    headers = reader.take("headers", lambda value: isinstance(value, dict), f"a dict such as {example}", {})
     for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER.fullmatch(name):
-            reader.fail(f"load(): headers= takes names of headers such as 'Content-Type', not {name!r}")
+            reader.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
         if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-            reader.fail(f"load(): the header {name} takes one line of ASCII text, not {value!r}")
+            reader.fail(f"the header {name} takes one line of ASCII text, not {value!r}")
     return tuple(headers.items())
 
 

@@ -5,60 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..kit.errors import FtgateError
-from ..model.spec import Cell, Executor, Group, Param, Plan, Spec, Target
+from ..model.spec import Cell, Executor, Group, Param, Plan, Spec, Target, cells_of
 
 
 class PlanError(FtgateError):
     """A combination that is impossible; the text names the test and a fix."""
 
 
-def cells_of(spec: Spec, targets: Sequence[Target]) -> dict[str, Cell]:
-    """The cells of a test before parametrization, by their ids and by number of workers; none has its node id yet.
-
-    Raises PlanError for two that would have one name.
-    """
-    role_counts = spec.role_counts or ((),) * len(spec.workers)
-    found = [
-        Cell(
-            nodeid="",
-            target=target,
-            executor=executor,
-            workers=workers,
-            roles=roles,
-            environment=environment,
-            cores=workers == spec.cores,
-        )
-        for workers, roles in zip(spec.workers, role_counts, strict=True)
-        for environment in spec.environments
-        for target in targets
-        for executor in spec.executors
-        if _is_for(executor, target, targets)
-    ]
-    named: dict[str, Cell] = {}
-    for cell in found:
-        name = _id(cell, spec)
-        if named.get(name, cell).executor != cell.executor:
+def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Cell, ...]:
+    """The cells of a test, by number of workers. Raises PlanError for two that would have one name."""
+    chosen: dict[str, Cell] = {}
+    for cell in cells_of(spec, targets):
+        if not _is_for(cell.executor, cell.target, targets):
+            continue
+        if chosen.setdefault(cell.label, cell).executor != cell.executor:
             raise PlanError(
                 f"{spec.source.path}:{spec.source.line}: {spec.source.qualname}: two cells would be named "
-                f"{name}; rename one of its commands"
+                f"{cell.label}; rename one of its commands"
             )
-        named[name] = cell
-    return named
-
-
-def _id(cell: Cell, spec: Spec) -> str:
-    """`3.14t-threads-w8`, the cell's part of a node id.
-
-    With roles `3.14t-threads-producer8-writer4`; without the number of workers for a program that does not get it;
-    with `-OMP_NUM_THREADS:1` if the test has several environments. `wcores` is the same on every machine.
-    """
-    words = [] if cell.executor.kind == "command" else [cell.target.spec]
-    words.append(cell.executor.label)
-    if cell.roles:
-        words += [f"{role}{count}" for role, count in cell.roles]
-    elif cell.counted:
-        words.append("wcores" if cell.cores and spec.cores_named else f"w{cell.workers}")
-    return "-".join((*words, *cell.environment.words))
+        chosen[cell.label] = cell
+    return tuple(chosen.values())
 
 
 def _is_for(executor: Executor, target: Target, targets: Sequence[Target]) -> bool:
@@ -113,6 +79,9 @@ def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
 def _group(group: Sequence[tuple[Spec, Cell]]) -> Group:
     cells = tuple(cell for _, cell in group)
     return Group(key=group_key(cells), spec=group[0][0], cells=cells)
+
+
+# Cells of a test that belong together.
 
 
 def one_per_target(cells: Sequence[Cell]) -> list[Cell]:

@@ -17,7 +17,7 @@ from ..model.spec import PLACEHOLDERS, BodyKind, Executor, Expectation, Param, R
 from ..model.verdict import Decision
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import imported, is_named, shape_of
-from .arguments import CORES, EXAMPLE, KINDS, KNOWN, OWN, Arguments, Bodies, DeclarationError, Executors, Reader, shown
+from .arguments import CORES, EXAMPLE, KINDS, KNOWN, OWN, Arguments, Bodies, Executors, Reader, fault, shown
 
 EXPECTED = ("regressed", "broken")
 NOTE_EXAMPLES = {
@@ -39,21 +39,19 @@ def check_class(cls: type) -> None:
     declared = vars(cls).get("__ftgate__")
     path = getattr(sys.modules.get(cls.__module__), "__file__", None) or cls.__module__
     notes = notes_of(cls)
+    if isinstance(declared, Declaration):
+        declared.line = inspect.getsourcelines(cls)[1]  # a class has no code that knows it
     if isinstance(declared, Declaration) or notes:
-        line = inspect.getsourcelines(cls)[1] if isinstance(declared, Declaration) else notes[0].line
-        decorator = declared.decorator if isinstance(declared, Declaration) else notes[0].decorator
-        raise DeclarationError(
-            f"{path}:{line}: @ftgate.{decorator} of {cls.__qualname__}: it is a class; decorate its test methods"
-        )
+        written = declared if isinstance(declared, Declaration) else notes[0]
+        raise fault(path, written, cls.__qualname__, "it is a class; decorate its test methods")
     unittest = sys.modules.get("unittest")  # whoever derives from its TestCase has imported it
     if unittest is None or not issubclass(cls, unittest.TestCase):
         return
     for name, member in vars(cls).items():
         declared = declaration_of(member)
         if declared is not None:
-            Reader(declared, path, f"{cls.__qualname__}.{name}").fail(
-                "tests of unittest.TestCase cannot have cells; move it to a plain class or to the module"
-            )
+            why = "tests of unittest.TestCase cannot have cells; move it to a plain class or to the module"
+            raise fault(path, declared, f"{cls.__qualname__}.{name}", why)
 
 
 def notes_of(function: Any) -> tuple[Note, ...]:
@@ -73,10 +71,7 @@ def check_notes(function: Any, path: str) -> None:
     notes = notes_of(function)
     if notes and declaration_of(function) is None:
         name = getattr(function, "__qualname__", repr(function))
-        raise DeclarationError(
-            f"{path}:{notes[0].line}: @ftgate.{notes[0].decorator} of {name}: it has no cells; "
-            f"add {EXAMPLE} to the test"
-        )
+        raise fault(path, notes[0], name, f"it has no cells; add {EXAMPLE} to the test")
 
 
 class Notes:
@@ -91,9 +86,7 @@ class Notes:
 
     def fail(self, note: Note, text: str) -> NoReturn:
         """Raise what is wrong, at its place."""
-        raise DeclarationError(
-            f"{self.source.path}:{note.line}: @ftgate.{note.decorator} of {self.source.qualname}: {text}"
-        )
+        raise fault(self.source.path, note, self.source.qualname, text)
 
     def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:
         """The thresholds of @ftgate.gate, checked against the test; each metric once."""
@@ -203,7 +196,7 @@ def _is_workers(value: Any) -> bool:
 
 def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
     """Raise DeclarationError if the measured interpreter would not import the function that pytest collected."""
-    reader = Reader(declared, source.path, source.qualname)
+    reader = Reader(declared, source)
     if "<locals>" in source.qualname or "<locals>" in declared.body.__qualname__:
         reader.fail(
             "the test is defined inside a function, where the measured interpreter cannot import it; "
@@ -220,17 +213,15 @@ def check_function(declared: Declaration, source: Source, function: object, name
 
 def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
-    place = (declared, source.path, source.qualname)
-    arguments = Arguments(*place)
-    arguments.only(declared.kwargs, KNOWN[declared.decorator])
-    executors = Executors(*place)
+    arguments, executors = Arguments(declared, source), Executors(declared, source)
+    arguments.only(KNOWN[declared.decorator])
     compared = declared.decorator == "compare"
-    own = _compared(arguments, executors, Bodies(*place)) if compared else _served(arguments, executors)
+    own = _compared(arguments, executors, Bodies(declared, source)) if compared else _served(arguments, executors)
     spec = Spec(
         nodeid=nodeid,
         source=source,
         workers=arguments.workers()[0],
-        pythons=arguments.targets(declared.kwargs.get("pythons"), "pythons="),
+        pythons=arguments.targets(),
         timeout_s=arguments.positive("timeout"),
         requires=arguments.requires(),
         needs=arguments.needs(),
@@ -310,7 +301,7 @@ def check_arguments(
     `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
     pytest.mark.usefixtures on the test, its class or its module.
     """
-    checked = Bodies(declared, source.path, source.qualname)
+    checked = Bodies(declared, source)
     method = "." in source.qualname
     for name in requested:
         checked.fixture(name)
@@ -335,7 +326,7 @@ def check_surroundings(declared: Declaration, source: Source, autouse: Iterable[
     `autouse` are their names; pytest's own name for what it makes of `setup_method` is `_xunit_setup_method_fixture_`
     and more. A class that tests a server may have all but its methods: its test runs where pytest does.
     """
-    checked = Bodies(declared, source.path, source.qualname)
+    checked = Bodies(declared, source)
     for name in autouse:
         kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
         for_other_tests = kind == "function" and "." in source.qualname
@@ -347,7 +338,7 @@ def check_surroundings(declared: Declaration, source: Source, autouse: Iterable[
 
 def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:
     """Raise DeclarationError for a program whose command line has a placeholder without a value."""
-    Executors(declared, spec.source.path, spec.source.qualname).placeholders(spec, parametrized)
+    Executors(declared, spec.source).placeholders(spec, parametrized)
 
 
 def _has_placeholders(declared: Declaration) -> bool:
@@ -369,14 +360,14 @@ def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Pa
     Raises DeclarationError where neither gives the value again.
     """
     if name not in inspect.signature(declared.body).parameters:
-        Bodies(declared, source.path, source.qualname).fixture(name, "the parametrized fixture")
+        Bodies(declared, source).fixture(name, "the parametrized fixture")
     literal = repr(value)
     try:
         same = ast.literal_eval(literal) == value
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         same = False
     if not same:
-        literal = importable_name(value) or Reader(declared, source.path, source.qualname).fail(
+        literal = importable_name(value) or Reader(declared, source).fail(
             f"parameter {name}={literal[:60]} cannot be sent to another interpreter; {_sendable(value)}"
         )
     return Param(name=name, literal=literal)

@@ -1,4 +1,14 @@
-"""The grammar of contracts, and the dimensions of their terms."""
+"""The grammar of contracts, and the dimensions of their terms. Nothing is ever evaluated as Python. Pure.
+
+contract   = sum ("<" | "<=" | ">" | ">=") sum | cell "gil" "==" ("on" | "off")
+sum        = product {("+" | "-") product}
+product    = part {("*" | "/") part}
+part       = number [unit] | [cell] metric | "(" sum ")"
+metric     = word | ("timer" | "counter" | "peak") "." name of the workload's
+cell       = executor ["[" qualifier {"," qualifier} "]"] "."
+qualifier  = start method | "w" worker count | role with its worker count | program's name | target
+           | variable (":" | "=") value
+"""
 
 from __future__ import annotations
 
@@ -6,7 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NoReturn, TypeAlias, get_args
+from typing import Final, NamedTuple, NoReturn, TypeAlias, get_args
 
 from ..kit.errors import FtgateError
 from ..kit.text import did_you_mean, listed
@@ -40,9 +50,9 @@ METRICS: Final[Mapping[str, Dimension]] = {row.name: _DIMENSIONS[row.unit] for r
 }
 OWN: Final[Mapping[str, Dimension]] = {kind: _DIMENSIONS[own.unit] for kind, own in metrics.OWN.items()}
 PROGRAMS = ("command", "server")
+"""Kinds of executors whose cells have a program's name."""
 NAMED_KINDS = ("executor", "tasks")
 """Their brackets may hold the name of a factory in the test."""
-"""Kinds of executors whose cells have a program's name."""
 SHARES = tuple(row.name for row in metrics.TABLE.values() if row.unit == "share")
 SCALINGS = ("scaling", "efficiency", "ceiling")
 KINDS: tuple[str, ...] = get_args(ExecutorKind)
@@ -129,7 +139,7 @@ class Contract(Struct, frozen=True, kw_only=True):
 # ---- tokens
 
 
-class Token(Struct, frozen=True, kw_only=True):
+class Token(NamedTuple):
     """A piece of an expression; `kind` is number, name, brackets (with what is between them), sign, or end."""
 
     kind: str
@@ -137,9 +147,11 @@ class Token(Struct, frozen=True, kw_only=True):
     at: int
 
 
-_NUMBER = re.compile(r"(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_NAME = re.compile(r"[^\W\d]\w*")
-_SIGN = re.compile(r"<=|>=|==|[-+*/()<>%.]")
+_TOKEN = re.compile(
+    r"(?P<number>(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<name>[^\W\d]\w*)"
+    r"|(?P<sign><=|>=|==|[-+*/()<>%.])"
+)
 _WORKERS = re.compile(r"w([0-9]+|cores)")
 _ROLE = re.compile(r"[^\W\d]\w*[0-9]")
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)[:=](?!\\)(.*)", re.ASCII)
@@ -148,31 +160,26 @@ VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?t?(?:\[.*\])?|.*[
 """A word that can only be a target: a program may be called `2x5`."""
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str) -> Iterator[Token]:
     """All tokens and the end. Raises ContractError."""
     if len(text) > LONGEST:
         raise ContractError(f"a contract has at most {LONGEST} characters, this one {len(text)}", text[:40] + "...", 40)
-    found: list[Token] = []
     at = 0
     while at < len(text):
-        if text[at].isspace():
+        if text[at] == "[":
+            token = Token("brackets", text[at : _closing(text, at) + 1], at)
+        elif match := _TOKEN.match(text, at):
+            token = Token(match.lastgroup or "", match[0], at)
+        elif text[at] in "=!\u2264\u2265\u2260":
+            raise ContractError(f"a comparison is {listed(COMPARISONS)}", text, at)
+        elif not text[at].isspace():
+            raise ContractError(f"{text[at]!r} has no meaning here", text, at)
+        else:
             at += 1
             continue
-        found.append(_token(text, at))
-        at += len(found[-1].text)
-    return [*found, Token(kind="end", text="", at=len(text.rstrip()))]
-
-
-def _token(text: str, at: int) -> Token:
-    if text[at] == "[":
-        return Token(kind="brackets", text=text[at : _closing(text, at) + 1], at=at)
-    for kind, pattern in (("number", _NUMBER), ("name", _NAME), ("sign", _SIGN)):
-        match = pattern.match(text, at)
-        if match:
-            return Token(kind=kind, text=match[0], at=at)
-    if text[at] in "=!\u2264\u2265\u2260":
-        raise ContractError(f"a comparison is {listed(COMPARISONS)}", text, at)
-    raise ContractError(f"{text[at]!r} has no meaning here", text, at)
+        yield token
+        at += len(token.text)
+    yield Token("end", "", len(text.rstrip()))
 
 
 def _closing(text: str, at: int) -> int:
@@ -193,7 +200,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = _tokens(text)
+        self.tokens = list(_tokens(text))
         self.next = 0
         self.depth = 0
 
@@ -264,27 +271,23 @@ class _Parser:
         return inner
 
     def number(self, token: Token) -> Number:
+        unit, (size, dimension) = self.token, (1.0, PLAIN)
+        if unit.text in UNITS:
+            self.next += 1
+            size, dimension = UNITS[unit.text]
         try:
-            value = float(token.text)
+            value = size * float(token.text)
         except ValueError:  # `1__0` matches the pattern
             value = math.inf
-        size, dimension = self.unit()
-        if not math.isfinite(value * size):
+        if unit.kind == "name" and unit.text not in UNITS:
+            if unit.text in (*METRICS, *OWN, *KINDS):
+                self.fail(f"expected an operator such as * before {unit.text}", unit.at)
+            units = f"{ITS_UNITS[TIME]}, {ITS_UNITS[SIZE]}".replace(" or", ",")
+            near = did_you_mean(unit.text, list(UNITS))
+            self.fail(f"{unit.text!r} is not a unit{near}; use {units} or %", unit.at)
+        if not math.isfinite(value):
             self.fail(f"{token.text} is not a finite number", token.at)
-        return Number(value=value * size, dimension=dimension, at=token.at)
-
-    def unit(self) -> tuple[float, Dimension]:
-        token = self.token
-        if token.kind != "name" and token.text != "%":
-            return 1.0, PLAIN
-        if token.text not in UNITS:
-            if token.text in (*METRICS, *OWN, *KINDS):
-                self.fail(f"expected an operator such as * before {token.text}", token.at)
-            self.fail(
-                f"{token.text!r} is not a unit{did_you_mean(token.text, list(UNITS))}; use {_all_units()}", token.at
-            )
-        self.next += 1
-        return UNITS[token.text]
+        return Number(value=value, dimension=dimension, at=token.at)
 
     # -- names
 
@@ -406,17 +409,15 @@ def dimension_of(metric: str) -> Dimension:
     return METRICS[metric] if metric in METRICS else OWN[metric.partition(".")[0]]
 
 
-def _all_units() -> str:
-    return f"{ITS_UNITS[TIME].replace(' or', ',')}, {ITS_UNITS[SIZE].replace(' or', ',')} or %"
-
-
 def parse(text: str) -> Contract:
     """The contract that `text` spells. Raises ContractError, which points at the column."""
     contract = _Parser(text).contract()
     if not all_names(contract):
         raise ContractError("it names no metric", contract.text, 0)
     if not contract.is_gil:
-        _check_dimensions(contract)
+        left, right = (dimension_in(contract, side) for side in (contract.left, contract.right))
+        problem = f"{_named(right)} cannot be compared with {_named(left)}"
+        _check_alike(contract, (contract.left, left), (contract.right, right), _start(contract.right), problem)
         _check_sense(contract)
     return contract
 
@@ -428,17 +429,6 @@ def keyword_text(metric: str, text: str) -> str:
 
 
 # ---- dimensions
-
-
-def _check_dimensions(contract: Contract) -> None:
-    left, right = (dimension_in(contract, side) for side in (contract.left, contract.right))
-    if left == right:
-        return
-    for side, other, own in ((contract.left, right, left), (contract.right, left, right)):
-        if not _names(side):
-            _fail_unit(contract, side, own, other)
-    problem = f"{_named(right)} cannot be compared with {_named(left)}"
-    raise ContractError(problem, contract.text, _start(contract.right))
 
 
 def dimension_in(contract: Contract, node: Node) -> Dimension:
@@ -458,21 +448,24 @@ def dimension_in(contract: Contract, node: Node) -> Dimension:
     if node.operator in "*/":
         sign = 1 if node.operator == "*" else -1
         return left[0] + sign * right[0], left[1] + sign * right[1]
-    if left != right:
-        for side, other, own in ((node.left, right, left), (node.right, left, right)):
-            if not _names(side):
-                _fail_unit(contract, side, own, other)
-        problem = f"{_named(left)} and {_named(right)} have no sum or difference"
-        raise ContractError(problem, contract.text, node.at)
+    problem = f"{_named(left)} and {_named(right)} have no sum or difference"
+    _check_alike(contract, (node.left, left), (node.right, right), node.at, problem)
     return left
 
 
-def _fail_unit(contract: Contract, number: Node, own: Dimension, wanted: Dimension) -> NoReturn:
-    """Raise ContractError for a number that is compared with a metric of another dimension."""
-    at = _start(number)
-    if own == PLAIN and wanted in ITS_UNITS:
-        raise ContractError(f"expected {NAMED[wanted]} with its unit: {ITS_UNITS[wanted]}", contract.text, at)
-    raise ContractError(f"expected {_named(wanted)}; this is {_named(own)}", contract.text, at)
+def _check_alike(
+    contract: Contract, left: tuple[Node, Dimension], right: tuple[Node, Dimension], at: int, problem: str
+) -> None:
+    """Raise ContractError if two parts are not of one dimension: for a number, with what it should be."""
+    if left[1] == right[1]:
+        return
+    for (side, own), (_, wanted) in ((left, right), (right, left)):
+        if not _names(side):
+            at, problem = _start(side), f"expected {_named(wanted)}; this is {_named(own)}"
+            if own == PLAIN and wanted in ITS_UNITS:
+                problem = f"expected {NAMED[wanted]} with its unit: {ITS_UNITS[wanted]}"
+            break
+    raise ContractError(problem, contract.text, at)
 
 
 def _named(dimension: Dimension) -> str:

@@ -1,4 +1,4 @@
-"""Checks of a contract against a test: names, dimensions, and the cells that it concerns."""
+"""Contracts: checked against a test, the cells that they concern, their values in each round, and their verdicts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
-import msgspec
+from msgspec.structs import replace
 
-from ..kit.text import apart, did_you_mean
+from ..kit.text import apart, did_you_mean, listed
 from ..kit.values import Metric
 from ..model.sample import NS_PER_S, Need, Sample, TestSamples, single_cell
-from ..model.spec import Cell, Environment, Executor, Spec, Target
+from ..model.spec import Cell, Environment, Executor, Spec, Target, cells_of
 from ..model.verdict import Decision, MetricVerdict
 from ..stats import rank_tests
 from ..stats.alpha_spending import of_rounds
-from . import contract_grammar, decide, metrics, readers, recorded
-from . import decide as power
+from . import decide, metrics, readers, recorded
 from .contract_grammar import (
     METRICS,
     PROGRAMS,
@@ -37,6 +36,7 @@ from .contract_grammar import (
     dimension_in,
     dimension_of,
     number_of,
+    parse,
     powers_of,
     product_of,
 )
@@ -66,7 +66,7 @@ def _with_more_cores(spec: Spec) -> Spec:
     if not spec.cores:
         return spec
     cores = max(spec.numbers, default=1) + 1
-    return msgspec.structs.replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
+    return replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
 
 
 def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
@@ -109,7 +109,7 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
         raise ContractError(problem, contract.text, name.columns[field])
 
     of_kind = [executor for executor in spec.executors if executor.kind == where.kind]
-    there = f"it has {_and(map(_spelled, spec.executors))}"
+    there = f"it has {listed([*map(_spelled, spec.executors)], 'and')}"
     if not of_kind:
         fail(f"the test does not run under {where.kind}: {there}", "kind")
     if where.kind in PROGRAMS:
@@ -121,23 +121,25 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     if where.workers is not None and spec.workers.count(where.workers) > 1:
         fail(f"several cells have {where.workers} workers: name a role with its number", "workers")
     if where.workers is not None and where.workers not in spec.numbers:
-        there = _and([*spec.numbers, "cores"] if spec.cores else spec.numbers)
+        there = listed([*map(str, spec.numbers), *(["cores"] if spec.cores else [])], "and")
         fail(f"no cell has {where.workers} workers: there are {there}", "workers")
     if where.cores and not spec.cores:
         fail("no cell has wcores: give the test workers=[1, 'cores']", "workers")
     if where.workers == 1 and name.metric in SCALINGS:
         fail(f"{name.metric} is of cells with more than one worker", "workers")
     if where.target is not None and spec.pythons is not None and not _among(where.target, spec.pythons):
-        fail(f"the test is not measured on {where.target}: it is on {_and(spec.pythons)}", "target")
+        fail(f"the test is not measured on {where.target}: it is on {listed(spec.pythons, 'and')}", "target")
     counts = list(dict.fromkeys(f"{role}{count}" for role_count in spec.role_counts for role, count in role_count))
     for word in where.roles:
         if word not in counts:
-            known = f"there are {_and(counts)}" if counts else "its workers have no roles; a worker count is w8"
+            known = (
+                f"there are {listed(counts, 'and')}" if counts else "its workers have no roles; a worker count is w8"
+            )
             fail(f"no cell has {word}{did_you_mean(word, counts)}: {known}", f"role {word}")
     variables = list(dict.fromkeys(word for environment in spec.environments for word in environment.words))
     for word in where.variables:
         if word not in variables:
-            known = f"there are {_and(variables)}" if variables else "environment= is no list of several"
+            known = f"there are {listed(variables, 'and')}" if variables else "environment= is no list of several"
             fail(f"no cell has {word}{did_you_mean(word, variables)}: {known}", f"variable {word}")
     for hand in spec.environments if where.variables else ():
         if sum(_has_variables(each, where, hand) for each in spec.environments) > 1:
@@ -164,7 +166,9 @@ def _check_program(
         fail("a command has no target: it runs once for all targets", f"word {others[0]}")
     for known in (executor.program.pythons if executor.program else None, spec.pythons):
         if others and known is not None and not _among(others[0], known):
-            fail(f"{executor.label} is not measured on {others[0]}: it is on {_and(known)}", f"word {others[0]}")
+            fail(
+                f"{executor.label} is not measured on {others[0]}: it is on {listed(known, 'and')}", f"word {others[0]}"
+            )
 
 
 def _among(target: str, specs: Iterable[str]) -> bool:
@@ -179,11 +183,6 @@ def _spelled(executor: Executor) -> str:
     return executor.kind if executor.label == executor.kind else f"{executor.kind}[{executor.label}]"
 
 
-def _and(words: Iterable[object]) -> str:
-    texts = list(map(str, words))
-    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
-
-
 def _possible(contract: Contract, spec: Spec) -> list[Cell]:
     """A cell of every kind that the test may have; a test without targets gets them from the options."""
     programs = [executor.program for executor in spec.executors if executor.program]
@@ -192,23 +191,12 @@ def _possible(contract: Contract, spec: Spec) -> list[Cell]:
     named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
     own = [target for program in programs for target in program.pythons or ()]
     targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
-    role_counts = spec.role_counts or ((),) * len(spec.workers)
     return [
-        Cell(
-            nodeid="",
-            target=Target(spec=target, request=target),
-            executor=executor,
-            workers=workers,
-            roles=roles,
-            body="server" if executor.kind == "server" else "worker",
-            environment=environment,
-            cores=workers == spec.cores,
-        )
-        for target in dict.fromkeys(targets)
-        for workers, roles in zip(spec.workers, role_counts, strict=True)
-        for environment in spec.environments
-        for executor in spec.executors
-        if executor.program is None or executor.program.pythons is None or _among(target, executor.program.pythons)
+        cell
+        for cell in cells_of(spec, [Target(spec=target, request=target) for target in dict.fromkeys(targets)])
+        if (program := cell.executor.program) is None
+        or program.pythons is None
+        or _among(cell.target.spec, program.pythons)
     ]
 
 
@@ -316,20 +304,6 @@ def metrics_needed(contract: Contract) -> set[Need]:
     """The kinds of launch that the contract needs."""
     names = [name.metric for name in all_names(contract)]
     return {"time"} if contract.is_gil else set[Need]().union(*(metrics.row(name).needs for name in names))
-
-
-# Contracts: a small grammar over the figures of cells, and one number a round that says by how much one is broken.
-#
-#     contract   = sum ("<" | "<=" | ">" | ">=") sum | cell "gil" "==" ("on" | "off")
-#     sum        = product {("+" | "-") product}
-#     product    = part {("*" | "/") part}
-#     part       = number [unit] | [cell] metric | "(" sum ")"
-#     metric     = word | ("timer" | "counter" | "peak") "." name of the workload's
-#     cell       = executor ["[" qualifier {"," qualifier} "]"] "."
-#     qualifier  = start method | "w" worker count | role with its worker count | program's name | target
-#                | variable (":" | "=") value
-#
-# Nothing is ever evaluated as Python. Pure.
 
 
 def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float, ...]:
@@ -513,7 +487,7 @@ def _is_share(contract: Contract) -> bool:
     )
 
 
-# The judge of a test's contracts.
+# ---- the judge of a test's contracts
 
 DRIFT = 0.6
 """The correlation of neighbouring rounds in a cell's absolute figures, as measured where the machine changes its speed;
@@ -527,7 +501,7 @@ class ContractJudge:
 
     def __init__(self, spec: Spec, alpha: float, beta: float, rounds: int) -> None:
         """`rounds` is the largest number of rounds that may be measured for a contract."""
-        self.contracts = [contract_grammar.parse(each.text) for each in spec.requirements]
+        self.contracts = [parse(each.text) for each in spec.requirements]
         self.alpha = alpha
         self.beta = beta
         self.rounds = rounds
@@ -536,7 +510,7 @@ class ContractJudge:
         """The fewest rounds that can decide on each contract; 0 without one."""
         levels = self.alpha, self.beta, self.rounds
         drifts = {DRIFT if absolute(contract) else 0.0 for contract in self.contracts if not contract.is_gil}
-        counted = max((power.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=1)
+        counted = max((decide.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=1)
         return counted if self.contracts else 0
 
     def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
@@ -547,9 +521,15 @@ class ContractJudge:
     def _verdict(self, contract: Contract, sample: Sample, samples: TestSamples, final: bool) -> MetricVerdict:
         if contract.is_gil:
             return gil_verdict(contract, sample, samples)
-        missing = _failed(contract, sample, samples)
-        if reason := f"{missing} could not be measured" if missing else _no_locks(contract, sample, samples):
-            return msgspec.structs.replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
+        cells = involved(contract, sample.cell, samples.cells)
+        compared = [each for each in map(samples.cell, cells) if each is not None]
+        reason = ""
+        if failed := dict.fromkeys(each.cell.label for each in compared if each.failed):
+            reason = f"{', '.join(failed)} could not be measured"
+        elif "locks" in metrics_needed(contract):
+            reason = next((f"{each.cell.label}: {each.no_locks}" for each in compared if each.no_locks), "")
+        if reason:
+            return replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
         numbers = values(contract, sample, samples)
         held = decide.require(
             numbers,
@@ -562,31 +542,17 @@ class ContractJudge:
             final=final,
         )
         if not numbers and (missing := unreported(contract, sample, samples)):
-            return msgspec.structs.replace(held, reason=f"no launch has a {missing}")
+            return replace(held, reason=f"no launch has a {missing}")
         left, right = sides(contract, sample, samples)
         if left is None or right is None or not final:
             return held
         shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
-        return msgspec.structs.replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
+        return replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
 
 
 def _spread(contract: Contract) -> float:
     """The deviation that a round is expected to have: memory varies less than time, absolute figures most."""
-    rows = [metrics.row(name.metric) for name in contract_grammar.all_names(contract)]
+    rows = [metrics.row(name.metric) for name in all_names(contract)]
     if all(row.unit == "size" for row in rows):
         return max(row.spread for row in rows)
     return ABSOLUTE_SPREAD if absolute(contract) else decide.CONTRACT_SPREAD
-
-
-def _no_locks(contract: Contract, sample: Sample, samples: TestSamples) -> str:
-    """Why a compared cell has no figures of locks, if the contract needs them."""
-    if "locks" not in metrics_needed(contract):
-        return ""
-    compared = (samples.cell(cell) for cell in involved(contract, sample.cell, samples.cells))
-    return next((f"{each.cell.label}: {each.no_locks}" for each in compared if each is not None and each.no_locks), "")
-
-
-def _failed(contract: Contract, sample: Sample, samples: TestSamples) -> str:
-    """The labels of the compared cells that failed."""
-    compared = (samples.cell(cell) for cell in involved(contract, sample.cell, samples.cells))
-    return ", ".join(dict.fromkeys(each.cell.label for each in compared if each is not None and each.failed))

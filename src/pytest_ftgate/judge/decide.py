@@ -4,46 +4,66 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from statistics import median, median_low
 from typing import Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from ..kit.text import apart, p_value
-from ..kit.values import WIDEST, Interval, Metric, Struct
+from ..kit.values import WIDEST, Interval, Metric
 from ..model.report import Conditions
 from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Verdict
 from ..stats import alpha_spending, moderated, rank_tests
 from ..stats.alpha_spending import PAIRS, Look, Schedule
-from . import limits
 from .limits import (
     allowed,
     beside_limit,
     change_text,
     fail_limit,
-    fail_limit_of,
+    failing,
     least_share,
-    moved,
     pass_limit,
-    points,
+    passing,
     ratio,
     scaled,
+    shift_to,
     tested,
+    worse_by,
     worse_text,
 )
 from .metrics import is_gain, is_share, row
 
-# The evidence of a decision: what the test of pairs says about each limit. Pure.
-
+NO_BASIS: Final = Basis()
 INTERVAL_LEVEL = 0.95
+COST_LEVEL = 0.9
 RULED_OUT = range(1, round(100 * (WIDEST - 1)) + 1)
 """The percents of which a report says that they are ruled out."""
+POWER = 0.8
+"""The chance of an unchanged cell to pass, and of a change to be decided, with the number of pairs that is named."""
+BEYOND_LEVEL = 0.08
+"""An estimate beyond the effect counts as worse if the test rejects the fail limit at this level: else it is noise."""
+ALONE, ALONE_AT_MOST = 8.0, math.log(4)
+"""What one pair alone must lie beyond a limit to be suspect: so many times the deviation that a pair has at most, of
+which its own iterations show a part, and never more than four times the limit."""
+MOST_PAIRS = 200
+"""A larger number is not recommended to users."""
+CONTRACT_SPREAD = 0.1
+"""The standard deviation that the log of a contract's two sides is expected to have from round to round."""
+_PROBES = {
+    "locks": ("the lock probe", "the waits are", "do more between two acquisitions"),
+    "memory": ("memory sampling", "the memory is", "a longer workload is sampled less often"),
+    "time": ("its probe", "the figure is", "a longer workload may be slowed less"),
+}
+"""By kind of launch: the probe, the figure that is in doubt, and a fix."""
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
-    """The results of the test at one look. `shift` is on the metric's scale (see `scale.scaled`): more is worse.
+# ---- the evidence: what the test of pairs says about each limit
+
+
+class Evidence(NamedTuple):
+    """The results of the test at one look. `shift` is on the metric's scale (see `limits.scaled`): more is worse.
 
     `deviation` is that of a pair on the scale of `tested`, as a pass is judged; `bound` is the larger one at which a
     failure is.
@@ -62,8 +82,15 @@ def without_values(comparison: Comparison) -> MetricVerdict | None:
     if not comparison.reference:
         reason = "nothing is stored to compare with" if comparison.stored else "the reference gave no value"
         return MetricVerdict(metric=comparison.metric, decision=Decision.NO_BASELINE, reason=reason)
-    if fault := _fault(comparison):
-        return MetricVerdict(metric=comparison.metric, decision=Decision.ERROR, reason=fault)
+    share = is_share(comparison.metric)
+    wanted = "a share of 0 or more" if share else "a positive number"
+    for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
+        wrong = (value for value in values if not (math.isfinite(value) and (value > 0 or (share and value == 0))))
+        fault = "" if values else f"no {side} launch gave a value of {comparison.metric}"
+        if (value := next(wrong, None)) is not None:
+            fault = f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not {wanted}"
+        if fault:
+            return MetricVerdict(metric=comparison.metric, decision=Decision.ERROR, reason=fault)
     return None
 
 
@@ -72,7 +99,7 @@ def as_costs(comparison: Comparison) -> Comparison:
     if not is_gain(comparison.metric):
         return comparison
     new, reference = (tuple(1 / value for value in side) for side in (comparison.new, comparison.reference))
-    return msgspec.structs.replace(comparison, new=new, reference=reference)
+    return replace(comparison, new=new, reference=reference)
 
 
 def pairs(comparison: Comparison) -> int:
@@ -83,7 +110,7 @@ def pairs(comparison: Comparison) -> int:
 def seen(costs: Comparison, count: int) -> Comparison:
     """The comparison as it stands after `count` pairs."""
     of_pairs = ("new", "reference", "errors", "wall_growth")
-    return msgspec.structs.replace(costs, **{name: getattr(costs, name)[:count] for name in of_pairs})
+    return replace(costs, **{name: getattr(costs, name)[:count] for name in of_pairs})
 
 
 def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
@@ -91,19 +118,6 @@ def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
     # Without rounding, the last bits of equal values would count as a difference and get a rank.
     digits = 1e-12 * max(1.0, *map(abs, new), *map(abs, reference))
     return [round((own - other) / digits) * digits for own, other in zip(new, reference, strict=False)]
-
-
-def _fault(comparison: Comparison) -> str:
-    """Why the values cannot be compared, or nothing."""
-    share = is_share(comparison.metric)
-    wanted = "a share of 0 or more" if share else "a positive number"
-    for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
-        if not values:
-            return f"no {side} launch gave a value of {comparison.metric}"
-        for value in values:
-            if not (math.isfinite(value) and (value > 0 or (share and value == 0))):
-                return f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not {wanted}"
-    return ""
 
 
 def other_side(comparison: Comparison) -> str:
@@ -122,9 +136,9 @@ def weigh(costs: Comparison) -> Evidence:
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
     return Evidence(
         shift=_shift(costs, expected),
-        p_fail=_p_beyond(costs, costs.new, limits.moved(costs.reference, costs.margin, costs.floor), bound),
-        p_improve=_p_beyond(costs, measured, limits.moved(costs.new, costs.margin, costs.floor), bound),
-        p_pass=p_pass(costs, costs.effect, expected),
+        p_fail=_p_beyond(costs, costs.new, failing(costs, costs.reference), bound),
+        p_improve=_p_beyond(costs, measured, failing(costs, costs.new), bound),
+        p_pass=p_pass(costs, costs.limits.effect, expected),
         deviation=deviation,
         bound=largest,
     )
@@ -132,7 +146,7 @@ def weigh(costs: Comparison) -> Evidence:
 
 def p_pass(costs: Comparison, effect: float, expected: moderated.Floats) -> float:
     """The p-value of a change that is not as large as `effect`; `expected` are the `deviations` of the pairs."""
-    return _p_beyond(costs, limits.passing(costs, costs.reference, effect), costs.new, expected)
+    return _p_beyond(costs, passing(costs, costs.reference, effect), costs.new, expected)
 
 
 def ruled_out(costs: Comparison, reference: Sequence[float], rejects: Callable[[float], bool]) -> float | None:
@@ -142,31 +156,31 @@ def ruled_out(costs: Comparison, reference: Sequence[float], rejects: Callable[[
     """
     percent = bisect_left(RULED_OUT, True, key=lambda each: rejects(each / 100)) + RULED_OUT[0]
     found = [percent / 100] if percent in RULED_OUT else []
-    found += [costs.effect] if rejects(costs.effect) else []
-    return limits.worse_by(costs, reference, min(found)) if found else None
+    found += [costs.limits.effect] if rejects(costs.limits.effect) else []
+    return worse_by(costs, reference, min(found)) if found else None
 
 
 def deviations(costs: Comparison, times: float = 1.0) -> moderated.Floats:
     """The standard deviation of each pair, where its stated part is `times` that of the metric."""
-    shifts = paired(limits.tested(costs, costs.new), limits.tested(costs, costs.reference))
+    shifts = paired(tested(costs, costs.new), tested(costs, costs.reference))
     return moderated.deviations(shifts, costs.errors, times * row(costs.metric).spread)
 
 
 def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float], scales: moderated.Floats) -> float:
-    return moderated.p_above(paired(limits.tested(costs, above), limits.tested(costs, below)), scales)
+    return moderated.p_above(paired(tested(costs, above), tested(costs, below)), scales)
 
 
 def _shift(costs: Comparison, expected: moderated.Floats) -> Interval:
     """New - reference on the metric's scale, with an interval of INTERVAL_LEVEL; that of a share is converted."""
-    new, reference = (limits.tested(costs, side) for side in (costs.new, costs.reference))
+    new, reference = (tested(costs, side) for side in (costs.new, costs.reference))
     low, value, high = moderated.interval(paired(new, reference), expected, INTERVAL_LEVEL)
     if is_share(costs.metric):
-        unit = median(costs.reference) + limits.least_share(costs)
+        unit = median(costs.reference) + least_share(costs)
         low, value, high = (unit * math.expm1(end) for end in (low, value, high))
     return Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
 
 
-# The interim looks of a group-sequential test: which are due, and the part of the pairs that each sees. Pure.
+# ---- which looks are due, and how many pairs can decide
 
 
 def due(
@@ -182,12 +196,6 @@ def due(
         yield alpha_spending.last(alpha, beta, there, schedule)
 
 
-# What a comparison can find at its noise. Pure.
-
-POWER = 0.8
-"""The chance of an unchanged cell to pass, and of a change to be decided, with the number of pairs that is named."""
-
-
 def least_pairs(
     spread: float,
     effect: float,
@@ -195,7 +203,7 @@ def least_pairs(
     beta: float,
     at_most: int,
     correlation: float = 0.0,
-    schedule: alpha_spending.Schedule = alpha_spending.PAIRS,
+    schedule: Schedule = PAIRS,
 ) -> int:
     """The fewest pairs that can decide if no more follow, `at_most` at most.
 
@@ -203,40 +211,17 @@ def least_pairs(
     POWER.
     """
     looks = schedule.looks
-    for pairs in sorted(set(range(looks[0], looks[7])).union(looks)):
-        look = alpha_spending.last(alpha, beta, pairs, schedule)
-        failing, passing = (moderated.reach(pairs, level, POWER, correlation) for level in (look.alpha, look.beta))
-        if pairs >= at_most:
+    for count in sorted(set(range(looks[0], looks[7])).union(looks)):
+        look = alpha_spending.last(alpha, beta, count, schedule)
+        fails, passes = (moderated.reach(count, level, POWER, correlation) for level in (look.alpha, look.beta))
+        if count >= at_most:
             break
-        if failing < math.inf and passing * spread <= math.log1p(effect):
-            return pairs
+        if fails < math.inf and passes * spread <= math.log1p(effect):
+            return count
     return at_most
 
 
-COST_LEVEL = 0.9
-BEYOND_LEVEL = 0.08
-"""An estimate beyond the effect counts as worse if the test rejects the fail limit at this level: else it is noise."""
-ALONE, ALONE_AT_MOST = 8.0, math.log(4)
-"""What one pair alone must lie beyond a limit to be suspect: so many times the deviation that a pair has at most, of
-which its own iterations show a part, and never more than four times the limit."""
-MOST_PAIRS = 200
-"""A larger number is not recommended to users."""
-CONTRACT_SPREAD = 0.1
-"""The standard deviation that the log of a contract's two sides is expected to have from round to round."""
-_PROBES = {
-    "locks": ("the lock probe", "the waits are", "do more between two acquisitions"),
-    "memory": ("memory sampling", "the memory is", "a longer workload is sampled less often"),
-    "time": ("its probe", "the figure is", "a longer workload may be slowed less"),
-}
-"""By kind of launch: the probe, the figure that is in doubt, and a fix."""
-
-
-class _Prospect(NamedTuple):
-    """What would settle an open decision, in words and as a number of pairs if known; `open` has what is ruled out."""
-
-    settles: str
-    open: str
-    more: int | None
+# ---- decisions
 
 
 def compare(comparison: Comparison) -> MetricVerdict:
@@ -273,18 +258,18 @@ def compare(comparison: Comparison) -> MetricVerdict:
     looked = costs.final and there >= alpha_spending.LOOKS[0]
     level = alpha_spending.last(*levels[:2], there).beta if looked else 0.0
     opened = _verdict(costs, level, evidence, Decision.INCONCLUSIVE)
-    prospect = _what_settles(costs, evidence, opened.ruled_out)
+    more, rules_out = _what_settles(costs, evidence, opened.ruled_out)
     if costs.final and _suspect(costs, evidence):
-        why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {prospect.settles}"
-        return msgspec.structs.replace(opened, decision=Decision.SUSPECT, reason=why, more=prospect.more)
-    shift, limit = evidence.shift.value, pass_limit(costs, costs.effect)
+        why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {_settles(more, 'pair')}"
+        return replace(opened, decision=Decision.SUSPECT, reason=why, more=more)
+    shift, limit = evidence.shift.value, pass_limit(costs)
     beyond = costs.final and shift > limit and evidence.p_fail <= BEYOND_LEVEL
-    notes = [prospect.open, _hardly_waited(costs)]
+    notes = [rules_out, _hardly_waited(costs)]
     if beyond:
         change, effect = beside_limit(costs.metric, shift, limit)
         notes.insert(0, f"the estimate {change} is worse than the effect {effect}")
     reason = "; ".join(filter(None, notes))
-    return msgspec.structs.replace(opened, reason=reason, more=prospect.more, beyond=beyond)
+    return replace(opened, reason=reason, more=more, beyond=beyond)
 
 
 def suspect_level(alpha: float) -> float:
@@ -330,10 +315,14 @@ def require(
             return verdict
     open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation, spread)
     suspect = final and open_one.p_fail is not None and _likely(open_one.p_fail, values, alpha)
-    more = _until_required(values, alpha, beta, correlation, spread)
+    # About how many rounds would decide.
+    exact = paired(values, [0.0] * len(values))
+    centre, deviation = rank_tests.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
+    gap, fails = abs(centre) / deviation, centre > 0
+    more = _until_decided(len(values), alpha, beta, gap, fails=fails, correlation=correlation, schedule=schedule)
     holds = f"it held in {sum(value < 0 for value in values)} of {_counted(len(values), 'round')}"
     decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
-    return msgspec.structs.replace(open_one, decision=decision, reason=f"{holds}; {_settles(more, 'round')}", more=more)
+    return replace(open_one, decision=decision, reason=f"{holds}; {_settles(more, 'round')}", more=more)
 
 
 def settled(verdict: MetricVerdict) -> bool:
@@ -368,34 +357,23 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
 
 
-def judge(
-    metrics: Sequence[MetricVerdict], *, baseline: str = "", commit: str = "", basis: Basis = "", why: str = ""
-) -> Verdict:
-    """The worst of a cell's verdicts, by their severity.
+def judge(metrics: Sequence[MetricVerdict], basis: Basis = NO_BASIS) -> Verdict:
+    """The worst of a cell's verdicts, by their severity, on this basis.
 
-    No baseline when none could be compared. The reason joins those of the metrics that decided. `baseline` and
-    `commit` name the reference, `basis` and `why` say on what basis it was judged.
+    No baseline when none could be compared. The reason joins those of the metrics that decided.
     """
     metrics = explained(metrics)
     decisions = (metric.decision for metric in metrics)
     decision = min(decisions, key=lambda each: each.severity, default=Decision.NO_BASELINE)
     deciding = [metric for metric in metrics if metric.decision is decision and metric.reason]
     reason = "; ".join(f"{metric.contract or metric.metric}: {metric.reason}" for metric in deciding)
-    return Verdict(
-        decision=decision,
-        metrics=tuple(metrics),
-        reason=reason,
-        baseline=baseline,
-        commit=commit,
-        basis=basis,
-        why=why,
-    )
+    return basis.verdict(decision, reason, metrics)
 
 
 def again(verdict: Verdict, metrics: Sequence[MetricVerdict]) -> Verdict:
     """The verdict by these metrics; what it was compared with stays."""
     found = judge(metrics)
-    return msgspec.structs.replace(verdict, decision=found.decision, metrics=found.metrics, reason=found.reason)
+    return replace(verdict, decision=found.decision, metrics=found.metrics, reason=found.reason)
 
 
 def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
@@ -416,10 +394,10 @@ def _without_blame(judged: MetricVerdict, *, known: bool) -> MetricVerdict:
     if not (failed or judged.beyond) or not row(judged.metric).explains:
         return judged
     if not failed:
-        return msgspec.structs.replace(judged, beyond=False)
+        return replace(judged, beyond=False)
     why = "the cell's own time is not worse" if known else "no time is known to be worse"
     decision = Decision.PASSED if known else Decision.INCONCLUSIVE
-    return msgspec.structs.replace(judged, decision=decision, reason=f"{judged.reason}; {why}", ruled_out=None)
+    return replace(judged, decision=decision, reason=f"{judged.reason}; {why}", ruled_out=None)
 
 
 def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, float]:
@@ -448,12 +426,12 @@ def _suspect(costs: Comparison, evidence: Evidence) -> bool:
     likely = _likely(evidence.p_fail, _distances(costs), costs.alpha, evidence.bound)
     # The lower median: of two or three pairs, one that was disturbed makes none suspect.
     shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
-    return likely and median_low(shifts) > pass_limit(costs, costs.effect)
+    return likely and median_low(shifts) > pass_limit(costs)
 
 
 def _distances(costs: Comparison) -> list[float]:
     """How far each pair lies beyond the fail limit, on the scale of the test."""
-    return paired(tested(costs, costs.new), tested(costs, moved(costs.reference, costs.margin, costs.floor)))
+    return paired(tested(costs, costs.new), tested(costs, failing(costs, costs.reference)))
 
 
 def _verdict(
@@ -468,14 +446,14 @@ def _verdict(
         metric=costs.metric,
         decision=decision,
         ratio=ratio(costs.metric, evidence.shift),
-        points=points(costs.metric, evidence.shift),
+        points=evidence.shift if is_share(costs.metric) else None,
         p_fail=evidence.p_fail,
         p_pass=evidence.p_pass,
         reason=reason,
         launches=pairs(costs),
         ruled_out=known,
         allowed=allowed(costs.metric, fail_limit(costs)),
-        effect=allowed(costs.metric, pass_limit(costs, costs.effect)),
+        effect=allowed(costs.metric, pass_limit(costs)),
         wall_growth=costs.wall_growth[-1] if costs.wall_growth else 1.0,
     )
 
@@ -485,7 +463,7 @@ def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decisi
     if decision is Decision.REGRESSED:
         return _beyond(costs, evidence, look.alpha)
     if decision is Decision.IMPROVED:
-        least = -fail_limit_of(costs.metric, costs.new, moved(costs.new, costs.margin, costs.floor))
+        least = -shift_to(costs.metric, failing(costs, costs.new), costs.new)
         change, limit = beside_limit(costs.metric, evidence.shift.value, least)
         side = "above" if is_gain(costs.metric) else "below"
         return f"{change} is {side} {limit}: {p_value(evidence.p_improve, look.alpha)}"
@@ -514,16 +492,19 @@ def _hardly_waited(costs: Comparison) -> str:
 # ---- what would settle it
 
 
-def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) -> _Prospect:
-    """What it rules out (`known`) and what would decide: `rules out +25 %; +5 % needs about 9 more pairs, 40 s`."""
-    fail, effect, value = fail_limit(costs), pass_limit(costs, costs.effect), evidence.shift.value
+def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) -> tuple[int | None, str]:
+    """How many more pairs would decide, if known; and in words, with what is ruled out (`known`).
+
+    `rules out +25 %; +5 % needs about 9 more pairs, 40 s`.
+    """
+    fail, effect, value = fail_limit(costs), pass_limit(costs), evidence.shift.value
     fails = value - fail > effect - value
     limit = fail if fails else effect
     if is_share(costs.metric):  # it is tested on another scale than it is shown on
         unit = median(costs.reference) + least_share(costs)
         value, limit = math.log1p(value / unit), math.log1p(limit / unit)
     gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
-    more = _enough(pairs(costs), _planned(costs.alpha, costs.beta, fails=fails), gap, 0.0)
+    more = _until_decided(pairs(costs), costs.alpha, costs.beta, gap, fails=fails)
     ruled = "nothing" if known is None else worse_text(costs.metric, known)
     rules = f"{'1 pair ' if pairs(costs) == 1 else ''}rules out {ruled}"
     if more is None:
@@ -532,18 +513,28 @@ def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) ->
         needs = f"whether it is beyond {change_text(costs.metric, fail)} needs {_about(more, 'pair', costs.pair_s)}"
     else:
         needs = f"{change_text(costs.metric, effect)} needs {_about(more, 'pair', costs.pair_s)}"
-    return _Prospect(_settles(more, "pair"), f"{rules}; {needs}", more)
+    return more, f"{rules}; {needs}"
 
 
-def _enough(there: int, levels: Iterable[tuple[int, float]], gap: float, correlation: float) -> int | None:
+def _until_decided(
+    there: int,
+    alpha: float,
+    beta: float,
+    gap: float,
+    *,
+    fails: bool,
+    correlation: float = 0.0,
+    schedule: Schedule = PAIRS,
+) -> int | None:
     """How many more pairs it takes to a planned number whose reach is within the gap between estimate and limit.
 
     The gap is in deviations of a pair. None if no planned number is enough.
     """
-    later = ((count, level) for count, level in levels if count > there)
-    return next(
-        (count - there for count, level in later if moderated.reach(count, level, POWER, correlation) <= gap), None
-    )
+    for look in alpha_spending.plan(alpha, beta, at_most=MOST_PAIRS, schedule=schedule):
+        count, level = look.launches, look.alpha if fails else look.beta
+        if count > there and moderated.reach(count, level, POWER, correlation) <= gap:
+            return count - there
+    return None
 
 
 def _settles(more: int | None, what: str) -> str:
@@ -557,14 +548,6 @@ def _about(more: int, what: str, each_s: float = 0.0) -> str:
     seconds = more * each_s
     time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
     return f"about {_counted(more, f'more {what}')}" + (f", {time}" if each_s else "")
-
-
-def _planned(
-    alpha: float, beta: float, *, fails: bool, schedule: alpha_spending.Schedule = alpha_spending.PAIRS
-) -> list[tuple[int, float]]:
-    """The planned numbers of pairs, each with its level to fail, or to pass."""
-    looks_ahead = alpha_spending.plan(alpha, beta, at_most=MOST_PAIRS, schedule=schedule)
-    return [(look.launches, look.alpha if fails else look.beta) for look in looks_ahead]
 
 
 def _counted(count: int, what: str) -> str:
@@ -598,18 +581,7 @@ def _required(values: Sequence[float], look: Look, text: str, correlation: float
     )
 
 
-def _until_required(
-    values: Sequence[float], alpha: float, beta: float, correlation: float, spread: float
-) -> int | None:
-    """About how many rounds would decide on a contract."""
-    exact = paired(values, [0.0] * len(values))
-    centre = rank_tests.location(exact, 0.0).value
-    deviation = float(moderated.deviations(exact, (), spread)[0])
-    levels = _planned(alpha, beta, fails=centre > 0, schedule=alpha_spending.of_rounds(correlation))
-    return _enough(len(values), levels, abs(centre) / deviation, correlation)
-
-
-# Whether the conditions on the machine put a verdict in doubt. Pure.
+# ---- whether the conditions on the machine put a verdict in doubt
 
 
 class Tolerated(NamedTuple):

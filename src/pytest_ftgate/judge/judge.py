@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from ..kit.values import Interval, Metric, Struct, Threshold
 from ..model.report import Conditions, Figures
 from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, TestSamples, single_cell
 from ..model.spec import Cell, Spec
-from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Verdict
+from ..model.verdict import Basis, BasisKind, Comparison, Decision, Limits, MetricVerdict, Verdict
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import compare, contract_grammar, contracts, decide, metrics, prediction, readers, recorded
-from . import decide as disturbance
-from . import decide as power
-from . import limits as thresholds
+from . import compare, contract_grammar, contracts, decide, limits, metrics, prediction, readers, recorded
 from .compare import Numbers
 from .contracts import ContractJudge
 
@@ -31,6 +29,7 @@ LEAST_ROUNDS = 5
 """Rounds of a cell without a comparison: enough for intervals of its figures."""
 HOPELESS_ROUNDS = 3
 """After this many rounds without a value of a metric, no value is expected."""
+_MISSES = (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE)
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -44,28 +43,36 @@ class Policy(Struct, frozen=True, kw_only=True):
     probe_cost: float
 
 
-class ComparedWith(Struct, frozen=True, kw_only=True):
-    """What a cell is compared with: nothing (with the reason in `why`), its stored recordings, or its reference.
+class ComparedWith(Basis, frozen=True, kw_only=True):
+    """The basis of a cell's verdict before it is judged: nothing, its stored recordings, or its reference."""
 
-    `entry` is the stored cell of this machine (basis `stored`) or of another (`portable`: there `executor` is the
-    stored cell of the reference executor and `executor_nodeid` its node id). `baseline` and `commit` name it in
-    reports, `file` is where it is stored, and `recorded_at` when it was; what was recorded `elsewhere`, by another
-    machine or build, fails nothing by itself. A cell that is the `same` as its reference is compared with nothing. One
-    that is not `judged` is measured for another cell's scaling alone.
-    """
-
-    basis: Basis = ""
-    why: str = ""
     entry: schema.StoredCell | None = None
+    """The stored cell of this machine (basis `stored`) or of another (`portable`)."""
     executor: schema.StoredCell | None = None
+    """Of a portable basis: what is stored of the reference executor's cell."""
     executor_nodeid: str = ""
-    baseline: str = ""
-    commit: str = ""
     file: str = ""
-    recorded_at: str = ""
+    """Where the entry is stored."""
     elsewhere: bool = False
+    """Another machine or build recorded it: it fails nothing by itself."""
     same: bool = False
+    """The cell is the same as its reference, and compared with nothing."""
     judged: bool = True
+    """Without it, the cell is measured for another cell's scaling alone."""
+
+
+class Reading(NamedTuple):
+    """What is judged of a cell: read once from its sample, for all that is asked of it after a round."""
+
+    sample: Sample
+    basis: ComparedWith
+    numbers: Mapping[str, Numbers]
+
+    @property
+    def compared(self) -> bool:
+        """Whether there is a reference or a recording to compare with."""
+        reference = self.sample.reference
+        return self.basis.entry is not None if reference is None else not reference.failed
 
 
 class Judge:
@@ -88,6 +95,9 @@ class Judge:
         self.conditions: tuple[Conditions | None, ...] = ()
         """Those of this run, and of the recordings if they are known."""
         self.contracts = ContractJudge(spec, policy.alpha, policy.beta, self.rounds)
+        self.round = TestSamples()
+        """The samples after the last round, whose readings are known."""
+        self._readings: dict[str, Reading] = {}
 
     # -- while measuring ---------------------------------------------------------------------------------------
 
@@ -96,88 +106,80 @@ class Judge:
 
         All kinds for a cell that is compared with nothing, in a test without contracts.
         """
-        found: dict[str, set[Need]] = {cell.nodeid: {"time", *self._alone_or_gating(cell.nodeid)} for cell in cells}
+        found: dict[str, set[Need]] = {cell.nodeid: {"time"} for cell in cells}
         for cell in cells:
+            basis = self.all_compared[cell.nodeid]
+            if basis.basis:
+                gating = self.policy.metrics if basis.judged else ()
+                found[cell.nodeid].update(*(self._kinds(metric, basis) for metric in gating))
+            elif not self.contracts.contracts:
+                found[cell.nodeid] |= EVERYTHING
             for contract in self.contracts.contracts:
                 for other in contracts.involved(contract, cell, cells):
                     found[other.nodeid] |= contracts.metrics_needed(contract)
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
-    def _alone_or_gating(self, nodeid: str) -> frozenset[Need]:
-        compared_with = self.all_compared[nodeid]
-        if compared_with.basis:
-            gating = self.policy.metrics if compared_with.judged else ()
-            return frozenset[Need]().union(*(self._kinds(metric, compared_with) for metric in gating))
-        return frozenset() if self.contracts.contracts else EVERYTHING
-
-    def _kinds(self, metric: str, compared_with: ComparedWith) -> frozenset[Need]:
+    def _kinds(self, metric: str, basis: Basis) -> frozenset[Need]:
         """The kinds of launches that a metric is compared by; beside stored memory its growth is shown."""
         row = metrics.row(metric)
-        if compared_with.basis == "paired":
+        if basis.basis == "paired":
             return row.needs
         if row.need == "memory":
             return row.needs | {"growth"}
-        of_control = compared_with.basis == "stored" and row.unit == "time"
-        return row.needs | {"control"} if of_control else row.needs
+        return row.needs | {"control"} if basis.basis == "stored" and row.unit == "time" else row.needs
 
     def least_rounds(self) -> int:
         """The fewest rounds that can decide at the noise that is expected of each metric; 0 if nothing is judged."""
         bases = {each.basis for each in self.all_compared.values() if each.judged and each.basis}
-        screened = prediction.LEAST_LAUNCHES if bases - {"paired"} else 0
-        paired = max(map(self._least_pairs, self.policy.metrics), default=0) if "paired" in bases else 0
-        return max(screened, paired, self.contracts.least_rounds())
-
-    def _least_pairs(self, metric: str) -> int:
-        effect = self._limits(metric, "paired").effect
-        levels = self.policy.alpha, self.policy.beta, self.at_most
-        return power.least_pairs(metrics.row(metric).spread, effect, *levels)
+        least = [self.contracts.least_rounds()]
+        if bases - {"paired"}:
+            least.append(prediction.LEAST_LAUNCHES)
+        for metric in self.policy.metrics if "paired" in bases else ():
+            effect, levels = self._limits(metric, "paired").effect, (self.policy.alpha, self.policy.beta)
+            least.append(decide.least_pairs(metrics.row(metric).spread, effect, *levels, self.at_most))
+        return max(least)
 
     def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
-        """Node id -> the kinds of launches that a cell still needs, also for the verdicts of other cells."""
-        samples = TestSamples(samples)
-        needs: dict[str, set[Need]] = {sample.cell.nodeid: set() for sample in samples}
-        for sample in samples:
-            if not sample.failed:
-                for nodeid, kinds in self._needs_of(sample, samples).items():
+        """Node id -> the kinds of launches that a cell still needs after a round, also for the verdicts of others."""
+        self.round = TestSamples(samples)
+        needs: dict[str, set[Need]] = {sample.cell.nodeid: set() for sample in self.round}
+        for sample in self.round:
+            reading = None if sample.failed else self._reading(sample, self.round)
+            if reading is not None and reading.basis.judged:
+                for nodeid, kinds in self._needs_of(reading, self.round):
                     needs.setdefault(nodeid, set()).update(kinds)
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
 
-    def _needs_of(self, sample: Sample, samples: TestSamples) -> dict[str, frozenset[Need]]:
-        own = sample.cell.nodeid
-        found: dict[str, set[Need]] = {own: set()}
-        compared_with = self.compared_with(sample)
-        if not compared_with.judged:
-            return {}
-        if len(sample.launches) < LEAST_ROUNDS and not (self._compared(sample) or self.contracts.contracts):
-            found[own] |= EVERYTHING if sample.reference is None else IN_PAIRS
-        if sample.reference is not None and self._compared(sample) and len(sample.launches) < HOPELESS_ROUNDS:
-            unseen = set(self.policy.metrics) - self._numbers(sample, samples, compared_with).keys()
-            found[own].update(*(self._kinds(each, compared_with) for each in unseen - {Metric.SCALING, Metric.TAIL}))
-        judged = self._of_metrics(sample, samples, final=False)
-        # A cell that has regressed fails, whatever its other metrics are.
+    def _needs_of(self, reading: Reading, samples: TestSamples) -> Iterable[tuple[str, Iterable[Need]]]:
+        sample, basis, numbers = reading
+        own, rounds = sample.cell.nodeid, max(len(sample.launches), len(sample.of("memory")))
+
+        def hopeful(verdict: MetricVerdict, at_most: int) -> bool:
+            """Whether it is open, and more launches may decide it."""
+            more = verdict.decision is Decision.INCONCLUSIVE and verdict.more != 0 and rounds < at_most
+            return more and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
+
+        # 1. Figures, where nothing is compared; values that have not come yet.
+        if len(sample.launches) < LEAST_ROUNDS and not (reading.compared or self.contracts.contracts):
+            yield own, EVERYTHING if sample.reference is None else IN_PAIRS
+        if sample.reference is not None and reading.compared and len(sample.launches) < HOPELESS_ROUNDS:
+            for metric in set(self.policy.metrics) - numbers.keys() - {Metric.SCALING, Metric.TAIL}:
+                yield own, self._kinds(metric, basis)
+        # 2. Metrics that are open. A cell that has regressed fails, whatever its others are.
+        judged = self._of_metrics(reading, final=False)
         failed = any(verdict.decision is Decision.REGRESSED for verdict in decide.explained(judged))
         for verdict in () if failed else judged:
-            if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.at_most):
-                found[own] |= self._kinds(verdict.metric, compared_with)
-                partners: dict[str, list[str]] = {
-                    Metric.SCALING: [one.nodeid] if (one := single_cell(sample.cell, samples.cells)) else [],
-                    Metric.RATIO: [compared_with.executor_nodeid],
-                }
-                found.update({other: {"time"} for other in partners.get(verdict.metric, []) if other != own})
+            if hopeful(verdict, self.at_most):
+                yield own, self._kinds(verdict.metric, basis)
+                if verdict.metric == Metric.SCALING and (one := single_cell(sample.cell, samples.cells)):
+                    yield one.nodeid, {"time"}
+                if verdict.metric == Metric.RATIO:
+                    yield basis.executor_nodeid, {"time"}
+        # 3. Contracts that are open, with the cells that they compare.
         for contract, verdict in self.contracts.verdicts(sample, samples, final=False):
-            if verdict.decision is Decision.INCONCLUSIVE and self._hopeful(verdict, sample, self.rounds):
+            if hopeful(verdict, self.rounds):
                 for other in contracts.involved(contract, sample.cell, samples.cells):
-                    found.setdefault(other.nodeid, set()).update(contracts.metrics_needed(contract))
-        return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
-
-    def _hopeful(self, verdict: MetricVerdict, sample: Sample, at_most: int) -> bool:
-        rounds = max(len(sample.launches), len(sample.of("memory")))
-        return rounds < at_most and verdict.more != 0 and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
-
-    def _compared(self, sample: Sample) -> bool:
-        if sample.reference is not None:
-            return not sample.reference.failed
-        return self.compared_with(sample).entry is not None
+                    yield other.nodeid, contracts.metrics_needed(contract)
 
     # -- verdicts ----------------------------------------------------------------------------------------------
 
@@ -187,9 +189,11 @@ class Judge:
         mismatch = recording.mismatch(found.entry, sample) if found.entry is not None else ""
         return ComparedWith(why=mismatch) if mismatch else found
 
-    def metrics(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[MetricVerdict]:
+    def metrics(
+        self, sample: Sample, samples: TestSamples, *, final: bool, shown: Figures | None = None
+    ) -> list[MetricVerdict]:
         """The verdicts on the gating metrics and on the contracts; `samples` are those of the whole test."""
-        judged = self._of_metrics(sample, samples, final=final)
+        judged = self._of_metrics(self._reading(sample, samples), final=final, shown=shown)
         return judged + [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=final)]
 
     def verdict(self, sample: Sample, samples: TestSamples, shown: Figures) -> Verdict:
@@ -197,52 +201,29 @@ class Judge:
         if sample.unsupported is not None:
             return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
         if sample.error is not None:
-            found = self.all_compared[sample.cell.nodeid]
-            return Verdict(
-                decision=Decision.ERROR,
-                reason=sample.error.reason,
-                baseline=found.baseline,
-                commit=found.commit,
-                basis=found.basis,
-            )
-        compared_with = self.compared_with(sample)
+            known = self.all_compared[sample.cell.nodeid]
+            return replace(known, why="").verdict(Decision.ERROR, sample.error.reason)
+        basis = self.compared_with(sample)
         if not sample.launches:
-            return self._without_rounds(sample, compared_with)
-        judged = self._of_metrics(sample, samples, final=True, shown=shown)
-        held = [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=True)]
-        if compared_with.same and not held:
-            baseline, commit = compared_with.baseline, compared_with.commit
-            return Verdict(decision=Decision.UNCHANGED, reason=compared_with.why, baseline=baseline, commit=commit)
-        if not (judged or held):
-            return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(sample, compared_with))
-        return decide.judge(
-            [*judged, *held],
-            baseline=compared_with.baseline,
-            commit=compared_with.commit,
-            basis=compared_with.basis if judged else "",
-            why=_joined(compared_with.why, self._unseen(sample)) if judged else _why_none(sample, compared_with),
-        )
+            # Where it was to be judged, code that takes all the time by itself would pass otherwise.
+            failed = sample.begun and (basis.basis or self.contracts.contracts)
+            before = "the end of its first round" if sample.begun else "its turn came"
+            reason = f"the time ended before {before}: increase --ftgate-test-time or --ftgate-time"
+            return basis.verdict(Decision.ERROR if failed else Decision.NOT_MEASURED, reason)
+        found = self.metrics(sample, samples, final=True, shown=shown)
+        if basis.same and not found:
+            return replace(basis, why="").verdict(Decision.UNCHANGED, basis.why)
+        if not found:
+            return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(sample, basis))
+        if all(each.contract for each in found):
+            return decide.judge(found, replace(basis, basis="", why=_why_none(sample, basis)))
+        return decide.judge(found, replace(basis, why=_joined(basis.why, self._unseen(sample, basis))))
 
-    def _without_rounds(self, sample: Sample, compared_with: ComparedWith) -> Verdict:
-        """An error where something was to be judged and its first round was begun: code that takes all the time by
-        itself would pass otherwise."""
-        gated = bool(compared_with.basis) or bool(self.contracts.contracts)
-        before = "the end of its first round" if sample.begun else "its turn came"
-        return Verdict(
-            decision=Decision.ERROR if gated and sample.begun else Decision.NOT_MEASURED,
-            reason=f"the time ended before {before}: increase --ftgate-test-time or --ftgate-time",
-            baseline=compared_with.baseline,
-            commit=compared_with.commit,
-            basis=compared_with.basis,
-            why=compared_with.why,
-        )
-
-    def _unseen(self, sample: Sample) -> str:
+    def _unseen(self, sample: Sample, basis: ComparedWith) -> str:
         """A note if a tail is stored and was not judged; else empty."""
-        entry = self.compared_with(sample).entry
-        if entry is None or Metric.TAIL not in self.policy.metrics or not sample.launches:
+        if basis.entry is None or Metric.TAIL not in self.policy.metrics:
             return ""
-        tails = recorded.with_stored(sample, entry, [Metric.TAIL]).get(Metric.TAIL)
+        tails = recorded.with_stored(sample, basis.entry, [Metric.TAIL]).get(Metric.TAIL)
         if tails is None or tails.new:
             return ""
         least = metrics.LEAST_TAIL_ITERATIONS
@@ -256,53 +237,54 @@ class Judge:
         `why` says why none were measured. Contracts, and metrics that passed and were not measured again, keep their
         verdict of the screening.
         """
-        compared_with = self.compared_with(sample)
-        numbers = self._numbers(sample, samples, compared_with)
+        reading = self._reading(sample, samples)
         paired = {each.metric: each for each in together.metrics} if together else {}
-        judged = [self._settled(each, paired, numbers, sample) for each in screened.metrics]
+        judged = []
+        for each in screened.metrics:
+            own = None if each.contract else paired.get(_paired_metric(each.metric))
+            judged.append(own if own is not None and _could_fail(own) else self._without_pairs(each, own, reading))
         known = {_paired_metric(each.metric) for each in screened.metrics}
         judged += [each for metric, each in paired.items() if metric not in known]
         if together is not None and any(each in judged for each in paired.values()):
             return decide.again(together, judged)
-        basis: Basis = "predicted" if compared_with.basis == "stored" else compared_with.basis
-        return decide.judge(judged, baseline=screened.baseline, commit=screened.commit, basis=basis, why=why)
+        kind: BasisKind = "predicted" if reading.basis.basis == "stored" else reading.basis.basis
+        return decide.judge(judged, Basis(basis=kind, why=why, baseline=screened.baseline, commit=screened.commit))
 
-    def _settled(
-        self,
-        screened: MetricVerdict,
-        paired: Mapping[str, MetricVerdict],
-        numbers: Mapping[str, Numbers],
-        sample: Sample,
-    ) -> MetricVerdict:
-        own = None if screened.contract else paired.get(_paired_metric(screened.metric))
-        if own is not None and _could_fail(own):
-            return own
+    def _without_pairs(self, screened: MetricVerdict, own: MetricVerdict | None, reading: Reading) -> MetricVerdict:
+        """What becomes of a metric whose paired launches, if there are any (`own`), could not fail it: a prediction."""
         if not missed(screened):
             return screened
-        if screened.metric not in numbers:
+        numbers = reading.numbers.get(screened.metric)
+        if numbers is None or not numbers.new:
             return own or screened
-        predicted = self._predicted(screened, numbers[screened.metric], sample)
-        return own if own is not None and predicted.decision is Decision.INCONCLUSIVE else predicted
-
-    def _predicted(self, screened: MetricVerdict, numbers: Numbers, sample: Sample) -> MetricVerdict:
-        if not numbers.new:
-            return screened
-        predicted = self._judged(screened.metric, numbers, "predicted", sample, True)
-        if self.compared_with(sample).elsewhere and (predicted.decision.fails or predicted.beyond):
+        predicted = self._judged(screened.metric, reading, "predicted", final=True)
+        if reading.basis.elsewhere and (predicted.decision.fails or predicted.beyond):
             reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
-            return msgspec.structs.replace(predicted, decision=Decision.INCONCLUSIVE, beyond=False, reason=reason)
-        return predicted
-
-    def _moved(self, cell: Cell) -> float:
-        return math.hypot(*(disturbance.deviation(each, cell.workers) for each in self.conditions))
+            predicted = replace(predicted, decision=Decision.INCONCLUSIVE, beyond=False, reason=reason)
+        return own if own is not None and predicted.decision is Decision.INCONCLUSIVE else predicted
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
-    def _of_metrics(
-        self, sample: Sample, samples: TestSamples, *, final: bool, shown: Figures | None = None
-    ) -> list[MetricVerdict]:
-        compared_with = self.compared_with(sample)
-        numbers = self._numbers(sample, samples, compared_with)
+    def _reading(self, sample: Sample, samples: TestSamples) -> Reading:
+        nodeid = sample.cell.nodeid
+        if nodeid not in self._readings or self._readings[nodeid].sample is not sample:
+            basis = self.compared_with(sample)
+            self._readings[nodeid] = Reading(sample, basis, self._numbers(sample, samples, basis))
+        return self._readings[nodeid]
+
+    def _numbers(self, sample: Sample, samples: TestSamples, basis: ComparedWith) -> Mapping[str, Numbers]:
+        names, entry = self.policy.metrics, basis.entry
+        if sample.reference is not None:
+            return compare.paired(sample, names)
+        if entry is None or not sample.launches:
+            return {}
+        if basis.basis == "stored":
+            return recorded.with_stored(sample, entry, names)
+        executor = next((each for each in samples if each.cell.nodeid == basis.executor_nodeid), None)
+        return recorded.portable(sample, entry, executor=executor, stored_executor=basis.executor, names=names)
+
+    def _of_metrics(self, reading: Reading, *, final: bool, shown: Figures | None = None) -> list[MetricVerdict]:
+        sample, basis, numbers = reading
         costs: dict[Need, Interval | None] = {}
         if shown is not None:
             costs = {"memory": shown.memory_cost, "locks": shown.lock_cost}
@@ -310,64 +292,33 @@ class Judge:
         # Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
         ratio = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
         for metric in (*self.policy.metrics, *ratio):
-            need = metrics.row(metric).need
-            if need == "locks" and sample.no_locks and sample.launches and self._compared(sample):
+            row = metrics.row(metric)
+            if row.need == "locks" and sample.no_locks and sample.launches and reading.compared:
                 found.append(decide.without_figures(metric, sample.no_locks))
-            elif metric in numbers and (numbers[metric].new or metrics.row(metric).absent):
-                refused = decide.refused(metric, costs.get(need), self.policy.probe_cost)
-                judged = refused and self._with_figures(refused, sample)
-                found.append(judged or self._judged(metric, numbers[metric], compared_with.basis, sample, final))
-        if final and self._untimed(sample, compared_with, numbers):
+            elif metric in numbers and (numbers[metric].new or row.absent):
+                refused = decide.refused(metric, costs.get(row.need), self.policy.probe_cost)
+                judged = refused and _with_figures(refused, reading)
+                found.append(judged or self._judged(metric, reading, basis.basis, final=final))
+        # The time gates, and the baseline holds none: the cell cannot pass by its other metrics.
+        by_stored = final and sample.reference is None and basis.basis == "stored"
+        if by_stored and Metric.WALL in self.policy.metrics and Metric.WALL not in numbers:
             found.append(decide.without_stored(Metric.WALL, len(sample.launches), sample.cell.nodeid))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
             return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         return found
 
-    def _untimed(self, sample: Sample, compared_with: ComparedWith, numbers: Mapping[str, Numbers]) -> bool:
-        """Whether the time gates, and the baseline holds none: the cell cannot pass by its other metrics."""
-        here = sample.reference is None and compared_with.basis == "stored"
-        return here and Metric.WALL in self.policy.metrics and Metric.WALL not in numbers
-
-    def _numbers(self, sample: Sample, samples: TestSamples, compared_with: ComparedWith) -> dict[str, Numbers]:
-        names = self.policy.metrics
-        if sample.reference is not None:
-            return compare.paired(sample, names)
-        if compared_with.entry is None or not sample.launches:
-            return {}
-        entry = compared_with.entry
-        if compared_with.basis == "stored":
-            return recorded.with_stored(sample, entry, names)
-        executor = next((each for each in samples if each.cell.nodeid == compared_with.executor_nodeid), None)
-        return recorded.portable(sample, entry, executor=executor, stored_executor=compared_with.executor, names=names)
-
-    def _judged(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> MetricVerdict:
+    def _judged(self, metric: str, reading: Reading, kind: BasisKind, *, final: bool) -> MetricVerdict:
+        """The decision on one metric; at the end with the figure of each side."""
+        sample, numbers, allowed = reading.sample, reading.numbers[metric], self._limits(metric, kind)
         if not numbers.new:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
-        comparison = self._comparison(metric, numbers, basis, sample, final)
-        if numbers.recordings:
-            decided = prediction.predict(comparison, numbers.recordings, self._moved(sample.cell))
-        else:
-            decided = decide.compare(comparison)
-        return self._with_figures(decided, sample) if final else decided
-
-    def _with_figures(self, judged: MetricVerdict, sample: Sample) -> MetricVerdict:
-        """The verdict with the figure of each side."""
-        entry = self.compared_with(sample).entry
-        others = [sample.reference] if sample.reference is not None else entry.recordings if entry else ()
-        now = recorded.figure_of(judged.metric, [sample], others)
-        return msgspec.structs.replace(judged, now=now, was=recorded.figure_of(judged.metric, others, [sample]))
-
-    def _comparison(self, metric: str, numbers: Numbers, basis: Basis, sample: Sample, final: bool) -> Comparison:
-        limits = self._limits(metric, basis)
-        return Comparison(
+        comparison = Comparison(
             metric=metric,
             new=numbers.new,
             reference=numbers.reference,
             unit=numbers.unit,
-            margin=limits.margin,
-            effect=limits.effect,
-            floor=limits.floor * _unit_in(numbers.unit, sample),
+            limits=allowed._replace(floor=allowed.floor * _unit_in(numbers.unit, sample)),
             errors=numbers.errors,
             stored=bool(numbers.recordings),
             alpha=self.policy.alpha,
@@ -377,11 +328,23 @@ class Judge:
             pair_s=_round_s(sample),
             wall_growth=numbers.wall_growth,
         )
+        if numbers.recordings:
+            moved = math.hypot(*(decide.deviation(each, sample.cell.workers) for each in self.conditions))
+            decided = prediction.predict(comparison, numbers.recordings, moved)
+        else:
+            decided = decide.compare(comparison)
+        return _with_figures(decided, reading) if final else decided
 
-    def _limits(self, metric: str, basis: Basis) -> thresholds.Effective:
-        return thresholds.effective(
-            metric, basis, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini
-        )
+    def _limits(self, metric: str, kind: BasisKind) -> Limits:
+        return limits.effective(metric, kind, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini)
+
+
+def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
+    """The verdict with the figure of each side."""
+    sample, entry = reading.sample, reading.basis.entry
+    others = [sample.reference] if sample.reference is not None else entry.recordings if entry else ()
+    now = recorded.figure_of(judged.metric, [sample], others)
+    return replace(judged, now=now, was=recorded.figure_of(judged.metric, others, [sample]))
 
 
 def _round_s(sample: Sample) -> float:
@@ -390,15 +353,15 @@ def _round_s(sample: Sample) -> float:
     return began_s[-1] / (len(began_s) - 1) if len(began_s) > 1 else 0.0
 
 
-def _why_none(sample: Sample, compared_with: ComparedWith) -> str:
+def _why_none(sample: Sample, basis: Basis) -> str:
     reference = sample.reference
     if reference is None:
-        return compared_with.why
+        return basis.why
     if reference.unsupported is not None:
         return f"the reference cannot run it: {reference.unsupported}"
     if reference.error is not None:
         return f"the reference fails: {reference.error.reason}"
-    return compared_with.why or "the reference has no figures to compare"
+    return basis.why or "the reference has no figures to compare"
 
 
 def _could_fail(own: MetricVerdict) -> bool:
@@ -415,7 +378,6 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
     one between cells for the reason `crowded`, that others took cores, of which those cells may need different numbers.
     Memory does not depend on what else runs, and a prediction knows the machine by the deviation that it adds.
     """
-    compared = paired if verdict.basis == "paired" else ""
     judged = []
     for each in verdict.metrics:
         if each.contract:
@@ -423,12 +385,15 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
             names = () if contract.is_gil else contract_grammar.all_names(contract)
             timed = any(metrics.row(name.metric).unit != "size" for name in names)
             reason = alone if contracts.absolute(contract) else crowded if timed else ""
+            doubt = Decision.INCONCLUSIVE
         else:
-            reason = compared if metrics.row(each.metric).unit != "size" else ""
-        judged.append(_doubted(each, reason))
-    if judged == list(verdict.metrics):
-        return verdict
-    return decide.again(verdict, judged)
+            timed = metrics.row(each.metric).unit != "size"
+            reason = paired if timed and verdict.basis == "paired" else ""
+            doubt = Decision.SUSPECT
+        failed = each.decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN)
+        why = _joined(each.reason, f"in doubt: {reason}")
+        judged.append(replace(each, decision=doubt, reason=why, ruled_out=None) if failed and reason else each)
+    return verdict if judged == list(verdict.metrics) else decide.again(verdict, judged)
 
 
 def unchanged(verdict: Verdict, why: str) -> Verdict:
@@ -437,24 +402,13 @@ def unchanged(verdict: Verdict, why: str) -> Verdict:
     An update may record it: the spread between recordings of the same code is what a prediction is based on.
     """
     reason = f"{why}, so the machine or the installed packages have changed"
-    missing = (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE)
-    metrics = [
-        msgspec.structs.replace(
-            each, decision=Decision.UNCHANGED, reason="; ".join(filter(None, (each.reason, reason)))
-        )
-        if each.decision in missing and not each.contract
+    judged = [
+        replace(each, decision=Decision.UNCHANGED, reason=_joined(each.reason, reason))
+        if each.decision in _MISSES and not each.contract
         else each
         for each in verdict.metrics
     ]
-    return msgspec.structs.replace(decide.again(verdict, metrics), same_code=True)
-
-
-def _doubted(judged: MetricVerdict, reason: str) -> MetricVerdict:
-    if not reason or judged.decision not in (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN):
-        return judged
-    decision = Decision.INCONCLUSIVE if judged.contract else Decision.SUSPECT
-    doubt = _joined(judged.reason, f"in doubt: {reason}")
-    return msgspec.structs.replace(judged, decision=decision, reason=doubt, ruled_out=None)
+    return replace(decide.again(verdict, judged), same_code=True)
 
 
 def _paired_metric(metric: str) -> str:
@@ -464,23 +418,19 @@ def _paired_metric(metric: str) -> str:
 
 def missed(verdict: MetricVerdict) -> bool:
     """Whether a metric missed its baseline, so that its reference should be measured; a contract has no reference."""
-    if verdict.metric == Metric.CONTRACT or not verdict.launches:
-        return False
-    return verdict.decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE)
+    return verdict.decision in _MISSES and verdict.metric != Metric.CONTRACT and bool(verdict.launches)
 
 
 def excess(verdict: Verdict) -> float:
     """How far the metric that missed by most lies beyond its limit: as the log of a ratio, of a share in points."""
-    return max((_excess(each) for each in verdict.metrics if missed(each)), default=-math.inf)
-
-
-def _excess(judged: MetricVerdict) -> float:
-    if judged.points is not None:
-        return judged.points.value - (judged.allowed or 0.0)
-    if judged.ratio is None:
-        return -math.inf
-    beyond = math.log(judged.ratio.value / (judged.allowed or 1.0))
-    return -beyond if metrics.is_gain(judged.metric) else beyond
+    found = [-math.inf]
+    for each in filter(missed, verdict.metrics):
+        if each.points is not None:
+            found.append(each.points.value - (each.allowed or 0.0))
+        elif each.ratio is not None:
+            beyond = math.log(each.ratio.value / (each.allowed or 1.0))
+            found.append(-beyond if metrics.is_gain(each.metric) else beyond)
+    return max(found)
 
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:

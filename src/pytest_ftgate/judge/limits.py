@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ..kit.errors import FtgateError
 from ..kit.text import apart, did_you_mean, listed, percent
-from ..kit.values import Interval, Metric, Struct, Threshold
-from ..model.verdict import Basis, Comparison
+from ..kit.values import Interval, Metric, Threshold
+from ..model.verdict import BasisKind, Comparison, Limits
 from . import metrics
 from .metrics import is_gain, is_share
 
@@ -39,24 +39,6 @@ FIELDS: Final = ("margin", "effect", "floor")
 
 class ThresholdError(FtgateError):
     """Contradictory thresholds; the text names both and their sources."""
-
-
-class Effective(Struct, frozen=True, kw_only=True):
-    """The thresholds that hold for one metric of one test on one basis.
-
-    `margin` and `effect` are fractions, `floor` is in the metric's unit: s for wall and tail, bytes, a fraction of the
-    time, x.
-    """
-
-    margin: float
-    effect: float
-    floor: float
-
-
-def default(metric: str, basis: Basis) -> metrics.Limits:
-    """The default limits: tighter for interleaved sides, whose noise is smaller."""
-    row = metrics.row(metric)
-    return row.paired if basis == "paired" else row.apart
 
 
 # ---- texts
@@ -170,16 +152,16 @@ def short_forms(
 
 def effective(
     metric: str,
-    basis: Basis,
+    basis: BasisKind,
     *,
     cli: Sequence[Threshold] = (),
     declared: Sequence[Threshold] = (),
     ini: Sequence[Threshold] = (),
-) -> Effective:
+) -> Limits:
     """The thresholds of a metric, each field by itself: command line > environment > decorator > ini > default.
 
     `cli` holds the thresholds of the environment, then those of the command line: the last one wins (see
-    `options.threshold_layers`). If only one of margin and effect is given, the other is adapted to it. Raises
+    `declare.options.read`). If only one of margin and effect is given, the other is adapted to it. Raises
     ThresholdError for an effect that is not above the margin, and KeyError for a metric that has no thresholds.
     """
     layers = {
@@ -187,7 +169,8 @@ def effective(
         "@ftgate.gate": declared,
         "ini": ini,
     }
-    usual = default(metric, basis)
+    row = metrics.row(metric)
+    usual = row.paired if basis == "paired" else row.apart
     margin, margin_from = _first(metric, "margin", layers, usual.margin)
     effect, effect_from = _first(metric, "effect", layers, usual.effect)
     floor, _ = _first(metric, "floor", layers, usual.floor)
@@ -200,12 +183,12 @@ def effective(
             f"{metric}: effect {percent(effect)} ({effect_from}) is not above "
             f"margin {percent(margin)} ({margin_from}); set the effect above the margin"
         )
-    return Effective(margin=margin, effect=effect, floor=floor)
+    return Limits(margin, effect, floor)
 
 
 def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), ini: Sequence[Threshold] = ()) -> None:
     """Raise ThresholdError if a metric on any basis would have contradictory thresholds."""
-    bases: tuple[Basis, ...] = ("paired", "stored")
+    bases: tuple[BasisKind, ...] = ("paired", "stored")
     named = {each.metric for each in (*cli, *declared, *ini)}
     for metric in dict.fromkeys((*metrics.NAMES, *sorted(named))):
         for basis in bases:
@@ -221,7 +204,7 @@ def _first(metric: str, field: str, layers: Mapping[str, Sequence[Threshold]], u
     return usual, ""
 
 
-# The scale on which a metric is compared: limits, logarithms, changes in words.
+# ---- the scale on which a metric is compared
 
 LEAST_SHARE = 0.01
 """The default of a share that is added before a logarithm is taken, so that the log of no wait is finite."""
@@ -229,45 +212,46 @@ LEAST_SHARE = 0.01
 
 def least_share(costs: Comparison) -> float:
     """The number that is added before a logarithm is taken: positive for a share, which may be 0, else 0."""
-    return (costs.floor or LEAST_SHARE) if is_share(costs.metric) else 0.0
-
-
-def scaled(metric: str, values: Sequence[float]) -> list[float]:
-    """Values on the scale on which a change is a shift: logs; for a share, which may be 0, the values themselves."""
-    return list(values) if is_share(metric) else logs(values)
+    return (costs.limits.floor or LEAST_SHARE) if is_share(costs.metric) else 0.0
 
 
 def tested(costs: Comparison, values: Sequence[float]) -> list[float]:
     """Values on the scale of the test: logs, of a share with a constant added, so that the log of no wait is finite."""
     least = least_share(costs)
-    return logs([value + least for value in values])
+    return [math.log(value + least) for value in values]
 
 
-def moved(values: Sequence[float], fraction: float, floor: float) -> list[float]:
-    """Each value moved by a fraction of itself and a floor."""
-    return [(1 + fraction) * value + floor for value in values]
+def scaled(metric: str, values: Sequence[float]) -> list[float]:
+    """Values on the scale on which a change is a shift: logs; for a share, which may be 0, the values themselves."""
+    return list(values) if is_share(metric) else [math.log(value) for value in values]
+
+
+def failing(costs: Comparison, values: Sequence[float]) -> list[float]:
+    """The fail limit of each value."""
+    return [(1 + costs.limits.margin) * value + costs.limits.floor for value in values]
 
 
 def passing(costs: Comparison, values: Sequence[float], effect: float) -> list[float]:
     """The pass limit of each value: never below the fail limit, which a floor may move beyond the effect."""
-    pass_floor = 2 * costs.floor if is_share(costs.metric) else 0.0
-    limits = moved(values, effect, pass_floor), moved(values, costs.margin, costs.floor)
-    return [max(pair) for pair in zip(*limits, strict=True)]
+    floor = 2 * costs.limits.floor if is_share(costs.metric) else 0.0
+    return [
+        max((1 + effect) * value + floor, least) for value, least in zip(values, failing(costs, values), strict=True)
+    ]
 
 
-def fail_limit_of(metric: str, side: Sequence[float], limits: Sequence[float]) -> float:
+def shift_to(metric: str, limits: Sequence[float], side: Sequence[float]) -> float:
     """How far the limits, which rise with the side's values, move its median, on the metric's scale."""
     return median(scaled(metric, limits)) - median(scaled(metric, side))
 
 
 def fail_limit(costs: Comparison) -> float:
     """The fail limit of a comparison, on the metric's scale."""
-    return fail_limit_of(costs.metric, costs.reference, moved(costs.reference, costs.margin, costs.floor))
+    return shift_to(costs.metric, failing(costs, costs.reference), costs.reference)
 
 
-def pass_limit(costs: Comparison, effect: float) -> float:
+def pass_limit(costs: Comparison) -> float:
     """The pass limit of a comparison, on the metric's scale."""
-    return fail_limit_of(costs.metric, costs.reference, passing(costs, costs.reference, effect))
+    return shift_to(costs.metric, passing(costs, costs.reference, costs.limits.effect), costs.reference)
 
 
 def worse_by(costs: Comparison, reference: Sequence[float], effect: float) -> float:
@@ -276,49 +260,28 @@ def worse_by(costs: Comparison, reference: Sequence[float], effect: float) -> fl
     return round(limit - middle if is_share(costs.metric) else limit / middle - 1, 12)
 
 
-def moved_log(costs: Comparison, centre: float) -> float:
-    """A centre as `predict` has it, moved by margin and floor."""
-    least = least_share(costs)
-    return math.log(moved([math.exp(centre) - least], costs.margin, costs.floor)[0] + least)
-
-
-def shown_shift(costs: Comparison, own: float, middle: float) -> float:
-    """The difference of two centres of `predict`, on the metric's scale."""
-    return math.exp(_bounded(own)) - math.exp(middle) if is_share(costs.metric) else own - middle
-
-
-def logs(values: Sequence[float]) -> list[float]:
-    """Natural logarithms."""
-    return [math.log(value) for value in values]
-
-
 def ratio(metric: str, shift: Interval) -> Interval | None:
     """New / reference of the metric itself, from the log-ratio of its costs; None for a share."""
     if is_share(metric):
         return None
-    low, value, high = (math.exp(_bounded(bound)) for bound in (shift.low, shift.value, shift.high))
+    low, value, high = (math.exp(bounded(bound)) for bound in (shift.low, shift.value, shift.high))
     if is_gain(metric):
         return Interval(value=1 / value, low=1 / high, high=1 / low, level=shift.level)
     return Interval(value=value, low=low, high=high, level=shift.level)
-
-
-def points(metric: str, shift: Interval) -> Interval | None:
-    """New - reference of a share; None for any other metric."""
-    return shift if is_share(metric) else None
 
 
 def allowed(metric: str, limit: float) -> float:
     """A fail limit as the change of the metric itself: new / reference; of a share new - reference."""
     if is_share(metric):
         return limit
-    return math.exp(_bounded(-limit if is_gain(metric) else limit))
+    return math.exp(bounded(-limit if is_gain(metric) else limit))
 
 
 def change_text(metric: str, shift: float, more: int = 0) -> str:
     """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`; `more` are further digits."""
     if is_share(metric):
         return _percent(shift, more).removesuffix(" %") + " points"
-    return _percent(math.expm1(_bounded(-shift if is_gain(metric) else shift)), more)
+    return _percent(math.expm1(bounded(-shift if is_gain(metric) else shift)), more)
 
 
 def worse_text(metric: str, worse: float) -> str:
@@ -331,7 +294,7 @@ def beside_limit(metric: str, shift: float, limit: float) -> tuple[str, str]:
     return apart(shift, limit, lambda each, more: change_text(metric, each, more))
 
 
-def _bounded(log: float) -> float:
+def bounded(log: float) -> float:
     """A log whose exponential is a finite number above 0."""
     # math.exp overflows from 710 and underflows below -745.
     return max(-700.0, min(log, 700.0))

@@ -13,6 +13,7 @@ from ..kit.text import did_you_mean, listed
 from ..kit.values import Metric
 from ..model.sample import Iteration, Latency, Launch, MemoryPoint, Need, Sample
 from ..model.spec import Cell
+from ..model.verdict import Limits
 from . import readers
 
 Unit: TypeAlias = Literal["time", "size", "share", "ratio", "number"]
@@ -27,14 +28,6 @@ TAIL_SPREAD = 0.12
 """The spread of figures that few iterations decide; of a server's latencies, what their windows do not show."""
 LEAST_TAIL_ITERATIONS = 10
 """The 90 % quantile of fewer iterations would be their maximum."""
-
-
-class Limits(NamedTuple):
-    """Default thresholds: margin and effect as fractions, the floor in s, bytes or a fraction."""
-
-    margin: float
-    effect: float
-    floor: float = 0.0
 
 
 class MetricRow(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ import msgspec
 from ..kit.values import Interval
 from ..model.verdict import Comparison, Decision, MetricVerdict
 from .decide import INTERVAL_LEVEL, as_costs, ruled_out, suspect_level, without_values
-from .limits import allowed, beside_limit, least_share, moved_log, passing, points, ratio, shown_shift
+from .limits import allowed, beside_limit, bounded, failing, least_share, passing, ratio, tested
 from .metrics import is_gain, is_share, row
 
 PRIOR_FREEDOM = 12
@@ -56,60 +55,47 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     stored = [[1 / value if invert else value for value in recording] for recording in recordings if recording]
     spread = _Spread.of(costs, stored, moved)
     more = 0 if costs.final else spread.missing(len(costs.new))
-    decision = _decided(costs, spread) if not more else Decision.INCONCLUSIVE
-    before = [math.exp(spread.middle) - least_share(costs)]
+    decision = _decided(spread) if not more else Decision.INCONCLUSIVE
+    before = [spread.value(spread.middle)]
     half = spread.reach((1 - INTERVAL_LEVEL) / 2)
-    low, value, high = (shown_shift(costs, spread.own + step, spread.middle) for step in (-half, 0.0, half))
+    low, value, high = (spread.shown(spread.own + step) for step in (-half, 0.0, half))
     shift = Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
+    limit = min(spread.limit(costs.alpha), _suspect_limit(spread))
+    passes = spread.passing(costs.limits.effect)
     return MetricVerdict(
         metric=costs.metric,
         decision=decision,
         ratio=ratio(costs.metric, shift),
-        points=points(costs.metric, shift),
-        reason=_foretold(costs, decision, spread, len(stored)),
+        points=shift if is_share(costs.metric) else None,
+        reason=_foretold(decision, spread, len(stored)),
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
-        allowed=allowed(
-            costs.metric,
-            shown_shift(costs, min(spread.limit(costs, costs.alpha), _suspect_limit(costs, spread)), spread.middle),
-        ),
-        effect=allowed(
-            costs.metric, shown_shift(costs, _passing_log(costs, spread.middle, costs.effect), spread.middle)
-        ),
+        allowed=allowed(costs.metric, spread.shown(limit)),
+        effect=allowed(costs.metric, spread.shown(passes)),
         wall_growth=max(costs.wall_growth, default=1.0),
-        ruled_out=None if more else ruled_out(costs, before, partial(_rejects, costs, spread)),
-        beyond=decision is Decision.INCONCLUSIVE and spread.own > _passing_log(costs, spread.middle, costs.effect),
+        ruled_out=None if more else ruled_out(costs, before, spread.rejects),
+        beyond=decision is Decision.INCONCLUSIVE and spread.own > passes,
     )
 
 
-def _decided(costs: Comparison, spread: _Spread) -> Decision:
-    if spread.own > spread.limit(costs, costs.alpha):
+def _decided(spread: _Spread) -> Decision:
+    costs = spread.costs
+    if spread.own > spread.limit(costs.alpha):
         return Decision.REGRESSED
     measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
-    if moved_log(costs, spread.own) + spread.reach(costs.alpha) < measured:
+    if spread.failing(spread.own) + spread.reach(costs.alpha) < measured:
         return Decision.IMPROVED
-    if _rejects(costs, spread, costs.effect):
+    if spread.rejects(costs.limits.effect):
         return Decision.PASSED
-    return Decision.SUSPECT if spread.own > _suspect_limit(costs, spread) else Decision.INCONCLUSIVE
+    return Decision.SUSPECT if spread.own > _suspect_limit(spread) else Decision.INCONCLUSIVE
 
 
-def _suspect_limit(costs: Comparison, spread: _Spread) -> float:
+def _suspect_limit(spread: _Spread) -> float:
     """The limit above which the next median fails as suspect."""
-    likely = spread.limit(costs, suspect_level(costs.alpha))
-    if spread.apart and not is_share(costs.metric):
-        likely = min(likely, moved_log(costs, spread.middle) + OBVIOUS)
-    return max(likely, _passing_log(costs, spread.middle, costs.effect))
-
-
-def _rejects(costs: Comparison, spread: _Spread, effect: float) -> bool:
-    """Whether a change as large as `effect` would have shown a larger median."""
-    return spread.own + spread.reach(costs.beta) < _passing_log(costs, spread.middle, effect)
-
-
-def _passing_log(costs: Comparison, centre: float, effect: float) -> float:
-    """A centre moved to the pass limit of an effect."""
-    least = least_share(costs)
-    return math.log(passing(costs, [math.exp(centre) - least], effect)[0] + least)
+    likely = spread.limit(suspect_level(spread.costs.alpha))
+    if spread.apart and not is_share(spread.costs.metric):
+        likely = min(likely, spread.failing(spread.middle) + OBVIOUS)
+    return max(likely, spread.passing(spread.costs.limits.effect))
 
 
 class _Spread(NamedTuple):
@@ -120,6 +106,7 @@ class _Spread(NamedTuple):
     launches lie above three quarters of the stored ones.
     """
 
+    costs: Comparison
     own: float
     middle: float
     deviation: float
@@ -131,9 +118,8 @@ class _Spread(NamedTuple):
     @classmethod
     def of(cls, costs: Comparison, stored: Sequence[Sequence[float]], moved: float) -> _Spread:
         """The spread of new launches and of each recording's, all as costs."""
-        least = least_share(costs)
-        new, *recordings = [[math.log(value + least) for value in run] for run in (costs.new, *stored)]
-        centres = [math.log(median(run) + least) for run in stored]
+        new, *recordings = (tested(costs, run) for run in (costs.new, *stored))
+        own, *centres = tested(costs, [median(costs.new), *map(median, stored)])
         launch, launches = _launch_deviation([new, *recordings])
         shares = sum(1 / len(run) for run in recordings) / len(recordings) ** 2
         between, freedom = _between(costs.metric, centres, moved)
@@ -141,7 +127,8 @@ class _Spread(NamedTuple):
         deviation = math.hypot(others, launch / math.sqrt(len(new)))
         of_launches = deviation**2 - between**2
         return cls(
-            own=math.log(median(costs.new) + least),
+            costs=costs,
+            own=own,
             middle=fmean(centres),
             deviation=deviation,
             # That of a sum of variances (Satterthwaite 1946).
@@ -157,9 +144,31 @@ class _Spread(NamedTuple):
 
         return float(stdtrit(self.freedom, 1 - error)) * self.deviation
 
-    def limit(self, costs: Comparison, level: float) -> float:
+    def limit(self, level: float) -> float:
         """The limit above which the next median has become worse, at this level."""
-        return moved_log(costs, self.middle) + self.reach(level)
+        return self.failing(self.middle) + self.reach(level)
+
+    def rejects(self, effect: float) -> bool:
+        """Whether a change as large as `effect` would have shown a larger median."""
+        return self.own + self.reach(self.costs.beta) < self.passing(effect)
+
+    def failing(self, centre: float) -> float:
+        """A centre moved by margin and floor."""
+        return tested(self.costs, failing(self.costs, [self.value(centre)]))[0]
+
+    def passing(self, effect: float) -> float:
+        """The stored centre moved to the pass limit of an effect."""
+        return tested(self.costs, passing(self.costs, [self.value(self.middle)], effect))[0]
+
+    def value(self, centre: float) -> float:
+        """A centre as the value that it is of."""
+        return math.exp(centre) - least_share(self.costs)
+
+    def shown(self, centre: float) -> float:
+        """How far a centre lies from the stored one, on the metric's scale."""
+        return (
+            math.exp(bounded(centre)) - math.exp(self.middle) if is_share(self.costs.metric) else centre - self.middle
+        )
 
     def missing(self, launches: int) -> int:
         """How many more launches it takes until their part of the deviation is small."""
@@ -201,11 +210,11 @@ def _between(metric: str, centres: Sequence[float], moved: float) -> tuple[float
     return math.hypot(math.sqrt(squares / freedom * (1 + 1 / count)), added), freedom
 
 
-def _foretold(costs: Comparison, decision: Decision, spread: _Spread, recordings: int) -> str:
+def _foretold(decision: Decision, spread: _Spread, recordings: int) -> str:
     """The reason of a prediction, in one line; empty for a pass."""
-    limit = spread.limit(costs, costs.alpha) if decision is Decision.REGRESSED else _suspect_limit(costs, spread)
-    shifts = (shown_shift(costs, centre, spread.middle) for centre in (spread.own, limit))
-    change, beyond = beside_limit(costs.metric, *shifts)
+    costs = spread.costs
+    limit = spread.limit(costs.alpha) if decision is Decision.REGRESSED else _suspect_limit(spread)
+    change, beyond = beside_limit(costs.metric, spread.shown(spread.own), spread.shown(limit))
     stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
     if decision is Decision.REGRESSED:
         return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {costs.alpha:.2g})"

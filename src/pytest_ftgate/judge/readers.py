@@ -1,4 +1,4 @@
-"""Figures of timing launches: phases, rates, latencies, scaling, and the workload's own figures. Pure.
+"""Figures of launches: times, rates and scaling; memory; where threads wait. Pure.
 
 Readers give launch order -> value; a launch without a value is left out.
 """
@@ -31,8 +31,6 @@ from ..model.sample import (
 )
 from ..stats import rank_tests
 from ..stats.histogram import percentile
-
-# One value for each launch, and paired ratios of launches.
 
 QUANTILE = 0.25
 INTERVAL_LEVEL = 0.95
@@ -216,7 +214,7 @@ def scaling_values(sample: Sample) -> dict[int, float]:
     return {order: work_ratio(sample) * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
 
 
-# Memory figures: steady, peak and growth, by process group.
+# ---- memory: steady, peak and growth, by process group
 
 MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """The standard error of the median of normal values over that of their mean (Kendall and Stuart 1958)."""
@@ -261,9 +259,6 @@ def peak(launches: Sequence[Launch]) -> float | None:
     points = (point.steadiest_bytes for launch in launches for point in launch.memory)
     seen = [unique for unique in points if unique is not None]
     return float(max(seen)) if seen else None
-
-
-# ---- memory by role
 
 
 def roles(launches: Sequence[Launch]) -> dict[str, RoleFigures]:
@@ -351,7 +346,7 @@ def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[l
     return (xs, ys) if xs and xs[0] < xs[-1] else None
 
 
-# Where threads wait: lock sites, shares of time, waits for the GIL.
+# ---- where threads wait: lock sites, shares of time, waits for the GIL
 
 GIL_WAITS = 20
 """Percentiles of the lengths of GIL waits need this many waits whose end was observed."""
@@ -361,9 +356,6 @@ one. On a crowded machine samples come late too, and miss more short waits than 
 NO_PRIVATE_FUTEX = ("multiprocessing.", "asyncio.")
 """Kinds of lock whose waits are not in a futex private to the process: they wait for another process or in the event
 loop."""
-
-
-# ---- locks
 
 
 def shares_by_order(sample: Sample, waits_for: WaitsFor, but: tuple[str, ...] = ()) -> dict[int, float]:
@@ -448,9 +440,6 @@ def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None
         return None
     acquired_per_op = acquired / sum(locks.counted_ops for locks, _ in counted)
     return min(1.0, sum(site.contended for _, site in counted) / ops / acquired_per_op)
-
-
-# ---- where threads wait
 
 
 def waits_of(sample: Sample) -> WaitFigures | None:

@@ -20,10 +20,8 @@ def unsupported() -> str:
         why = f"this interpreter is {sys.implementation.name}"
     elif sys.platform == "linux" and not os.path.exists("/proc/self/stat"):
         why = "/proc is not mounted"
-    return f"{why}; measuring needs CPython on Linux (with /proc) or on macOS" if why else _not_imported()
-
-
-def _not_imported() -> str:
+    if why:
+        return f"{why}; measuring needs CPython on Linux (with /proc) or on macOS"
     for name in NEEDED:
         try:
             importlib.import_module(name)

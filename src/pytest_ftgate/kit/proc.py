@@ -236,9 +236,9 @@ def _children(pid: int, thread: int | str) -> list[int]:
 
 
 def command(pid: int) -> list[str]:
-    """The words of a process's command line; none of one that is gone, or a zombie."""
+    """The words of a process's command line; none of one that is gone, a zombie, or hidden from this user."""
     if on_linux():
-        with _gone():
+        with contextlib.suppress(OSError):
             words = os.fsdecode(_read(f"/proc/{pid}/cmdline")).removesuffix("\0")
             return words.split("\0") if words else []
         return []

@@ -1,4 +1,4 @@
-"""What the time launches and the memory launches of a run share: how they are started, reported and paid for."""
+"""What the time launches and the memory launches of a run share: cells, launches under way, and the run itself."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from .launch import CellUnsupported, Handle, Launcher, LaunchRole, Request, erro
 from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
 from .plan import IterationPlan, RunBudget, TimeIsUp
 
-# What was measured of each cell of a run, and whether the cells agree on their results.
-
+T = TypeVar("T")
 FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
 """The interpreter, the target, the executor, the number of workers, their reuse, and the environment variables."""
 
+Floors: TypeAlias = dict[tuple[FloorKey, Role], Launch]
+"""Launches of empty workloads, with and without growth."""
 Family: TypeAlias = tuple[str, str, Environment]
-
+"""The target, the executor and the environment."""
+LONG_NS = 500_000_000
+"""Iterations as long as this are so steady that few are needed, and none that only warms a launch up."""
 ROLES: dict[LaunchRole, str] = {
     "own": "",
     "control": "its control workload ",
@@ -39,6 +42,9 @@ ROLES: dict[LaunchRole, str] = {
     "profile": "while its stacks were sampled: ",
 }
 """The roles in the order in which they start, and what a reason begins with where such a launch failed."""
+
+
+# ---- a cell under measurement, and whether the cells agree on their results
 
 
 class PreparedTarget(Struct, frozen=True, kw_only=True):
@@ -285,7 +291,107 @@ def measures(cell: Cell, spec: Spec) -> str:
     return hashlib.sha256(repr(requested).encode()).hexdigest()[:16]
 
 
-# How many launches may be alive at once: as many as this process's open files and the free memory allow.
+# ---- a launch under way
+
+
+class RunningLaunch:
+    """A launch under way: which cell's, what was requested, and the values of its measured iterations."""
+
+    def __init__(self, cell_run: CellRun, request: Request, handle: Handle, plan: IterationPlan, order: int) -> None:
+        """`order` is its round."""
+        self.cell_run = cell_run
+        self.request = request
+        self.handle = handle
+        self.plan = plan
+        self.order = order
+        self.role: LaunchRole = request.role
+        """What it runs for its cell."""
+        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.values: list[float] = []
+        self.counted: int | None = None
+        """So many of its measured iterations are kept; None: all."""
+        self.latest_wall_ns: int | None = None
+        self.latest_work_ns: int | None = None
+        self.first_share = 0.0
+        """What start and join took of its cold iteration."""
+        self.checked = False
+        """Whether its results were compared."""
+        self.sampled: dict[str, Any] = {}
+        """What was sampled, by Launch's names."""
+        self.grown: tuple[Barrier, ...] = ()
+        """Barriers after these samples, which show growth."""
+
+    def usable(self) -> bool:
+        """Whether it can still be measured: a lock launch voids its cell's figures of locks alone."""
+        return self.cell_run.usable(self.role)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its cell's iterations are long, as far as this launch or an earlier one has shown."""
+        return max(self.latest_wall_ns or 0, self.cell_run.longest_ns) >= LONG_NS
+
+    @property
+    def has_results(self) -> bool:
+        """Whether its results are compared: a window may have another number of calls each time."""
+        return self.role == "own" and self.cell_run.probed and not self.plan.window_ns
+
+    @property
+    def loops(self) -> int:
+        """The control workload is long enough for the clock by itself."""
+        return 1 if self.role == "control" else self.plan.loops or 1
+
+    @property
+    def window_ns(self) -> int:
+        """The control workload is as steady in a short window, where the test asks for a long one."""
+        window_ns = self.plan.window_ns
+        return min(window_ns, round(WINDOW_S * 1e9)) if self.role == "control" else window_ns
+
+    @property
+    def warmups(self) -> int:
+        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own.
+
+        If a body is known to be long, nothing warms it up after the first round unless the test asks for it.
+        """
+        if self.role == "control":
+            return 1
+        if self.order and self.is_long and self.cell_run.spec.warmup is None:
+            return 0
+        return max(self.role == "locks", self.plan.warmups)
+
+    def unmeasured(self, kind: str, loops: int = 1) -> Iteration:
+        """An iteration that is not measured, and how long it took."""
+        # The join of one that compares results has their transfer in it, which loops must not count.
+        checks = kind == CHECK
+        iteration = self.handle.iteration(kind, loops, 0 if checks else self.window_ns)
+        self.latest_wall_ns = iteration.wall_ns - (iteration.join_ns if checks else 0)
+        self.latest_work_ns = iteration.work_ns
+        return iteration
+
+    def measured(self) -> None:
+        """A measured iteration."""
+        iteration = self.handle.iteration(MEASURED, self.loops, self.window_ns)
+        self.values.append(iteration_value(iteration, self.loops, per_op=bool(self.plan.window_ns)))
+
+    def kill(self) -> None:
+        """End it, however far it came; that it cannot be ended is its cell's error."""
+        with self.cell_run.attribute_errors(self.role):
+            self.handle.kill()
+
+    def finish(self, role: Role, **samples: Any) -> Launch:
+        """Let it end by itself; its record, with what it was for and what was sampled, by Launch's names."""
+        record = self.handle.finish()
+        return msgspec.structs.replace(
+            record,
+            role=role,
+            iterations=record.iterations[: self.counted],
+            order=self.order,
+            hash_seed=self.request.hash_seed,
+            started_at=self.started_at,
+            **samples,
+        )
+
+
+# ---- how many launches may be alive at once: as many as open files, tasks and the free memory allow
 
 DESCRIPTORS = 5
 """What a launch keeps open here at most: two ends of pipes to it, what it prints, what waits for these."""
@@ -428,13 +534,7 @@ def _free_bytes() -> int | None:
     return min((each for each in known if each is not None), default=None)
 
 
-T = TypeVar("T")
-
-
-LONG_NS = 500_000_000
-"""Iterations as long as this are so steady that few are needed, and none that only warms a launch up."""
-Floors: TypeAlias = dict[tuple[FloorKey, Role], Launch]
-"""Launches of empty workloads, with and without growth."""
+# ---- the run
 
 
 class Listener(Protocol):
@@ -451,103 +551,6 @@ class Listener(Protocol):
     def warn(self, text: str) -> None:
         """Something that the user should know before the report."""
         ...
-
-
-class RunningLaunch:
-    """A launch under way: which cell's, what was requested, and the values of its measured iterations."""
-
-    def __init__(self, cell_run: CellRun, request: Request, handle: Handle, plan: IterationPlan, order: int) -> None:
-        """`order` is its round."""
-        self.cell_run = cell_run
-        self.request = request
-        self.handle = handle
-        self.plan = plan
-        self.order = order
-        self.role: LaunchRole = request.role
-        """What it runs for its cell."""
-        self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        self.values: list[float] = []
-        self.counted: int | None = None
-        """So many of its measured iterations are kept; None: all."""
-        self.latest_wall_ns: int | None = None
-        self.latest_work_ns: int | None = None
-        self.first_share = 0.0
-        """What start and join took of its cold iteration."""
-        self.checked = False
-        """Whether its results were compared."""
-        self.sampled: dict[str, Any] = {}
-        """What was sampled, by Launch's names."""
-        self.grown: tuple[Barrier, ...] = ()
-        """Barriers after these samples, which show growth."""
-
-    def usable(self) -> bool:
-        """Whether it can still be measured: a lock launch voids its cell's figures of locks alone."""
-        return self.cell_run.usable(self.role)
-
-    @property
-    def is_long(self) -> bool:
-        """Whether its cell's iterations are long, as far as this launch or an earlier one has shown."""
-        return max(self.latest_wall_ns or 0, self.cell_run.longest_ns) >= LONG_NS
-
-    @property
-    def has_results(self) -> bool:
-        """Whether its results are compared: a window may have another number of calls each time."""
-        return self.role == "own" and self.cell_run.probed and not self.plan.window_ns
-
-    @property
-    def loops(self) -> int:
-        """The control workload is long enough for the clock by itself."""
-        return 1 if self.role == "control" else self.plan.loops or 1
-
-    @property
-    def window_ns(self) -> int:
-        """The control workload is as steady in a short window, where the test asks for a long one."""
-        window_ns = self.plan.window_ns
-        return min(window_ns, round(WINDOW_S * 1e9)) if self.role == "control" else window_ns
-
-    @property
-    def warmups(self) -> int:
-        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own.
-
-        If a body is known to be long, nothing warms it up after the first round unless the test asks for it.
-        """
-        if self.role == "control":
-            return 1
-        if self.order and self.is_long and self.cell_run.spec.warmup is None:
-            return 0
-        return max(self.role == "locks", self.plan.warmups)
-
-    def unmeasured(self, kind: str, loops: int = 1) -> Iteration:
-        """An iteration that is not measured, and how long it took."""
-        # The join of one that compares results has their transfer in it, which loops must not count.
-        checks = kind == CHECK
-        iteration = self.handle.iteration(kind, loops, 0 if checks else self.window_ns)
-        self.latest_wall_ns = iteration.wall_ns - (iteration.join_ns if checks else 0)
-        self.latest_work_ns = iteration.work_ns
-        return iteration
-
-    def measured(self) -> None:
-        """A measured iteration."""
-        iteration = self.handle.iteration(MEASURED, self.loops, self.window_ns)
-        self.values.append(iteration_value(iteration, self.loops, per_op=bool(self.plan.window_ns)))
-
-    def kill(self) -> None:
-        """End it, however far it came; that it cannot be ended is its cell's error."""
-        with self.cell_run.attribute_errors(self.role):
-            self.handle.kill()
-
-    def finish(self, role: Role, **samples: Any) -> Launch:
-        """Let it end by itself; its record, with what it was for and what was sampled, by Launch's names."""
-        record = self.handle.finish()
-        return msgspec.structs.replace(
-            record,
-            role=role,
-            iterations=record.iterations[: self.counted],
-            order=self.order,
-            hash_seed=self.request.hash_seed,
-            started_at=self.started_at,
-            **samples,
-        )
 
 
 class RunContext:

@@ -19,7 +19,7 @@ from typing import Protocol
 from ..kit.text import percent
 from ..model.sample import EVERYTHING, IN_PAIRS, Need, Sample
 from ..model.spec import Group
-from ..runner.protocol import CHECKED_COLD, COLD, MEASURED
+from ..runner.protocol import CHECKED_COLD, COLD
 from ..stats import rank_tests
 from .conditions import ConditionsMonitor
 from .context import (
@@ -55,7 +55,7 @@ class StoppingRule(Protocol):
         ...
 
 
-class InterleavedRun:
+class InterleavedRun(RunContext):
     """The cells of one test while they are measured; `step` measures one round, `measure` all."""
 
     def __init__(
@@ -82,13 +82,17 @@ class InterleavedRun:
         `needed` are the rounds that decide about a cell: where the time is too short for so many of all, cells take
         turns. 0: they do not.
         """
-        self.cell_runs = [
+        cell_runs = [
             CellRun(cell, targets[cell.target.spec], group.spec, (references or {}).get(cell.nodeid))
             for cell in group.cells
         ]
-        for cell_run in self.cell_runs:
+        for cell_run in cell_runs:
             by_default = EVERYTHING if cell_run.reference is None else IN_PAIRS
             cell_run.require(by_default if first_needs is None else first_needs[cell_run.cell.nodeid])
+        # Of their own, so that whether cells take turns changes nothing else.
+        self._order = random.Random(repr(rng.getstate())).sample(cell_runs, len(cell_runs))
+        plan, budget = IterationPlan(group.spec, limits, loops), RunBudget(limits, clock or time.monotonic)
+        super().__init__(cell_runs, launcher, rng, plan, budget, listener, monitor, floors, capacity)
         self.stopping_rule = stopping_rule
         self._share = 1.0
         """Launches that are still needed, also of cells whose turn has not come, over those of the last round."""
@@ -96,21 +100,6 @@ class InterleavedRun:
         """The rounds of the cell that has the fewest and needs more."""
         self.needed = needed
         self._take_turns = False
-        # Of their own, so that whether cells take turns changes nothing else.
-        self._order = random.Random(repr(rng.getstate())).sample(self.cell_runs, len(self.cell_runs))
-        self.iterations = IterationPlan(group.spec, limits, loops)
-        self.budget = RunBudget(limits, clock or time.monotonic)
-        self.context = RunContext(
-            self.cell_runs,
-            launcher,
-            rng,
-            self.iterations,
-            self.budget,
-            listener=listener,
-            monitor=monitor,
-            floors=floors,
-            capacity=capacity,
-        )
 
     def measure(self) -> list[Sample]:
         """Rounds of interleaved launches, each followed by memory launches, until there are enough."""
@@ -122,28 +111,34 @@ class InterleavedRun:
         """One round, unless there are enough; returns whether there may be another. Others may run in between."""
         if not self.open:
             return False
+        # 1. Before the first round programs are built, and cells for which the time is too short wait for their turn.
         first = not self.budget.rounds
         if first:
             self._build()
             if self.needed:
                 self._in_turn(LAUNCH_S, FEW)
+        # 2. Time and lock launches of all cells, then memory launches, between two looks at the machine's speed.
         launches = self._launches
         self.budget.begin_round()
         if first:
-            self.context.calibrate()
-        measure_round(self.context)
+            self.calibrate()
+        measure_round(self)
         with self.budget.extra():
-            measure_memory(self.context)
-            self.context.capacity.learn(self.cell_runs)
+            measure_memory(self)
+            self.capacity.learn(self.cell_runs)
             self._run_references()
-        self.context.calibrate()
+        self.calibrate()
+        # 3. What is still undecided is measured in the next round, of the cells whose turn it is.
         if self.stopping_rule is not None:
-            self._require(self.stopping_rule(self.samples_so_far()))
+            needs = self.stopping_rule(self.samples_so_far())
+            for cell_run in self.cell_runs:
+                cell_run.require(needs.get(cell_run.cell.nodeid, frozenset()))
             self._share = self._launches / max(1, launches)
             needing = [len(each.launches) for each in self.cell_runs if each.alive and each.needs]
             self._done = min(needing, default=self.budget.rounds + 1)
             if self.needed:
                 self._in_turn(self.budget.round_so_far_s / max(1, launches), 1)
+        # 4. How many rounds there are to be, and how many iterations in each.
         self.budget.end_round()
         self._plan_rounds()
         return self.open
@@ -214,8 +209,8 @@ class InterleavedRun:
         for side in (side for cell_run in self.cell_runs for side in cell_run.with_reference):
             program = side.cell.executor.program
             if program is not None and program.build:
-                self.context.report(side, "building")
-                with side.attribute_errors(), self.context.ready(side, "own"):
+                self.report(side, "building")
+                with side.attribute_errors(), self.ready(side, "own"):
                     pass
 
     def _run_references(self) -> None:
@@ -226,23 +221,17 @@ class InterleavedRun:
                 continue
             with contextlib.suppress(TimeIsUp):
                 while reference.alive and reference.begun < max(LEAST_REFERENCES, error.launch):
-                    self.context.report(reference, "trying, after an error, the reference of")
-                    with reference.attribute_errors(), self.context.ready(reference, "own") as launch:
+                    self.report(reference, "trying, after an error, the reference of")
+                    with reference.attribute_errors(), self.ready(reference, "own") as launch:
                         self._unmeasured(launch)
 
     def _unmeasured(self, launch: RunningLaunch) -> None:
         """The iterations of a launch, of which nothing is kept."""
-        window_ns, handle = self.iterations.window_ns, launch.handle
-        checked = launch.cell_run.probed and not window_ns
-        handle.iteration(CHECKED_COLD if checked else COLD, 1, window_ns)
-        for _ in self.context.in_time(range(self.iterations.taken)):
-            handle.iteration(MEASURED, self.iterations.loops or 1, window_ns)
-        handle.close()
-        handle.finish()
-
-    def _require(self, needs: Mapping[str, frozenset[Need]]) -> None:
-        for cell_run in self.cell_runs:
-            cell_run.require(needs.get(cell_run.cell.nodeid, frozenset()))
+        launch.unmeasured(CHECKED_COLD if launch.has_results else COLD)
+        for _ in self.in_time(range(self.iterations.taken)):
+            launch.measured()
+        launch.handle.close()
+        launch.handle.finish()
 
     def _single_of(self, cell_run: CellRun) -> CellRun | None:
         """The same cell with one worker; None for that cell itself."""
@@ -258,7 +247,7 @@ class InterleavedRun:
         self.budget.plan_rounds(self.iterations, values, until_settled=self.stopping_rule is not None)
         if self.stopping_rule is None and self.budget.rounds_wanted > before:
             vary = math.expm1(max(map(rank_tests.gini_deviation, values)))
-            self.context.listener.expect_more(f"more rounds: the cells vary by {percent(round(vary, 2))}")
+            self.listener.expect_more(f"more rounds: the cells vary by {percent(round(vary, 2))}")
 
     def _plan_iterations(self, ratios: Sequence[Sequence[Sequence[float]]]) -> None:
         """For the rounds to come: by what the last one took, and all launches so far."""

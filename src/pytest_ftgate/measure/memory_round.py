@@ -1,4 +1,4 @@
-"""Memory launches: held at work while memory and threads are sampled, stopped at barriers, empty, and for growth."""
+"""Memory launches: held at work while memory and threads are sampled, stopped at barriers, empty; profile launches."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _sampling_cost(held: Mapping[bool, Held]) -> SamplingCost | None:
     return SamplingCost(bare_ns=(values[False],), watched_ns=(values[True],))
 
 
-# The pair of profile launches of a cell and its reference: not timed, the stacks of their workers sampled.
+# ---- the pair of profile launches of a cell and its reference: not timed, the stacks of their workers sampled
 
 WORK_S, MOST_S = 1.0, 5.0
 """How long workers are at work in a profile launch, unless it would take longer than MOST_S."""
@@ -284,7 +284,7 @@ def _profile(context: RunContext, side: CellRun, most_s: float) -> Profile:
         return launch.finish("profile").profile or Profile()
 
 
-# The stacks that a profile launch has written (see runner/profile.py), as functions.
+# ---- the stacks that a profile launch has written (see runner/profile.py), as functions
 
 LEAST_BLOCKS: Final = 10
 """Fewer iterations are cut into parts: the scatter between blocks is an estimate of what samples vary by."""

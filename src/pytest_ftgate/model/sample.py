@@ -330,7 +330,7 @@ def work_ratio(sample: Sample) -> int:
     return sample.cell.workers if sample.cell.body == "worker" and not windows else 1
 
 
-# Related cells of a test, and the samples of a test. Pure.
+# ---- related cells of a test, and the samples of a test
 
 
 def single_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 from ..kit.errors import FtgateError
@@ -260,6 +261,33 @@ class Cell(Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """The text between the brackets of the node id."""
         return self.nodeid.partition("[")[2].removesuffix("]")
+
+
+def cells_of(spec: Spec, targets: Sequence[Target]) -> Iterator[Cell]:
+    """Every combination of a test, by number of workers, before its parameters are known.
+
+    Its label is `3.14t-threads-w8`, with roles `3.14t-threads-producer8-writer4`; without the number of workers for a
+    program that does not get it; with `-OMP_NUM_THREADS:1` if the test has several environments. `wcores` is the same
+    on every machine.
+    """
+    role_counts = spec.role_counts or ((),) * len(spec.workers)
+    for workers, roles in zip(spec.workers, role_counts, strict=True):
+        cores = workers == spec.cores
+        for environment, target, executor in itertools.product(spec.environments, targets, spec.executors):
+            words = [executor.label] if executor.kind == "command" else [target.spec, executor.label]
+            if roles:
+                words += [f"{role}{count}" for role, count in roles]
+            elif executor.counted(environment):
+                words.append("wcores" if cores and spec.cores_named else f"w{workers}")
+            yield Cell(
+                nodeid=f"[{'-'.join((*words, *environment.words))}]",
+                target=target,
+                executor=executor,
+                workers=workers,
+                roles=roles,
+                environment=environment,
+                cores=cores,
+            )
 
 
 class Group(Struct, frozen=True, kw_only=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from ..kit.values import Interval, Struct
 
@@ -89,6 +90,18 @@ class Decision(StrEnum):
         return self.fails or self is Decision.XPASSED
 
 
+class Limits(NamedTuple):
+    """What counts as a change of a metric: it fails beyond (1 + margin) times the reference + floor.
+
+    It passes where (1 + effect) times the reference is ruled out. The floor is in the metric's unit (s, bytes, a
+    fraction of the time, x), of a `Comparison` in the unit of its values.
+    """
+
+    margin: float
+    effect: float
+    floor: float = 0.0
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
     """New launches against a reference's, one metric, as numbers per launch.
 
@@ -97,8 +110,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the control of the same
     group (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
     better, for `ratio` the time over that of the reference executor. Unless they are `stored`, `new[i]` and
-    `reference[i]` are of the same round: a pair. The fail limit is (1 + margin) reference + floor, the latter in
-    `unit`; the pass limit (1 + effect) reference, of the lock-wait share with twice the floor.
+    `reference[i]` are of the same round: a pair. The pass limit of the lock-wait share has twice the floor.
 
     `alpha` and `beta` are the error rates of this hypothesis, of at most `at_most` pairs. With `final` no more launches
     follow: the levels that are left are spent on those there are, and what has probably regressed is suspect. `pair_s`
@@ -112,9 +124,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     new: tuple[float, ...]
     reference: tuple[float, ...]
     unit: str
-    margin: float
-    effect: float
-    floor: float = 0.0
+    limits: Limits
     alpha: float = 0.01
     beta: float = 0.05
     errors: tuple[float, ...] = ()
@@ -183,12 +193,33 @@ class Acceptance(Struct, frozen=True, kw_only=True):
     commit: str
 
 
-Basis = Literal["", "stored", "predicted", "portable", "paired"]
+BasisKind = Literal["", "stored", "predicted", "portable", "paired"]
 """What a cell was judged by: the stored launches of this machine, a prediction from stored recordings, the
 machine-independent metrics of another machine's recordings, or its interleaved reference."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class Basis(Struct, frozen=True, kw_only=True):
+    """What a cell is judged by, and why by that; empty: by nothing. `baseline` and `commit` name it in reports."""
+
+    basis: BasisKind = ""
+    why: str = ""
+    baseline: str = ""
+    commit: str = ""
+
+    def verdict(self, decision: Decision, reason: str, metrics: Iterable[MetricVerdict] = ()) -> Verdict:
+        """A verdict on this basis."""
+        return Verdict(
+            decision=decision,
+            metrics=tuple(metrics),
+            reason=reason,
+            basis=self.basis,
+            why=self.why,
+            baseline=self.baseline,
+            commit=self.commit,
+        )
+
+
+class Verdict(Basis, frozen=True, kw_only=True):
     """The decision on one cell: the worst of its metrics; its basis, and why it is that one.
 
     `same_code` says that the code has not changed since its baseline's commit. `expected` is the known failure that
@@ -198,10 +229,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
     decision: Decision
     metrics: tuple[MetricVerdict, ...] = ()
     reason: str = ""
-    baseline: str = ""
-    commit: str = ""
-    basis: Basis = ""
-    why: str = ""
     same_code: bool = False
     expected: Expected | None = None
     accepted: tuple[Acceptance, ...] = ()

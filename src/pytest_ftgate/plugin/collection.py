@@ -48,8 +48,8 @@ def generate(metafunc: pytest.Metafunc) -> None:
         return
     with _as_collect_error():
         spec = _spec(metafunc, declared)
-        cells = plan.cells_of(spec, targets(metafunc.config, spec))
-    metafunc.parametrize(spec.body, [(spec, cell) for cell in cells.values()], ids=list(cells))
+        chosen = plan.choices(spec, targets(metafunc.config, spec))
+    metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=[choice.label for choice in chosen])
 
 
 def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
@@ -197,12 +197,12 @@ def _attach(item: pytest.Function) -> None:
     params = dict(callspec.params)
     if any(type(value).__name__ == "NotSetType" for value in params.values()):
         return  # an empty parametrize: pytest skips the item
-    spec, cell = next(params.pop(name) for name in arguments.OWN if name in params)
+    spec, choice = next(params.pop(name) for name in arguments.OWN if name in params)
     cell = msgspec.structs.replace(
-        cell,
+        choice,
         nodeid=item.nodeid,
         params=tuple(tests.param_of(declared, spec.source, name, value) for name, value in params.items()),
-        body=tests.body_kind(declared, cell.executor),
+        body=tests.body_kind(declared, choice.executor),
     )
     item.stash[CELL] = (spec, cell)
     if inspect.iscoroutinefunction(item.obj):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from .options import check_values, measures, options_of, pytest_addoption
+from .options import check_values, measures, pytest_addoption
 
 __all__ = [
     "pytest_addoption",
@@ -44,7 +44,6 @@ def pytest_configure(config: pytest.Config) -> None:
         from .collection import import_needed
 
         import_needed(config.rootpath)
-    options_of(config)
     check_values(config)
     if measuring and not config.option.collectonly:
         from ..kit.platforms import unsupported

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from ..judge import metrics
 from ..judge.recorded import WALL_OF_CONTROL, figure_of, source_of
 from ..kit import units
 from ..kit.text import plain
-from ..kit.values import Metric, Struct
+from ..kit.values import Metric
 from ..model.report import Machine
 from ..model.sample import Sample
 from ..store.names import split_nodeid
@@ -24,6 +25,64 @@ UPDATE_OPTION = "--ftgate-update="
 KEPT = "has a baseline"
 
 
+FIGURES = {
+    "wall": Metric.WALL,
+    "to control": WALL_OF_CONTROL,
+    "USS": Metric.USS,
+    "lock wait": Metric.LOCK_WAIT,
+    "scaling": Metric.SCALING,
+}
+"""Headings of figures, and the names that they are stored by. The first three stand in every table."""
+
+
+class Summary(NamedTuple):
+    """A cell, stored or new: its recordings or its sample, with the newest recording's time and commit."""
+
+    sides: tuple[Sample | Recording, ...] = ()
+    recorded_at: str = NOTHING
+    commit: str = NOTHING
+
+    @property
+    def launches(self) -> int:
+        """The number of timing launches."""
+        return sum(len(source_of(side)(Metric.WALL)) for side in self.sides)
+
+    def value(self, name: str) -> float | None:
+        """A figure over all launches."""
+        return figure_of(FIGURES[name], self.sides)
+
+    def text(self, name: str, unicode: bool) -> str:
+        """A figure with its unit."""
+        value = self.value(name)
+        return NOTHING if value is None else units.of(_unit(name), value, unicode=unicode)
+
+    def change(self, name: str, since: Summary) -> str:
+        """The change of a figure, where both sides have it."""
+        was, now = since.value(name), self.value(name)
+        if was is None or now is None:
+            return NOTHING
+        if _unit(name) == "share":
+            return units.points(now - was)
+        return units.change(now / was) if was else NOTHING
+
+
+def _unit(name: str) -> str:
+    return "ratio" if FIGURES[name] == WALL_OF_CONTROL else metrics.row(FIGURES[name]).unit
+
+
+def _summary(side: StoredCell | Sample | None) -> Summary:
+    if side is None or isinstance(side, Sample):
+        return Summary(() if side is None else (side,))
+    newest = side.recordings[-1]
+    return Summary(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
+
+
+def _shown(summaries: Iterable[Summary]) -> list[str]:
+    """The figures that every test has, and those that any of these has."""
+    known, names = list(summaries), list(FIGURES)
+    return [*names[:3], *(name for name in names[3:] if any(short.value(name) is not None for short in known))]
+
+
 def render_list(baselines: Iterable[TestBaseline]) -> str:
     """One block per test, in it one per machine and build; a line per stored cell: cell, launches, time and commit."""
     header = ("cell", "launches", "recorded", "commit")
@@ -33,7 +92,7 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
         for key, entries in grouped(
             (key, (label, _summary(entry))) for label, key, entry in _entries(baseline)
         ).items():
-            rows = [(label, str(short.launches), *_when(short)) for label, short in entries]
+            rows = [(label, str(short.launches), short.recorded_at, short.commit) for label, short in entries]
             lines += [f"  {', '.join(_place(key))}", *(f"  {line}" for line in _table(header, rows))]
         blocks.append(lines)
     return _blocks(blocks)
@@ -47,9 +106,9 @@ def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
     rows = []
     interpreters = set()
     for label, key, entry, short in entries:
-        figures = [_text(name, short, unicode) for name in shown]
+        figures = [short.text(name, unicode) for name in shown]
         counts = (str(short.launches), str(len(entry.recordings)))
-        rows.append((label, *_place(key), *figures, *counts, *_when(short)))
+        rows.append((label, *_place(key), *figures, *counts, short.recorded_at, short.commit))
         interpreters.add(f"build {_place(key)[1]}: {_built(entry)}")
     machines = [f"machine {name}: {_machine(machine)}" for name, machine in sorted(baseline.machines.items())]
     return _blocks([[baseline.test, *_table(header, rows)], [*machines, *sorted(interpreters)]])
@@ -67,10 +126,10 @@ def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> s
         for each, (was, now) in zip(cells, sides, strict=True):
             figures = []
             for name in shown:
-                before, after = _text(name, was, unicode), _text(name, now, unicode)
+                before, after = was.text(name, unicode), now.text(name, unicode)
                 arrow = after if before == NOTHING else f"{before} -> {after}"
-                figures += [arrow, _change(name, was, now)]
-            baseline = " ".join(_when(was)) if each.old else NOTHING
+                figures += [arrow, now.change(name, was)]
+            baseline = f"{was.recorded_at} {was.commit}" if each.old else NOTHING
             rows.append((split_nodeid(each.nodeid)[1], *figures, str(each.decision), baseline))
         labelled = ((split_nodeid(difference.nodeid)[1], difference.reason) for difference in cells)
         notes = [f"  {label}: {reason}" for label, reason in labelled if reason]
@@ -90,12 +149,20 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
     kept = sum(update.action == "skip" and update.reason == KEPT for update in plan)
     lines = []
     for update in (each for each in plan if each.reason != KEPT):
-        figures = _figures(update.old, update.new, unicode)
+        # `wall 1.83 ms (was 1.75 ms, +4.6 %), to control 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`
+        was, now = _summary(update.old), _summary(update.new)
+        figures = []
+        for name in FIGURES:
+            if now.value(name) is not None:
+                change = now.change(name, was)
+                aside = f" (was {was.text(name, unicode)}, {change})" if change != NOTHING else ""
+                figures.append(f"{name} {now.text(name, unicode)}{aside}")
+        text = ", ".join(figures)
         if update.action == "record":
-            lines.append(f"recorded {update.nodeid}: {figures}" + (" (new)" if update.old is None else ""))
+            lines.append(f"recorded {update.nodeid}: {text}" + (" (new)" if update.old is None else ""))
         elif update.action == "refuse":
             fix = f"name it to accept: {naming}{shlex.quote(update.nodeid)}"
-            lines.append(f"refused {update.nodeid}: {update.reason}, {figures}; {fix}")
+            lines.append(f"refused {update.nodeid}: {update.reason}, {text}; {fix}")
         else:
             lines.append(f"skipped {update.nodeid}: {update.reason}")
     if kept:
@@ -110,78 +177,6 @@ def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
     return plain("".join(f"{word} {test}[{label}]\n" for test, label in cells))
 
 
-class Summary(Struct, frozen=True, kw_only=True):
-    """A cell, stored or new: its recordings or its sample, with the newest recording's time and commit."""
-
-    sides: tuple[Sample | Recording, ...] = ()
-    recorded_at: str = ""
-    commit: str = ""
-
-    @property
-    def launches(self) -> int:
-        """The number of timing launches."""
-        return sum(len(source_of(side)(Metric.WALL)) for side in self.sides)
-
-
-def _summary(side: StoredCell | Sample | None) -> Summary:
-    if side is None or isinstance(side, Sample):
-        return Summary(sides=() if side is None else (side,))
-    newest = side.recordings[-1]
-    return Summary(sides=side.recordings, recorded_at=newest.recorded_at, commit=newest.commit)
-
-
-FIGURES = {
-    "wall": Metric.WALL,
-    "to control": WALL_OF_CONTROL,
-    "USS": Metric.USS,
-    "lock wait": Metric.LOCK_WAIT,
-    "scaling": Metric.SCALING,
-}
-"""What a summary has: headings and names of stored values. The first three stand in every table."""
-
-
-def _value(name: str, short: Summary) -> float | None:
-    return figure_of(FIGURES[name], short.sides)
-
-
-def _text(name: str, short: Summary, unicode: bool) -> str:
-    """A figure with its unit."""
-    value = _value(name, short)
-    return NOTHING if value is None else units.of(_unit(name), value, unicode=unicode)
-
-
-def _change(name: str, before: Summary, after: Summary) -> str:
-    """From one summary to another, where both have the figure."""
-    was, now = _value(name, before), _value(name, after)
-    if was is None or now is None:
-        return NOTHING
-    if _unit(name) == "share":
-        return units.points(now - was)
-    return units.change(now / was) if was else NOTHING
-
-
-def _unit(name: str) -> str:
-    return "ratio" if FIGURES[name] == WALL_OF_CONTROL else metrics.row(FIGURES[name]).unit
-
-
-def _shown(summaries: Iterable[Summary]) -> list[str]:
-    """The figures that every test has, and those that any of these has."""
-    known, names = list(summaries), list(FIGURES)
-    return [*names[:3], *(name for name in names[3:] if any(_value(name, short) is not None for short in known))]
-
-
-def _figures(old: StoredCell | None, new: Sample | None, unicode: bool) -> str:
-    """`wall 1.83 ms (was 1.75 ms, +4.6 %), to control 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`."""
-    was, now = _summary(old), _summary(new)
-    texts = []
-    for name in FIGURES:
-        if _value(name, now) is not None:
-            change = _change(name, was, now)
-            aside = f" (was {_text(name, was, unicode)}, {change})" if change != NOTHING else ""
-            texts.append(f"{name} {_text(name, now, unicode)}{aside}")
-    return ", ".join(texts)
-
-
 def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:
     return [(label, key, builds[key]) for label, builds in sorted(baseline.cells.items()) for key in sorted(builds)]
 
@@ -189,10 +184,6 @@ def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:
 def _place(key: str) -> tuple[str, str]:
     fingerprint, _, build = key.partition("/")
     return fingerprint, build
-
-
-def _when(short: Summary) -> tuple[str, str]:
-    return short.recorded_at or NOTHING, short.commit[:SHORT_COMMIT] or NOTHING
 
 
 def _machine(machine: Machine) -> str:

@@ -248,11 +248,15 @@ def _sites(figures: Figures, style: Style) -> list[str]:
     return lines
 
 
+def site_place(site: SiteFigures, file: str) -> str:
+    """`app.py:12 Lock "cache"`, with the name of the file as there is room for."""
+    named = f' "{site.name}"' if site.name else ""
+    return f"{f'{file}:{site.line}' if file else 'line unknown:'} {site.kind}{named}"
+
+
 def _site(site: SiteFigures, gil: bool, style: Style) -> Iterator[str]:
     """`app.py:12 Lock "cache"  31.2 % of the time`, `45 % contended (1.20 k/s)`, `p50 12 µs`, ..."""
-    named = f' "{site.name}"' if site.name else ""
-    line = f"{shortened(site.file, max(20, style.width // 3), style)}:{site.line}" if site.file else "line unknown:"
-    place = f"{line} {site.kind}{named}"
+    place = site_place(site, shortened(site.file, max(20, style.width // 3), style))
     # A waiting task does not hold its thread, so its wait does not include one for the GIL.
     label = WITH_GIL if gil and not site.kind.startswith("asyncio.") else ""
     share = f"{units.share(site.share)} of the time{label}"

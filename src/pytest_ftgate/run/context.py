@@ -46,6 +46,11 @@ class RunTime:
         """Seconds left; None without a budget."""
         return None if self.budget_s is None else self.budget_s - self.spent_s
 
+    @property
+    def over(self) -> bool:
+        """Whether none is left: no launch begins any more."""
+        return self.left_s is not None and self.left_s <= 0
+
 
 class Resources(NamedTuple):
     """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from ..judge import explain, figures, metrics
 from ..judge.judge import ComparedWith
@@ -16,9 +16,9 @@ from ..kit.text import listed
 from ..kit.values import Metric
 from ..measure.memory_round import NoProfile, measure_profiles
 from ..model.report import Explanation, FunctionTime, Moved, Row
-from ..model.sample import Launch, Profile, Sample, TestSamples
+from ..model.sample import Launch, Profile, Sample
 from ..model.spec import Cell
-from ..model.verdict import Decision, Verdict
+from ..model.verdict import Decision
 from .phase import ActivePhase
 from .sides.references import portable
 
@@ -37,9 +37,9 @@ class Explainer:
     did not show its functions. What fails in them is said in the explanation.
     """
 
-    def __init__(self, marked: Callable[[Row], Verdict], root: Path) -> None:
-        """`marked` gives the verdict of a row in which what is accepted or known to fail is marked as such."""
-        self.marked = marked
+    def __init__(self, by_people: Callable[[Row], Row], root: Path) -> None:
+        """`by_people` gives the row in whose verdict what is accepted or known to fail is marked as such."""
+        self.by_people = by_people
         self.root = root
         self.found: dict[str, Explanation] = {}
         self._cells: dict[str, Cell] = {}
@@ -54,11 +54,12 @@ class Explainer:
         if not active.phase.pair or not settled:
             return
         self._followed |= settled
-        samples = TestSamples(active.run.samples_so_far())
-        for sample in samples:
+        judge = active.judge
+        for sample in judge.round:
             if sample.cell.nodeid in settled:
-                verdict = active.judge.verdict(sample, samples, figures.figures(sample, reference=None))
-                self.explain(Row(cell=sample.cell, verdict=verdict, sample=sample), active, left_s)
+                verdict = judge.verdict(sample, judge.round, figures.figures(sample, reference=None))
+                row = self.by_people(Row(cell=sample.cell, verdict=verdict, sample=sample))
+                self.explain(row, active, left_s)
 
     def end(self, rows: Sequence[Row], ended: ActivePhase, left_s: Callable[[], float]) -> None:
         """At the end of a phase: explain what has regressed, then sample on where that did not show the functions."""
@@ -77,18 +78,19 @@ class Explainer:
             return own
         like = max(named, key=lambda each: (each.executor == cell.executor, each.target == cell.target))
         functions, added_ns = self.found[like.nodeid].functions, self.found[like.nodeid].added_ns
-        return msgspec.structs.replace(own, functions=functions, added_ns=added_ns, like=like.label)
+        return replace(own, functions=functions, added_ns=added_ns, like=like.label)
 
     def explain(self, row: Row, active: ActivePhase, left_s: float) -> None:
         """Explain a cell if it has regressed in this phase, within `left_s` seconds: again if samples may show more."""
         nodeid, sample = row.cell.nodeid, row.paired or row.sample
         if nodeid not in active.phase.judged or (nodeid in self.found and nodeid not in self._sampled):
             return
-        decision = self.marked(row).decision
+        decision = row.verdict.decision
         if decision not in EXPLAINED or sample is None or sample.reference is None:
             return
         self._cells[nodeid] = row.cell
-        moved = _moved(sample, sample.reference, active, self.root)
+        before, after = _naming(active, self.root)
+        moved = explain.moved(_sites_named(sample, after), _sites_named(sample.reference, before))
         if decision is Decision.ACCEPTED:
             self.found[nodeid] = moved
             return
@@ -104,12 +106,12 @@ class Explainer:
         before, after = _naming(active, self.root)
         added = explain.added_time(sample)
         if added is None or not added.grew:
-            return msgspec.structs.replace(moved, refused=outside(moved.phases) if _is_slower(row) else "")
+            return replace(moved, refused=outside(moved.phases) if _is_slower(row) else "")
         cell_run = next(each for each in active.run.cell_runs if each.cell == sample.cell)
         sampled = self._sampled.pop(row.cell.nodeid, [])
         found: tuple[FunctionTime, ...] | str = ""
         try:
-            then, now = measure_profiles(active.run.context, cell_run, left_s)
+            then, now = measure_profiles(active.run, cell_run, left_s)
             sampled.append((_functions_named(then, before), _functions_named(now, after)))
         except (NoProfile, FtgateError) as error:
             found = str(error)
@@ -121,7 +123,7 @@ class Explainer:
                 self._sampled[row.cell.nodeid] = sampled
         refused, functions = (f"{UNKNOWN} ({found})", ()) if isinstance(found, str) else ("", found)
         added_ns = added.after_ns - added.before_ns
-        return msgspec.structs.replace(moved, functions=functions, refused=refused, added_ns=added_ns)
+        return replace(moved, functions=functions, refused=refused, added_ns=added_ns)
 
 
 def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
@@ -131,7 +133,7 @@ def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
     moved = explain.moved(row.sample, compared_with.entry if same_machine else None)
     why = row.verdict.why or "its reference was not measured"
     refused = f"{UNKNOWN} ({why})" if _is_slower(row) and row.verdict.decision is not Decision.ACCEPTED else ""
-    return msgspec.structs.replace(moved, refused=refused)
+    return replace(moved, refused=refused)
 
 
 def _naming(ended: ActivePhase, root: Path) -> tuple[Callable[[str], str], Callable[[str], str]]:
@@ -139,11 +141,6 @@ def _naming(ended: ActivePhase, root: Path) -> tuple[Callable[[str], str], Calla
     pair = ended.phase.pair
     assert pair is not None
     return _named(pair.reference, root), _named(pair.changed, root)
-
-
-def _moved(sample: Sample, reference: Sample, ended: ActivePhase, root: Path) -> Explanation:
-    before, after = _naming(ended, root)
-    return explain.moved(_sites_named(sample, after), _sites_named(reference, before))
 
 
 def outside(phases: Iterable[Moved]) -> str:
@@ -174,8 +171,6 @@ def _named(checkout: Checkout, root: Path) -> Callable[[str], str]:
 
 
 def _sites_named(sample: Sample, named: Callable[[str], str]) -> Sample:
-    replace = msgspec.structs.replace
-
     def launch_named(launch: Launch) -> Launch:
         if launch.locks is None:
             return launch
@@ -186,5 +181,4 @@ def _sites_named(sample: Sample, named: Callable[[str], str]) -> Sample:
 
 
 def _functions_named(profile: Profile, named: Callable[[str], str]) -> Profile:
-    replace = msgspec.structs.replace
     return replace(profile, functions=tuple(replace(each, file=named(each.file)) for each in profile.functions))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from ..declare.plan import one_per_target
 from ..judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Judge, Policy
@@ -83,116 +83,103 @@ class ActivePhase(NamedTuple):
         return self.run.step()
 
 
-class PhaseStarter:
-    """Prepares what a phase needs and starts it."""
+def started(
+    phase: Phase, group: Group, resources: Resources, monitor: ConditionsMonitor, left_s: float, waiting: int
+) -> ActivePhase:
+    """A phase with its targets installed, what each cell is compared with, and its run. Raises FtgateError.
 
-    def __init__(self, group: Group, resources: Resources, phase: Phase) -> None:
-        self.group = group
-        self.resources = resources
-        self.phase = phase
-        self.screened = phase.metrics is not None
+    `left_s` is the rest of the test's time, for this phase and those `waiting`. A screen leaves half of it to what may
+    follow a miss.
+    """
+    cells, pair, screened = phase.cells, phase.pair, phase.metrics is not None
+    checkout = pair.changed if pair else None
 
-    def start(self, monitor: ConditionsMonitor, left_s: float, waiting: int) -> ActivePhase:
-        """Install the targets, find what each cell is compared with, and set up the run. Raises FtgateError.
+    def prepared(checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
+        prepare, requires = resources.targets.prepared, group.spec.requires
+        return {cell.target.spec: prepare(cell, requires, checkout) for cell in one_per_target(cells)}
 
-        `left_s` is the rest of the test's time, for this phase and those `waiting`. A screen leaves half of it to what
-        may follow a miss.
-        """
-        resources, cells, pair = self.resources, self.phase.cells, self.phase.pair
-        checkout = pair.changed if pair else None
-        targets = self._targets(checkout)
-        references = self._references(pair, targets) if pair else {}
-        spec = resources.references.relocated(self.group.spec, checkout) if checkout else self.group.spec
-        if self.screened:  # contracts were judged in the first phase
-            spec = msgspec.structs.replace(spec, requirements=())
-        compared = {cell.nodeid: self._compared_with(cell) for cell in cells}
-        followed = pair is None and resources.config.escalate and any(each.entry for each in compared.values())
-        share = 0.5 if followed else 1 / (1 + waiting)
-        own_s = left_s * share
-        reserved_s = _reserved_s(own_s) if pair and resources.config.explain else 0.0
-        limits = resources.limits(self.group, cells, own_s - reserved_s)
-        at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
-        judge = Judge(spec, self._policy(), compared, at_most, limits.launches)
-        records = pair is None and resources.stored.records(self.group, cells)
-        judged = not records and (bool(spec.requirements) or any(each.basis for each in compared.values()))
-        needed = 0
-        if judged:
-            needed = min(judge.least_rounds(), limits.launches or judge.rounds)
-            least_rounds = LEAST_ROUNDS if any(each.basis for each in compared.values()) else LEAST_LAUNCHES
-            limits = msgspec.structs.replace(limits, floor=max(least_rounds, needed), at_most=judge.rounds)
-        elif pair is not None:  # figures are all there is to show
-            least = {"launches": limits.launches or LEAST_LAUNCHES, "most_iterations": PILOT_ITERATIONS}
-            limits = msgspec.structs.replace(limits, **least, least_iterations=0)
-        run = InterleavedRun(
-            Group(key=self.group.key, spec=spec, cells=cells),
-            targets,
-            resources.launcher,
-            limits,
-            random.Random(f"{resources.config.seed}:{self.group.key}{':beside' if self.screened else ''}"),
-            resources.listener,
-            loops=None if pair else resources.stored.loops(self.group, cells),
-            stopping_rule=judge.needs if judged else None,
-            references=references,
-            monitor=monitor,
-            first_needs=judge.first(cells) if judged else None,
-            needed=0 if spec.requirements else needed,  # contracts compare cells: these are measured together
-            floors=resources.floors,
-            capacity=resources.capacity,
-        )
-        return ActivePhase(self.phase, run, judge, limits.budget_s, share, needed, reserved_s)
+    # 1. What is installed, and what each cell is compared with.
+    targets = prepared(checkout)
+    compared = {cell.nodeid: basis_of(cell, phase, group, resources) for cell in cells}
+    references: dict[str, Reference] = {}
+    if pair and any(each.basis for each in compared.values()):  # a reference without the test is not built
+        old_spec, old_targets = resources.references.relocated(group.spec, pair.reference), prepared(pair.reference)
+        _check_versions(pair, old_targets, targets)
+        for cell in cells:
+            if compared[cell.nodeid].basis:
+                there = replace(cell, target=target_of(cell, pair.reference))
+                references[cell.nodeid] = Reference(cell=there, spec=old_spec, target=old_targets[cell.target.spec])
+    spec = resources.references.relocated(group.spec, checkout) if checkout else group.spec
+    if screened:  # contracts were judged in the first phase
+        spec = replace(spec, requirements=())
+    # 2. How much time it has, and what it leaves to explain the cells that fail.
+    followed = pair is None and resources.config.escalate and any(each.entry for each in compared.values())
+    share = 0.5 if followed else 1 / (1 + waiting)
+    own_s = left_s * share
+    reserved_s = _reserved_s(own_s) if pair and resources.config.explain else 0.0
+    limits = resources.limits(group, cells, own_s - reserved_s)
+    # 3. Who judges, and how many rounds that needs.
+    at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
+    judge = Judge(spec, _policy(phase, group, resources), compared, at_most, limits.launches)
+    records = pair is None and resources.stored.records(group, cells)
+    judged = not records and (bool(spec.requirements) or any(each.basis for each in compared.values()))
+    needed = 0
+    if judged:
+        needed = min(judge.least_rounds(), limits.launches or judge.rounds)
+        least_rounds = LEAST_ROUNDS if any(each.basis for each in compared.values()) else LEAST_LAUNCHES
+        limits = replace(limits, floor=max(least_rounds, needed), at_most=judge.rounds)
+    elif pair is not None:  # figures are all there is to show
+        launches = limits.launches or LEAST_LAUNCHES
+        limits = replace(limits, launches=launches, most_iterations=PILOT_ITERATIONS, least_iterations=0)
+    run = InterleavedRun(
+        Group(key=group.key, spec=spec, cells=cells),
+        targets,
+        resources.launcher,
+        limits,
+        random.Random(f"{resources.config.seed}:{group.key}{':beside' if screened else ''}"),
+        resources.listener,
+        loops=None if pair else resources.stored.loops(group, cells),
+        stopping_rule=judge.needs if judged else None,
+        references=references,
+        monitor=monitor,
+        first_needs=judge.first(cells) if judged else None,
+        needed=0 if spec.requirements else needed,  # contracts compare cells: these are measured together
+        floors=resources.floors,
+        capacity=resources.capacity,
+    )
+    return ActivePhase(phase, run, judge, limits.budget_s, share, needed, reserved_s)
 
-    def _targets(self, checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
-        prepared = self.resources.targets.prepared
-        requires = self.group.spec.requires
-        return {cell.target.spec: prepared(cell, requires, checkout) for cell in one_per_target(self.phase.cells)}
 
-    def _references(self, pair: worktrees.Pair, changed: Mapping[str, PreparedTarget]) -> dict[str, Reference]:
-        cells = [cell for cell in self.phase.cells if self._compared_with(cell).basis]
-        if not cells:  # a reference without the test is not built
-            return {}
-        spec = self.resources.references.relocated(self.group.spec, pair.reference)
-        targets = self._targets(pair.reference)
-        _check_versions(pair, targets, changed)
-        replace, there = msgspec.structs.replace, pair.reference
-        return {
-            cell.nodeid: Reference(
-                cell=replace(cell, target=target_of(cell, there)), spec=spec, target=targets[cell.target.spec]
-            )
-            for cell in cells
-        }
+def basis_of(cell: Cell, phase: Phase, group: Group, resources: Resources) -> ComparedWith:
+    """What a cell of a phase is compared with."""
+    reference = phase.pair.reference if phase.pair else None
+    if why := phase.same.get(cell.nodeid):
+        baseline, commit = (reference.label, reference.commit) if reference else ("", "")
+        return ComparedWith(why=why, baseline=baseline, commit=commit, same=True)
+    if reference is None:
+        return resources.stored.compared_with(group, cell)
+    if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
+        return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
+    there = resources.targets.prepared(cell, group.spec.requires, reference)
+    if why := unavailable(cell, there.interpreter):
+        return ComparedWith(why=f"{reference.label} cannot run it: {why}")
+    return ComparedWith(
+        basis="paired",
+        why=phase.why,
+        baseline=described(reference, group.spec.requires),
+        commit=reference.commit,
+        judged=cell.nodeid in phase.judged,
+    )
 
-    def _compared_with(self, cell: Cell) -> ComparedWith:
-        pair = self.phase.pair
-        if why := self.phase.same.get(cell.nodeid):
-            reference = pair.reference if pair else None
-            baseline, commit = (reference.label, reference.commit) if reference else ("", "")
-            return ComparedWith(why=why, baseline=baseline, commit=commit, same=True)
-        if pair is None:
-            return self.resources.stored.compared_with(self.group, cell)
-        reference = pair.reference
-        if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
-            return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
-        there = self.resources.targets.prepared(cell, self.group.spec.requires, reference)
-        if why := unavailable(cell, there.interpreter):
-            return ComparedWith(why=f"{reference.label} cannot run it: {why}")
-        return ComparedWith(
-            basis="paired",
-            why=self.phase.why,
-            baseline=described(reference, self.group.spec.requires),
-            commit=reference.commit,
-            judged=cell.nodeid in self.phase.judged,
-        )
 
-    def _policy(self) -> Policy:
-        """After a screen only the metrics that missed are judged: no other kind of launch is needed."""
-        policy, wanted = self.resources.policy, self.phase.metrics
-        names = (*policy.metrics, *self.group.spec.gated)
-        if wanted is None:
-            return msgspec.structs.replace(policy, metrics=names)
+def _policy(phase: Phase, group: Group, resources: Resources) -> Policy:
+    """After a screen only the metrics that missed are judged: no other kind of launch is needed."""
+    names, wanted = (*resources.policy.metrics, *group.spec.gated), phase.metrics
+    if wanted is not None:
         # On another machine the time was screened by its ratio.
-        if Metric.RATIO in wanted:
-            wanted |= {Metric.WALL}
-        return msgspec.structs.replace(policy, metrics=tuple(each for each in names if each in wanted))
+        wanted |= {Metric.WALL} if Metric.RATIO in wanted else set()
+        names = tuple(each for each in names if each in wanted)
+    return replace(resources.policy, metrics=names)
 
 
 def _reserved_s(own_s: float) -> float:
@@ -215,7 +202,7 @@ def _check_versions(
             raise FtgateError(f"both sides have {requested[0]} on {target}: there is nothing to compare")
 
 
-# Whether the time of a phase is too short for a decision, and what would be enough.
+# ---- whether the time of a phase is too short for a decision, and what would be enough
 
 MARGIN = 1.4
 """What is recommended over the cost seen: with more time, rounds hold more iterations and samples."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from ..declare.options import Options
 from ..judge.history import stored_wall
@@ -16,10 +16,9 @@ from ..model.report import History, Machine, Report, Row, Table
 from ..model.sample import executor_cell
 from ..model.spec import Cell, Group
 from ..report.baselines import update_lines
-from ..store import folder as store_folder
 from ..store import names, schema
-from ..store import update as unused
-from ..store.update import apply_updates, update_plan
+from ..store.folder import Store
+from ..store.update import apply_updates, unused, update_plan
 from ..targets.describe import build_key
 from .folder import RunFolder
 from .targets import Targets
@@ -33,7 +32,7 @@ class StoredBaselines:
         self.root = folder.root
         self.machine = machine
         self.targets = targets
-        self.store = store_folder.Store(folder.root / config.baselines, lock_path=folder.path / "baselines.lock")
+        self.store = Store(folder.root / config.baselines, lock_path=folder.path / "baselines.lock")
         self._tests: dict[str, schema.TestBaseline | FtgateError | None] = {}
 
     def entry(self, group: Group, cell: Cell) -> schema.StoredCell | FtgateError | None:
@@ -82,7 +81,6 @@ class StoredBaselines:
             baseline=f"{_relative(self.store.path(test), self.root)} ({newest.recorded_at})",
             commit=newest.commit,
             file=str(self.store.file(test, key.partition("/")[0], newest)),
-            recorded_at=newest.recorded_at,
             elsewhere=not here,
         )
 
@@ -98,11 +96,9 @@ class StoredBaselines:
         """Its tables, with the wall time in the recordings that are read anyway: git is not asked."""
 
         def row_with(row: Row) -> Row:
-            return msgspec.structs.replace(row, history=self._history(row, report.machine_of(row).fingerprint))
+            return replace(row, history=self._history(row, report.machine_of(row).fingerprint))
 
-        return tuple(
-            msgspec.structs.replace(table, rows=tuple(row_with(row) for row in table.rows)) for table in report.tables
-        )
+        return tuple(replace(table, rows=tuple(row_with(row) for row in table.rows)) for table in report.tables)
 
     def _history(self, row: Row, machine: str) -> tuple[History, ...]:
         if row.sample is None:
@@ -120,7 +116,7 @@ class StoredBaselines:
         if collected is None or not self.store.root.is_dir():
             return ()
         try:
-            cells = unused.unused(self.store, collected, fingerprint=self.machine.fingerprint, rootdir=self.root)
+            cells = unused(self.store, collected, fingerprint=self.machine.fingerprint, rootdir=self.root)
         except FtgateError:
             return ()  # a broken file is an error of its cells and of `ftgate baseline`; the report is still made
         return tuple(names.join_nodeid(test, label) for test, label in cells)
@@ -161,14 +157,11 @@ class StoredBaselines:
         return stored.cells.get(label, {}) if isinstance(stored, schema.TestBaseline) else {}
 
     def _key(self, group: Group, cell: Cell) -> str:
-        return names.entry_key(self.machine.fingerprint, self._build(group, cell))
-
-    def _build(self, group: Group, cell: Cell) -> str:
-        return self.targets.prepared(cell, group.spec.requires).key
+        return names.entry_key(self.machine.fingerprint, self.targets.prepared(cell, group.spec.requires).key)
 
     def _newest_elsewhere(self, group: Group, cell: Cell) -> tuple[str, schema.StoredCell | None]:
         """The newest entry of another machine: of the same build if there is one, else of any."""
-        entries, build = self._entries(cell), self._build(group, cell)
+        entries, build = self._entries(cell), self.targets.prepared(cell, group.spec.requires).key
         if cell.cores:  # of a machine with another number of cores nothing can be compared
             entries = {key: entry for key, entry in entries.items() if entry.recordings[-1].workers == cell.workers}
         same = {key: entry for key, entry in entries.items() if key.partition("/")[2] == build}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
-import msgspec
+from msgspec.structs import replace
 
 from ..judge import decide, figures
 from ..judge.judge import ComparedWith, Judge, doubted, excess, missed, unchanged
@@ -24,10 +24,9 @@ from ..report import said
 from ..store import names
 from ..targets import environments
 from . import explaining
-from . import phase as shortfall
 from .context import Resources
 from .explaining import Explainer
-from .phase import LEAST_ROUNDS, ActivePhase, Phase, PhaseStarter
+from .phase import LEAST_ROUNDS, ActivePhase, Phase, basis_of, predicted, started
 from .sides import worktrees
 from .targets import same, unavailable
 
@@ -45,11 +44,16 @@ class Measurement:
         self.monitor = ConditionsMonitor()
         self.conditions = self.first_conditions = Conditions()
         self.by_nodeid: dict[str, Row] = {}
+        """Rows as they were judged first: `_amended` says what becomes of their verdicts."""
+        self._after_miss: dict[str, tuple[Verdict | None, str]] = {}
+        """By node id: the verdict on paired launches, and why there is none."""
+        self._same_code: dict[str, str] = {}
+        """By node id of a cell that missed its baseline: why its code is that of the baseline."""
         self.samples = TestSamples()
         self.phases: list[Phase] = []
         self.active: ActivePhase | None = None
         self.amendments = resources.hooks.ftgate_amend(resources=resources, group=group)
-        self.explainer = Explainer(self._marked, resources.references.folder.root)
+        self.explainer = Explainer(self._by_people, resources.references.folder.root)
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
         self.note = ""
@@ -72,13 +76,13 @@ class Measurement:
         cells = tuple(cell for cell in self.group.cells if cell.nodeid not in self.by_nodeid)
         phase = Phase(cells=cells, judged=frozenset(cell.nodeid for cell in cells))
         if against:
-            phase = msgspec.structs.replace(phase, pair=pair, why=f"--ftgate-against {against}")
+            phase = replace(phase, pair=pair, why=f"--ftgate-against {against}")
         elif cells:
             phase = self._beside_another_machines(phase)
         if cells and phase.pair is not None:
             settled, changed = self.resources.settled(self.group, cells, phase.pair)
             why = "; ".join(filter(None, (phase.why, changed)))
-            phase = msgspec.structs.replace(phase, same=settled, why=why)
+            phase = replace(phase, same=settled, why=why)
         phase = self._without_unchanged(phase)
         if phase.cells:
             self.phases.append(phase)
@@ -95,8 +99,8 @@ class Measurement:
         alone = recorded and all(each.elsewhere for each in recorded) and not stored.records(self.group, phase.cells)
         if not alone or not self.resources.config.escalate:
             return phase
-        newest = max(recorded, key=lambda each: each.recorded_at)
-        replace, test = msgspec.structs.replace, names.split_nodeid(phase.cells[0].nodeid)[0]
+        newest = max(recorded, key=lambda each: each.entry.recordings[-1].recorded_at if each.entry else "")
+        test, _ = names.split_nodeid(phase.cells[0].nodeid)
         try:
             pair = self.resources.references.recorded(newest, test)
         except worktrees.NothingToCompare:
@@ -111,18 +115,13 @@ class Measurement:
         """Without the cells of which nothing is measured: those that are the same, in a test without contracts."""
         if self.group.spec.requirements:
             return phase
-        reference = phase.pair.reference if phase.pair else None
         for cell in phase.cells:
             if why := phase.same.get(cell.nodeid):
-                verdict = Verdict(
-                    decision=Decision.UNCHANGED,
-                    reason=f"not measured: {why}",
-                    baseline=reference.label if reference else "",
-                    commit=reference.commit if reference else "",
-                )
+                basis = replace(basis_of(cell, phase, self.group, self.resources), why="")
+                verdict = basis.verdict(Decision.UNCHANGED, f"not measured: {why}")
                 self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
         cells = tuple(cell for cell in phase.cells if cell.nodeid not in phase.same)
-        return msgspec.structs.replace(phase, cells=cells, judged=frozenset(cell.nodeid for cell in cells))
+        return replace(phase, cells=cells, judged=frozenset(cell.nodeid for cell in cells))
 
     @property
     def open(self) -> bool:
@@ -149,8 +148,7 @@ class Measurement:
         if more:
             return
         self._end()
-        run_left_s = self.resources.time.left_s
-        if self._own_left_s > 0 and (run_left_s is None or run_left_s > 0):
+        if self._own_left_s > 0 and not self.resources.time.over:
             self._begin_next()
         else:
             self.close()
@@ -159,7 +157,7 @@ class Measurement:
         """Say once in a phase that its time is too short for a decision, as soon as that is known."""
         config, time = self.resources.config, self.resources.time
         tests = left_s / share_s if share_s and left_s else None
-        lacking = shortfall.predicted(active, config.test_time, self._ended_s, time, tests)
+        lacking = predicted(active, config.test_time, self._ended_s, time, tests)
         known = any(map(self.shortfalls.get, active.phase.judged))
         if lacking and not known:
             self.resources.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
@@ -173,11 +171,8 @@ class Measurement:
         self.phases = []
 
     def rows(self) -> list[Row]:
-        """All cells' rows, in their order, with the conditions; what these may explain is in doubt.
-
-        What is accepted, and what is known to fail, is marked as such.
-        """
-        return self._finished(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
+        """All cells' rows in their order: their verdicts as they stand at the end, with conditions and explanations."""
+        return [self._finished(cell) for cell in self.group.cells]
 
     def fail(self, error: Exception) -> None:
         """End it with this error in the row of every cell that has no verdict yet, or was to be measured again."""
@@ -190,6 +185,8 @@ class Measurement:
     def _fail_cell(self, cell: Cell, error: Exception) -> None:
         told = error_of(error)
         self.by_nodeid[cell.nodeid] = failed_row(cell, told.reason, told.detail)
+        for amendments in (self._after_miss, self._same_code):
+            amendments.pop(cell.nodeid, None)
 
     def rows_in_part(self) -> list[Row]:
         """The rows of the cells that have one, where the run ends in the middle: nothing more is measured."""
@@ -198,30 +195,56 @@ class Measurement:
         self._end()
         rows = [self.by_nodeid[cell.nodeid] for cell in self.group.cells if cell.nodeid in self.by_nodeid]
         measured = [row for row in rows if row.sample is None or row.sample.launches or row.error is not None]
-        return [
-            row if row.sample is None else msgspec.structs.replace(row, in_part=not whole)
-            for row in self._finished(measured)
-        ]
+        finished = [self._finished(row.cell) for row in measured]
+        return [row if row.sample is None else replace(row, in_part=not whole) for row in finished]
 
-    def _finished(self, rows: Iterable[Row]) -> list[Row]:
-        finished = []
-        for row in rows:
-            with self._failing(row.cell):
-                (judged,) = self._judged([row])
-                self.by_nodeid[row.cell.nodeid] = self._explained(judged)
-            finished.append(self.by_nodeid[row.cell.nodeid])
-        return finished
+    # -- what becomes of a verdict -----------------------------------------------------------------------------
 
-    def _judged(self, rows: Iterable[Row]) -> list[Row]:
-        judged = [row if row.sample is None else self._under_conditions(row) for row in rows]
+    def _finished(self, cell: Cell) -> Row:
+        """The row of a cell with its verdict as it stands, and its explanation."""
+        try:
+            return self._explained(self._amended(self.by_nodeid[cell.nodeid]))
+        except Exception as error:  # noqa: BLE001
+            self._fail_cell(cell, error)
+            return self.by_nodeid[cell.nodeid]
+
+    def _amended(self, row: Row) -> Row:
+        """The row with its verdict as it stands now, and with what the time lacks where that is open."""
+        verdict = row.verdict
+        for amend in BY_LAUNCHES:
+            verdict = amend(self, verdict, row.cell)
+        if row.sample is not None:
+            lacking = self.shortfalls.get(row.cell.nodeid) if verdict.decision.wants_time else None
+            row = replace(row, conditions=self.conditions, shortfall=lacking)
         line, options = self.group.spec.source.line, self.resources.config.rerun
-        return [msgspec.structs.replace(row, verdict=self._marked(row), line=line, options=options) for row in judged]
+        return self._by_people(replace(row, verdict=verdict, line=line, options=options))
 
-    def _marked(self, row: Row) -> Verdict:
-        """Its verdict, in which what is accepted or known to fail is marked as such."""
+    def _by_people(self, row: Row) -> Row:
+        """The row with its verdict as commits accept it and the test expects it: what features make of it."""
         for amended in self.amendments:
-            row = msgspec.structs.replace(row, verdict=amended(row))
-        return row.verdict
+            row = replace(row, verdict=amended(row))
+        return row
+
+    def _settled(self, verdict: Verdict, cell: Cell) -> Verdict:
+        """After a miss: by the launches that were paired with the baseline's commit, else predicted."""
+        sample = self.samples.cell(cell)
+        if cell.nodeid not in self._after_miss or sample is None:
+            return verdict
+        return self.screen.settled(sample, self.samples, verdict, *self._after_miss[cell.nodeid])
+
+    def _unchanged(self, verdict: Verdict, cell: Cell) -> Verdict:
+        """Where the code is that of the baseline: what misses it is no change of the code."""
+        why = self._same_code.get(cell.nodeid)
+        return unchanged(verdict, why) if why else verdict
+
+    def _doubted(self, verdict: Verdict, cell: Cell) -> Verdict:
+        """In doubt where the machine may have done it: contracts were judged in the first phase."""
+        return doubted(
+            verdict,
+            paired=decide.unfit(self.conditions, decide.PAIRED),
+            alone=decide.unfit(self.first_conditions, decide.UNPAIRED),
+            crowded=decide.unfit(self.first_conditions, decide.CROWDED),
+        )
 
     def _explained(self, row: Row) -> Row:
         """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
@@ -230,12 +253,7 @@ class Measurement:
         explanation = self.explainer.of(row.cell.nodeid)
         if explanation is None and row.sample is not None and row.sample.reference is None:
             explanation = explaining.of_stored(row, self.screen.compared_with(row.sample))
-        return msgspec.structs.replace(row, explanation=explanation)
-
-    def _under_conditions(self, row: Row) -> Row:
-        row = msgspec.structs.replace(self._doubted(row), conditions=self.conditions)
-        lacking = self.shortfalls.get(row.cell.nodeid) if row.verdict.decision.wants_time else None
-        return msgspec.structs.replace(row, shortfall=lacking)
+        return replace(row, explanation=explanation)
 
     # -- phases ------------------------------------------------------------------------------------------------
 
@@ -272,10 +290,10 @@ class Measurement:
         """Begin the next phase that can begin; one whose environments cannot be installed is judged without."""
         while self.phases and self.active is None:
             phase = self.phases.pop(0)
-            starter = PhaseStarter(self.group, self.resources, phase)
+            waiting = sum(each.spare is phase.spare for each in self.phases)
             try:
-                waiting = sum(each.spare is phase.spare for each in self.phases)
-                self.active = starter.start(self.monitor, self._own_left_s, waiting)
+                left_s = self._own_left_s
+                self.active = started(phase, self.group, self.resources, self.monitor, left_s, waiting)
                 if self.samples:
                     why = "measured again beside the baseline's commit: it missed its baseline"
                     self.resources.listener.expect_more(why)
@@ -285,7 +303,7 @@ class Measurement:
                     self.resources.listener.warn(f"{self.group.key}: {why}")
                 if phase.pair and not (self.samples or self.resources.config.against):
                     # What another machine could build: without it, what it stored is compared.
-                    self.phases.insert(0, msgspec.structs.replace(phase, pair=None, why="", same={}))
+                    self.phases.insert(0, replace(phase, pair=None, why="", same={}))
                 else:
                     self._not_begun(phase, error)
 
@@ -305,11 +323,11 @@ class Measurement:
         if self.active is not None:
             ended, self.active = self.active, None
             self._ended_rounds += ended.run.budget.rounds
-            self.note = ended.run.context.split or self.note
+            self.note = ended.run.split or self.note
             self.conditions = self.monitor.observe()
             self._judge(ended)
             if self.resources.config.explain and not self._interrupted:
-                rows = self._judged(self.by_nodeid[cell.nodeid] for cell in self.group.cells)
+                rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
                 self.explainer.end(rows, ended, lambda: self._left_s(ended))
             self._ended_s += ended.run.budget.spent_s
 
@@ -360,16 +378,12 @@ class Measurement:
         row = self.by_nodeid[sample.cell.nodeid]
         if sample.error is not None:  # a race may show in any launch
             failed = failed_row(sample.cell, sample.error.reason, sample.error.detail)
-            self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(
-                row, verdict=failed.verdict, error=sample.error, paired=sample
-            )
-            return
-        paired = judge.verdict(sample, samples, figures.figures(sample, reference=None))
-        why = paired.reason or paired.why or "the reference has no figures to compare"
-        screened = self.samples.cell(sample.cell)
-        assert screened is not None  # it missed its baseline
-        verdict = self.screen.settled(screened, self.samples, row.verdict, paired, why)
-        self.by_nodeid[sample.cell.nodeid] = msgspec.structs.replace(row, verdict=verdict, paired=sample)
+            row = replace(row, verdict=failed.verdict, error=sample.error)
+        else:
+            together = judge.verdict(sample, samples, figures.figures(sample, reference=None))
+            why = together.reason or together.why or "the reference has no figures to compare"
+            self._after_miss[sample.cell.nodeid] = together, why
+        self.by_nodeid[sample.cell.nodeid] = replace(row, paired=sample)
 
     def _with_hint(self, phase: Phase, sample: Sample) -> Sample:
         """The sample with a hint in its error, if a file or an editable install is not what the workload needs."""
@@ -380,18 +394,8 @@ class Measurement:
         hint = hint or environments.missing_hint(detail, sample.cell.target.spec)
         if not hint:
             return sample
-        error = msgspec.structs.replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
-        return msgspec.structs.replace(sample, error=error)
-
-    def _doubted(self, row: Row) -> Row:
-        """The row in which what the machine may have done is in doubt: contracts are judged in the first phase."""
-        verdict = doubted(
-            row.verdict,
-            paired=decide.unfit(self.conditions, decide.PAIRED),
-            alone=decide.unfit(self.first_conditions, decide.UNPAIRED),
-            crowded=decide.unfit(self.first_conditions, decide.CROWDED),
-        )
-        return msgspec.structs.replace(row, verdict=verdict)
+        error = replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
+        return replace(sample, error=error)
 
     # -- after a miss ------------------------------------------------------------------------------------------
 
@@ -400,83 +404,70 @@ class Measurement:
 
         Where the time is too short for all cells, it goes to the worst: the others are paired in what is left of it.
         """
-        alone: dict[str, list[Phase]] = {}
+        # 1. What each is paired with, the worst first; predictions.
+        alone: dict[str, tuple[worktrees.Pair, list[Cell]]] = {}
         for sample in sorted(self.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
             with self._failing(sample.cell):
-                self._follow_up(sample, alone)
+                compared_with = self.screen.compared_with(sample)
+                pair = self._pair_after_miss(sample.cell, compared_with)
+                if pair is not None:
+                    alone.setdefault(compared_with.commit, (pair, []))[1].append(sample.cell)
+        # 2. Without cells that read the same at that commit, unless no launch begins any more.
         budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
-        run_left_s = self.resources.time.left_s
-        if left_s > 0 and (run_left_s is None or run_left_s > 0):  # else no launch begins any more
-            alone = {commit: left for commit, phases in alone.items() if (left := self._changed(phases))}
-        # A launch of a pair takes the place of one of the control workload.
-        pairs_s = LEAST_ROUNDS * len(alone) * budget.spent_s / max(1, budget.rounds * len(self.samples))
+        for pair, cells in alone.values() if left_s > 0 and not self.resources.time.over else ():
+            same, _ = self.resources.settled(self.group, tuple(cells), pair)
+            self._same_code |= {cell.nodeid: same[cell.nodeid] for cell in cells if same.get(cell.nodeid)}
+            cells[:] = [cell for cell in cells if cell.nodeid not in same]
+        paired = [each for each in alone.values() if each[1]]
+        # 3. As many as there is time for: a launch of a pair takes the place of one of the control workload.
+        pairs_s = LEAST_ROUNDS * len(paired) * budget.spent_s / max(1, budget.rounds * len(self.samples))
         room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.samples)
-        worst = [functools.reduce(_joined, phases[:room]) for phases in alone.values()]
-        others = [functools.reduce(_joined, phases[room:]) for phases in alone.values() if phases[room:]]
-        return worst + [msgspec.structs.replace(phase, spare=True) for phase in others]
+        worst = [self._paired_phase(pair, cells[:room]) for pair, cells in paired]
+        others = [self._paired_phase(pair, cells[room:]) for pair, cells in paired if cells[room:]]
+        return worst + [replace(phase, spare=True) for phase in others]
 
-    def _follow_up(self, sample: Sample, alone: dict[str, list[Phase]]) -> None:
-        compared_with = self.screen.compared_with(sample)
-        if compared_with.entry is None or not self._missed(sample.cell):
-            return
+    def _pair_after_miss(self, cell: Cell, compared_with: ComparedWith) -> worktrees.Pair | None:
+        """The commit that a cell which missed its baseline is paired with; None where it is predicted."""
+        if compared_with.entry is None or not self._missed(cell):
+            return None
+        why = "the run was interrupted before the baseline's commit was measured" if self._interrupted else ""
+        if not (why or self.resources.config.escalate):
+            why = "--ftgate-escalate=no: the baseline's commit is not measured"
         try:
-            phase = self._paired_phase(sample.cell, compared_with)
+            if not why:
+                return self.resources.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])
         except git.AgainstError as error:
-            self._predict(sample.cell, str(error))
+            why = str(error)
             if isinstance(error, worktrees.NothingToCompare):
-                self._keep_unchanged(sample.cell, "the code is that of the baseline")
-            return
-        alone.setdefault(compared_with.commit, []).append(phase)
+                self._same_code[cell.nodeid] = "the code is that of the baseline"
+        self._after_miss[cell.nodeid] = None, why
+        return None
 
-    def _changed(self, phases: list[Phase]) -> list[Phase]:
-        """Without those of cells that read the same at the baseline's commit: a pair would measure the same twice."""
-        missed = tuple(cell for phase in phases for cell in phase.cells if cell.nodeid in phase.judged)
-        pair = phases[0].pair
-        assert pair is not None
-        same, _ = self.resources.settled(self.group, missed, pair)
-        for cell in missed:
-            if why := same.get(cell.nodeid):
-                self._keep_unchanged(cell, why)
-        return [phase for phase in phases if not phase.judged <= same.keys()]
-
-    def _keep_unchanged(self, cell: Cell, why: str) -> None:
-        row = self.by_nodeid[cell.nodeid]
-        self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=unchanged(row.verdict, why))
-
-    def _paired_phase(self, cell: Cell, compared_with: ComparedWith) -> Phase:
-        if self._interrupted:
-            raise git.AgainstError("the run was interrupted before the baseline's commit was measured")
-        if not self.resources.config.escalate:
-            raise git.AgainstError("--ftgate-escalate=no: the baseline's commit is not measured")
-        pair = self.resources.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])
-        single = self.samples.single_of(cell)
+    def _paired_phase(self, pair: worktrees.Pair, cells: Sequence[Cell]) -> Phase:
+        """These cells, each with its single-worker cell for the scaling, paired with a commit."""
+        singles = {cell: self.samples.single_of(cell) for cell in cells}
+        measured = ((cell, single.cell) if single else (cell,) for cell, single in singles.items())
         return Phase(
-            cells=(cell,) if single is None or single.cell == cell else (cell, single.cell),
-            judged=frozenset({cell.nodeid}),
+            cells=tuple(dict.fromkeys(cell for both in measured for cell in both)),
+            judged=frozenset(cell.nodeid for cell in cells),
             pair=pair,
             why="it missed its baseline, so the baseline's commit was measured with it",
-            metrics=self._missed(cell),
+            metrics=frozenset[str]().union(*map(self._missed, cells)),
         )
 
     def _missed(self, cell: Cell) -> frozenset[str]:
         return frozenset(each.metric for each in self.by_nodeid[cell.nodeid].verdict.metrics if missed(each))
 
     def _predict(self, cell: Cell, why: str) -> None:
-        row, sample = self.by_nodeid[cell.nodeid], self.samples.cell(cell)
-        if sample is not None and self._missed(cell):
-            verdict = self.screen.settled(sample, self.samples, row.verdict, None, why)
-            self.by_nodeid[cell.nodeid] = msgspec.structs.replace(row, verdict=verdict)
+        if self.samples.cell(cell) is not None and self._missed(cell):
+            self._after_miss[cell.nodeid] = None, why
+
+
+Amendment: TypeAlias = Callable[[Measurement, Verdict, Cell], Verdict]
+BY_LAUNCHES: Sequence[Amendment] = (Measurement._settled, Measurement._unchanged, Measurement._doubted)
+"""What becomes of a verdict after a cell was judged, in this order: by further launches, the code and the machine; then
+by features, as `_by_people` says. `_amended` applies them."""
 
 
 def _unsupported_row(cell: Cell, reason: str) -> Row:
     return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))
-
-
-def _joined(one: Phase, other: Phase) -> Phase:
-    """Both phases in one, as their cells are paired with the same commit."""
-    return msgspec.structs.replace(
-        one,
-        cells=tuple(dict.fromkeys((*one.cells, *other.cells))),
-        judged=one.judged | other.judged,
-        metrics=(one.metrics or frozenset()) | (other.metrics or frozenset()),
-    )

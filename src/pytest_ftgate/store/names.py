@@ -68,7 +68,8 @@ def entry_key(fingerprint: str, build: str) -> str:
 def folder_name(test: str) -> str:
     """A readable relative path with `/`, unique for each test: `a/test_x.py/TestA.test_y`."""
     path, _, names = test.partition("::")
-    folders = [_component(part, keep=".") for part in path.split("/")]
+    # A name that starts with a dot would be hidden, or lead out of the folder.
+    folders = [_shortened(re.sub(r"^\.", "%2E", _escaped(part, keep="."))) for part in path.split("/")]
     return "/".join([*folders, _shortened(".".join(_escaped(name) for name in names.split("::")))])
 
 
@@ -81,11 +82,6 @@ def file_name(recorded_at: str, commit: str, seed: int, fingerprint: str) -> str
 def is_recording(path: str) -> bool:
     """Whether a path ends as `file_name` makes it."""
     return re.search(r"(^|/)\d{8}T\d{6}-[0-9a-f]{8}\.json$", path) is not None
-
-
-def _component(part: str, keep: str) -> str:
-    escaped = _escaped(part, keep)
-    return _shortened("%2E" + escaped[1:] if escaped.startswith(".") else escaped)
 
 
 def _escaped(part: str, keep: str = "") -> str:

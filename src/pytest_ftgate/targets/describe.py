@@ -103,8 +103,27 @@ def collect(executable: str, environment: dict[str, str] | None = None) -> Facts
     """
     with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
         output = os.path.join(folder, "facts.json")
-        command = [executable, "-P", "-s", "-c", _COLLECTOR, output]
-        _run(executable, command, {**scrubbed_environment(), **(environment or {})}, folder)
+        try:
+            done = subprocess.run(
+                [executable, "-P", "-s", "-c", _COLLECTOR, output],
+                env={**scrubbed_environment(), **(environment or {})},
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIMEOUT_S,
+            )
+        except OSError as error:
+            raise InterpreterBroken(f"{executable} does not start: {error.strerror or error}") from error
+        except subprocess.TimeoutExpired as error:
+            raise InterpreterBroken(f"{executable} did not describe itself within {TIMEOUT_S:.0f} s") from error
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()
+            ended = f"exit code {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
+            # The last line of a traceback tells most; of the output of a shim or the shell it is the first.
+            line = said[-1] if said[0].startswith("Traceback") else said[0]
+            raise InterpreterBroken(f"{executable} does not run ({ended}): {line}")
         try:
             return msgspec.json.decode(Path(output).read_bytes(), type=Facts)
         except (OSError, msgspec.MsgspecError) as error:
@@ -151,30 +170,6 @@ def build_key(interpreter: Interpreter) -> str:
         json.dumps([interpreter.compiler, *flags, _flags_that_matter(interpreter.config_args)]).encode()
     )
     return "-".join([*parts, digest.hexdigest()[:8]])
-
-
-def _run(executable: str, command: list[str], environment: dict[str, str], folder: str) -> None:
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_S,
-        )
-    except OSError as error:
-        raise InterpreterBroken(f"{executable} does not start: {error.strerror or error}") from error
-    except subprocess.TimeoutExpired as error:
-        raise InterpreterBroken(f"{executable} did not describe itself within {TIMEOUT_S:.0f} s") from error
-    if done.returncode:
-        output = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()
-        ended = f"exit code {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
-        # The last line of a traceback tells most; of the output of a shim or the shell it is the first.
-        line = output[-1] if output[0].startswith("Traceback") else output[0]
-        raise InterpreterBroken(f"{executable} does not run ({ended}): {line}")
 
 
 def _interpreter(executable: str, facts: Facts, found: str) -> Interpreter:

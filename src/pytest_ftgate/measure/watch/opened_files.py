@@ -69,8 +69,11 @@ class OpenedFiles:
     def events(self) -> list[FileEvent] | None:
         """What was opened and changed, in order; None where there was more than the kernel keeps."""
         found: list[FileEvent] = []
-        while chunk := self._chunk():
-            at = 0
+        while True:
+            try:
+                chunk, at = os.read(self._descriptor, _CHUNK), 0
+            except BlockingIOError:
+                return found
             while at < len(chunk):
                 number, mask, _, length = _EVENT.unpack_from(chunk, at)
                 name = os.fsdecode(chunk[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0"))
@@ -79,13 +82,6 @@ class OpenedFiles:
                     return None
                 if name and (mask & _CHANGED or not mask & _IS_FOLDER):
                     found.append(FileEvent(os.path.join(self._folders[number], name), bool(mask & _CHANGED)))
-        return found
-
-    def _chunk(self) -> bytes:
-        try:
-            return os.read(self._descriptor, _CHUNK)
-        except BlockingIOError:
-            return b""
 
 
 def _folders(root: Path) -> Iterator[str]:

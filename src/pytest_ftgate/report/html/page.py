@@ -18,7 +18,7 @@ from ...kit.text import plain
 from ...model.report import Report, Row, SiteFigures
 from ...model.verdict import Decision
 from .. import advice, said
-from ..details import Style, detail_lines
+from ..details import Style, detail_lines, site_place
 from ..measured import COLUMNS, interval_head, judged_wall, wall_interval
 from . import plots
 
@@ -122,7 +122,7 @@ def _environment() -> Environment:
         "accepted_texts": said.accepted_texts,
         "css": css,
         "word": lambda decision: decision.value,
-        "site_place": _place,
+        "site_place": lambda site: site_place(site, site.file),
     }
     return environment
 
@@ -318,12 +318,6 @@ def _with_plots(report: Report, tests: Iterable[Test]) -> list[Test]:
             kept[test.anchor] = test._replace(data=None, cells=tuple(cell._replace(details="") for cell in test.cells))
         left -= min(left, size)
     return list(kept.values())
-
-
-def _place(site: SiteFigures) -> str:
-    """`app.py:12 Lock "cache"`."""
-    line = f"{site.file}:{site.line}" if site.file else "line unknown:"
-    return f"{line} {site.kind}{f' {chr(34)}{site.name}{chr(34)}' if site.name else ''}"
 
 
 # ---- the table of a test

@@ -85,23 +85,20 @@ class References:
         if key not in self._pairs:
             named = self.against if compared_with is None else shown(compared_with.commit)
             self.listener.advance(named, "checking out", 0, 0, None)
+            shared = self.folder.shared("pair", key)
             try:
-                self._pairs[key] = self._shared_pair(key, compared_with, test)
+                # The same worktrees for all processes of a run, whatever is edited meanwhile.
+                with self.folder.locked("pair"):
+                    if shared.exists():
+                        self._pairs[key] = decoded(shared, worktrees.Pair)
+                    else:
+                        self._pairs[key] = self._checked_out(compared_with, test)
+                        write_whole(shared, [msgspec.json.encode(self._pairs[key])])
             except AgainstError as error:
                 self._pairs[key] = error
         pair = self._pairs[key]
         if isinstance(pair, AgainstError):
             raise pair
-        return pair
-
-    def _shared_pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
-        """The same worktrees for all processes of a run, whatever is edited meanwhile."""
-        with self.folder.locked("pair"):
-            shared = self.folder.shared("pair", key)
-            if shared.exists():
-                return decoded(shared, worktrees.Pair)
-            pair = self._checked_out(compared_with, test)
-            write_whole(shared, [msgspec.json.encode(pair)])
         return pair
 
     def _checked_out(self, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
@@ -290,23 +287,19 @@ def _tagged(repository: Repository, tag: str) -> Path:
     if not folder.exists():
         hide_from_git(releases)
         with tempfile.TemporaryDirectory(dir=releases, ignore_cleanup_errors=True) as made:
-            _make(repository, Path(made), tag)
+            Path(made, _FILE).touch()
+            for words in (
+                ("init", "--quiet", "--template="),
+                ("add", "--force", _FILE),
+                ("commit", "--quiet", "--no-gpg-sign", "-m", tag),
+                ("tag", "--no-sign", "-m", tag, tag),
+                ("update-index", "--skip-worktree", _FILE),
+            ):
+                # The commit's id may be part of a version.
+                repository.git(*words, cwd=Path(made), variables=committed_by_us(_NEVER_AT))
             with suppress(OSError):  # another process was faster
                 (Path(made) / ".git").rename(folder)
     return folder
-
-
-def _make(repository: Repository, folder: Path, tag: str) -> None:
-    """Its commit's id may be part of a version."""
-    (folder / _FILE).touch()
-    for words in (
-        ("init", "--quiet", "--template="),
-        ("add", "--force", _FILE),
-        ("commit", "--quiet", "--no-gpg-sign", "-m", tag),
-        ("tag", "--no-sign", "-m", tag, tag),
-        ("update-index", "--skip-worktree", _FILE),
-    ):
-        repository.git(*words, cwd=folder, variables=committed_by_us(_NEVER_AT))
 
 
 # ---- whether what git has of a project can be installed, as it is in CI and on both sides of a comparison

@@ -29,9 +29,9 @@ from ...kit.values import Struct
 from ...model.spec import Spec, is_path, parse_target
 from ...store.names import is_recording
 from ...store.update import source_is_gone
+from ...targets import find
 from ...targets.describe import settings_unsupported
 from ...targets.environments import distribution_of, forget_environments, prune_environments, site_packages
-from ...targets.find import find_interpreter
 
 # ---- submodules: the commits that each side names, checked out from the objects that are here
 
@@ -431,7 +431,7 @@ def _interpreters(root: Path, wanted: str) -> Pair:
     """The same files on both sides; the reference's run with one interpreter, whatever the target of a cell."""
     try:
         target = parse_target(wanted)
-        interpreter = find_interpreter(target)
+        interpreter = find.find_interpreter(target)
     except FtgateError as error:
         raise AgainstError(f"{OPTION} {PYTHON}{wanted}: {error}") from error
     if unsupported := settings_unsupported(interpreter, target.settings):
