@@ -11,8 +11,7 @@ import fake_run
 import pytest
 from example import HEAD, Example
 
-from pytest_ftgate import cli
-from pytest_ftgate.report import json
+from pytest_ftgate import cli, features
 from pytest_ftgate.run.trial import Measurement
 
 REAL = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
@@ -176,7 +175,7 @@ def test_a_folder_in_the_place_of_a_report_is_named_once_and_left_alone(example:
 
 
 def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(json.FORMATS, "broken", "measured")  # has no `render`
+    monkeypatch.setitem(features.FORMATS, "broken", "markdown.missing")
     result = example.run_pytest(*QUICK, "--ftgate-report=broken:x", *FILES, "-k", "test_first and w1")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     assert report_of(example)["partial"].startswith("broken:x cannot be written: AttributeError: ")
