@@ -62,8 +62,8 @@ test: lint ## lint, check types, run every test: what measures alone, after all 
 # Of the controller's own Python depend the wings that read the workload's source, speak with pytest and write files; the
 # measured processes run on the targets whatever it is, so runner/, measure/, run/, targets/ and faults/ have no second run.
 NEWEST := .ftgate/newest
-CONTROLLER := declare judge stats store report commands plugin test_architecture.py test_docs.py test_packaging.py test_text.py \
-  test_typing.py
+CONTROLLER := declare judge stats store report commands plugin test_architecture.py test_docs.py test_features.py \
+  test_packaging.py test_text.py test_typing.py
 newest: setup ## the tests of the controller's wings, with the newest Python on PATH as the controller
 	@for python in python3.15 python3.14 python3.13 python3.12 python3; do \
 	  if $$python -c '' 2> /dev/null; then break; fi; \
