@@ -94,7 +94,7 @@ class TasksToken(ExecutorToken):
             ...
     else:
 
-        def __call__(self, *methods: Any) -> ExecutorToken:  # noqa: D102
+        def __call__(self, *methods: Any) -> ExecutorToken:
             if len(methods) == 2:
                 return FactoryToken("tasks", *methods, {})
             return ExecutorToken("tasks", methods)
