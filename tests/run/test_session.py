@@ -57,7 +57,7 @@ from pytest_ftgate.run.run import Session
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
-from pytest_ftgate.run.trial import Measurement
+from pytest_ftgate.run.trial import Trial
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.store import folder as assembly
 from pytest_ftgate.store.names import split_nodeid
@@ -773,14 +773,14 @@ def test_rows_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_tw
 def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = day()
     groups = [group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("a", "b")]
-    step = Measurement.step
+    step = Trial.step
 
-    def stepping(self: Measurement, *given: float | None) -> None:
+    def stepping(self: Trial, *given: float | None) -> None:
         if self.rounds == 2 and self.group.key.startswith("test_a"):
             raise KeyError("event")
         step(self, *given)
 
-    monkeypatch.setattr(Measurement, "step", stepping)
+    monkeypatch.setattr(Trial, "step", stepping)
     monkeypatch.setattr(time, "monotonic", launcher.clock)
     running = project.session(launcher, *groups, time=500.0)
     rows = [running.message(group.cells[0].nodeid).row for group in groups]

@@ -76,7 +76,7 @@ class ActivePhase(NamedTuple):
         return max(0.0, self.budget_s + self.reserved_s - self.run.budget.spent_s)
 
     def step(self, share_s: float | None, left_s: float | None) -> bool:
-        """One round; returns whether there may be another. `share_s` and `left_s` are as for `Measurement.step`."""
+        """One round; returns whether there may be another. `share_s` and `left_s` are as for `Trial.step`."""
         if share_s is not None and left_s is not None:
             own_s = self.budget_s - self.run.budget.spent_s
             self.run.grant(min(share_s * self.share, own_s), min(left_s, own_s))

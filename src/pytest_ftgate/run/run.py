@@ -36,8 +36,8 @@ from .sides import worktrees
 from .sides.references import References
 from .stored import StoredBaselines
 from .targets import Targets
-from .trial import Measurement
-from .turns import OtherTests
+from .trial import Trial
+from .turns import MeasuringTurn
 
 # Writes the report files of a run.
 
@@ -104,7 +104,7 @@ class Session:
         self.spent_s = spent_s
         self.folder = RunFolder(root, run)
         self.listener = listener
-        self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
+        self.turn = MeasuringTurn(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
         self.plugins = hookspec.features("IN_A_RUN")
@@ -125,12 +125,12 @@ class Session:
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
-        if self.others is not None:
+        if self.turn is not None:
             try:
                 self.folder.make()
-                self.others.open()
+                self.turn.open()
             except (FtgateError, OSError):  # the gate, which needs it too, says it of the tests
-                self.others = None
+                self.turn = None
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.time, self.spent_s)
@@ -217,7 +217,7 @@ class Session:
         """
         group = self._groups[nodeid]
         if nodeid not in self._messages:
-            with self.others.paused() if self.others else contextlib.nullcontext():
+            with self.turn.paused() if self.turn else contextlib.nullcontext():
                 self._messages |= self._measured_once(group)
         return self._messages[nodeid]
 
@@ -228,20 +228,20 @@ class Session:
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
         groups = [asked] if self.config.time is None else self.plan.groups
-        measurements: list[Measurement] = []
+        trials: list[Trial] = []
         try:
             with self.guarded():
                 resources = self._prepared()
                 for group in groups:
                     if not self._kept(group).exists():
-                        measurements.append(Measurement(group, resources))
+                        trials.append(Trial(group, resources))
                         self._announce(group)
                         self._install(group)
-                        self._attributing(measurements[-1], measurements[-1].begin)
-                while measurements := self._keep_ended(measurements):
-                    self._step(measurements)
+                        self._attributing(trials[-1], trials[-1].begin)
+                while trials := self._keep_ended(trials):
+                    self._step(trials)
         except BaseException:  # Ctrl-C, a full disk
-            self._keep_parts(measurements)
+            self._keep_parts(trials)
             raise
         finally:
             self._set_begun(None)
@@ -310,38 +310,38 @@ class Session:
             test, _ = names.split_nodeid(group.cells[0].nodeid)
             self.targets.make_all(group, self.references.requested().sides_with(test))
 
-    def _step(self, measurements: Sequence[Measurement]) -> None:
+    def _step(self, trials: Sequence[Trial]) -> None:
         """One round of the test that has had the fewest; of none if the time of the run is used up."""
         left_s = self.time.left_s
         if left_s is not None and left_s <= 0:
-            for measurement in measurements:
-                self._attributing(measurement, measurement.close)
+            for trial in trials:
+                self._attributing(trial, trial.close)
             return
-        measurement = min(measurements, key=lambda each: each.rounds)
-        self._announce(measurement.group)
-        share_s = None if left_s is None else left_s / len(measurements)
-        self._attributing(measurement, lambda: measurement.step(share_s, left_s))
+        trial = min(trials, key=lambda each: each.rounds)
+        self._announce(trial.group)
+        share_s = None if left_s is None else left_s / len(trials)
+        self._attributing(trial, lambda: trial.step(share_s, left_s))
 
-    def _attributing(self, measurement: Measurement, act: Callable[[], object]) -> None:
+    def _attributing(self, trial: Trial, act: Callable[[], object]) -> None:
         """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
         try:
             act()
         except Exception as error:
             if type(error).__name__ == "Exit":  # pytest.exit ends the run; pytest is not imported here
                 raise
-            measurement.fail(error)
+            trial.fail(error)
 
-    def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
+    def _keep_parts(self, trials: Iterable[Trial]) -> None:
         """Judge what was measured of tests that have not ended."""
-        for measurement in measurements:
+        for trial in trials:
             with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                parts = self._messages_of(measurement, measurement.rows_in_part())
+                parts = self._messages_of(trial, trial.rows_in_part())
                 kept = msgspec.json.decode(privacy.recorded(parts.values()), type=list[RowMessage])
                 self._in_part |= dict(zip(parts, kept, strict=True))
 
-    def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        positions, group, beside = self._positions, measurement.group, self.others.note if self.others else ""
-        note = "; ".join(filter(None, (measurement.note, beside)))
+    def _messages_of(self, trial: Trial, rows: Iterable[Row]) -> dict[str, RowMessage]:
+        positions, group, beside = self._positions, trial.group, self.turn.note if self.turn else ""
+        note = "; ".join(filter(None, (trial.note, beside)))
         return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row, note) for row in rows}
 
     def _measured_once(self, group: Group) -> dict[str, RowMessage]:
@@ -389,10 +389,10 @@ class Session:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """While no other test of the run runs."""
-        if self.others is None:
+        if self.turn is None:
             yield
             return
-        with self.others.excluded(lambda test: self.listener.advance(test, "waiting for", 0, 0, None)):
+        with self.turn.excluded(lambda test: self.listener.advance(test, "waiting for", 0, 0, None)):
             yield
 
     def _set_begun(self, group: Group | None) -> None:
@@ -403,9 +403,9 @@ class Session:
         if self._begun_file is not None:
             self._begun_file.unlink(missing_ok=True)
             self._begun_file = None
-        if group is None or self.others is None:
+        if group is None or self.turn is None:
             return
-        reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
+        reason = f"the process that measured it ended: worker {self.turn.name} of pytest-xdist"
         fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
         given = {"line": group.spec.source.line, "options": self.config.rerun}
         lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
@@ -424,7 +424,7 @@ class Session:
                 path.replace(kept)
 
     def _prepared(self) -> Resources:
-        """What all measurements share; the error levels depend on which targets and baselines the plan has."""
+        """What all trials share; the error levels depend on which targets and baselines the plan has."""
         if self._resources is None:
             folder = self.folder.path
             if self.config.against:
@@ -458,13 +458,13 @@ class Session:
             self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
         return folder
 
-    def _keep_ended(self, measurements: Sequence[Measurement]) -> list[Measurement]:
+    def _keep_ended(self, trials: Sequence[Trial]) -> list[Trial]:
         """Keep the rows of those that have ended; returns those that are still open."""
-        for measurement in measurements:
-            if not measurement.open:
-                messages = self._messages_of(measurement, measurement.rows())
-                self._keep(measurement.group, [*messages.values()])
-        return [measurement for measurement in measurements if measurement.open]
+        for trial in trials:
+            if not trial.open:
+                messages = self._messages_of(trial, trial.rows())
+                self._keep(trial.group, [*messages.values()])
+        return [trial for trial in trials if trial.open]
 
     def _announce(self, group: Group) -> None:
         """Name the group that is measured from now on, if it is another than before."""

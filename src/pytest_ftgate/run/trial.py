@@ -31,7 +31,7 @@ from .sides import worktrees
 from .targets import same, unavailable
 
 
-class Measurement:
+class Trial:
     """One test: `begin`, then `step` measures a round at a time while it is `open`; `rows` are its verdicts.
 
     The first phase compares with stored baselines or with `--ftgate-against`. Cells that miss their baseline are
@@ -463,8 +463,8 @@ class Measurement:
             self._after_miss[cell.nodeid] = None, why
 
 
-Amendment: TypeAlias = Callable[[Measurement, Verdict, Cell], Verdict]
-BY_LAUNCHES: Sequence[Amendment] = (Measurement._settled, Measurement._unchanged, Measurement._doubted)
+Amendment: TypeAlias = Callable[[Trial, Verdict, Cell], Verdict]
+BY_LAUNCHES: Sequence[Amendment] = (Trial._settled, Trial._unchanged, Trial._doubted)
 """What becomes of a verdict after a cell was judged, in this order: by further launches, the code and the machine; then
 by features, as `_by_people` says. `_amended` applies them."""
 
