@@ -88,8 +88,8 @@ class Run:
 
     def _register_parts(self, plugins: pytest.PytestPluginManager) -> None:
         """The hooks of a worker and of the controller."""
-        if self.session.others is not None:
-            plugins.register(xdist.Worker(self.session.others))
+        if self.session.turn is not None:
+            plugins.register(xdist.Worker(self.session.turn))
         if not self.is_worker:
             plugins.register(self.handover)
             self._check_out()
