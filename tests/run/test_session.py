@@ -51,6 +51,7 @@ from pytest_ftgate.model.report import Report
 from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.model.spec import Cell, Group, Requirement, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
+from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run import run as session_module
 from pytest_ftgate.run.context import LAUNCHES, hypotheses_of
 from pytest_ftgate.run.run import Session
@@ -752,21 +753,21 @@ def test_rows_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_tw
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr(session_module, "write_whole", full)
+    monkeypatch.setattr(rows_module, "write_whole", full)
     first, second = day(), day()
     running = project.session(first, run="shared")
     row = running.message(THREADS).row
     starts = len(first.handles)
     assert running.message(FORK).row.sample is not None
     assert len(first.handles) == starts
-    assert running.rows_kept().keys() == {THREADS, FORK}
-    assert running.rows_kept()[THREADS].row == row
+    assert running.rows.all().keys() == {THREADS, FORK}
+    assert running.rows.all()[THREADS].row == row
     (warning,) = cast(Watcher, running.listener).warnings
     assert "No space left on device; they are held in memory" in warning
     other = project.session(second, run="shared")
     with pytest.raises(FtgateError, match="only the process that measured them has them"):
         other.message(FORK)
-    assert other.rows_kept() == {}
+    assert other.rows.all() == {}
     assert not second.handles
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -28,10 +29,10 @@ from ..model.spec import Group, Plan
 from ..report import json, said
 from ..store import names
 from ..targets import environments
-from . import assembly, privacy
 from .context import Resources, RunTime, policy_of
-from .folder import LAST_RUN, RunFolder, decoded
+from .folder import LAST_RUN, RunFolder
 from .privacy import without_home
+from .rows import RowStore, hosts_of, interpreters_of, message_of, positions_of, tables_of
 from .sides import worktrees
 from .sides.references import References
 from .stored import StoredBaselines
@@ -75,6 +76,39 @@ def refuse_tracked(folder: Path) -> None:
         )
 
 
+# The project as it is checked out.
+
+_BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+"""What GitHub and GitLab call the branch of a run; the first only for a pull request."""
+
+
+def commit_of(root: Path) -> str:
+    """The commit of the worktree at `root`, with `+` if it has uncommitted changes; empty without git."""
+    try:
+        repository = Repository(root)
+        head = repository.git("rev-parse", "HEAD").strip()
+        return head + ("+" if repository.git("status", "--porcelain", "-uno").strip() else "")
+    except AgainstError:
+        return ""
+
+
+def project_of(root: Path) -> str:
+    """The name of the project at `root`: that of its distribution, else of its folder."""
+    try:
+        return environments.project_name(root) or root.name
+    except FtgateError:  # its pyproject.toml cannot be read: whoever needs more of it says so
+        return root.name
+
+
+def branch_of(root: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """The branch that is checked out at `root`; in CI, which checks out a commit, what that says; else empty."""
+    try:
+        own = Repository(root).git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip()
+    except AgainstError:
+        return ""
+    return own or next(filter(None, map(environ.get, _BRANCHES)), "")
+
+
 class ProgressListener(Listener, Protocol):
     """Receives the progress of a run."""
 
@@ -115,13 +149,9 @@ class Session:
         self._positions: dict[str, int] = {}
         self._launcher = launcher
         self._resources: Resources | None = None
-        self._messages: dict[str, RowMessage] = {}
-        self._in_part: dict[str, RowMessage] = {}
-        self.held: dict[str, list[RowMessage]] = {}
-        """By the key of its test: rows that could not be written."""
+        self.rows = RowStore(self.folder, listener.warn)
         self._announced = ""
         self._no_commit = ""
-        self._begun_file: Path | None = None
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
@@ -181,7 +211,7 @@ class Session:
         if not self.config.shard:
             self.whole = plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
-        self._positions = assembly.positions_of(plan)
+        self._positions = positions_of(plan)
 
     def tell_new(self) -> None:
         """Say once in a run, after `collect`, which tests the commit that is compared with does not have."""
@@ -216,10 +246,14 @@ class Session:
         Raises FtgateError, and OSError if a file cannot be written.
         """
         group = self._groups[nodeid]
-        if nodeid not in self._messages:
-            with self.turn.paused() if self.turn else contextlib.nullcontext():
-                self._messages |= self._measured_once(group)
-        return self._messages[nodeid]
+        if not self.rows.has(group):
+            # Measured once in a run, by the process that asks first: the others wait for it, and read its rows.
+            with self.turn.paused() if self.turn else contextlib.nullcontext(), self.folder.locked("measuring"):
+                self.rows.keep_lost()
+                if not self.rows.has(group):
+                    with self._alone():
+                        self.measure(group)
+        return self.rows.of(group)[nodeid]
 
     def measure(self, asked: Group) -> None:
         """The program of a run: prepare, measure round by round, judge; the rows of each test are kept as it ends.
@@ -232,34 +266,30 @@ class Session:
         try:
             with self.guarded():
                 resources = self._prepared()
+                # 1. Begin every test that no process has measured.
                 for group in groups:
-                    if not self._kept(group).exists():
+                    if not self.rows.has(group):
                         trials.append(Trial(group, resources))
                         self._announce(group)
                         self._install(group)
                         self._attributing(trials[-1], trials[-1].begin)
-                while trials := self._keep_ended(trials):
+                # 2. A round of each in turn; keep the rows of those that have ended.
+                while True:
+                    for trial in trials:
+                        if not trial.open:
+                            self.rows.add(trial.group, self._placed(trial, trial.rows()))
+                    trials = [trial for trial in trials if trial.open]
+                    if not trials:
+                        break
                     self._step(trials)
         except BaseException:  # Ctrl-C, a full disk
-            self._keep_parts(trials)
+            # 3. Judge what was measured of tests that have not ended.
+            for trial in trials:
+                with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
+                    self.rows.add_part(self._placed(trial, trial.rows_in_part()))
             raise
         finally:
-            self._set_begun(None)
-
-    def rows_kept(self, crashed: Collection[str] = ()) -> dict[str, RowMessage]:
-        """By node id: all rows that a process of this run has kept, whether they were asked for or not.
-
-        Of a measurement that was interrupted in this process, too: what was measured until then. And errors for the
-        test in whose measurement a process ended, if these `crashed` cells are of it.
-        """
-        begun = [self._read(path) for path in self._all_begun()] if crashed else []
-        lost = [messages for messages in begun if any(each.row.cell.nodeid in crashed for each in messages)]
-        kept = [self._read(path) for path in self._all_kept() if path.stat().st_size]
-        return {
-            message.row.cell.nodeid: message
-            for messages in (*lost, self._in_part.values(), *kept, *self.held.values())
-            for message in messages
-        }
+            self.rows.end()
 
     def planned(self) -> list[str]:
         """The node ids of all cells of this run; empty if nothing was collected in this process."""
@@ -271,7 +301,7 @@ class Session:
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
         messages = list(messages)
-        hosts = assembly.hosts_of(messages)
+        hosts = hosts_of(messages)
         report = Report(
             version=version,
             seed=self.config.seed,
@@ -279,17 +309,17 @@ class Session:
             wall_s=self.time.spent_s,
             machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
             interpreters=(),
-            tables=assembly.tables_of(messages),
+            tables=tables_of(messages),
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
-            commit=assembly.commit_of(self.folder.root),
+            commit=commit_of(self.folder.root),
             limits_from=self.limits_from,
             shard=self.shard,
-            project=assembly.project_of(self.folder.root),
-            branch=assembly.branch_of(self.folder.root),
+            project=project_of(self.folder.root),
+            branch=branch_of(self.folder.root),
         )
         tables = self.stored.with_history(report)
-        return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
+        return msgspec.structs.replace(report, tables=tables, interpreters=interpreters_of(tables))
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""
@@ -331,60 +361,10 @@ class Session:
                 raise
             trial.fail(error)
 
-    def _keep_parts(self, trials: Iterable[Trial]) -> None:
-        """Judge what was measured of tests that have not ended."""
-        for trial in trials:
-            with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                parts = self._messages_of(trial, trial.rows_in_part())
-                kept = msgspec.json.decode(privacy.recorded(parts.values()), type=list[RowMessage])
-                self._in_part |= dict(zip(parts, kept, strict=True))
-
-    def _messages_of(self, trial: Trial, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        positions, group, beside = self._positions, trial.group, self.turn.note if self.turn else ""
-        note = "; ".join(filter(None, (trial.note, beside)))
-        return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row, note) for row in rows}
-
-    def _measured_once(self, group: Group) -> dict[str, RowMessage]:
-        """Measured once in a run, by the process that asks first: the others read its rows."""
-        if group.key not in self.held:
-            with self.folder.locked("measuring"):
-                self._keep_lost()
-                if not self._kept(group).exists():
-                    with self._alone():
-                        self.measure(group)
-                if group.key not in self.held:
-                    return {message.row.cell.nodeid: message for message in self._read(self._kept(group))}
-        return {message.row.cell.nodeid: message for message in self.held[group.key]}
-
-    def _kept(self, group: Group) -> Path:
-        return self.folder.shared("rows", group.key)
-
-    def _read(self, path: Path) -> list[RowMessage]:
-        """The rows of a file; of an empty one the process that could not write them has them. Raises FtgateError."""
-        if not path.stat().st_size:
-            raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
-        return decoded(path, list[RowMessage])
-
-    def _keep(self, group: Group, messages: list[RowMessage]) -> None:
-        """Write the rows of a test for the other processes of the run; what cannot be written is held here.
-
-        An empty file then says that it was measured: making one takes no room.
-        """
-        path, kept = self._kept(group), privacy.recorded(messages)
-        try:
-            write_whole(path, [kept])
-        except OSError as error:
-            self.held[group.key] = msgspec.json.decode(kept, type=list[RowMessage])
-            why = error.strerror or str(error)
-            self.listener.warn(f"{path}: the rows of {group.key} cannot be kept: {why}; they are held in memory")
-            with contextlib.suppress(OSError):
-                path.touch()
-
-    def _all_kept(self) -> list[Path]:
-        return sorted(self.folder.run.glob("rows-*.json"))
-
-    def _all_begun(self) -> list[Path]:
-        return sorted(self.folder.run.glob("begun-*.json"))
+    def _placed(self, trial: Trial, rows: Iterable[Row]) -> list[RowMessage]:
+        """Rows of a test with their places in the report."""
+        note = "; ".join(filter(None, (trial.note, self.turn.note if self.turn else "")))
+        return [message_of(self._positions[row.cell.nodeid], trial.group, row, note) for row in rows]
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -395,33 +375,13 @@ class Session:
         with self.turn.excluded(lambda test: self.listener.advance(test, "waiting for", 0, 0, None)):
             yield
 
-    def _set_begun(self, group: Group | None) -> None:
-        """Note whose measurement ends with this process if it is killed: its rows then are errors.
-
-        No other process measures that test again: it may have killed this one.
-        """
-        if self._begun_file is not None:
-            self._begun_file.unlink(missing_ok=True)
-            self._begun_file = None
-        if group is None or self.turn is None:
-            return
-        reason = f"the process that measured it ended: worker {self.turn.name} of pytest-xdist"
+    def _lost(self, group: Group, worker: str) -> list[RowMessage]:
+        """The rows of a test whose measurement ends with this process."""
+        reason = f"the process that measured it ended: worker {worker} of pytest-xdist"
         fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
         given = {"line": group.spec.source.line, "options": self.config.rerun}
         lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
-        messages = [assembly.message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
-        self._begun_file = self.folder.shared("begun", group.key)
-        with contextlib.suppress(OSError):  # the test may still be measured where nothing can be written
-            write_whole(self._begun_file, [msgspec.json.encode(messages)])
-
-    def _keep_lost(self) -> None:
-        """What another process began to measure and did not end is an error: who began it held the lock."""
-        for path in self._all_begun():
-            kept = path.with_name(path.name.replace("begun-", "rows-"))
-            if kept.exists():
-                path.unlink()
-            else:
-                path.replace(kept)
+        return [message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
 
     def _prepared(self) -> Resources:
         """What all trials share; the error levels depend on which targets and baselines the plan has."""
@@ -458,19 +418,12 @@ class Session:
             self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
         return folder
 
-    def _keep_ended(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Keep the rows of those that have ended; returns those that are still open."""
-        for trial in trials:
-            if not trial.open:
-                messages = self._messages_of(trial, trial.rows())
-                self._keep(trial.group, [*messages.values()])
-        return [trial for trial in trials if trial.open]
-
     def _announce(self, group: Group) -> None:
         """Name the group that is measured from now on, if it is another than before."""
         if group.key != self._announced:
             self._announced = group.key
-            self._set_begun(group)
+            if self.turn is not None:
+                self.rows.begin(group, self._lost(group, self.turn.name))
             self.listener.begin(group.key, [cell.label for cell in group.cells])
 
 
