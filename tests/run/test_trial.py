@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -30,7 +29,6 @@ from fake_launcher import (
 from stored_values import MACHINE
 from values import entry
 
-from pytest_ftgate import hookspec
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
 from pytest_ftgate.features.unchanged import Checked, UnchangedCells
@@ -47,12 +45,13 @@ from pytest_ftgate.measure.context import Capacity, PreparedTarget
 from pytest_ftgate.measure.plan import Limits
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
-from pytest_ftgate.model.spec import Cell, Expectation, Group, Plan, Requirement, Spec, parse_target
+from pytest_ftgate.model.spec import Cell, Expectation, Group, Requirement, Spec, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
-from pytest_ftgate.run.context import Resources, RunTime
+from pytest_ftgate.run.context import RunTime
 from pytest_ftgate.run.folder import RunFolder
+from pytest_ftgate.run.run import Session
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
@@ -70,6 +69,13 @@ CLEAN = Conditions(span_s=60.0, cores=2)
 
 
 FOLDER = RunFolder(Path("/project"), "run")
+
+
+class Watcher(Quiet):
+    """Says nothing of what begins either."""
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        pass
 
 
 class ScriptedTargets(Targets):
@@ -144,7 +150,7 @@ class ScriptedStored(StoredBaselines):
         return self.recording
 
 
-class ScriptedResources(Resources):
+class ScriptedSession(Session):
     """Limits that are set, whatever is recorded."""
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
@@ -159,7 +165,7 @@ class Desk:
         self.targets = ScriptedTargets()
         self.references = ScriptedReferences()
         self.stored = ScriptedStored(self.targets)
-        self.listener = Quiet()
+        self.listener = Watcher()
         self.launches: int | None = None
         self.budget_s = 1e9
 
@@ -181,25 +187,12 @@ class Desk:
             test_time=self.budget_s,
             explain=explains,
         )
-        plugins = hookspec.features("IN_A_RUN")
-        plugins.hook.ftgate_begin(
-            run=SimpleNamespace(plugins=plugins, config=config, folder=FOLDER, listener=self.listener)
-        )
-        resources = ScriptedResources(
-            config=config,
-            plan=Plan(groups=(group,)),
-            targets=self.targets,
-            references=self.references,
-            stored=self.stored,
-            policy=POLICY,
-            launcher=self.launcher,
-            listener=self.listener,
-            time=RunTime(run_s),
-            floors={},
-            hooks=plugins.hook,
-            capacity=Capacity(),
-        )
-        trial = Trial(group, resources)
+        session = ScriptedSession(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
+        session.targets, session.references, session.stored = self.targets, self.references, self.stored
+        session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
+        session.floors, session.capacity = {}, Capacity()
+        session.hooks.ftgate_begin(run=session)
+        trial = Trial(session, group)
         trial.begin()
         return trial
 
@@ -385,7 +378,7 @@ class TestFollowUp:
         bases = []
         while trial.open:
             assert trial.active is not None
-            bases.append(bool(trial.active.phase.pair))
+            bases.append(bool(trial.active.pair))
             trial.step()
         assert bases == sorted(bases)
         assert set(bases) == {False, True}
@@ -434,7 +427,7 @@ class TestFollowUp:
         seen: list[tuple[str, ...]] = []
         while trial.open:
             assert trial.active is not None
-            phase = trial.active.phase
+            phase = trial.active
             key = (phase.pair.reference.commit if phase.pair else "", *(cell.nodeid for cell in phase.cells))
             if key not in seen:
                 seen.append(key)
@@ -447,10 +440,10 @@ class TestFollowUp:
     def test_cells_of_one_commit_share_a_phase(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)))
         trial = desk.trial(TWO)
-        while trial.active is not None and trial.active.phase.pair is None:
+        while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
-        assert [cell.nodeid for cell in trial.active.phase.cells] == [THREADS, FORK]
+        assert [cell.nodeid for cell in trial.active.cells] == [THREADS, FORK]
         assert trial.phases == []
 
     def test_the_one_worker_cell_comes_along(self) -> None:
@@ -458,10 +451,10 @@ class TestFollowUp:
         one, four = (cell.nodeid for cell in group.cells)
         desk = screening(day(cells_slower(1.3, four)), group)
         trial = desk.trial(group)
-        while trial.active is not None and trial.active.phase.pair is None:
+        while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
-        assert [cell.nodeid for cell in trial.active.phase.cells] == [four, one]
+        assert [cell.nodeid for cell in trial.active.cells] == [four, one]
         all_compared = trial.active.judge.all_compared
         assert {nodeid: compared_with.judged for nodeid, compared_with in all_compared.items()} == {
             four: True,
@@ -479,7 +472,7 @@ class TestFollowUp:
         group = required(TWO, "uss < 1 MiB")
         desk = screening(day(cells_slower(1.3, THREADS)), group)
         trial = desk.trial(group)
-        while trial.active is not None and trial.active.phase.pair is None:
+        while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
         assert trial.active.judge.contracts.contracts == []
@@ -635,10 +628,10 @@ class TestEndedEarly:
     def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
         group = required(TWO, *texts)
         trial = screening(day(cells_slower(1.1, THREADS)), group).trial(group)
-        while trial.active is not None and trial.active.phase.pair is None:
+        while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
-        assert trial.active.run.budget.rounds == 0
+        assert trial.active.interleaved.budget.rounds == 0
         trial.close()
         rows = rows_of(trial)
         verdict = rows[THREADS].verdict
@@ -650,7 +643,7 @@ class TestEndedEarly:
     def test_a_paired_phase_of_few_rounds_may_still_be_predicted(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
         trial = desk.trial(THREADS_ALONE)
-        while trial.active is not None and trial.active.phase.pair is None:
+        while trial.active is not None and trial.active.pair is None:
             trial.step()
         trial.step()
         trial.close()
@@ -738,10 +731,10 @@ class TestBudget:
             assert trial.active is not None
             seen.append(trial.active)
             trial.step()
-        screen, *follow_ups = dict.fromkeys(each.phase for each in seen)
+        screen, *follow_ups = dict.fromkeys(seen)
         assert screen.pair is None
         assert len(follow_ups) == 2
-        spent_s = {each.phase: each.run.budget.spent_s for each in seen}
+        spent_s = {each: each.interleaved.budget.spent_s for each in seen}
         assert spent_s[screen] < budget_s / 2 + 0.3
         first_s, _ = (spent_s[phase] for phase in follow_ups)
         assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
@@ -758,12 +751,11 @@ class TestBudget:
             assert trial.active is not None
             seen.append(trial.active)
             trial.step()
-        paired = [*dict.fromkeys(each.phase for each in seen)][1:]
+        paired = [*dict.fromkeys(seen)][1:]
         first = max(slower, key=lambda nodeid: slower[nodeid])
         assert paired[0].judged == {first}
         assert [phase.spare for phase in paired] == [False, True][: len(paired)]
-        began = {each.phase: each for each in seen}
-        assert began[paired[0]].share == 1.0, "nothing is kept for the others"
+        assert paired[0].share == 1.0, "nothing is kept for the others"
         assert rows_of(trial)[first].verdict.decision is Decision.REGRESSED
         assert rows_of(trial)[first].verdict.basis == "paired"
 
@@ -781,7 +773,7 @@ class TestBudget:
             against = "main" if basis in ("paired", "run") else ""
             trial, said = desk.trial(group, against=against, run_s=run_s), []
             while trial.open:
-                left_s = trial.resources.time.left_s
+                left_s = trial.run.time.left_s
                 trial.step(left_s, left_s)
                 said.append(len(desk.listener.warnings))
             return desk, trial.rows(), said
@@ -1060,7 +1052,7 @@ class TestExplanation:
         desk = Desk(profiled(day(cells_slower(3.0, FORK))))
         trial = desk.trial(TWO, against="main")
         assert trial.active is not None
-        trial.active = trial.active._replace(budget_s=0.0, reserved_s=0.0)
+        trial.active.budget_s = trial.active.reserved_s = 0.0
         row = run(trial)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
@@ -1115,8 +1107,8 @@ class TestExplanation:
         trial = desk.trial(TWO, against="main")
         assert trial.active is not None
         active = trial.active
-        assert active.run.budget.limits.budget_s == active.budget_s == 36.0
-        active.run.budget.spend(36.0)
+        assert active.interleaved.budget.limits.budget_s == active.budget_s == 36.0
+        active.interleaved.budget.spend(36.0)
         assert active.left_s == 4.0
         desk.budget_s = 10.0  # too short to spare some
         short = desk.trial(TWO, against="main")

@@ -14,22 +14,24 @@ import msgspec
 
 from .. import hookspec
 from ..declare.options import Options
+from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..kit import git, processes
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..kit.git import AgainstError, Repository
-from ..measure.context import Capacity, Listener
+from ..measure.context import Capacity, Floors, Listener
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
+from ..measure.plan import Limits
 from ..model.report import Machine, Report, Row, RowMessage, Shard, failed_row, first_line
-from ..model.spec import Group, Plan
+from ..model.spec import Cell, Group, Plan
 from ..report import json, said
 from ..store import names
 from ..targets import environments
-from .context import Resources, RunTime, policy_of
+from .context import LAUNCHES, RunTime, policy_of
 from .folder import LAST_RUN, RunFolder
 from .privacy import without_home
 from .rows import RowStore, hosts_of, interpreters_of, message_of, positions_of, tables_of
@@ -118,7 +120,10 @@ class ProgressListener(Listener, Protocol):
 
 
 class Session:
-    """A run in one process. Under pytest-xdist each worker has one; a lock lets one of them measure at a time."""
+    """A run in one process, and what its trials share.
+
+    Under pytest-xdist each worker has one; a lock lets one of them measure at a time.
+    """
 
     def __init__(
         self,
@@ -148,7 +153,7 @@ class Session:
         self._groups: dict[str, Group] = {}
         self._positions: dict[str, int] = {}
         self._launcher = launcher
-        self._resources: Resources | None = None
+        self._prepared = False
         self.rows = RowStore(self.folder, listener.warn)
         self._announced = ""
         self._no_commit = ""
@@ -265,11 +270,11 @@ class Session:
         trials: list[Trial] = []
         try:
             with self.guarded():
-                resources = self._prepared()
+                self._prepare()
                 # 1. Begin every test that no process has measured.
                 for group in groups:
                     if not self.rows.has(group):
-                        trials.append(Trial(group, resources))
+                        trials.append(Trial(self, group))
                         self._announce(group)
                         self._install(group)
                         self._attributing(trials[-1], trials[-1].begin)
@@ -383,28 +388,28 @@ class Session:
         lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
         return [message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
 
-    def _prepared(self) -> Resources:
+    def _prepare(self) -> None:
         """What all trials share; the error levels depend on which targets and baselines the plan has."""
-        if self._resources is None:
-            folder = self.folder.path
-            if self.config.against:
-                self.references.clean(self.references.requested())
-            launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
-            self._resources = Resources(
-                config=self.config,
-                plan=self.plan,
-                targets=self.targets,
-                references=self.references,
-                stored=self.stored,
-                policy=policy_of(self.whole, self.config, self.stored),
-                launcher=launcher,
-                listener=self.listener,
-                time=self.time,
-                floors={},
-                hooks=self.hooks,
-                capacity=Capacity.of_this_process(),
-            )
-        return self._resources
+        if self._prepared:
+            return
+        if self.config.against:
+            self.references.clean(self.references.requested())
+        self.launcher = self._launcher or Launchers(install_runner(self.folder.path / "runner"), self._launches())
+        self.policy = policy_of(self.whole, self.config, self.stored)
+        self.floors: Floors = {}
+        self.capacity = Capacity.of_this_process()
+        self._prepared = True
+
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
+        """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
+        return Limits(
+            budget_s=budget_s,
+            floor=LAUNCHES,
+            launches=self.config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
+            iterations=self.config.iterations,
+            least_iterations=LEAST_TAIL_ITERATIONS,
+            timeout_s=self.config.timeout,
+        )
 
     def guarded(self) -> contextlib.AbstractContextManager[None]:
         """All that is started in here ends with this process; launches that are no processes need no guard."""
