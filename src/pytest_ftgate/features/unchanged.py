@@ -32,7 +32,7 @@ from ..measure.launch import CellUnsupported, Launcher, LaunchFailed, request_he
 from ..measure.plan import IterationPlan, Limits
 from ..measure.watch.opened_files import OpenedFiles
 from ..model.spec import Cell, Group, Spec
-from ..run.context import Resources
+from ..run.run import Session
 from ..run.sides import worktrees
 from ..run.sides.references import References
 from ..run.targets import Targets
@@ -366,10 +366,10 @@ class Unchanged:
     cells: UnchangedCells | None = None
 
     @hookimpl
-    def ftgate_settle(self, resources: Resources, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
+    def ftgate_settle(self, run: Session, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
         """Those of a test."""
         if self.cells is None:
-            shared = (resources.config, resources.targets, resources.references, resources.launcher, resources.listener)
+            shared = (run.config, run.targets, run.references, run.launcher, run.listener)
             self.cells = UnchangedCells(*shared)
         return self.cells.check(group, cells, pair)
 
