@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -15,10 +16,10 @@ import msgspec
 from .. import hookspec
 from ..declare.options import Options
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
-from ..kit import git, processes
+from ..kit import processes
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
-from ..kit.git import AgainstError, Repository
+from ..kit.git import AgainstError, NotTrusted, Repository
 from ..measure.context import Capacity, Floors, Listener
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
@@ -184,11 +185,11 @@ class Session:
                 self.references.requested()
             return
         try:
-            git.Repository(self.folder.root)
-        except git.NotTrusted as refused:
+            Repository(self.folder.root)
+        except NotTrusted as refused:
             self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
             self.listener.warn(self._no_commit)
-        except git.AgainstError:
+        except AgainstError:
             pass
 
     def judge_by(self, config: Options, commit: str) -> None:
@@ -253,10 +254,11 @@ class Session:
         group = self._groups[nodeid]
         if not self.rows.has(group):
             # Measured once in a run, by the process that asks first: the others wait for it, and read its rows.
-            with self.turn.paused() if self.turn else contextlib.nullcontext(), self.folder.locked("measuring"):
+            nothing = contextlib.nullcontext()
+            with self.turn.paused() if self.turn else nothing, self.folder.locked("measuring"):
                 self.rows.keep_lost()
                 if not self.rows.has(group):
-                    with self._alone():
+                    with self.turn.excluded(self._tell_waiting) if self.turn else nothing:
                         self.measure(group)
         return self.rows.of(group)[nodeid]
 
@@ -276,19 +278,23 @@ class Session:
                     if not self.rows.has(group):
                         trials.append(Trial(self, group))
                         self._announce(group)
-                        self._install(group)
+                        if self.config.against:  # the environments of both sides are made at once
+                            test, _ = names.split_nodeid(group.cells[0].nodeid)
+                            self.targets.make_all(group, self.references.requested().sides_with(test))
                         self._attributing(trials[-1], trials[-1].begin)
-                # 2. A round of each in turn; keep the rows of those that have ended.
-                while True:
-                    for trial in trials:
-                        if not trial.open:
-                            self.rows.add(trial.group, self._placed(trial, trial.rows()))
-                    trials = [trial for trial in trials if trial.open]
-                    if not trials:
-                        break
-                    self._step(trials)
-        except BaseException:  # Ctrl-C, a full disk
-            # 3. Judge what was measured of tests that have not ended.
+                while trials := self._without_ended(trials):
+                    left_s = self.time.left_s
+                    if left_s is not None and left_s <= 0:
+                        # 2. The time of the run is used up: judge what there is.
+                        for trial in trials:
+                            self._attributing(trial, trial.close)
+                    else:
+                        # 3. One round of the test that has had the fewest.
+                        trial = min(trials, key=lambda each: each.rounds)
+                        self._announce(trial.group)
+                        share_s = None if left_s is None else left_s / len(trials)
+                        self._attributing(trial, partial(trial.step, share_s, left_s))
+        except BaseException:  # Ctrl-C, a full disk: judge what was measured of tests that have not ended
             for trial in trials:
                 with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
                     self.rows.add_part(self._placed(trial, trial.rows_in_part()))
@@ -333,29 +339,7 @@ class Session:
             updates += (self._no_commit,)
         return msgspec.structs.replace(report, updates=updates)
 
-    def keep(self, text: Iterable[str]) -> None:
-        """Keep the report for `ftgate baseline`."""
-        self.folder.keep(text)
-
     # -- steps of `measure` ------------------------------------------------------------------------------------
-
-    def _install(self, group: Group) -> None:
-        """Make the environments of both sides of a comparison at once."""
-        if self.config.against:
-            test, _ = names.split_nodeid(group.cells[0].nodeid)
-            self.targets.make_all(group, self.references.requested().sides_with(test))
-
-    def _step(self, trials: Sequence[Trial]) -> None:
-        """One round of the test that has had the fewest; of none if the time of the run is used up."""
-        left_s = self.time.left_s
-        if left_s is not None and left_s <= 0:
-            for trial in trials:
-                self._attributing(trial, trial.close)
-            return
-        trial = min(trials, key=lambda each: each.rounds)
-        self._announce(trial.group)
-        share_s = None if left_s is None else left_s / len(trials)
-        self._attributing(trial, lambda: trial.step(share_s, left_s))
 
     def _attributing(self, trial: Trial, act: Callable[[], object]) -> None:
         """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
@@ -366,19 +350,20 @@ class Session:
                 raise
             trial.fail(error)
 
+    def _without_ended(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Those that are still open; the rows of the others are kept."""
+        for trial in trials:
+            if not trial.open:
+                self.rows.add(trial.group, self._placed(trial, trial.rows()))
+        return [trial for trial in trials if trial.open]
+
     def _placed(self, trial: Trial, rows: Iterable[Row]) -> list[RowMessage]:
         """Rows of a test with their places in the report."""
         note = "; ".join(filter(None, (trial.note, self.turn.note if self.turn else "")))
         return [message_of(self._positions[row.cell.nodeid], trial.group, row, note) for row in rows]
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While no other test of the run runs."""
-        if self.turn is None:
-            yield
-            return
-        with self.turn.excluded(lambda test: self.listener.advance(test, "waiting for", 0, 0, None)):
-            yield
+    def _tell_waiting(self, test: str) -> None:
+        self.listener.advance(test, "waiting for", 0, 0, None)
 
     def _lost(self, group: Group, worker: str) -> list[RowMessage]:
         """The rows of a test whose measurement ends with this process."""
@@ -394,7 +379,14 @@ class Session:
             return
         if self.config.against:
             self.references.clean(self.references.requested())
-        self.launcher = self._launcher or Launchers(install_runner(self.folder.path / "runner"), self._launches())
+        if self._launcher is not None:
+            self.launcher = self._launcher
+        else:
+            runner, launches = install_runner(self.folder.path / "runner"), self.folder.path / "launches"
+            guard.ensure(launches)
+            if swept := guard.sweep(launches):  # what runs left that were killed
+                self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
+            self.launcher = Launchers(runner, launches)
         self.policy = policy_of(self.whole, self.config, self.stored)
         self.floors: Floors = {}
         self.capacity = Capacity.of_this_process()
@@ -414,14 +406,6 @@ class Session:
     def guarded(self) -> contextlib.AbstractContextManager[None]:
         """All that is started in here ends with this process; launches that are no processes need no guard."""
         return guard.guarded() if self._launcher is None else contextlib.nullcontext()
-
-    def _launches(self) -> Path:
-        """The folder of the launches, without what runs left that were killed."""
-        folder = self.folder.path / "launches"
-        guard.ensure(folder)
-        if swept := guard.sweep(folder):
-            self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
-        return folder
 
     def _announce(self, group: Group) -> None:
         """Name the group that is measured from now on, if it is another than before."""
@@ -504,7 +488,7 @@ class Ending:
     def _keep(self, report: Report) -> None:
         """A run that ended before its first result does not replace the last one that has some."""
         if report.tables:
-            self.session.keep(json.rendered("json", report))
+            self.session.folder.keep(json.rendered("json", report))
 
     def _writer(self, target: str, folder: Path) -> Write:
         def write(report: Report) -> None:
