@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
     from .plugin.gate import Run
-    from .run.context import Resources
     from .run.run import Session
     from .run.sides.worktrees import Pair
 
@@ -61,13 +60,13 @@ def ftgate_collected(run: Session, config: pytest.Config, nodeids: Sequence[str]
 
 @_hookspec(firstresult=True)
 def ftgate_settle(
-    resources: Resources, group: Group, cells: Sequence[Cell], pair: Pair
+    run: Session, group: Group, cells: Sequence[Cell], pair: Pair
 ) -> tuple[Mapping[str, str], str] | None:
     """Why cells of a test need no measurement, by node id; and why others need one, empty if that is not known."""
 
 
 @_hookspec
-def ftgate_amend(resources: Resources, group: Group) -> Callable[[Row], Verdict] | None:
+def ftgate_amend(run: Session, group: Group) -> Callable[[Row], Verdict] | None:
     """What makes the final verdict of a judged row of this test; each gets the row as the one before left it."""
 
 

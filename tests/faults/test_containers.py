@@ -20,8 +20,7 @@ from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers.process import Process
-from pytest_ftgate.run import assembly
-from pytest_ftgate.run.run import Session
+from pytest_ftgate.run.run import Session, commit_of
 from pytest_ftgate.targets import find
 from pytest_ftgate.targets.environments import uv_environment
 
@@ -66,7 +65,7 @@ def test_a_repository_of_another_owner_is_named_with_its_fix(tmp_path: Path, mon
     with pytest.raises(git.NotTrusted) as refused:
         git.Repository(tmp_path)
     assert fix in str(refused.value)
-    assert assembly.commit_of(tmp_path) == ""
+    assert commit_of(tmp_path) == ""
     listener = Listener()
     Session(CONFIG, tmp_path, "run", listener).check_out()
     (warning,) = listener.warnings

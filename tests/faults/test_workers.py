@@ -28,7 +28,7 @@ TESTS = """
 KILL = """
     import os, pathlib, signal
     from pytest_ftgate.run import run
-    from pytest_ftgate.run.trial import Measurement
+    from pytest_ftgate.run.trial import Trial
 
     HERE = pathlib.Path(__file__).parent
     STEP = {step!r}
@@ -50,17 +50,17 @@ KILL = """
 
         setattr(cls, method, outer)
 
-    begin = Measurement.begin
+    begin = Trial.begin
 
     def noted(self):
         with open(HERE / "begun", "a") as file:
             print(self.group.key, file=file)
         begin(self)
 
-    Measurement.begin = noted
-    wrapped(Measurement, "begin", "begin")
-    wrapped(Measurement, "step", "step")
-    wrapped(Measurement, "rows", "judge")
+    Trial.begin = noted
+    wrapped(Trial, "begin", "begin")
+    wrapped(Trial, "step", "step")
+    wrapped(Trial, "rows", "judge")
     write_whole = run.write_whole
 
     def written(path, content):

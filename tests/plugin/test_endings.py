@@ -12,7 +12,7 @@ import pytest
 from example import HEAD, Example
 
 from pytest_ftgate import cli, features
-from pytest_ftgate.run.trial import Measurement
+from pytest_ftgate.run.trial import Trial
 
 REAL = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
 QUICK = ("-p", "fake_run", *REAL)
@@ -39,16 +39,16 @@ def report_of(example: Example, name: str = "out.json") -> dict[str, Any]:
 
 def stop_at_second(monkeypatch: pytest.MonkeyPatch, error: BaseException, *, after: bool = False) -> None:
     """Raise this error in place of the second test's first round, or after it."""
-    step = Measurement.step
+    step = Trial.step
 
-    def stopped(self: Measurement, *shares: float) -> None:
+    def stopped(self: Trial, *shares: float) -> None:
         second = "test_second" in self.group.key
         if after or not second:
             step(self, *shares)
         if second:
             raise error
 
-    monkeypatch.setattr(Measurement, "step", stopped)
+    monkeypatch.setattr(Trial, "step", stopped)
 
 
 def cells_of(report: dict[str, Any]) -> list[str]:
@@ -198,16 +198,16 @@ def test_a_run_that_ends_at_a_failure_says_what_was_not_run(example: Example, op
 def test_a_worker_that_crashes_costs_the_test_that_it_measured(example: Example) -> None:
     example.pytester.makeconftest("""
         import os
-        from pytest_ftgate.run.trial import Measurement
+        from pytest_ftgate.run.trial import Trial
 
-        step = Measurement.step
+        step = Trial.step
 
         def crashing(self, *shares):
             if "test_second" in self.group.key:
                 os._exit(7)
             step(self, *shares)
 
-        Measurement.step = crashing
+        Trial.step = crashing
     """)
     result = example.run_fresh(*QUICK, *FILES, "-n", "1", "--max-worker-restart=1")
     found = report_of(example)

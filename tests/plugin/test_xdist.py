@@ -25,9 +25,9 @@ def test_two_workers_give_the_same(example: Example) -> None:
 
 SLOW = """
     import pathlib, time
-    from pytest_ftgate.run.trial import Measurement
+    from pytest_ftgate.run.trial import Trial
 
-    step = Measurement.step
+    step = Trial.step
 
     def slow(self, *shares):
         began_s = time.monotonic()
@@ -37,7 +37,7 @@ SLOW = """
         with open(pathlib.Path(__file__).with_name("spans"), "a") as file:
             print("measured", began_s, time.monotonic(), file=file)
 
-    Measurement.step = slow
+    Trial.step = slow
 
     def pytest_runtest_setup(item):
         while "test_plain" not in item.name and not pathlib.Path(__file__).with_name("begun").exists():

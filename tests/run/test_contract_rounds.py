@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 from fake_launcher import EXECUTORS, MS, FakeLauncher, group_of, spec_of
-from test_measurement import Desk, required, rows_of, run
+from test_trial import Desk, required, rows_of, run
 
 from pytest_ftgate.measure.memory_round import BARRIERS
 from pytest_ftgate.model.report import Row
@@ -33,8 +33,8 @@ def desk_of(walls_ns: dict[str, int] = WALLS_NS) -> Desk:
 
 
 def held(*contracts: str, desk: Desk) -> tuple[dict[str, Row], int]:
-    measurement = desk.measurement(required(group_of(*CELLS), *contracts))
-    return run(measurement), measurement.rounds
+    trial = desk.trial(required(group_of(*CELLS), *contracts))
+    return run(trial), trial.rounds
 
 
 def test_one_round_of_bare_launches_decides_what_is_met_by_far() -> None:
@@ -83,10 +83,10 @@ def test_twenty_cells_of_one_second_take_a_round_of_twenty(budget_s: float, monk
     desk = desk_of({f"3.14-threads-w{count}": 10 * MS for count in (1, 2, 4, 8)})
     monkeypatch.setattr(time, "monotonic", desk.launcher.clock)
     desk.budget_s = budget_s
-    measurement = desk.measurement(twenty("threads.ops_per_s > 1.2 * serial.ops_per_s"))
-    rows = run(measurement)
+    trial = desk.trial(twenty("threads.ops_per_s > 1.2 * serial.ops_per_s"))
+    rows = run(trial)
     assert len(rows) == 20
-    assert measurement.rounds == 1
+    assert trial.rounds == 1
     assert not desk.listener.warnings
     windows = Counter(event.at.label for event in desk.launcher.of(MEASURED))
     assert set(windows.values()) == ({10} if budget_s == 120 else {6})
@@ -99,9 +99,9 @@ def test_a_time_without_a_round_asks_for_two_rounds_at_most(monkeypatch: pytest.
     desk = desk_of({})
     monkeypatch.setattr(time, "monotonic", desk.launcher.clock)
     desk.budget_s = 4.0
-    measurement = desk.measurement(twenty("threads.ops_per_s > 0.5 * serial.ops_per_s"))
-    rows = run(measurement)
+    trial = desk.trial(twenty("threads.ops_per_s > 0.5 * serial.ops_per_s"))
+    rows = run(trial)
     (warning,) = desk.listener.warnings
     assert warning.endswith("about 1 is needed to decide: use --ftgate-test-time=30s or fewer cells")
-    assert {row.verdict.decision for row in rows_of(measurement).values()} == {Decision.ERROR}
+    assert {row.verdict.decision for row in rows_of(trial).values()} == {Decision.ERROR}
     assert len(rows) == 20

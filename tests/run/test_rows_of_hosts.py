@@ -17,7 +17,7 @@ from pytest_ftgate.features.html import page
 from pytest_ftgate.model.report import Report, RowMessage
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json, said, terminal
-from pytest_ftgate.run.assembly import on_host
+from pytest_ftgate.run.rows import on_host
 from pytest_ftgate.run.run import Session
 
 DAYS = ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00")

@@ -51,13 +51,14 @@ from pytest_ftgate.model.report import Report
 from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.model.spec import Cell, Group, Requirement, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
+from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run import run as session_module
 from pytest_ftgate.run.context import LAUNCHES, hypotheses_of
 from pytest_ftgate.run.run import Session
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
-from pytest_ftgate.run.trial import Measurement
+from pytest_ftgate.run.trial import Trial
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.store import folder as assembly
 from pytest_ftgate.store.names import split_nodeid
@@ -752,35 +753,35 @@ def test_rows_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_tw
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
-    monkeypatch.setattr(session_module, "write_whole", full)
+    monkeypatch.setattr(rows_module, "write_whole", full)
     first, second = day(), day()
     running = project.session(first, run="shared")
     row = running.message(THREADS).row
     starts = len(first.handles)
     assert running.message(FORK).row.sample is not None
     assert len(first.handles) == starts
-    assert running.rows_kept().keys() == {THREADS, FORK}
-    assert running.rows_kept()[THREADS].row == row
+    assert running.rows.all().keys() == {THREADS, FORK}
+    assert running.rows.all()[THREADS].row == row
     (warning,) = cast(Watcher, running.listener).warnings
     assert "No space left on device; they are held in memory" in warning
     other = project.session(second, run="shared")
     with pytest.raises(FtgateError, match="only the process that measured them has them"):
         other.message(FORK)
-    assert other.rows_kept() == {}
+    assert other.rows.all() == {}
     assert not second.handles
 
 
 def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = day()
     groups = [group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("a", "b")]
-    step = Measurement.step
+    step = Trial.step
 
-    def stepping(self: Measurement, *given: float | None) -> None:
+    def stepping(self: Trial, *given: float | None) -> None:
         if self.rounds == 2 and self.group.key.startswith("test_a"):
             raise KeyError("event")
         step(self, *given)
 
-    monkeypatch.setattr(Measurement, "step", stepping)
+    monkeypatch.setattr(Trial, "step", stepping)
     monkeypatch.setattr(time, "monotonic", launcher.clock)
     running = project.session(launcher, *groups, time=500.0)
     rows = [running.message(group.cells[0].nodeid).row for group in groups]

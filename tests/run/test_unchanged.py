@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -36,6 +37,7 @@ from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
 from pytest_ftgate.model.spec import Cell, Executor, Group, Program, Spec
 from pytest_ftgate.run.folder import RunFolder
+from pytest_ftgate.run.run import Session
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import Targets
@@ -409,7 +411,10 @@ class Desk(Targets):
         path = str(self.folder.root / "test_work.py")
         source = msgspec.structs.replace(self.group.spec.source, path=path)
         group = msgspec.structs.replace(self.group, spec=msgspec.structs.replace(self.group.spec, source=source))
-        return UnchangedCells(config, self, references, self.launcher, Quiet()).check(group, group.cells, self.pair)
+        run = SimpleNamespace(
+            config=config, targets=self, references=references, launcher=self.launcher, listener=Quiet()
+        )
+        return UnchangedCells(cast(Session, run)).check(group, group.cells, self.pair)
 
     def with_spec(self, **changed: object) -> None:
         spec: Spec = msgspec.structs.replace(self.group.spec, **changed)

@@ -19,8 +19,8 @@ from ..model.report import Shard
 from ..model.spec import Plan
 from ..plugin.collection import CELL
 from ..plugin.options import options_of
-from ..run.assembly import positions_of
 from ..run.context import hypotheses_of
+from ..run.rows import positions_of
 from ..run.run import Session
 from ..run.stored import StoredBaselines
 from ..store.names import split_nodeid

@@ -26,7 +26,7 @@ from ..model.report import RowMessage, failed_row
 from ..model.spec import Cell, Group, Plan, Spec
 from ..plugin.collection import CELL, workload_path
 from ..plugin.options import options_of
-from ..run.assembly import message_of, positions_of
+from ..run.rows import message_of, positions_of
 from ..store.names import split_nodeid
 
 if TYPE_CHECKING:

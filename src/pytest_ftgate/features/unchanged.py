@@ -23,19 +23,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from ..declare.options import Options
 from ..declare.plan import one_per_target
 from ..hookspec import hookimpl
 from ..kit.git import Checkout
-from ..measure.context import Listener, PreparedTarget
-from ..measure.launch import CellUnsupported, Launcher, LaunchFailed, request_here
+from ..measure.context import PreparedTarget
+from ..measure.launch import CellUnsupported, LaunchFailed, request_here
 from ..measure.plan import IterationPlan, Limits
 from ..measure.watch.opened_files import OpenedFiles
 from ..model.spec import Cell, Group, Spec
-from ..run.context import Resources
+from ..run.run import Session
 from ..run.sides import worktrees
-from ..run.sides.references import References
-from ..run.targets import Targets
 from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
 from ..store import names
@@ -357,35 +354,20 @@ class Sides(NamedTuple):
 @hookimpl
 def ftgate_begin(run: Session) -> None:
     """What is read of both sides is kept for the whole run."""
-    run.plugins.register(Unchanged())
-
-
-class Unchanged:
-    """Settles, in one run, the cells that need no measurement."""
-
-    cells: UnchangedCells | None = None
-
-    @hookimpl
-    def ftgate_settle(self, resources: Resources, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
-        """Those of a test."""
-        if self.cells is None:
-            shared = (resources.config, resources.targets, resources.references, resources.launcher, resources.listener)
-            self.cells = UnchangedCells(*shared)
-        return self.cells.check(group, cells, pair)
+    run.plugins.register(UnchangedCells(run))
 
 
 class UnchangedCells:
     """Finds the cells of a comparison that need no measurement."""
 
-    def __init__(
-        self, config: Options, targets: Targets, references: References, launcher: Launcher, listener: Listener
-    ) -> None:
-        self.config = config
-        self.targets = targets
-        self.references = references
-        self.launcher = launcher
-        self.listener = listener
+    def __init__(self, run: Session) -> None:
+        self.run = run
         self._sides: dict[tuple[str, str], Side] = {}
+
+    @hookimpl
+    def ftgate_settle(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
+        """Those of a test."""
+        return self.check(group, cells, pair)
 
     def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
         """All `cells` of a group that run Python in our runner, or none: they are compared with each other.
@@ -398,7 +380,7 @@ class UnchangedCells:
         try:
             # What can be compared before a launch is: also, a build for one target may leave files that another lists.
             sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
-            spec = self.references.relocated(group.spec, pair.changed)
+            spec = self.run.references.relocated(group.spec, pair.changed)
             for each in sides.values():
                 if reason := each.differs or each.compare([Note(reads.CODE, spec.source.path), BEGUN]).reason:
                     return Checked(why=reason)
@@ -424,7 +406,7 @@ class UnchangedCells:
     def _may_be_unchanged(self, cells: Sequence[Cell], pair: worktrees.Pair) -> bool:
         """Two versions of a distribution are a change."""
         return (
-            self.config.unchanged == "skip"
+            self.run.config.unchanged == "skip"
             and bool(pair.reference.commit)
             and not any(worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
         )
@@ -432,8 +414,8 @@ class UnchangedCells:
     def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> Sides:
         """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""
         requires = group.spec.requires
-        target = self.targets.prepared(cell, requires, pair.changed)
-        other = self.targets.prepared(cell, requires, pair.reference)
+        target = self.run.targets.prepared(cell, requires, pair.changed)
+        other = self.run.targets.prepared(cell, requires, pair.reference)
         changed, reference = self._side(pair.changed, target), self._side(pair.reference, other)
         package = changed.differing_package(reference)
         differs = "the interpreter" if target.interpreter != other.interpreter else package
@@ -463,20 +445,20 @@ class UnchangedCells:
 
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Note]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
-        self.listener.advance(cell.label, "checking what is read by", 0, 0, None)
-        plan = IterationPlan(spec, Limits(timeout_s=self.config.timeout))
+        self.run.listener.advance(cell.label, "checking what is read by", 0, 0, None)
+        plan = IterationPlan(spec, Limits(timeout_s=self.run.config.timeout))
         program = cell.executor.program is not None
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")
             file.touch()
             request = msgspec.structs.replace(
-                request_here(cell, spec, target.python, spec.timeout_s or self.config.timeout),
+                request_here(cell, spec, target.python, spec.timeout_s or self.run.config.timeout),
                 expect_gil=cell.target.settings.gil == "on" or not target.interpreter.free_threaded,
                 environment=target.environment,
                 copies=target.copies,
                 reads="" if program else str(file),
             )
-            handle = self.launcher.start(request)
+            handle = self.run.launcher.start(request)
             try:
                 handle.ready()
                 if program:

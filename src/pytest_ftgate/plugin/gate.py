@@ -25,7 +25,7 @@ from ..model.spec import Plan
 from ..model.verdict import Decision, Verdict
 from ..report import measured, said, terminal
 from ..run import libraries, privacy, run
-from ..run.assembly import on_host
+from ..run.rows import on_host
 from ..run.run import Session
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
@@ -88,8 +88,8 @@ class Run:
 
     def _register_parts(self, plugins: pytest.PytestPluginManager) -> None:
         """The hooks of a worker and of the controller."""
-        if self.session.others is not None:
-            plugins.register(xdist.Worker(self.session.others))
+        if self.session.turn is not None:
+            plugins.register(xdist.Worker(self.session.turn))
         if not self.is_worker:
             plugins.register(self.handover)
             self._check_out()
@@ -201,8 +201,10 @@ class Run:
         if message is not None and report.when == "call":
             if self.is_worker:
                 report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
-                if self.session.held and not self.host:  # nobody else can read them; those of a host come one by one
-                    held = [*self.session.rows_kept().values()]
+                if (
+                    self.session.rows.unwritten and not self.host
+                ):  # nobody else can read them; those of a host come one by one
+                    held = [*self.session.rows.all().values()]
                     report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
             else:
                 self.messages[item.nodeid] = message
@@ -299,7 +301,7 @@ class Run:
         planned = self.planned()
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
         crashed = self.crashed.intersection(planned) - self.messages.keys()
-        kept = self.session.rows_kept(crashed) if unasked or crashed else {}
+        kept = self.session.rows.all(crashed) if unasked or crashed else {}
         self.messages |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
         ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ..run.turns import OtherTests
+from ..run.turns import MeasuringTurn
 from .progress import REDRAW_S, Progress
 
 
@@ -91,19 +91,19 @@ class Relay:
 class Worker:
     """In a worker: no test of it runs while another worker measures."""
 
-    def __init__(self, others: OtherTests) -> None:
-        self.others = others
+    def __init__(self, turn: MeasuringTurn) -> None:
+        self.turn = turn
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
         """A worker that takes the place of another collects while others measure."""
-        with self.others.running("its collection"):
+        with self.turn.running("its collection"):
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Also the fixtures of a cell."""
-        with self.others.running(item.nodeid):
+        with self.turn.running(item.nodeid):
             return (yield)
 
 

@@ -1,27 +1,19 @@
-"""What all measurements of a run share."""
+"""The time of a run, and its error levels."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..declare.options import Options
 from ..judge import decide
 from ..judge.judge import Policy, hypotheses
-from ..judge.metrics import LEAST_TAIL_ITERATIONS
-from ..measure.context import Capacity, Floors, Listener
-from ..measure.launch import Launcher
-from ..measure.plan import Limits
 from ..model.spec import Cell, Group, Plan
 from ..stats import alpha_spending
-from .sides.references import References
-from .sides.worktrees import Pair
 from .stored import StoredBaselines
-from .targets import Targets
 
 if TYPE_CHECKING:
-    from pluggy import HookRelay
+    pass
 
 LAUNCHES = 5
 """Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
@@ -50,41 +42,6 @@ class RunTime:
     def over(self) -> bool:
         """Whether none is left: no launch begins any more."""
         return self.left_s is not None and self.left_s <= 0
-
-
-class Resources(NamedTuple):
-    """The options of a run, its targets, references and stored baselines, its error levels, launcher and time,
-    what is known of the memory of interpreters without a workload, the hooks of features,
-    and how many launches may be alive at once."""
-
-    config: Options
-    plan: Plan
-    targets: Targets
-    references: References
-    stored: StoredBaselines
-    policy: Policy
-    launcher: Launcher
-    listener: Listener
-    time: RunTime
-    floors: Floors
-    hooks: HookRelay
-    capacity: Capacity
-
-    def settled(self, group: Group, cells: Sequence[Cell], pair: Pair) -> tuple[Mapping[str, str], str]:
-        """Why cells need no measurement, by node id, and why others need one."""
-        return self.hooks.ftgate_settle(resources=self, group=group, cells=cells, pair=pair) or ({}, "")
-
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
-        """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
-        config = self.config
-        return Limits(
-            budget_s=budget_s,
-            floor=LAUNCHES,
-            launches=config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
-            iterations=config.iterations,
-            least_iterations=LEAST_TAIL_ITERATIONS,
-            timeout_s=config.timeout,
-        )
 
 
 def hypotheses_of(plan: Plan, config: Options, stored: StoredBaselines) -> int:

@@ -19,7 +19,7 @@ from ..model.report import Explanation, FunctionTime, Moved, Row
 from ..model.sample import Launch, Profile, Sample
 from ..model.spec import Cell
 from ..model.verdict import Decision
-from .phase import ActivePhase
+from .phase import Phase
 from .sides.references import portable
 
 EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
@@ -47,21 +47,21 @@ class Explainer:
         """By node id: the profiles of a cell whose functions they do not show yet."""
         self._followed: set[str] = set()
 
-    def follow(self, active: ActivePhase, left_s: float) -> None:
+    def follow(self, phase: Phase, left_s: float) -> None:
         """After a round of a phase: explain the cells that are decided, at the cost of the phase's time."""
-        settled = {each.cell.nodeid for each in active.run.cell_runs if each.alive and not each.needs}
-        settled = (settled & active.phase.judged) - self._followed
-        if not active.phase.pair or not settled:
+        settled = {each.cell.nodeid for each in phase.interleaved.cell_runs if each.alive and not each.needs}
+        settled = (settled & phase.judged) - self._followed
+        if not phase.pair or not settled:
             return
         self._followed |= settled
-        judge = active.judge
+        judge = phase.judge
         for sample in judge.round:
             if sample.cell.nodeid in settled:
                 verdict = judge.verdict(sample, judge.round, figures.figures(sample, reference=None))
                 row = self.by_people(Row(cell=sample.cell, verdict=verdict, sample=sample))
-                self.explain(row, active, left_s)
+                self.explain(row, phase, left_s)
 
-    def end(self, rows: Sequence[Row], ended: ActivePhase, left_s: Callable[[], float]) -> None:
+    def end(self, rows: Sequence[Row], ended: Phase, left_s: Callable[[], float]) -> None:
         """At the end of a phase: explain what has regressed, then sample on where that did not show the functions."""
         for _ in range(1 + MORE_PAIRS):
             for row in rows:
@@ -80,38 +80,36 @@ class Explainer:
         functions, added_ns = self.found[like.nodeid].functions, self.found[like.nodeid].added_ns
         return replace(own, functions=functions, added_ns=added_ns, like=like.label)
 
-    def explain(self, row: Row, active: ActivePhase, left_s: float) -> None:
+    def explain(self, row: Row, phase: Phase, left_s: float) -> None:
         """Explain a cell if it has regressed in this phase, within `left_s` seconds: again if samples may show more."""
         nodeid, sample = row.cell.nodeid, row.paired or row.sample
-        if nodeid not in active.phase.judged or (nodeid in self.found and nodeid not in self._sampled):
+        if nodeid not in phase.judged or (nodeid in self.found and nodeid not in self._sampled):
             return
         decision = row.verdict.decision
         if decision not in EXPLAINED or sample is None or sample.reference is None:
             return
         self._cells[nodeid] = row.cell
-        before, after = _naming(active, self.root)
+        before, after = _naming(phase, self.root)
         moved = explain.moved(_sites_named(sample, after), _sites_named(sample.reference, before))
         if decision is Decision.ACCEPTED:
             self.found[nodeid] = moved
             return
-        clock = active.run.budget.clock
+        clock = phase.interleaved.budget.clock
         began_s = clock()
-        self.found[nodeid] = self._with_functions(moved, row, sample, active, left_s)
-        active.run.budget.spend(clock() - began_s)
+        self.found[nodeid] = self._with_functions(moved, row, sample, phase, left_s)
+        phase.interleaved.budget.spend(clock() - began_s)
 
-    def _with_functions(
-        self, moved: Explanation, row: Row, sample: Sample, active: ActivePhase, left_s: float
-    ) -> Explanation:
+    def _with_functions(self, moved: Explanation, row: Row, sample: Sample, phase: Phase, left_s: float) -> Explanation:
         """With the functions that take the added time, or why they are not known."""
-        before, after = _naming(active, self.root)
+        before, after = _naming(phase, self.root)
         added = explain.added_time(sample)
         if added is None or not added.grew:
             return replace(moved, refused=outside(moved.phases) if _is_slower(row) else "")
-        cell_run = next(each for each in active.run.cell_runs if each.cell == sample.cell)
+        cell_run = next(each for each in phase.interleaved.cell_runs if each.cell == sample.cell)
         sampled = self._sampled.pop(row.cell.nodeid, [])
         found: tuple[FunctionTime, ...] | str = ""
         try:
-            then, now = measure_profiles(active.run, cell_run, left_s)
+            then, now = measure_profiles(phase.interleaved, cell_run, left_s)
             sampled.append((_functions_named(then, before), _functions_named(now, after)))
         except (NoProfile, FtgateError) as error:
             found = str(error)
@@ -136,9 +134,9 @@ def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
     return replace(moved, refused=refused)
 
 
-def _naming(ended: ActivePhase, root: Path) -> tuple[Callable[[str], str], Callable[[str], str]]:
+def _naming(ended: Phase, root: Path) -> tuple[Callable[[str], str], Callable[[str], str]]:
     """How the files of the reference and those of the change are named."""
-    pair = ended.phase.pair
+    pair = ended.pair
     assert pair is not None
     return _named(pair.reference, root), _named(pair.changed, root)
 

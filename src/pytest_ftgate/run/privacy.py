@@ -18,8 +18,8 @@ from ..targets.environments import user_home
 HOME = "~"
 
 
-def recorded(messages: Iterable[RowMessage]) -> bytes:
-    """Rows as they are kept, in JSON; reports are made of them. What a user named stays: node ids and targets."""
+def redacted(messages: Iterable[RowMessage]) -> list[RowMessage]:
+    """Rows as they are kept; reports are made of them. What a user named stays: node ids and targets."""
     replace, public = msgspec.structs.replace, []
     for message in messages:
         row = message.row
@@ -30,7 +30,7 @@ def recorded(messages: Iterable[RowMessage]) -> bytes:
         if (changed := without_home(name)) != name:
             spelled, wanted = (msgspec.json.encode(each).decode()[1:-1] for each in (changed, name))
             text = text.replace(spelled, wanted)
-    return text.encode()
+    return msgspec.json.decode(text, type=list[RowMessage])
 
 
 def without_home(text: str) -> str:

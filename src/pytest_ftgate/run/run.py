@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,31 +15,33 @@ import msgspec
 
 from .. import hookspec
 from ..declare.options import Options
-from ..kit import git, processes
+from ..judge.metrics import LEAST_TAIL_ITERATIONS
+from ..kit import processes
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
-from ..kit.git import AgainstError, Repository
-from ..measure.context import Capacity, Listener
+from ..kit.git import AgainstError, NotTrusted, Repository
+from ..measure.context import Capacity, Floors, Listener
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
+from ..measure.plan import Limits
 from ..model.report import Machine, Report, Row, RowMessage, Shard, failed_row, first_line
-from ..model.spec import Group, Plan
+from ..model.spec import Cell, Group, Plan
 from ..report import json, said
 from ..store import names
 from ..targets import environments
-from . import assembly, privacy
-from .context import Resources, RunTime, policy_of
-from .folder import LAST_RUN, RunFolder, decoded
+from .context import LAUNCHES, RunTime, policy_of
+from .folder import LAST_RUN, RunFolder
 from .privacy import without_home
+from .rows import RowStore, hosts_of, interpreters_of, message_of, positions_of, tables_of
 from .sides import worktrees
 from .sides.references import References
 from .stored import StoredBaselines
 from .targets import Targets
-from .trial import Measurement
-from .turns import OtherTests
+from .trial import Trial
+from .turns import MeasuringTurn
 
 # Writes the report files of a run.
 
@@ -75,6 +79,39 @@ def refuse_tracked(folder: Path) -> None:
         )
 
 
+# The project as it is checked out.
+
+_BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+"""What GitHub and GitLab call the branch of a run; the first only for a pull request."""
+
+
+def commit_of(root: Path) -> str:
+    """The commit of the worktree at `root`, with `+` if it has uncommitted changes; empty without git."""
+    try:
+        repository = Repository(root)
+        head = repository.git("rev-parse", "HEAD").strip()
+        return head + ("+" if repository.git("status", "--porcelain", "-uno").strip() else "")
+    except AgainstError:
+        return ""
+
+
+def project_of(root: Path) -> str:
+    """The name of the project at `root`: that of its distribution, else of its folder."""
+    try:
+        return environments.project_name(root) or root.name
+    except FtgateError:  # its pyproject.toml cannot be read: whoever needs more of it says so
+        return root.name
+
+
+def branch_of(root: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """The branch that is checked out at `root`; in CI, which checks out a commit, what that says; else empty."""
+    try:
+        own = Repository(root).git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip()
+    except AgainstError:
+        return ""
+    return own or next(filter(None, map(environ.get, _BRANCHES)), "")
+
+
 class ProgressListener(Listener, Protocol):
     """Receives the progress of a run."""
 
@@ -84,7 +121,10 @@ class ProgressListener(Listener, Protocol):
 
 
 class Session:
-    """A run in one process. Under pytest-xdist each worker has one; a lock lets one of them measure at a time."""
+    """A run in one process, and what its trials share.
+
+    Under pytest-xdist each worker has one; a lock lets one of them measure at a time.
+    """
 
     def __init__(
         self,
@@ -104,7 +144,7 @@ class Session:
         self.spent_s = spent_s
         self.folder = RunFolder(root, run)
         self.listener = listener
-        self.others = OtherTests(self.folder.run, worker, exclusive=config.exclusive) if worker else None
+        self.turn = MeasuringTurn(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
         self.plugins = hookspec.features("IN_A_RUN")
@@ -114,23 +154,19 @@ class Session:
         self._groups: dict[str, Group] = {}
         self._positions: dict[str, int] = {}
         self._launcher = launcher
-        self._resources: Resources | None = None
-        self._messages: dict[str, RowMessage] = {}
-        self._in_part: dict[str, RowMessage] = {}
-        self.held: dict[str, list[RowMessage]] = {}
-        """By the key of its test: rows that could not be written."""
+        self._prepared = False
+        self.rows = RowStore(self.folder, listener.warn)
         self._announced = ""
         self._no_commit = ""
-        self._begun_file: Path | None = None
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
-        if self.others is not None:
+        if self.turn is not None:
             try:
                 self.folder.make()
-                self.others.open()
+                self.turn.open()
             except (FtgateError, OSError):  # the gate, which needs it too, says it of the tests
-                self.others = None
+                self.turn = None
         self.machine: Machine = read_machine()
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.time, self.spent_s)
@@ -149,11 +185,11 @@ class Session:
                 self.references.requested()
             return
         try:
-            git.Repository(self.folder.root)
-        except git.NotTrusted as refused:
+            Repository(self.folder.root)
+        except NotTrusted as refused:
             self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
             self.listener.warn(self._no_commit)
-        except git.AgainstError:
+        except AgainstError:
             pass
 
     def judge_by(self, config: Options, commit: str) -> None:
@@ -181,7 +217,7 @@ class Session:
         if not self.config.shard:
             self.whole = plan
         self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
-        self._positions = assembly.positions_of(plan)
+        self._positions = positions_of(plan)
 
     def tell_new(self) -> None:
         """Say once in a run, after `collect`, which tests the commit that is compared with does not have."""
@@ -216,10 +252,15 @@ class Session:
         Raises FtgateError, and OSError if a file cannot be written.
         """
         group = self._groups[nodeid]
-        if nodeid not in self._messages:
-            with self.others.paused() if self.others else contextlib.nullcontext():
-                self._messages |= self._measured_once(group)
-        return self._messages[nodeid]
+        if not self.rows.has(group):
+            # Measured once in a run, by the process that asks first: the others wait for it, and read its rows.
+            nothing = contextlib.nullcontext()
+            with self.turn.paused() if self.turn else nothing, self.folder.locked("measuring"):
+                self.rows.keep_lost()
+                if not self.rows.has(group):
+                    with self.turn.excluded(self._tell_waiting) if self.turn else nothing:
+                        self.measure(group)
+        return self.rows.of(group)[nodeid]
 
     def measure(self, asked: Group) -> None:
         """The program of a run: prepare, measure round by round, judge; the rows of each test are kept as it ends.
@@ -228,38 +269,38 @@ class Session:
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
         groups = [asked] if self.config.time is None else self.plan.groups
-        measurements: list[Measurement] = []
+        trials: list[Trial] = []
         try:
             with self.guarded():
-                resources = self._prepared()
+                self._prepare()
+                # 1. Begin every test that no process has measured.
                 for group in groups:
-                    if not self._kept(group).exists():
-                        measurements.append(Measurement(group, resources))
+                    if not self.rows.has(group):
+                        trials.append(Trial(self, group))
                         self._announce(group)
-                        self._install(group)
-                        self._attributing(measurements[-1], measurements[-1].begin)
-                while measurements := self._keep_ended(measurements):
-                    self._step(measurements)
-        except BaseException:  # Ctrl-C, a full disk
-            self._keep_parts(measurements)
+                        if self.config.against:  # the environments of both sides are made at once
+                            test, _ = names.split_nodeid(group.cells[0].nodeid)
+                            self.targets.make_all(group, self.references.requested().sides_with(test))
+                        self._attributing(trials[-1], trials[-1].begin)
+                while trials := self._without_ended(trials):
+                    left_s = self.time.left_s
+                    if left_s is not None and left_s <= 0:
+                        # 2. The time of the run is used up: judge what there is.
+                        for trial in trials:
+                            self._attributing(trial, trial.close)
+                    else:
+                        # 3. One round of the test that has had the fewest.
+                        trial = min(trials, key=lambda each: each.rounds)
+                        self._announce(trial.group)
+                        share_s = None if left_s is None else left_s / len(trials)
+                        self._attributing(trial, partial(trial.step, share_s, left_s))
+        except BaseException:  # Ctrl-C, a full disk: judge what was measured of tests that have not ended
+            for trial in trials:
+                with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
+                    self.rows.add_part(self._placed(trial, trial.rows_in_part()))
             raise
         finally:
-            self._set_begun(None)
-
-    def rows_kept(self, crashed: Collection[str] = ()) -> dict[str, RowMessage]:
-        """By node id: all rows that a process of this run has kept, whether they were asked for or not.
-
-        Of a measurement that was interrupted in this process, too: what was measured until then. And errors for the
-        test in whose measurement a process ended, if these `crashed` cells are of it.
-        """
-        begun = [self._read(path) for path in self._all_begun()] if crashed else []
-        lost = [messages for messages in begun if any(each.row.cell.nodeid in crashed for each in messages)]
-        kept = [self._read(path) for path in self._all_kept() if path.stat().st_size]
-        return {
-            message.row.cell.nodeid: message
-            for messages in (*lost, self._in_part.values(), *kept, *self.held.values())
-            for message in messages
-        }
+            self.rows.end()
 
     def planned(self) -> list[str]:
         """The node ids of all cells of this run; empty if nothing was collected in this process."""
@@ -271,7 +312,7 @@ class Session:
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
         messages = list(messages)
-        hosts = assembly.hosts_of(messages)
+        hosts = hosts_of(messages)
         report = Report(
             version=version,
             seed=self.config.seed,
@@ -279,17 +320,17 @@ class Session:
             wall_s=self.time.spent_s,
             machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
             interpreters=(),
-            tables=assembly.tables_of(messages),
+            tables=tables_of(messages),
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
-            commit=assembly.commit_of(self.folder.root),
+            commit=commit_of(self.folder.root),
             limits_from=self.limits_from,
             shard=self.shard,
-            project=assembly.project_of(self.folder.root),
-            branch=assembly.branch_of(self.folder.root),
+            project=project_of(self.folder.root),
+            branch=branch_of(self.folder.root),
         )
         tables = self.stored.with_history(report)
-        return msgspec.structs.replace(report, tables=tables, interpreters=assembly.interpreters_of(tables))
+        return msgspec.structs.replace(report, tables=tables, interpreters=interpreters_of(tables))
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""
@@ -298,179 +339,80 @@ class Session:
             updates += (self._no_commit,)
         return msgspec.structs.replace(report, updates=updates)
 
-    def keep(self, text: Iterable[str]) -> None:
-        """Keep the report for `ftgate baseline`."""
-        self.folder.keep(text)
-
     # -- steps of `measure` ------------------------------------------------------------------------------------
 
-    def _install(self, group: Group) -> None:
-        """Make the environments of both sides of a comparison at once."""
-        if self.config.against:
-            test, _ = names.split_nodeid(group.cells[0].nodeid)
-            self.targets.make_all(group, self.references.requested().sides_with(test))
-
-    def _step(self, measurements: Sequence[Measurement]) -> None:
-        """One round of the test that has had the fewest; of none if the time of the run is used up."""
-        left_s = self.time.left_s
-        if left_s is not None and left_s <= 0:
-            for measurement in measurements:
-                self._attributing(measurement, measurement.close)
-            return
-        measurement = min(measurements, key=lambda each: each.rounds)
-        self._announce(measurement.group)
-        share_s = None if left_s is None else left_s / len(measurements)
-        self._attributing(measurement, lambda: measurement.step(share_s, left_s))
-
-    def _attributing(self, measurement: Measurement, act: Callable[[], object]) -> None:
+    def _attributing(self, trial: Trial, act: Callable[[], object]) -> None:
         """What goes wrong with a test is the error of its cells that are not judged yet; other tests go on."""
         try:
             act()
         except Exception as error:
             if type(error).__name__ == "Exit":  # pytest.exit ends the run; pytest is not imported here
                 raise
-            measurement.fail(error)
+            trial.fail(error)
 
-    def _keep_parts(self, measurements: Iterable[Measurement]) -> None:
-        """Judge what was measured of tests that have not ended."""
-        for measurement in measurements:
-            with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                parts = self._messages_of(measurement, measurement.rows_in_part())
-                kept = msgspec.json.decode(privacy.recorded(parts.values()), type=list[RowMessage])
-                self._in_part |= dict(zip(parts, kept, strict=True))
+    def _without_ended(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Those that are still open; the rows of the others are kept."""
+        for trial in trials:
+            if not trial.open:
+                self.rows.add(trial.group, self._placed(trial, trial.rows()))
+        return [trial for trial in trials if trial.open]
 
-    def _messages_of(self, measurement: Measurement, rows: Iterable[Row]) -> dict[str, RowMessage]:
-        positions, group, beside = self._positions, measurement.group, self.others.note if self.others else ""
-        note = "; ".join(filter(None, (measurement.note, beside)))
-        return {row.cell.nodeid: assembly.message_of(positions[row.cell.nodeid], group, row, note) for row in rows}
+    def _placed(self, trial: Trial, rows: Iterable[Row]) -> list[RowMessage]:
+        """Rows of a test with their places in the report."""
+        note = "; ".join(filter(None, (trial.note, self.turn.note if self.turn else "")))
+        return [message_of(self._positions[row.cell.nodeid], trial.group, row, note) for row in rows]
 
-    def _measured_once(self, group: Group) -> dict[str, RowMessage]:
-        """Measured once in a run, by the process that asks first: the others read its rows."""
-        if group.key not in self.held:
-            with self.folder.locked("measuring"):
-                self._keep_lost()
-                if not self._kept(group).exists():
-                    with self._alone():
-                        self.measure(group)
-                if group.key not in self.held:
-                    return {message.row.cell.nodeid: message for message in self._read(self._kept(group))}
-        return {message.row.cell.nodeid: message for message in self.held[group.key]}
+    def _tell_waiting(self, test: str) -> None:
+        self.listener.advance(test, "waiting for", 0, 0, None)
 
-    def _kept(self, group: Group) -> Path:
-        return self.folder.shared("rows", group.key)
-
-    def _read(self, path: Path) -> list[RowMessage]:
-        """The rows of a file; of an empty one the process that could not write them has them. Raises FtgateError."""
-        if not path.stat().st_size:
-            raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
-        return decoded(path, list[RowMessage])
-
-    def _keep(self, group: Group, messages: list[RowMessage]) -> None:
-        """Write the rows of a test for the other processes of the run; what cannot be written is held here.
-
-        An empty file then says that it was measured: making one takes no room.
-        """
-        path, kept = self._kept(group), privacy.recorded(messages)
-        try:
-            write_whole(path, [kept])
-        except OSError as error:
-            self.held[group.key] = msgspec.json.decode(kept, type=list[RowMessage])
-            why = error.strerror or str(error)
-            self.listener.warn(f"{path}: the rows of {group.key} cannot be kept: {why}; they are held in memory")
-            with contextlib.suppress(OSError):
-                path.touch()
-
-    def _all_kept(self) -> list[Path]:
-        return sorted(self.folder.run.glob("rows-*.json"))
-
-    def _all_begun(self) -> list[Path]:
-        return sorted(self.folder.run.glob("begun-*.json"))
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While no other test of the run runs."""
-        if self.others is None:
-            yield
-            return
-        with self.others.excluded(lambda test: self.listener.advance(test, "waiting for", 0, 0, None)):
-            yield
-
-    def _set_begun(self, group: Group | None) -> None:
-        """Note whose measurement ends with this process if it is killed: its rows then are errors.
-
-        No other process measures that test again: it may have killed this one.
-        """
-        if self._begun_file is not None:
-            self._begun_file.unlink(missing_ok=True)
-            self._begun_file = None
-        if group is None or self.others is None:
-            return
-        reason = f"the process that measured it ended: worker {self.others.name} of pytest-xdist"
+    def _lost(self, group: Group, worker: str) -> list[RowMessage]:
+        """The rows of a test whose measurement ends with this process."""
+        reason = f"the process that measured it ended: worker {worker} of pytest-xdist"
         fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
         given = {"line": group.spec.source.line, "options": self.config.rerun}
         lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
-        messages = [assembly.message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
-        self._begun_file = self.folder.shared("begun", group.key)
-        with contextlib.suppress(OSError):  # the test may still be measured where nothing can be written
-            write_whole(self._begun_file, [msgspec.json.encode(messages)])
+        return [message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
 
-    def _keep_lost(self) -> None:
-        """What another process began to measure and did not end is an error: who began it held the lock."""
-        for path in self._all_begun():
-            kept = path.with_name(path.name.replace("begun-", "rows-"))
-            if kept.exists():
-                path.unlink()
-            else:
-                path.replace(kept)
+    def _prepare(self) -> None:
+        """What all trials share; the error levels depend on which targets and baselines the plan has."""
+        if self._prepared:
+            return
+        if self.config.against:
+            self.references.clean(self.references.requested())
+        if self._launcher is not None:
+            self.launcher = self._launcher
+        else:
+            runner, launches = install_runner(self.folder.path / "runner"), self.folder.path / "launches"
+            guard.ensure(launches)
+            if swept := guard.sweep(launches):  # what runs left that were killed
+                self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
+            self.launcher = Launchers(runner, launches)
+        self.policy = policy_of(self.whole, self.config, self.stored)
+        self.floors: Floors = {}
+        self.capacity = Capacity.of_this_process()
+        self._prepared = True
 
-    def _prepared(self) -> Resources:
-        """What all measurements share; the error levels depend on which targets and baselines the plan has."""
-        if self._resources is None:
-            folder = self.folder.path
-            if self.config.against:
-                self.references.clean(self.references.requested())
-            launcher = self._launcher or Launchers(install_runner(folder / "runner"), self._launches())
-            self._resources = Resources(
-                config=self.config,
-                plan=self.plan,
-                targets=self.targets,
-                references=self.references,
-                stored=self.stored,
-                policy=policy_of(self.whole, self.config, self.stored),
-                launcher=launcher,
-                listener=self.listener,
-                time=self.time,
-                floors={},
-                hooks=self.hooks,
-                capacity=Capacity.of_this_process(),
-            )
-        return self._resources
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
+        """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
+        return Limits(
+            budget_s=budget_s,
+            floor=LAUNCHES,
+            launches=self.config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
+            iterations=self.config.iterations,
+            least_iterations=LEAST_TAIL_ITERATIONS,
+            timeout_s=self.config.timeout,
+        )
 
     def guarded(self) -> contextlib.AbstractContextManager[None]:
         """All that is started in here ends with this process; launches that are no processes need no guard."""
         return guard.guarded() if self._launcher is None else contextlib.nullcontext()
 
-    def _launches(self) -> Path:
-        """The folder of the launches, without what runs left that were killed."""
-        folder = self.folder.path / "launches"
-        guard.ensure(folder)
-        if swept := guard.sweep(folder):
-            self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
-        return folder
-
-    def _keep_ended(self, measurements: Sequence[Measurement]) -> list[Measurement]:
-        """Keep the rows of those that have ended; returns those that are still open."""
-        for measurement in measurements:
-            if not measurement.open:
-                messages = self._messages_of(measurement, measurement.rows())
-                self._keep(measurement.group, [*messages.values()])
-        return [measurement for measurement in measurements if measurement.open]
-
     def _announce(self, group: Group) -> None:
         """Name the group that is measured from now on, if it is another than before."""
         if group.key != self._announced:
             self._announced = group.key
-            self._set_begun(group)
+            if self.turn is not None:
+                self.rows.begin(group, self._lost(group, self.turn.name))
             self.listener.begin(group.key, [cell.label for cell in group.cells])
 
 
@@ -546,7 +488,7 @@ class Ending:
     def _keep(self, report: Report) -> None:
         """A run that ended before its first result does not replace the last one that has some."""
         if report.tables:
-            self.session.keep(json.rendered("json", report))
+            self.session.folder.keep(json.rendered("json", report))
 
     def _writer(self, target: str, folder: Path) -> Write:
         def write(report: Report) -> None:

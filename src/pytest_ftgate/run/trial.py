@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -24,23 +25,25 @@ from ..report import said
 from ..store import names
 from ..targets import environments
 from . import explaining
-from .context import Resources
 from .explaining import Explainer
-from .phase import LEAST_ROUNDS, ActivePhase, Phase, basis_of, predicted, started
+from .phase import LEAST_ROUNDS, Phase, predicted
 from .sides import worktrees
 from .targets import same, unavailable
 
+if TYPE_CHECKING:
+    from .run import Session
 
-class Measurement:
+
+class Trial:
     """One test: `begin`, then `step` measures a round at a time while it is `open`; `rows` are its verdicts.
 
     The first phase compares with stored baselines or with `--ftgate-against`. Cells that miss their baseline are
     measured again, paired with the baseline's commit; where that cannot be done, the verdict is predicted.
     """
 
-    def __init__(self, group: Group, resources: Resources) -> None:
+    def __init__(self, run: Session, group: Group) -> None:
+        self.run = run
         self.group = group
-        self.resources = resources
         self.monitor = ConditionsMonitor()
         self.conditions = self.first_conditions = Conditions()
         self.by_nodeid: dict[str, Row] = {}
@@ -51,9 +54,9 @@ class Measurement:
         """By node id of a cell that missed its baseline: why its code is that of the baseline."""
         self.samples = TestSamples()
         self.phases: list[Phase] = []
-        self.active: ActivePhase | None = None
-        self.amendments = resources.hooks.ftgate_amend(resources=resources, group=group)
-        self.explainer = Explainer(self._by_people, resources.references.folder.root)
+        self.active: Phase | None = None
+        self.amendments = run.hooks.ftgate_amend(run=run, group=group)
+        self.explainer = Explainer(self._by_people, run.folder.root)
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
         self.note = ""
@@ -67,8 +70,8 @@ class Measurement:
     def begin(self) -> None:
         """Prepare the targets and begin the first phase; a cell that cannot be measured has its row at once."""
         self.monitor.start()
-        against = self.resources.config.against
-        pair = self.resources.references.requested() if against else None
+        against = self.run.config.against
+        pair = self.run.references.requested() if against else None
         for cell in self.group.cells:
             row = self._row_unmeasured(cell, pair)
             if row is not None:
@@ -76,52 +79,56 @@ class Measurement:
         cells = tuple(cell for cell in self.group.cells if cell.nodeid not in self.by_nodeid)
         phase = Phase(cells=cells, judged=frozenset(cell.nodeid for cell in cells))
         if against:
-            phase = replace(phase, pair=pair, why=f"--ftgate-against {against}")
+            phase.pair, phase.why = pair, f"--ftgate-against {against}"
         elif cells:
-            phase = self._beside_another_machines(phase)
+            self._beside_another_machines(phase)
         if cells and phase.pair is not None:
-            settled, changed = self.resources.settled(self.group, cells, phase.pair)
-            why = "; ".join(filter(None, (phase.why, changed)))
-            phase = replace(phase, same=settled, why=why)
-        phase = self._without_unchanged(phase)
+            phase.same, changed = self._same_sides(cells, phase.pair)
+            phase.why = "; ".join(filter(None, (phase.why, changed)))
+        self._without_unchanged(phase)
         if phase.cells:
             self.phases.append(phase)
             self._begin_next()
 
-    def _beside_another_machines(self, phase: Phase) -> Phase:
-        """Paired with the commit of the baselines, if all that is stored of its cells is another machine's or build's.
+    def _beside_another_machines(self, phase: Phase) -> None:
+        """Pair it with the commit of the baselines, if all that is stored of its cells is another machine's or build's.
 
-        Their figures decide nothing here. As it is where that commit cannot be measured.
+        Their figures decide nothing here. It stays as it is where that commit cannot be measured.
         """
-        stored = self.resources.stored
+        stored = self.run.stored
         found = [stored.compared_with(self.group, cell) for cell in phase.cells]
         recorded = [each for each in found if each.entry is not None]
         alone = recorded and all(each.elsewhere for each in recorded) and not stored.records(self.group, phase.cells)
-        if not alone or not self.resources.config.escalate:
-            return phase
+        if not alone or not self.run.config.escalate:
+            return
         newest = max(recorded, key=lambda each: each.entry.recordings[-1].recorded_at if each.entry else "")
         test, _ = names.split_nodeid(phase.cells[0].nodeid)
         try:
-            pair = self.resources.references.recorded(newest, test)
+            pair = self.run.references.recorded(newest, test)
         except worktrees.NothingToCompare:
             why = f"the code is that of {git.shown(newest.commit)}, which another machine or build recorded"
-            return replace(phase, same=dict.fromkeys(phase.judged, why))
+            phase.same = dict.fromkeys(phase.judged, why)
+            return
         except git.AgainstError:
-            return phase
-        self.resources.targets.make_all(self.group, (pair.changed, pair.reference))
-        return replace(phase, pair=pair, why="another machine or build recorded it, so its commit is measured here")
+            return
+        self.run.targets.make_all(self.group, (pair.changed, pair.reference))
+        phase.pair, phase.why = pair, "another machine or build recorded it, so its commit is measured here"
 
-    def _without_unchanged(self, phase: Phase) -> Phase:
-        """Without the cells of which nothing is measured: those that are the same, in a test without contracts."""
+    def _same_sides(self, cells: Sequence[Cell], pair: worktrees.Pair) -> tuple[Mapping[str, str], str]:
+        """Why cells are the same on both sides, by node id, and why others may not be: what a feature finds."""
+        return self.run.hooks.ftgate_settle(run=self.run, group=self.group, cells=cells, pair=pair) or ({}, "")
+
+    def _without_unchanged(self, phase: Phase) -> None:
+        """Take out the cells of which nothing is measured: those that are the same, in a test without contracts."""
         if self.group.spec.requirements:
-            return phase
+            return
         for cell in phase.cells:
             if why := phase.same.get(cell.nodeid):
-                basis = replace(basis_of(cell, phase, self.group, self.resources), why="")
+                basis = replace(phase.basis_of(cell, self.run, self.group), why="")
                 verdict = basis.verdict(Decision.UNCHANGED, f"not measured: {why}")
                 self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
-        cells = tuple(cell for cell in phase.cells if cell.nodeid not in phase.same)
-        return replace(phase, cells=cells, judged=frozenset(cell.nodeid for cell in cells))
+        phase.cells = tuple(cell for cell in phase.cells if cell.nodeid not in phase.same)
+        phase.judged = frozenset(cell.nodeid for cell in phase.cells)
 
     @property
     def open(self) -> bool:
@@ -131,7 +138,7 @@ class Measurement:
     @property
     def rounds(self) -> int:
         """Rounds of all its phases so far."""
-        return self._ended_rounds + (self.active.run.budget.rounds if self.active else 0)
+        return self._ended_rounds + (self.active.interleaved.budget.rounds if self.active else 0)
 
     def step(self, share_s: float | None = None, left_s: float | None = None) -> None:
         """One round of the phase under way.
@@ -142,26 +149,26 @@ class Measurement:
         if self.active is None:
             return
         more = self.active.step(share_s, left_s)
-        if self.resources.config.explain:
+        if self.run.config.explain:
             self.explainer.follow(self.active, self._left_s(self.active))
         self._predict_shortfall(self.active, share_s, left_s)
         if more:
             return
         self._end()
-        if self._own_left_s > 0 and not self.resources.time.over:
+        if self._own_left_s > 0 and not self.run.time.over:
             self._begin_next()
         else:
             self.close()
 
-    def _predict_shortfall(self, active: ActivePhase, share_s: float | None, left_s: float | None) -> None:
+    def _predict_shortfall(self, active: Phase, share_s: float | None, left_s: float | None) -> None:
         """Say once in a phase that its time is too short for a decision, as soon as that is known."""
-        config, time = self.resources.config, self.resources.time
+        config, time = self.run.config, self.run.time
         tests = left_s / share_s if share_s and left_s else None
         lacking = predicted(active, config.test_time, self._ended_s, time, tests)
-        known = any(map(self.shortfalls.get, active.phase.judged))
+        known = any(map(self.shortfalls.get, active.judged))
         if lacking and not known:
-            self.resources.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
-        self.shortfalls |= dict.fromkeys(active.phase.judged, lacking)
+            self.run.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
+        self.shortfalls |= dict.fromkeys(active.judged, lacking)
 
     def close(self) -> None:
         """The time budget is used up: judge what there is, and begin nothing more."""
@@ -176,7 +183,7 @@ class Measurement:
 
     def fail(self, error: Exception) -> None:
         """End it with this error in the row of every cell that has no verdict yet, or was to be measured again."""
-        unfinished = [*self.phases, *([self.active.phase] if self.active else [])]
+        unfinished = [*self.phases, *([self.active] if self.active else [])]
         self.phases, self.active = [], None
         for cell in self.group.cells:
             if cell.nodeid not in self.by_nodeid or any(cell.nodeid in phase.judged for phase in unfinished):
@@ -216,7 +223,7 @@ class Measurement:
         if row.sample is not None:
             lacking = self.shortfalls.get(row.cell.nodeid) if verdict.decision.wants_time else None
             row = replace(row, conditions=self.conditions, shortfall=lacking)
-        line, options = self.group.spec.source.line, self.resources.config.rerun
+        line, options = self.group.spec.source.line, self.run.config.rerun
         return self._by_people(replace(row, verdict=verdict, line=line, options=options))
 
     def _by_people(self, row: Row) -> Row:
@@ -248,7 +255,7 @@ class Measurement:
 
     def _explained(self, row: Row) -> Row:
         """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
-        if row.verdict.decision not in explaining.EXPLAINED or not self.resources.config.explain:
+        if row.verdict.decision not in explaining.EXPLAINED or not self.run.config.explain:
             return row
         explanation = self.explainer.of(row.cell.nodeid)
         if explanation is None and row.sample is not None and row.sample.reference is None:
@@ -262,21 +269,21 @@ class Measurement:
         if reason := machine.lacking(cell, self.group.spec):
             return _unsupported_row(cell, reason)
         checkout = pair.changed if pair else None
-        lookup = self.resources.targets.lookup(cell, self.group.spec.requires, checkout)
+        lookup = self.run.targets.lookup(cell, self.group.spec.requires, checkout)
         if lookup.target is None:
             if lookup.failed:
                 return failed_row(cell, first_line(lookup.reason), lookup.reason)
             return _unsupported_row(cell, lookup.reason)
         if reason := unavailable(cell, lookup.target.interpreter) or self._is_reference(cell, lookup.target, pair):
             return _unsupported_row(cell, reason)
-        stored = None if pair else self.resources.stored.entry(self.group, cell)
+        stored = None if pair else self.run.stored.entry(self.group, cell)
         return failed_row(cell, "its baseline cannot be read", str(stored)) if isinstance(stored, FtgateError) else None
 
     def _is_reference(self, cell: Cell, target: PreparedTarget, pair: worktrees.Pair | None) -> str:
         """Why there is nothing to compare a cell with: its target is the reference itself; empty if it is not."""
         if pair is None or not pair.reference.python:
             return ""
-        other = self.resources.targets.lookup(cell, self.group.spec.requires, pair.reference).target
+        other = self.run.targets.lookup(cell, self.group.spec.requires, pair.reference).target
         if other is None or not same(cell, target, pair.reference, other):
             return ""
         return f"{cell.target.spec} is {pair.reference.label} itself, with which the targets are compared"
@@ -284,7 +291,7 @@ class Measurement:
     @property
     def _own_left_s(self) -> float:
         """What its ended phases left of the test's own time."""
-        return self.resources.config.test_time - self._ended_s
+        return self.run.config.test_time - self._ended_s
 
     def _begin_next(self) -> None:
         """Begin the next phase that can begin; one whose environments cannot be installed is judged without."""
@@ -292,18 +299,18 @@ class Measurement:
             phase = self.phases.pop(0)
             waiting = sum(each.spare is phase.spare for each in self.phases)
             try:
-                left_s = self._own_left_s
-                self.active = started(phase, self.group, self.resources, self.monitor, left_s, waiting)
+                phase.begin(self.run, self.group, self.monitor, self._own_left_s, waiting)
+                self.active = phase
                 if self.samples:
                     why = "measured again beside the baseline's commit: it missed its baseline"
-                    self.resources.listener.expect_more(why)
+                    self.run.listener.expect_more(why)
             except FtgateError as error:
-                if phase.pair and not self.resources.config.against:  # what is compared with instead decides less
+                if phase.pair and not self.run.config.against:  # what is compared with instead decides less
                     why = f"{phase.pair.reference.label} cannot be measured: {first_line(str(error))}"
-                    self.resources.listener.warn(f"{self.group.key}: {why}")
-                if phase.pair and not (self.samples or self.resources.config.against):
+                    self.run.listener.warn(f"{self.group.key}: {why}")
+                if phase.pair and not (self.samples or self.run.config.against):
                     # What another machine could build: without it, what it stored is compared.
-                    self.phases.insert(0, replace(phase, pair=None, why="", same={}))
+                    self.phases.insert(0, dataclasses.replace(phase, pair=None, why="", same={}))
                 else:
                     self._not_begun(phase, error)
 
@@ -322,27 +329,27 @@ class Measurement:
     def _end(self) -> None:
         if self.active is not None:
             ended, self.active = self.active, None
-            self._ended_rounds += ended.run.budget.rounds
-            self.note = ended.run.split or self.note
+            self._ended_rounds += ended.interleaved.budget.rounds
+            self.note = ended.interleaved.split or self.note
             self.conditions = self.monitor.observe()
             self._judge(ended)
-            if self.resources.config.explain and not self._interrupted:
+            if self.run.config.explain and not self._interrupted:
                 rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
                 self.explainer.end(rows, ended, lambda: self._left_s(ended))
-            self._ended_s += ended.run.budget.spent_s
+            self._ended_s += ended.interleaved.budget.spent_s
 
-    def _left_s(self, active: ActivePhase) -> float:
+    def _left_s(self, active: Phase) -> float:
         """What is left to explain a phase's cells: of its time, and of the run's."""
-        run_left_s = self.resources.time.left_s
+        run_left_s = self.run.time.left_s
         return active.left_s if run_left_s is None else min(active.left_s, run_left_s)
 
     # -- judging -----------------------------------------------------------------------------------------------
 
-    def _judge(self, ended: ActivePhase) -> None:
-        samples = TestSamples(ended.run.samples())
+    def _judge(self, ended: Phase) -> None:
+        samples = TestSamples(ended.interleaved.samples())
         if self.samples:
             for sample in samples:
-                if sample.cell.nodeid in ended.phase.judged:
+                if sample.cell.nodeid in ended.judged:
                     with self._failing(sample.cell):
                         self._judge_again(ended.judge, sample, samples)
             return
@@ -352,7 +359,7 @@ class Measurement:
             with self._failing(sample.cell):
                 self._judge_first(ended, sample, samples)
         self.samples = samples
-        if not ended.phase.pair:
+        if not ended.pair:
             self.screen = ended.judge
             self.phases += self._follow_ups(ended)
 
@@ -364,10 +371,10 @@ class Measurement:
         except Exception as error:  # noqa: BLE001
             self._fail_cell(cell, error)
 
-    def _judge_first(self, ended: ActivePhase, sample: Sample, samples: TestSamples) -> None:
+    def _judge_first(self, ended: Phase, sample: Sample, samples: TestSamples) -> None:
         reference = samples.reference_of(sample.cell, self.group.spec.executors[0])
-        sample = self._with_hint(ended.phase, sample)
-        shown = self.resources.references.shown(figures.figures(sample, reference=reference))
+        sample = self._with_hint(ended, sample)
+        shown = self.run.references.shown(figures.figures(sample, reference=reference))
         verdict = ended.judge.verdict(sample, samples, shown)
         self.by_nodeid[sample.cell.nodeid] = Row(
             cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
@@ -390,7 +397,7 @@ class Measurement:
         if sample.error is None:
             return sample
         detail, pair = sample.error.detail, phase.pair
-        hint = self.resources.references.hint(detail, None if pair is None else pair.changed)
+        hint = self.run.references.hint(detail, None if pair is None else pair.changed)
         hint = hint or environments.missing_hint(detail, sample.cell.target.spec)
         if not hint:
             return sample
@@ -399,7 +406,7 @@ class Measurement:
 
     # -- after a miss ------------------------------------------------------------------------------------------
 
-    def _follow_ups(self, screen: ActivePhase) -> list[Phase]:
+    def _follow_ups(self, screen: Phase) -> list[Phase]:
         """A phase for each commit that cells which missed are to be paired with; where there is none, predictions.
 
         Where the time is too short for all cells, it goes to the worst: the others are paired in what is left of it.
@@ -413,9 +420,9 @@ class Measurement:
                 if pair is not None:
                     alone.setdefault(compared_with.commit, (pair, []))[1].append(sample.cell)
         # 2. Without cells that read the same at that commit, unless no launch begins any more.
-        budget, left_s = screen.run.budget, self._own_left_s - screen.run.budget.spent_s
-        for pair, cells in alone.values() if left_s > 0 and not self.resources.time.over else ():
-            same, _ = self.resources.settled(self.group, tuple(cells), pair)
+        budget, left_s = screen.interleaved.budget, self._own_left_s - screen.interleaved.budget.spent_s
+        for pair, cells in alone.values() if left_s > 0 and not self.run.time.over else ():
+            same, _ = self._same_sides(tuple(cells), pair)
             self._same_code |= {cell.nodeid: same[cell.nodeid] for cell in cells if same.get(cell.nodeid)}
             cells[:] = [cell for cell in cells if cell.nodeid not in same]
         paired = [each for each in alone.values() if each[1]]
@@ -424,18 +431,20 @@ class Measurement:
         room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.samples)
         worst = [self._paired_phase(pair, cells[:room]) for pair, cells in paired]
         others = [self._paired_phase(pair, cells[room:]) for pair, cells in paired if cells[room:]]
-        return worst + [replace(phase, spare=True) for phase in others]
+        for phase in others:
+            phase.spare = True
+        return worst + others
 
     def _pair_after_miss(self, cell: Cell, compared_with: ComparedWith) -> worktrees.Pair | None:
         """The commit that a cell which missed its baseline is paired with; None where it is predicted."""
         if compared_with.entry is None or not self._missed(cell):
             return None
         why = "the run was interrupted before the baseline's commit was measured" if self._interrupted else ""
-        if not (why or self.resources.config.escalate):
+        if not (why or self.run.config.escalate):
             why = "--ftgate-escalate=no: the baseline's commit is not measured"
         try:
             if not why:
-                return self.resources.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])
+                return self.run.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])
         except git.AgainstError as error:
             why = str(error)
             if isinstance(error, worktrees.NothingToCompare):
@@ -463,8 +472,8 @@ class Measurement:
             self._after_miss[cell.nodeid] = None, why
 
 
-Amendment: TypeAlias = Callable[[Measurement, Verdict, Cell], Verdict]
-BY_LAUNCHES: Sequence[Amendment] = (Measurement._settled, Measurement._unchanged, Measurement._doubted)
+Amendment: TypeAlias = Callable[[Trial, Verdict, Cell], Verdict]
+BY_LAUNCHES: Sequence[Amendment] = (Trial._settled, Trial._unchanged, Trial._doubted)
 """What becomes of a verdict after a cell was judged, in this order: by further launches, the code and the machine; then
 by features, as `_by_people` says. `_amended` applies them."""
 

@@ -1,4 +1,4 @@
-"""The other tests of a run, in the other processes of pytest-xdist: while one test is measured, none of them runs.
+"""The turn to measure, among the processes of pytest-xdist: while one test is measured, no other test of the run runs.
 
 Each process locks a file of its own while it runs a test. Before that it passes a second lock, the turn, which a
 measurement keeps to itself: so no other test begins, and the measurement waits for those that have begun. The system
@@ -26,8 +26,8 @@ IDLE_S, IDLE_SHARE = 60.0, 0.01
 Say = Callable[[str], object]
 
 
-class OtherTests:
-    """The locks of one process of the run, `name`, in the run's `folder`; `open` comes first.
+class MeasuringTurn:
+    """The turn of one process of the run, `name`, by locks in the run's `folder`; `open` comes first.
 
     Unless `exclusive`, a measurement waits for nobody and counts the tests that run meanwhile.
     """

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from pytest_ftgate.run import turns
-from pytest_ftgate.run.turns import OtherTests
+from pytest_ftgate.run.turns import MeasuringTurn
 
 OTHER = """
 import sys
 from pathlib import Path
-from pytest_ftgate.run.turns import OtherTests
+from pytest_ftgate.run.turns import MeasuringTurn
 
-mine = OtherTests(Path(sys.argv[1]), "gw1", exclusive=sys.argv[2] == "yes")
+mine = MeasuringTurn(Path(sys.argv[1]), "gw1", exclusive=sys.argv[2] == "yes")
 mine.open()
 for line in sys.stdin:
     if line == "measure\\n":
@@ -59,8 +59,8 @@ def other(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Other]:
     made.process.communicate()
 
 
-def mine_of(folder: Path, *, exclusive: bool = True) -> OtherTests:
-    made = OtherTests(folder, "gw0", exclusive=exclusive)
+def mine_of(folder: Path, *, exclusive: bool = True) -> MeasuringTurn:
+    made = MeasuringTurn(folder, "gw0", exclusive=exclusive)
     made.open()
     return made
 

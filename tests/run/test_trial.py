@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -30,7 +29,6 @@ from fake_launcher import (
 from stored_values import MACHINE
 from values import entry
 
-from pytest_ftgate import hookspec
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
 from pytest_ftgate.features.unchanged import Checked, UnchangedCells
@@ -47,17 +45,18 @@ from pytest_ftgate.measure.context import Capacity, PreparedTarget
 from pytest_ftgate.measure.plan import Limits
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
-from pytest_ftgate.model.spec import Cell, Expectation, Group, Plan, Requirement, Spec, parse_target
+from pytest_ftgate.model.spec import Cell, Expectation, Group, Requirement, Spec, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
-from pytest_ftgate.run.context import Resources, RunTime
+from pytest_ftgate.run.context import RunTime
 from pytest_ftgate.run.folder import RunFolder
+from pytest_ftgate.run.run import Session
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
-from pytest_ftgate.run.trial import Measurement
+from pytest_ftgate.run.trial import Trial
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.stats import alpha_spending
 
@@ -70,6 +69,13 @@ CLEAN = Conditions(span_s=60.0, cores=2)
 
 
 FOLDER = RunFolder(Path("/project"), "run")
+
+
+class Watcher(Quiet):
+    """Says nothing of what begins either."""
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        pass
 
 
 class ScriptedTargets(Targets):
@@ -144,7 +150,7 @@ class ScriptedStored(StoredBaselines):
         return self.recording
 
 
-class ScriptedResources(Resources):
+class ScriptedSession(Session):
     """Limits that are set, whatever is recorded."""
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
@@ -159,11 +165,11 @@ class Desk:
         self.targets = ScriptedTargets()
         self.references = ScriptedReferences()
         self.stored = ScriptedStored(self.targets)
-        self.listener = Quiet()
+        self.listener = Watcher()
         self.launches: int | None = None
         self.budget_s = 1e9
 
-    def measurement(
+    def trial(
         self,
         group: Group,
         *,
@@ -171,8 +177,8 @@ class Desk:
         against: str = "",
         run_s: float | None = None,
         explains: bool = True,
-    ) -> Measurement:
-        """A measurement of this group that has begun."""
+    ) -> Trial:
+        """A trial of this group that has begun."""
         config = dataclasses.replace(
             CONFIG,
             escalate=escalates,
@@ -181,27 +187,14 @@ class Desk:
             test_time=self.budget_s,
             explain=explains,
         )
-        plugins = hookspec.features("IN_A_RUN")
-        plugins.hook.ftgate_begin(
-            run=SimpleNamespace(plugins=plugins, config=config, folder=FOLDER, listener=self.listener)
-        )
-        resources = ScriptedResources(
-            config=config,
-            plan=Plan(groups=(group,)),
-            targets=self.targets,
-            references=self.references,
-            stored=self.stored,
-            policy=POLICY,
-            launcher=self.launcher,
-            listener=self.listener,
-            time=RunTime(run_s),
-            floors={},
-            hooks=plugins.hook,
-            capacity=Capacity(),
-        )
-        measurement = Measurement(group, resources)
-        measurement.begin()
-        return measurement
+        session = ScriptedSession(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
+        session.targets, session.references, session.stored = self.targets, self.references, self.stored
+        session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
+        session.floors, session.capacity = {}, Capacity()
+        session.hooks.ftgate_begin(run=session)
+        trial = Trial(session, group)
+        trial.begin()
+        return trial
 
 
 @pytest.fixture(autouse=True)
@@ -227,21 +220,21 @@ def cells_slower(factor: float, *nodeids: str) -> Callable[[At], float]:
     return lambda at: factor if at.label in labels and not (at.control or at.reference) else 1.0
 
 
-def run(measurement: Measurement) -> dict[str, Row]:
-    while measurement.open:
-        measurement.step()
-    return rows_of(measurement)
+def run(trial: Trial) -> dict[str, Row]:
+    while trial.open:
+        trial.step()
+    return rows_of(trial)
 
 
-def rows_of(measurement: Measurement) -> dict[str, Row]:
-    return {row.cell.nodeid: row for row in measurement.rows()}
+def rows_of(trial: Trial) -> dict[str, Row]:
+    return {row.cell.nodeid: row for row in trial.rows()}
 
 
 def recorded(group: Group) -> dict[str, Sample]:
     """The samples of a day before, of a run that records."""
     desk = Desk(day(seed=1))
     desk.stored.recording, desk.launches = True, 12
-    rows = run(desk.measurement(group))
+    rows = run(desk.trial(group))
     return {nodeid: row.sample for nodeid, row in rows.items() if row.sample is not None}
 
 
@@ -291,7 +284,7 @@ def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
 class TestFirstPhase:
     def test_what_clearly_meets_what_is_stored_needs_no_other(self) -> None:
         desk = screening(day())
-        rows = run(desk.measurement(TWO))
+        rows = run(desk.trial(TWO))
         assert {row.verdict.decision for row in rows.values()} == {Decision.PASSED}
         assert {row.verdict.basis for row in rows.values()} == {"stored"}
         assert desk.references.pairs == []
@@ -304,7 +297,7 @@ class TestFirstPhase:
         self, between: float, launches: int
     ) -> None:
         desk = screening(day(cells_slower(1.12, THREADS), between=between), THREADS_ALONE)
-        row = run(desk.measurement(THREADS_ALONE, escalates=False))[THREADS]
+        row = run(desk.trial(THREADS_ALONE, escalates=False))[THREADS]
         assert row.verdict.decision is Decision.INCONCLUSIVE
         assert row.sample is not None
         assert len(row.sample.launches) == launches
@@ -312,7 +305,7 @@ class TestFirstPhase:
     def test_without_anything_stored_its_rounds_are_not_judged(self) -> None:
         desk = Desk(day())
         desk.launches = 7
-        rows = run(desk.measurement(TWO))
+        rows = run(desk.trial(TWO))
         assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
             (Decision.NO_BASELINE, NOTHING.why)
         }
@@ -320,8 +313,8 @@ class TestFirstPhase:
 
     def test_against_a_revision_all_cells_are_paired_with_it(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
-        measurement = desk.measurement(TWO, against="main")
-        rows = run(measurement)
+        trial = desk.trial(TWO, against="main")
+        rows = run(trial)
         assert (desk.references.checked_out, desk.references.pairs) == ({"main"}, [])
         assert [row.verdict.decision for row in rows.values()] == [Decision.PASSED, Decision.REGRESSED]
         assert {(row.verdict.basis, row.verdict.why, row.verdict.baseline) for row in rows.values()} == {
@@ -329,26 +322,26 @@ class TestFirstPhase:
         }
         specs = {(request.reference, request.spec.pythons) for request in desk.launcher.requests}
         assert specs == {(True, ("main",)), (False, ("work tree",))}
-        assert not measurement.phases
+        assert not trial.phases
 
     def test_with_no_cell_left_nothing_begins(self) -> None:
         desk = Desk(day())
         desk.targets.missing = {cell.nodeid for cell in TWO.cells}
-        measurement = desk.measurement(TWO, against="main")
-        assert not measurement.open
-        assert measurement.rounds == 0
-        assert [row.verdict.decision for row in measurement.rows()] == [Decision.UNSUPPORTED] * 2
+        trial = desk.trial(TWO, against="main")
+        assert not trial.open
+        assert trial.rounds == 0
+        assert [row.verdict.decision for row in trial.rows()] == [Decision.UNSUPPORTED] * 2
         assert desk.references.pairs == []
-        measurement.step()
-        measurement.close()
+        trial.step()
+        trial.close()
         assert not desk.launcher.requests
 
     def test_one_that_cannot_begin_is_an_error_of_all_its_cells(self) -> None:
         desk = Desk(day())
         desk.targets.uninstallable = {"main"}
-        measurement = desk.measurement(TWO, against="main")
-        assert not measurement.open
-        rows = rows_of(measurement)
+        trial = desk.trial(TWO, against="main")
+        assert not trial.open
+        rows = rows_of(trial)
         assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
             (Decision.ERROR, "cannot install main: no such package")
         }
@@ -362,10 +355,10 @@ class TestFirstPhase:
         launcher.trouble = lambda at: None if at.reference else failed("FileNotFoundError", "Traceback: x.csv")
         desk = Desk(launcher)
         desk.references.hinted = "x.csv is ignored by git"
-        error = run(desk.measurement(TWO, against="main"))[THREADS].error
+        error = run(desk.trial(TWO, against="main"))[THREADS].error
         assert error is not None
         assert error.detail == "Traceback: x.csv\nx.csv is ignored by git"
-        here = run(desk.measurement(TWO))[THREADS].error
+        here = run(desk.trial(TWO))[THREADS].error
         assert here is not None
         assert here.detail == "Traceback: x.csv"
 
@@ -373,7 +366,7 @@ class TestFirstPhase:
         launcher = day()
         trace = "Traceback\nModuleNotFoundError: No module named 'iniconfig'"
         launcher.trouble = lambda at: failed("raised ModuleNotFoundError: No module named 'iniconfig'", trace)
-        error = run(Desk(launcher).measurement(TWO))[THREADS].error
+        error = run(Desk(launcher).trial(TWO))[THREADS].error
         assert error is not None
         assert error.detail.startswith(f"{trace}\niniconfig is installed where pytest runs, not in the environment of ")
 
@@ -381,16 +374,16 @@ class TestFirstPhase:
 class TestFollowUp:
     def test_what_missed_is_paired_with_its_commit(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS)))
-        measurement = desk.measurement(TWO)
+        trial = desk.trial(TWO)
         bases = []
-        while measurement.open:
-            assert measurement.active is not None
-            bases.append(bool(measurement.active.phase.pair))
-            measurement.step()
+        while trial.open:
+            assert trial.active is not None
+            bases.append(bool(trial.active.pair))
+            trial.step()
         assert bases == sorted(bases)
         assert set(bases) == {False, True}
         assert desk.references.pairs == [("1eb3b87", TEST)]
-        rows = rows_of(measurement)
+        rows = rows_of(trial)
         assert [row.verdict.decision for row in rows.values()] == [Decision.REGRESSED, Decision.PASSED]
         assert [row.verdict.basis for row in rows.values()] == ["paired", "stored"]
         assert "the baseline's commit was measured with it" in rows[THREADS].verdict.why
@@ -413,7 +406,7 @@ class TestFollowUp:
             return failed("lost") if any(paired) and not at.reference and at.event == MEASURED else None
 
         launcher.trouble = trouble
-        row = run(desk.measurement(THREADS_ALONE))[THREADS]
+        row = run(desk.trial(THREADS_ALONE))[THREADS]
         assert (row.verdict.decision, row.verdict.reason) == (Decision.ERROR, "lost")
         assert row.error is not None
         assert row.paired is not None
@@ -423,51 +416,51 @@ class TestFollowUp:
     def test_an_error_of_what_is_stored_names_its_commit(self) -> None:
         launcher = day()
         launcher.trouble = lambda at: failed("lost") if at.event == MEASURED else None
-        row = run(screening(launcher, THREADS_ALONE).measurement(THREADS_ALONE))[THREADS]
+        row = run(screening(launcher, THREADS_ALONE).trial(THREADS_ALONE))[THREADS]
         assert (row.verdict.decision, row.verdict.commit, row.verdict.basis) == (Decision.ERROR, "1eb3b87", "stored")
 
     def test_cells_of_two_commits_make_two_phases(self) -> None:
         slower = (cells_slower(2.0, THREADS), cells_slower(1.3, FORK))
         launcher = day(lambda at: slower[0](at) * slower[1](at))
         desk = screening(launcher, commits={THREADS: "aaa", FORK: "bbb"})
-        measurement = desk.measurement(TWO)
+        trial = desk.trial(TWO)
         seen: list[tuple[str, ...]] = []
-        while measurement.open:
-            assert measurement.active is not None
-            phase = measurement.active.phase
+        while trial.open:
+            assert trial.active is not None
+            phase = trial.active
             key = (phase.pair.reference.commit if phase.pair else "", *(cell.nodeid for cell in phase.cells))
             if key not in seen:
                 seen.append(key)
-            measurement.step()
+            trial.step()
         assert seen == [("", THREADS, FORK), ("aaa", THREADS), ("bbb", FORK)]
-        rows = rows_of(measurement)
+        rows = rows_of(trial)
         assert [row.verdict.baseline for row in rows.values()] == ["aaa", "bbb"]
         assert {row.verdict.decision for row in rows.values()} == {Decision.REGRESSED}
 
     def test_cells_of_one_commit_share_a_phase(self) -> None:
         desk = screening(day(cells_slower(1.3, THREADS, FORK)))
-        measurement = desk.measurement(TWO)
-        while measurement.active is not None and measurement.active.phase.pair is None:
-            measurement.step()
-        assert measurement.active is not None
-        assert [cell.nodeid for cell in measurement.active.phase.cells] == [THREADS, FORK]
-        assert measurement.phases == []
+        trial = desk.trial(TWO)
+        while trial.active is not None and trial.active.pair is None:
+            trial.step()
+        assert trial.active is not None
+        assert [cell.nodeid for cell in trial.active.cells] == [THREADS, FORK]
+        assert trial.phases == []
 
     def test_the_one_worker_cell_comes_along(self) -> None:
         group = of_counts(1, 4)
         one, four = (cell.nodeid for cell in group.cells)
         desk = screening(day(cells_slower(1.3, four)), group)
-        measurement = desk.measurement(group)
-        while measurement.active is not None and measurement.active.phase.pair is None:
-            measurement.step()
-        assert measurement.active is not None
-        assert [cell.nodeid for cell in measurement.active.phase.cells] == [four, one]
-        all_compared = measurement.active.judge.all_compared
+        trial = desk.trial(group)
+        while trial.active is not None and trial.active.pair is None:
+            trial.step()
+        assert trial.active is not None
+        assert [cell.nodeid for cell in trial.active.cells] == [four, one]
+        all_compared = trial.active.judge.all_compared
         assert {nodeid: compared_with.judged for nodeid, compared_with in all_compared.items()} == {
             four: True,
             one: False,
         }
-        rows = run(measurement)
+        rows = run(trial)
         assert decision(rows, four, Metric.WALL) is Decision.REGRESSED
         sample = rows[four].paired
         assert sample is not None
@@ -478,12 +471,12 @@ class TestFollowUp:
     def test_a_contract_is_judged_in_the_first_phase_and_kept(self) -> None:
         group = required(TWO, "uss < 1 MiB")
         desk = screening(day(cells_slower(1.3, THREADS)), group)
-        measurement = desk.measurement(group)
-        while measurement.active is not None and measurement.active.phase.pair is None:
-            measurement.step()
-        assert measurement.active is not None
-        assert measurement.active.judge.contracts.contracts == []
-        rows = run(measurement)
+        trial = desk.trial(group)
+        while trial.active is not None and trial.active.pair is None:
+            trial.step()
+        assert trial.active is not None
+        assert trial.active.judge.contracts.contracts == []
+        rows = run(trial)
         assert rows[THREADS].verdict.basis == "paired"
         assert decision(rows, THREADS, Metric.CONTRACT) is Decision.BROKEN
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
@@ -492,7 +485,7 @@ class TestFollowUp:
     def test_a_broken_contract_alone_is_not_paired_with_anything(self) -> None:
         group = required(TWO, "uss < 1 MiB")
         desk = screening(day(), group)
-        rows = run(desk.measurement(group))
+        rows = run(desk.trial(group))
         assert rows[THREADS].verdict.decision is Decision.BROKEN
         assert desk.references.pairs == []
 
@@ -501,7 +494,7 @@ class TestFollowUp:
     ) -> None:
         monkeypatch.setattr(decide, "deviation", lambda *_: MOVED)
         desk = screening(day(), THREADS_ALONE)
-        row = run(desk.measurement(THREADS_ALONE))[THREADS]
+        row = run(desk.trial(THREADS_ALONE))[THREADS]
         assert row.paired is not None
         assert (row.verdict.decision, row.verdict.basis) == (Decision.PASSED, "paired")
         assert not row.paired.of("memory")  # memory is not moved
@@ -511,7 +504,7 @@ class TestFollowUp:
         seen = iter([Conditions(others=0.0), Conditions(others=1.0)])
         monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: next(seen))
         monkeypatch.setattr(decide, "deviation", lambda seen, _: MOVED * seen.others)
-        rows = run(desk.measurement(TWO))
+        rows = run(desk.trial(TWO))
         assert next(seen, None) is None
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
         assert rows[THREADS].verdict.basis == "paired"
@@ -521,7 +514,7 @@ class TestPredicted:
     def test_where_the_phase_cannot_begin(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
         desk.targets.uninstallable = {"aaa"}
-        rows = run(desk.measurement(TWO))
+        rows = run(desk.trial(TWO))
         threads, fork = (rows[nodeid].verdict for nodeid in (THREADS, FORK))
         assert (threads.decision, threads.basis) == (Decision.REGRESSED, "predicted")
         assert threads.why == "cannot install aaa: no such package: its reference cannot be measured"
@@ -533,7 +526,7 @@ class TestPredicted:
     def test_where_the_reference_fails(self) -> None:
         launcher = day(cells_slower(2.0, THREADS))
         launcher.trouble = lambda at: failed("ValueError: old") if at.reference else None
-        row = run(screening(launcher, THREADS_ALONE).measurement(THREADS_ALONE))[THREADS]
+        row = run(screening(launcher, THREADS_ALONE).trial(THREADS_ALONE))[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "predicted")
         assert row.verdict.why == "the reference fails: ValueError: old"
         assert row.sample is not None
@@ -541,7 +534,7 @@ class TestPredicted:
     def test_the_same_code_does_not_regress(self) -> None:
         refused = {"1eb3b87": worktrees.NothingToCompare("both sides are 1eb3b87")}
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, refused=refused)
-        row = run(desk.measurement(THREADS_ALONE))[THREADS]
+        row = run(desk.trial(THREADS_ALONE))[THREADS]
         assert (row.verdict.decision, row.verdict.basis) == (Decision.UNCHANGED, "predicted")
         assert "the code is that of the baseline" in row.verdict.reason
         assert row.verdict.why == "both sides are 1eb3b87"
@@ -551,7 +544,7 @@ class TestPredicted:
         same = {FORK: "the 2 files that it reads are the same at main"}
         monkeypatch.setattr(UnchangedCells, "check", lambda *_: Checked(same))
         desk = screening(day(cells_slower(2.0, THREADS, FORK)))
-        rows = run(desk.measurement(TWO))
+        rows = run(desk.trial(TWO))
         assert (rows[THREADS].verdict.decision, rows[THREADS].verdict.basis) == (Decision.REGRESSED, "paired")
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.UNCHANGED, "stored")
         assert rows[FORK].paired is None
@@ -562,12 +555,12 @@ class TestPredicted:
             raise AssertionError("a check launch begins")
 
         monkeypatch.setattr(UnchangedCells, "check", check)
-        measurement = screening(day(cells_slower(2.0, THREADS))).measurement(TWO)
+        trial = screening(day(cells_slower(2.0, THREADS))).trial(TWO)
         for _ in range(4):
-            measurement.step()
+            trial.step()
         monkeypatch.setattr(RunTime, "left_s", 0.0)
-        measurement.close()
-        verdict = rows_of(measurement)[THREADS].verdict
+        trial.close()
+        verdict = rows_of(trial)[THREADS].verdict
         assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
 
     @pytest.mark.parametrize(("factor", "moved"), [(1.3, 0.0), (1.6, MOVED / 4), (2.0, MOVED), (3.0, MOVED)])
@@ -577,7 +570,7 @@ class TestPredicted:
         monkeypatch.setattr(decide, "deviation", lambda *_: moved)
         refused = {"1eb3b87": git.AgainstError("no git here")}
         desk = screening(day(cells_slower(factor, THREADS)), refused=refused)
-        rows = run(desk.measurement(TWO))
+        rows = run(desk.trial(TWO))
         assert rows[THREADS].verdict.basis == "predicted"
         assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert rows[FORK].verdict.decision in (Decision.PASSED, Decision.INCONCLUSIVE)
@@ -587,7 +580,7 @@ class TestPredicted:
     ) -> None:
         monkeypatch.setattr(decide, "unfit", lambda _, limits: BUSY if limits is decide.PAIRED else "")
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        assert run(desk.measurement(THREADS_ALONE))[THREADS].verdict.decision is Decision.SUSPECT
+        assert run(desk.trial(THREADS_ALONE))[THREADS].verdict.decision is Decision.SUSPECT
 
 
 # -- time ----------------------------------------------------------------------------------------------------------
@@ -596,12 +589,12 @@ class TestPredicted:
 class TestEndedEarly:
     def test_it_is_judged_with_what_there_is(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
-        measurement = desk.measurement(TWO, against="main")
-        measurement.step()
-        assert (measurement.open, measurement.rounds) == (True, 1)
-        measurement.close()
-        assert measurement.active is None
-        rows = rows_of(measurement)
+        trial = desk.trial(TWO, against="main")
+        trial.step()
+        assert (trial.open, trial.rounds) == (True, 1)
+        trial.close()
+        assert trial.active is None
+        rows = rows_of(trial)
         assert rows[THREADS].verdict.decision is Decision.INCONCLUSIVE
         assert rows[FORK].verdict.decision in (Decision.INCONCLUSIVE, Decision.SUSPECT)
         assert all(row.sample and len(row.sample.launches) == 1 for row in rows.values())
@@ -610,21 +603,21 @@ class TestEndedEarly:
         assert wall.ratio.value == pytest.approx(1.3, rel=0.02)
 
     def test_before_the_first_round_more_time_is_asked_for(self) -> None:
-        measurement = Desk(day()).measurement(TWO, against="main")
-        measurement.close()
-        rows = rows_of(measurement)
+        trial = Desk(day()).trial(TWO, against="main")
+        trial.close()
+        rows = rows_of(trial)
         assert {row.verdict.decision for row in rows.values()} == {Decision.NOT_MEASURED}
         assert all("--ftgate-time" in row.verdict.reason for row in rows.values())
 
     def test_nothing_more_begins_and_what_missed_is_predicted(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)))
-        measurement = desk.measurement(TWO)
+        trial = desk.trial(TWO)
         for _ in range(4):
-            measurement.step()
-        measurement.close()
-        assert not measurement.open
+            trial.step()
+        trial.close()
+        assert not trial.open
         assert not any(request.reference for request in desk.launcher.requests)
-        rows = rows_of(measurement)
+        rows = rows_of(trial)
         verdict = rows[THREADS].verdict
         assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
         assert verdict.why.startswith("the time budget was used up")
@@ -634,13 +627,13 @@ class TestEndedEarly:
     @pytest.mark.parametrize("texts", [(), ("uss < 64 MiB",)], ids=["alone", "with a contract"])
     def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
         group = required(TWO, *texts)
-        measurement = screening(day(cells_slower(1.1, THREADS)), group).measurement(group)
-        while measurement.active is not None and measurement.active.phase.pair is None:
-            measurement.step()
-        assert measurement.active is not None
-        assert measurement.active.run.budget.rounds == 0
-        measurement.close()
-        rows = rows_of(measurement)
+        trial = screening(day(cells_slower(1.1, THREADS)), group).trial(group)
+        while trial.active is not None and trial.active.pair is None:
+            trial.step()
+        assert trial.active is not None
+        assert trial.active.interleaved.budget.rounds == 0
+        trial.close()
+        rows = rows_of(trial)
         verdict = rows[THREADS].verdict
         assert (verdict.decision, verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
         assert decision(rows, THREADS, Metric.USS) is Decision.PASSED
@@ -649,25 +642,25 @@ class TestEndedEarly:
 
     def test_a_paired_phase_of_few_rounds_may_still_be_predicted(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        measurement = desk.measurement(THREADS_ALONE)
-        while measurement.active is not None and measurement.active.phase.pair is None:
-            measurement.step()
-        measurement.step()
-        measurement.close()
-        rows = rows_of(measurement)
+        trial = desk.trial(THREADS_ALONE)
+        while trial.active is not None and trial.active.pair is None:
+            trial.step()
+        trial.step()
+        trial.close()
+        rows = rows_of(trial)
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
         paired = rows[THREADS].paired
         assert paired is not None
         assert len(paired.launches) == 1
 
     def test_closing_twice_is_closing_once(self) -> None:
-        measurement = Desk(day()).measurement(TWO, against="main")
-        measurement.step()
-        measurement.close()
-        before = measurement.rows()
-        measurement.close()
-        measurement.step()
-        assert measurement.rows() == before
+        trial = Desk(day()).trial(TWO, against="main")
+        trial.step()
+        trial.close()
+        before = trial.rows()
+        trial.close()
+        trial.step()
+        assert trial.rows() == before
 
 
 class TestBudget:
@@ -682,26 +675,26 @@ class TestBudget:
 
     def test_a_step_without_time_left_ends_the_phase(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
-        measurement = desk.measurement(TWO, against="main")
+        trial = desk.trial(TWO, against="main")
         for _ in range(3):
-            measurement.step(1e6, 1e6)
-        assert measurement.rounds == 3
+            trial.step(1e6, 1e6)
+        assert trial.rounds == 3
         started = len(desk.launcher.requests)
-        measurement.step(0.0, 0.0)
-        assert not measurement.open
+        trial.step(0.0, 0.0)
+        assert not trial.open
         assert len(desk.launcher.requests) == started
-        assert all(row.sample and len(row.sample.launches) == 3 for row in measurement.rows())
+        assert all(row.sample and len(row.sample.launches) == 3 for row in trial.rows())
 
     def test_the_time_of_the_test_ends_it_whatever_the_run_has_left(self) -> None:
         desk = Desk(self.timed(day(cells_slower(1.08, THREADS))))
         desk.budget_s = 4.0
         for left_s in (None, 1e6):
             began_s = desk.launcher.clock()
-            measurement = desk.measurement(TWO, against="main")
-            while measurement.open:
-                measurement.step(left_s, left_s)
+            trial = desk.trial(TWO, against="main")
+            while trial.open:
+                trial.step(left_s, left_s)
             assert 3.0 < desk.launcher.clock() - began_s < 4.3  # a launch is held for 250 ms
-            assert any(row.sample and len(row.sample.launches) >= 2 for row in rows_of(measurement).values())
+            assert any(row.sample and len(row.sample.launches) >= 2 for row in rows_of(trial).values())
 
     def test_where_the_time_is_too_short_for_all_cells_some_are_decided(self) -> None:
         """Twelve cells with the time of three or four: whichever come first, each to its end."""
@@ -709,7 +702,7 @@ class TestBudget:
         slower = [cell.nodeid for cell in group.cells]
         desk = Desk(self.timed(day(cells_slower(1.6, *slower))))
         desk.budget_s = 25.0
-        rows = run(desk.measurement(group, against="main"))
+        rows = run(desk.trial(group, against="main"))
         found = Counter(row.verdict.decision for row in rows.values())
         assert found[Decision.REGRESSED] >= 3, found
         assert found.keys() <= {Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE, Decision.NOT_MEASURED}
@@ -722,7 +715,7 @@ class TestBudget:
     def test_a_test_without_its_first_round_asks_for_more_time(self) -> None:
         desk = Desk(self.timed(day()))
         desk.budget_s = 1e-9
-        rows = run(desk.measurement(TWO, against="main"))
+        rows = run(desk.trial(TWO, against="main"))
         assert all("--ftgate-test-time" in row.verdict.reason for row in rows.values())
 
     @pytest.mark.parametrize("budget_s", [4.0, 12.0, 20.0])
@@ -733,15 +726,15 @@ class TestBudget:
         desk = screening(self.timed(day(cells_slower(factor, THREADS, FORK))), commits={THREADS: "aaa", FORK: "bbb"})
         desk.budget_s = budget_s
         began_s, seen = desk.launcher.clock(), []
-        measurement = desk.measurement(TWO)
-        while measurement.open:
-            assert measurement.active is not None
-            seen.append(measurement.active)
-            measurement.step()
-        screen, *follow_ups = dict.fromkeys(each.phase for each in seen)
+        trial = desk.trial(TWO)
+        while trial.open:
+            assert trial.active is not None
+            seen.append(trial.active)
+            trial.step()
+        screen, *follow_ups = dict.fromkeys(seen)
         assert screen.pair is None
         assert len(follow_ups) == 2
-        spent_s = {each.phase: each.run.budget.spent_s for each in seen}
+        spent_s = {each: each.interleaved.budget.spent_s for each in seen}
         assert spent_s[screen] < budget_s / 2 + 0.3
         first_s, _ = (spent_s[phase] for phase in follow_ups)
         assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
@@ -753,19 +746,18 @@ class TestBudget:
         factors = [cells_slower(factor, nodeid) for nodeid, factor in slower.items()]
         desk = screening(self.timed(day(lambda at: factors[0](at) * factors[1](at))))
         desk.budget_s = 7.0
-        measurement, seen = desk.measurement(TWO), []
-        while measurement.open:
-            assert measurement.active is not None
-            seen.append(measurement.active)
-            measurement.step()
-        paired = [*dict.fromkeys(each.phase for each in seen)][1:]
+        trial, seen = desk.trial(TWO), []
+        while trial.open:
+            assert trial.active is not None
+            seen.append(trial.active)
+            trial.step()
+        paired = [*dict.fromkeys(seen)][1:]
         first = max(slower, key=lambda nodeid: slower[nodeid])
         assert paired[0].judged == {first}
         assert [phase.spare for phase in paired] == [False, True][: len(paired)]
-        began = {each.phase: each for each in seen}
-        assert began[paired[0]].share == 1.0, "nothing is kept for the others"
-        assert rows_of(measurement)[first].verdict.decision is Decision.REGRESSED
-        assert rows_of(measurement)[first].verdict.basis == "paired"
+        assert paired[0].share == 1.0, "nothing is kept for the others"
+        assert rows_of(trial)[first].verdict.decision is Decision.REGRESSED
+        assert rows_of(trial)[first].verdict.basis == "paired"
 
     @pytest.mark.parametrize("wall_ns", [2 * MS, 1500 * MS])
     @pytest.mark.parametrize("basis", ["paired", "stored", "contract", "run"])
@@ -779,12 +771,12 @@ class TestBudget:
             group = required(TWO, "threads.wall < 2 * processes[fork].wall") if basis == "contract" else TWO
             run_s, desk.budget_s = (budget_s, 1e6) if basis == "run" else (None, budget_s)
             against = "main" if basis in ("paired", "run") else ""
-            measurement, said = desk.measurement(group, against=against, run_s=run_s), []
-            while measurement.open:
-                left_s = measurement.resources.time.left_s
-                measurement.step(left_s, left_s)
+            trial, said = desk.trial(group, against=against, run_s=run_s), []
+            while trial.open:
+                left_s = trial.run.time.left_s
+                trial.step(left_s, left_s)
                 said.append(len(desk.listener.warnings))
-            return desk, measurement.rows(), said
+            return desk, trial.rows(), said
 
         round_s = (8 * wall_ns + 700 * MS) / 1e9
         desk, rows, said = measured({"stored": 4, "contract": 0.1}.get(basis, 2) * round_s)
@@ -808,58 +800,58 @@ class TestBudget:
     def test_a_short_time_still_finds_what_is_obvious(self) -> None:
         desk = Desk(self.timed(day(cells_slower(3.0, THREADS))))
         desk.budget_s = 3.0
-        rows = run(desk.measurement(TWO, against="main"))
+        rows = run(desk.trial(TWO, against="main"))
         assert desk.listener.warnings
         assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
 
     def test_what_is_not_judged_needs_no_rounds(self) -> None:
         desk = Desk(self.timed(day()))
         desk.budget_s = 2.0
-        run(desk.measurement(TWO))
+        run(desk.trial(TWO))
         assert not desk.listener.warnings
 
     def test_what_is_measured_again_says_why_it_takes_longer(self) -> None:
         desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        run(desk.measurement(THREADS_ALONE))
+        run(desk.trial(THREADS_ALONE))
         assert desk.listener.reasons == ["measured again beside the baseline's commit: it missed its baseline"]
 
     def test_a_screen_that_nothing_follows_has_all_the_time(self) -> None:
         for desk, escalates in ((screening(day(cells_slower(1.12, THREADS))), False), (Desk(day()), True)):
             desk.budget_s = 50.0
-            measurement = desk.measurement(TWO, escalates=escalates)
-            assert measurement.active is not None
-            assert measurement.active.budget_s == 50.0
+            trial = desk.trial(TWO, escalates=escalates)
+            assert trial.active is not None
+            assert trial.active.budget_s == 50.0
 
     def test_rounds_are_those_of_all_phases(self) -> None:
-        measurement = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE).measurement(THREADS_ALONE)
+        trial = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE).trial(THREADS_ALONE)
         counted = []
-        while measurement.open:
-            measurement.step()
-            counted.append(measurement.rounds)
+        while trial.open:
+            trial.step()
+            counted.append(trial.rounds)
         assert counted == [*range(1, len(counted) + 1)]
 
     def test_no_phase_begins_when_the_time_of_the_run_is_over(self) -> None:
         desk = screening(self.timed(day(cells_slower(2.0, THREADS))))
-        measurement = desk.measurement(TWO, run_s=10.0)
+        trial = desk.trial(TWO, run_s=10.0)
         for _ in range(3):
-            measurement.step(10.0, 10.0)
-        assert measurement.active is not None
+            trial.step(10.0, 10.0)
+        assert trial.active is not None
         desk.launcher.clock.ns += 10**11
-        measurement.step(0.0, 0.0)
-        assert not measurement.open
+        trial.step(0.0, 0.0)
+        assert not trial.open
         assert not any(request.reference for request in desk.launcher.requests)
-        assert rows_of(measurement)[THREADS].verdict.basis == "predicted"
+        assert rows_of(trial)[THREADS].verdict.basis == "predicted"
 
     def test_a_paired_phase_has_room_for_all_its_rounds(self) -> None:
         desk = Desk(day(cells_slower(1.05, THREADS), between=0.01))
-        sample = run(desk.measurement(THREADS_ALONE, against="main"))[THREADS].sample
+        sample = run(desk.trial(THREADS_ALONE, against="main"))[THREADS].sample
         assert sample is not None
         assert SCREEN_LAUNCHES < len(sample.launches) <= PAIRED_ROUNDS
 
     def test_a_number_that_was_asked_for_is_taken(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
         desk.launches = 7
-        rows = run(desk.measurement(TWO, against="main"))
+        rows = run(desk.trial(TWO, against="main"))
         sample = rows[THREADS].sample
         assert sample is not None
         assert len(sample.launches) == 7
@@ -909,7 +901,7 @@ class AnotherInterpreter(ScriptedReferences):
 def against_python(python: str, group: Group) -> tuple[FakeLauncher, dict[str, Row]]:
     desk = Desk(day())
     desk.targets, desk.references, desk.launches = Builds(), AnotherInterpreter(python), 5
-    return desk.launcher, run(desk.measurement(group, against=f"python:{python}"))
+    return desk.launcher, run(desk.trial(group, against=f"python:{python}"))
 
 
 def test_each_target_is_paired_with_the_reference_interpreter_but_for_that_itself() -> None:
@@ -945,7 +937,7 @@ def test_a_target_without_sub_interpreters_is_unsupported() -> None:
     group = group_of("threads", "interpreters", targets=("3.13t",))
     desk = Desk(day())
     desk.targets, desk.launches = Builds(), 1
-    rows = run(desk.measurement(group))
+    rows = run(desk.trial(group))
     decisions = [rows[cell.nodeid].verdict.decision for cell in group.cells]
     assert decisions == [Decision.NO_BASELINE, Decision.UNSUPPORTED]
 
@@ -976,7 +968,7 @@ def test_what_else_went_on_stands_on_every_row_that_was_measured(monkeypatch: py
     monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: CLEAN)
     desk = screening(day())
     desk.targets.missing = {FORK}
-    rows = run(desk.measurement(TWO))
+    rows = run(desk.trial(TWO))
     assert rows[THREADS].conditions == CLEAN
     assert rows[FORK].conditions is None
 
@@ -1009,7 +1001,7 @@ def profiles_of(desk: Desk) -> list[tuple[str, bool]]:
 class TestExplanation:
     def test_a_regressed_cell_costs_one_pair_of_launches_and_others_none(self) -> None:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        rows = run(desk.measurement(TWO, against="main"))
+        rows = run(desk.trial(TWO, against="main"))
         assert profiles_of(desk) == [(FORK, False), (FORK, True)]
         assert rows[THREADS].explanation is None
         explanation = rows[FORK].explanation
@@ -1023,13 +1015,13 @@ class TestExplanation:
 
     def test_a_cell_that_missed_its_baseline_is_explained_once_it_was_paired(self) -> None:
         desk = screening(profiled(day(cells_slower(1.8, FORK))))
-        rows = run(desk.measurement(TWO))
+        rows = run(desk.trial(TWO))
         assert profiles_of(desk) == [(FORK, False), (FORK, True)]
         assert [each.name for each in rows[FORK].explanation.functions] == ["parse"]  # type: ignore[union-attr]
 
     def test_nothing_is_launched_where_it_is_turned_off(self) -> None:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        rows = run(desk.measurement(TWO, against="main", explains=False))
+        rows = run(desk.trial(TWO, against="main", explains=False))
         assert profiles_of(desk) == []
         assert rows[FORK].verdict.decision is Decision.REGRESSED
         assert rows[FORK].explanation is None
@@ -1038,19 +1030,19 @@ class TestExplanation:
         known = (Expectation(decision=Decision.REGRESSED, reason="known"),)
         group = msgspec.structs.replace(TWO, spec=msgspec.structs.replace(TWO.spec, expectations=known))
         desk = Desk(profiled(day(cells_slower(1.8, THREADS, FORK))))
-        rows = run(desk.measurement(group, against="main"))
+        rows = run(desk.trial(group, against="main"))
         assert {row.verdict.decision for row in rows.values()} == {Decision.XFAILED}
         assert profiles_of(desk) == []
 
     def test_unchanged_code_has_no_explanation_and_no_launches_for_one(self) -> None:
         desk = Desk(profiled(day()))
-        assert {row.explanation for row in run(desk.measurement(TWO, against="main")).values()} == {None}
+        assert {row.explanation for row in run(desk.trial(TWO, against="main")).values()} == {None}
         assert profiles_of(desk) == []
 
     def test_a_failure_of_a_profile_launch_is_the_explanation_s_alone(self) -> None:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))
         desk.launcher.trouble = lambda at: failed("raised ValueError") if at.side == "profile" else None
-        rows = run(desk.measurement(TWO, against="main"))
+        rows = run(desk.trial(TWO, against="main"))
         assert rows[FORK].verdict.decision is Decision.REGRESSED
         assert rows[FORK].error is None
         refused = rows[FORK].explanation.refused  # type: ignore[union-attr]
@@ -1058,10 +1050,10 @@ class TestExplanation:
 
     def test_when_the_time_has_ended_no_function_is_sought(self) -> None:
         desk = Desk(profiled(day(cells_slower(3.0, FORK))))
-        measurement = desk.measurement(TWO, against="main")
-        assert measurement.active is not None
-        measurement.active = measurement.active._replace(budget_s=0.0, reserved_s=0.0)
-        row = run(measurement)[FORK]
+        trial = desk.trial(TWO, against="main")
+        assert trial.active is not None
+        trial.active.budget_s = trial.active.reserved_s = 0.0
+        row = run(trial)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
         assert (row.explanation.refused, profiles_of(desk)) == ("not known (no time left)", [])
@@ -1076,7 +1068,7 @@ class TestExplanation:
             return msgspec.structs.replace(found, samples=tuple(few))
 
         desk.launcher.profile = a_few
-        rows = run(desk.measurement(TWO, against="main"))
+        rows = run(desk.trial(TWO, against="main"))
         explanation = rows[FORK].explanation
         assert explanation is not None
         assert [each.name for each in explanation.functions] == ["parse"]
@@ -1094,14 +1086,14 @@ class TestExplanation:
     def test_samples_that_show_nothing_are_not_taken_for_ever(self) -> None:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))
         desk.launcher.profile = lambda _: Profile()
-        refused = run(desk.measurement(TWO, against="main"))[FORK].explanation.refused  # type: ignore[union-attr]
+        refused = run(desk.trial(TWO, against="main"))[FORK].explanation.refused  # type: ignore[union-attr]
         assert refused.startswith("not known (only 0 samples")
         assert len(profiles_of(desk)) == 2 * (1 + explaining.MORE_PAIRS + 1)
 
     def test_a_cell_whose_functions_are_not_known_has_those_of_the_one_beside_it(self) -> None:
         desk = Desk(profiled(day(cells_slower(1.8, THREADS, FORK))))
         desk.launcher.trouble = lambda at: failed("no room") if at.side == "profile" and "fork" in at.label else None
-        rows = run(desk.measurement(TWO, against="main"))
+        rows = run(desk.trial(TWO, against="main"))
         own, other = rows[THREADS].explanation, rows[FORK].explanation
         assert own is not None
         assert other is not None
@@ -1112,26 +1104,26 @@ class TestExplanation:
     def test_some_time_is_reserved_for_what_fails_at_the_end(self) -> None:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))
         desk.budget_s = 40.0
-        measurement = desk.measurement(TWO, against="main")
-        assert measurement.active is not None
-        active = measurement.active
-        assert active.run.budget.limits.budget_s == active.budget_s == 36.0
-        active.run.budget.spend(36.0)
+        trial = desk.trial(TWO, against="main")
+        assert trial.active is not None
+        active = trial.active
+        assert active.interleaved.budget.limits.budget_s == active.budget_s == 36.0
+        active.interleaved.budget.spend(36.0)
         assert active.left_s == 4.0
         desk.budget_s = 10.0  # too short to spare some
-        short = desk.measurement(TWO, against="main")
+        short = desk.trial(TWO, against="main")
         assert short.active is not None
         assert short.active.budget_s == 10.0
-        silent = Desk(day()).measurement(TWO, against="main", explains=False)
+        silent = Desk(day()).trial(TWO, against="main", explains=False)
         assert silent.active is not None
         assert silent.active.reserved_s == 0.0
 
     def test_what_is_accepted_says_what_moved_and_costs_no_launches(self, monkeypatch: pytest.MonkeyPatch) -> None:
         desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        measurement = desk.measurement(TWO, against="main")
+        trial = desk.trial(TWO, against="main")
         accepted = [Acceptance(cells="*", metric=each, reason="known", commit="abc") for each in ("wall", "tail")]
         monkeypatch.setattr(Acceptances, "since", lambda *_: accepted)
-        row = run(measurement)[FORK]
+        row = run(trial)[FORK]
         assert row.verdict.decision is Decision.ACCEPTED
         assert profiles_of(desk) == []
         assert row.explanation is not None
@@ -1140,10 +1132,10 @@ class TestExplanation:
     def test_who_accepts_the_wall_time_accepts_the_tail_that_comes_with_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        measurement = Desk(day(cells_slower(1.79, FORK))).measurement(TWO, against="main")
+        trial = Desk(day(cells_slower(1.79, FORK))).trial(TWO, against="main")
         accepted = [Acceptance(cells="*", metric="wall", reason="known", commit="abc")]
         monkeypatch.setattr(Acceptances, "since", lambda *_: accepted)
-        row = run(measurement)[FORK]
+        row = run(trial)[FORK]
         tail = next(each for each in row.verdict.metrics if each.metric == Metric.TAIL)
         assert (row.verdict.decision, tail.decision) == (Decision.ACCEPTED, Decision.PASSED)
         assert tail.wall_growth == pytest.approx(1.79, rel=0.05)
@@ -1151,7 +1143,7 @@ class TestExplanation:
 
     def test_without_a_commit_to_run_one_side_is_no_comparison(self) -> None:
         desk = screening(profiled(day(cells_slower(3.0, FORK))))
-        rows = run(desk.measurement(TWO, escalates=False))
+        rows = run(desk.trial(TWO, escalates=False))
         row = rows[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None

@@ -1,0 +1,193 @@
+"""The rows of a run, and the tables that are made of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from ..kit.errors import FtgateError
+from ..kit.files import write_whole
+from ..measure.launchers import words
+from ..model.report import Host, Machine, Row, RowMessage, Table
+from ..model.spec import Group, Interpreter, Plan
+from .folder import RunFolder, decoded
+from .privacy import redacted
+
+
+class RowStore:
+    """The rows of a run: those of the tests that ended in this process, and in files those of all its processes."""
+
+    def __init__(self, folder: RunFolder, warn: Callable[[str], object]) -> None:
+        self.folder = folder
+        self.warn = warn
+        self.unwritten = False
+        """Whether rows could not be written: only this process has them."""
+        self._known: dict[str, dict[str, RowMessage]] = {}
+        """By the key of a test that has ended, by node id: its rows, measured here or read."""
+        self._in_part: dict[str, RowMessage] = {}
+        self._begun: Path | None = None
+
+    def has(self, group: Group) -> bool:
+        """Whether a test has ended, in any process."""
+        return group.key in self._known or self._file("rows", group.key).exists()
+
+    def of(self, group: Group) -> dict[str, RowMessage]:
+        """By node id: the rows of a test that has ended. Raises FtgateError."""
+        if group.key not in self._known:
+            self._known[group.key] = _read(self._file("rows", group.key))
+        return self._known[group.key]
+
+    def add(self, group: Group, rows: Iterable[RowMessage]) -> None:
+        """Keep the rows of a test that has ended, and write them for the other processes.
+
+        An empty file says of rows that cannot be written that there are some: making one takes no room.
+        """
+        path, public = self._file("rows", group.key), redacted(rows)
+        self._known[group.key] = _by_nodeid(public)
+        try:
+            write_whole(path, [msgspec.json.encode(public)])
+        except OSError as error:
+            self.unwritten = True
+            why = error.strerror or str(error)
+            self.warn(f"{path}: the rows of {group.key} cannot be kept: {why}; they are held in memory")
+            with contextlib.suppress(OSError):
+                path.touch()
+
+    def add_part(self, rows: Iterable[RowMessage]) -> None:
+        """Keep what was measured of a test that does not end: for the report of this process alone."""
+        self._in_part |= _by_nodeid(redacted(rows))
+
+    def begin(self, group: Group, lost: Iterable[RowMessage]) -> None:
+        """From now on this test is measured here: these are its rows if this process is killed.
+
+        No other process measures that test again: it may have killed this one.
+        """
+        self.end()
+        self._begun = self._file("begun", group.key)
+        with contextlib.suppress(OSError):  # the test may still be measured where nothing can be written
+            write_whole(self._begun, [msgspec.json.encode(redacted(lost))])
+
+    def end(self) -> None:
+        """Nothing is measured any more."""
+        if self._begun is not None:
+            self._begun.unlink(missing_ok=True)
+            self._begun = None
+
+    def keep_lost(self) -> None:
+        """What another process began to measure and did not end is an error: who began it held the lock."""
+        for path in self._files("begun"):
+            kept = path.with_name(path.name.replace("begun-", "rows-"))
+            if kept.exists():
+                path.unlink()
+            else:
+                path.replace(kept)
+
+    def all(self, crashed: Collection[str] = ()) -> dict[str, RowMessage]:
+        """By node id: the rows of every process of this run, whether they were asked for or not.
+
+        Of a test that was interrupted in this process, too: what was measured until then. And errors for the test in
+        whose measurement a process ended, if these `crashed` cells are of it.
+        """
+        begun = map(_read, self._files("begun") if crashed else ())
+        lost = [rows for rows in begun if not rows.keys().isdisjoint(crashed)]
+        known = {self._file("rows", key) for key in self._known}
+        others = [_read(path) for path in self._files("rows") if path not in known and path.stat().st_size]
+        found: dict[str, RowMessage] = {}
+        for rows in (*lost, self._in_part, *others, *self._known.values()):
+            found |= rows
+        return found
+
+    def _file(self, kind: str, key: str) -> Path:
+        return self.folder.shared(kind, key)
+
+    def _files(self, kind: str) -> list[Path]:
+        return sorted(self.folder.run.glob(f"{kind}-*.json"))
+
+
+def _read(path: Path) -> dict[str, RowMessage]:
+    """By node id: the rows that another process wrote. Raises FtgateError."""
+    if not path.stat().st_size:
+        raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
+    return _by_nodeid(decoded(path, list[RowMessage]))
+
+
+def _by_nodeid(rows: Iterable[RowMessage]) -> dict[str, RowMessage]:
+    return {each.row.cell.nodeid: each for each in rows}
+
+
+def positions_of(plan: Plan) -> dict[str, int]:
+    """By node id: the place of each cell in the report."""
+    return {cell.nodeid: place for place, cell in enumerate(cell for group in plan.groups for cell in group.cells)}
+
+
+def message_of(position: int, group: Group, row: Row, note: str = "") -> RowMessage:
+    """A row with its place in the report, and a note on how its test was measured."""
+    return RowMessage(
+        table=group.key,
+        reference=_reference(group),
+        position=position,
+        row=row,
+        thresholds=group.spec.thresholds,
+        gated=group.spec.gated,
+        note=note,
+    )
+
+
+def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
+    """One table for each group, in the order of the plan; of unlike machines one for each, which its title names."""
+    ordered = sorted(messages, key=lambda message: message.position)
+    unlike = len({each.machine.fingerprint for each in ordered if each.machine}) > 1
+    grouped: dict[str, list[RowMessage]] = {}
+    for message in ordered:
+        on = f" on {message.machine.fingerprint}" if unlike and message.machine else ""
+        grouped.setdefault(f"{message.table}{on}", []).append(message)
+    return tuple(
+        Table(
+            title=title,
+            rows=tuple(message.row for message in group),
+            reference=group[0].reference,
+            note="; ".join(filter(None, (_note(group), *dict.fromkeys(message.note for message in group)))),
+            thresholds=group[0].thresholds,
+            gated=group[0].gated,
+        )
+        for title, group in grouped.items()
+    )
+
+
+def hosts_of(messages: Iterable[RowMessage]) -> tuple[Host, ...]:
+    """The hosts that rows name, by name."""
+    found = {each.row.host: each.machine for each in messages if each.machine is not None}
+    return tuple(Host(name=name, machine=machine) for name, machine in sorted(found.items()))
+
+
+def on_host(message: RowMessage, name: str, machine: Machine) -> RowMessage:
+    """A row as another host sends it."""
+    note = "; ".join(filter(None, (f"measured on {name} ({machine.fingerprint})", message.note)))
+    return replace(message, row=replace(message.row, host=name), machine=machine, note=note)
+
+
+def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
+    """Every interpreter that was measured, once."""
+    by_key: dict[str, Interpreter] = {}
+    for table in tables:
+        for row in table.rows:
+            for sample in (row.sample, row.sample and row.sample.reference):
+                if sample is not None:
+                    by_key.setdefault(sample.key, sample.interpreter)
+    return tuple(by_key.values())
+
+
+def _reference(group: Group) -> str:
+    """What the ratios of a test refer to: its first executor, of servers on the first target."""
+    label = group.spec.executors[0].label
+    first = next((cell for cell in group.cells if cell.executor.label == label), group.cells[0])
+    return f"{first.target.spec}-{label}" if first.body == "server" else label
+
+
+def _note(group: Sequence[RowMessage]) -> str:
+    """A note on all rows of a table: whether a server and its load generator share CPUs."""
+    return words.cpus_note() if group[0].row.cell.body == "server" else ""
