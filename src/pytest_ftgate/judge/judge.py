@@ -21,7 +21,7 @@ from ..stats import alpha_spending
 from ..store import recording, schema
 from . import compare, contract_grammar, contracts, decide, limits, metrics, prediction, readers, recorded
 from .compare import Numbers
-from .contracts import ContractJudge
+from .contract_judge import ContractJudge
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 SCREEN_LAUNCHES = prediction.MOST_LAUNCHES
