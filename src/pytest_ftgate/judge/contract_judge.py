@@ -52,24 +52,27 @@ def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[fl
     paired = _paired(contract, sample, samples)
     if paired is not None:
         return tuple(sign * value for value in paired)
-    rounds = _rounds(contract, sample, samples)
-    if _may_vanish(contract):
-        return tuple(sign * _difference(left, right) for left, right in rounds)
-    known = ((left, right) for left, right in rounds if left > 0 and right > 0)
-    return tuple(sign * (math.log(left) - math.log(right)) for left, right in known)
-
-
-def _difference(left: float, right: float) -> float:
-    """The difference over the mean of both magnitudes: -2 .. 2."""
-    return 2 * (left - right) / (abs(left) + abs(right)) if left != right else 0.0
-
-
-def _may_vanish(contract: Contract) -> bool:
-    """Whether a side may be zero or negative, by the metrics in it."""
-    # Not by the measured values: a later round would change values that an earlier interim look used.
+    # 1. The rounds in which every name has a value, and both sides are finite.
+    known: dict[Term, dict[int, float]] = {}
+    for name in all_names(contract):
+        of = _sample_of(name.where, sample, samples)
+        known[name.metric, name.where] = {} if of is None else _by_order(name.metric, of)
+    orders = sorted(set.intersection(*(set(by_order) for by_order in known.values())))
+    rounds = [_both(contract, {term: by_order[order] for term, by_order in known.items()}) for order in orders]
+    # 2. Whether a side may be zero or negative, by the metrics in it and not by the measured values: a later round
+    # would change values that an earlier interim look used.
     rows = [metrics.row(name.metric) for name in all_names(contract)]
-    shares = any(row.unit == "share" or row.may_be_zero for row in rows)
-    return shares or any(map(_subtracts, (contract.left, contract.right)))
+    may_vanish = any(row.unit == "share" or row.may_be_zero for row in rows)
+    may_vanish = may_vanish or any(map(_subtracts, (contract.left, contract.right)))
+    found = []
+    for left, right in rounds:
+        if not (math.isfinite(left) and math.isfinite(right)):
+            continue
+        if may_vanish:
+            found.append(sign * (2 * (left - right) / (abs(left) + abs(right)) if left != right else 0.0))
+        elif left > 0 and right > 0:
+            found.append(sign * (math.log(left) - math.log(right)))
+    return tuple(found)
 
 
 def _subtracts(node: Node) -> bool:
@@ -106,21 +109,6 @@ def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[fl
     pairs = readers.paired_values(upper.launches, lower.launches)
     ratios = [rank_tests.iterations_ratio(own, other) for own, other in pairs]
     return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
-
-
-def _rounds(contract: Contract, sample: Sample, samples: TestSamples) -> list[tuple[float, float]]:
-    """Left and right in each round in which both are finite, in order."""
-    known: dict[Term, dict[int, float]] = {}
-    for name in all_names(contract):
-        of = _sample_of(name.where, sample, samples)
-        known[name.metric, name.where] = {} if of is None else _by_order(name.metric, of)
-    orders = set.intersection(*(set(by_order) for by_order in known.values()))
-    found = []
-    for order in sorted(orders):
-        both = _both(contract, {term: by_order[order] for term, by_order in known.items()})
-        if all(map(math.isfinite, both)):
-            found.append(both)
-    return found
 
 
 def _both(contract: Contract, at: Mapping[Term, float]) -> tuple[float, float]:

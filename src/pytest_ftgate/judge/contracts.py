@@ -29,7 +29,11 @@ from .contract_grammar import (
 
 def check(contract: Contract, spec: Spec) -> None:
     """Raise ContractError if the test does not have the cells that the contract is about, on any machine."""
-    spec = _with_more_cores(spec)
+    # 1. As on a machine with more cores than it names: whether a contract is right is the same everywhere.
+    if spec.cores:
+        cores = max(spec.numbers, default=1) + 1
+        spec = replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
+    # 2. Each name by itself: the cell that it names, and a metric that such cells have.
     for name in all_names(contract):
         if name.where is not None:
             _check_where(contract, spec, name, name.where)
@@ -38,25 +42,13 @@ def check(contract: Contract, spec: Spec) -> None:
             raise ContractError(problem, contract.text, name.at)
     cells = _possible(contract, spec)
     for name in all_names(contract):
-        _check_metric(contract, name, cells)
+        meant = [cell for cell in cells if name.where is None or fits(cell, name.where, cell)]
+        if meant and not any(_has(cell, name.metric) for cell in meant):
+            whose = f"{_spelled(meant[0].executor)} has" if name.where else "the cells of this test have"
+            raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
+    # 3. All names together.
     if not any(concerns(contract, cell, cells) for cell in cells):
         raise ContractError("it is about no cell of this test", contract.text, 0)
-
-
-def _with_more_cores(spec: Spec) -> Spec:
-    """The test as on a machine with more cores than it names: whether a contract is right is the same everywhere."""
-    if not spec.cores:
-        return spec
-    cores = max(spec.numbers, default=1) + 1
-    return replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
-
-
-def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
-    meant = [cell for cell in cells if name.where is None or fits(cell, name.where, cell)]
-    if not meant or any(_has(cell, name.metric) for cell in meant):
-        return
-    whose = f"{_spelled(meant[0].executor)} has" if name.where else "the cells of this test have"
-    raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
 
 
 def lacking(metric: str, spec: Spec) -> str:
