@@ -447,9 +447,26 @@ def waits_of(sample: Sample) -> WaitFigures | None:
     seen = [launch.waits for launch in sample.of("memory") if launch.waits is not None]
     usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
     reasons = [waits.unavailable for waits in seen if waits.unavailable]
+    if not reasons and not usable:
+        return None
     if not usable:
-        return _scheduled(seen, reasons[0]) if reasons else None
-    running, runnable, gil, futex, process, asleep = _fractions(usable)
+        accounted = [waits for waits in seen if waits.span_s > 0]
+        return WaitFigures(
+            unavailable=reasons[0],
+            running=median_of(waits.running_s / waits.span_s for waits in accounted) or 0.0,
+            runnable=median_of(waits.runnable_s / waits.span_s for waits in accounted) or 0.0,
+            voluntary_per_s=_per_second(accounted, lambda waits: waits.voluntary_switches),
+            involuntary_per_s=_per_second(accounted, lambda waits: waits.involuntary_switches),
+            cores=_cores_by_process(seen),
+        )
+    # Medians over launches, scaled so that their sum is 1.
+    parts = [
+        (each.running_s, each.runnable_s, each.gil_s, each.futex_s, each.process_s, each.asleep_s) for each in usable
+    ]
+    spans = [[part / each.span_s for part in split] for each, split in zip(usable, parts, strict=True)]
+    middles = [median(part) for part in zip(*spans, strict=True)]
+    whole = sum(middles) or 1.0
+    running, runnable, gil, futex, process, asleep = (middle / whole for middle in middles)
     gil_p50, gil_p95, gil_max = _gil_waits(usable)
     # The shares come from lock launches: with the probe they may exceed the futex time that memory launches sampled.
     lock = min(futex, median_of(shares_by_order(sample, "lock", NO_PRIVATE_FUTEX).values()) or 0.0)
@@ -470,31 +487,6 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         gil_p95_ns=gil_p95,
         gil_max_ns=gil_max,
     )
-
-
-def _scheduled(seen: Sequence[Waits], reason: str) -> WaitFigures:
-    """The figures without samples; fractions are zero where the scheduler's times could not be read either."""
-    accounted = [waits for waits in seen if waits.span_s > 0]
-    return WaitFigures(
-        unavailable=reason,
-        running=median_of(waits.running_s / waits.span_s for waits in accounted) or 0.0,
-        runnable=median_of(waits.runnable_s / waits.span_s for waits in accounted) or 0.0,
-        voluntary_per_s=_per_second(accounted, lambda waits: waits.voluntary_switches),
-        involuntary_per_s=_per_second(accounted, lambda waits: waits.involuntary_switches),
-        cores=_cores_by_process(seen),
-    )
-
-
-def _fractions(waits: Sequence[Waits]) -> list[float]:
-    """Running, runnable, GIL, futex, process, asleep: medians over launches, scaled so that their sum is 1."""
-    parts = [
-        [part / each.span_s for part in (each.running_s, each.runnable_s, each.gil_s, each.futex_s, each.process_s)]
-        + [each.asleep_s / each.span_s]
-        for each in waits
-    ]
-    middles = [median(part) for part in zip(*parts, strict=True)]
-    whole = sum(middles)
-    return [middle / whole for middle in middles] if whole > 0 else middles
 
 
 def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:
