@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pytest_ftgate.judge import contract_grammar, contracts, decide
+from pytest_ftgate.judge import contract_grammar, decide
+from pytest_ftgate.judge.contract_judge import value_text
 from pytest_ftgate.judge.limits import beside_limit, change_text
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.text import apart, p_value, plain
@@ -42,10 +43,14 @@ def assert_in_order(texts: tuple[str, str], value: float, limit: float) -> None:
 
 
 WRITTEN: dict[str, tuple[float, float, Callable[[float, int], str]]] = {
-    "time": (1e-10, 1e4, lambda x, more: contracts.value_text(contract_grammar.parse("wall < 2 ms"), x, more)),
-    "size": (1e-3, 1e12, lambda x, more: contracts.value_text(contract_grammar.parse("uss < 2 MiB"), x, more)),
-    "share": (1e-5, 2, lambda x, more: contracts.value_text(contract_grammar.parse("lock_wait_share < 2 %"), x, more)),
-    "ratio": (1e-3, 1e7, lambda x, more: contracts.value_text(contract_grammar.parse("scaling < 2"), x, more)),
+    "time": (1e-10, 1e4, lambda x, more: value_text(contract_grammar.parse("wall < 2 ms"), x, more)),
+    "size": (1e-3, 1e12, lambda x, more: value_text(contract_grammar.parse("uss < 2 MiB"), x, more)),
+    "share": (
+        1e-5,
+        2,
+        lambda x, more: value_text(contract_grammar.parse("lock_wait_share < 2 %"), x, more),
+    ),
+    "ratio": (1e-3, 1e7, lambda x, more: value_text(contract_grammar.parse("scaling < 2"), x, more)),
     "change": (1e-4, 3, lambda x, more: change_text(Metric.WALL, math.log1p(x), more)),
     "gain": (1e-4, 3, lambda x, more: change_text(Metric.SCALING, -math.log1p(x), more)),
     "points": (1e-4, 3, lambda x, more: change_text(Metric.LOCK_WAIT, x, more)),

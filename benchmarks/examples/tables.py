@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.decide import text as sentences
-from pytest_ftgate.judge import contract_grammar, contracts
+from pytest_ftgate.judge import contract_grammar, contract_judge, contracts
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import TestSamples
 from pytest_ftgate.model.verdict import Decision
@@ -123,7 +123,7 @@ def sides_of(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[f
         samples = TestSamples(row.sample for row in rows if row.sample is not None and row.cell.params == params)
         for sample in samples:
             if contracts.concerns(contract, sample.cell, samples.cells):
-                left, right = contracts.sides(contract, sample, samples)
+                left, right = contract_judge.sides(contract, sample, samples)
                 if left is not None and right:
                     yield left / right
 

@@ -14,18 +14,8 @@ from values import sample_of
 
 from pytest_ftgate.judge import contract_grammar, readers, recorded
 from pytest_ftgate.judge.contract_grammar import ContractError, Where, parse
-from pytest_ftgate.judge.contracts import (
-    absolute,
-    check,
-    concerns,
-    gil_verdict,
-    involved,
-    metrics_needed,
-    sides,
-    unreported,
-    value_text,
-    values,
-)
+from pytest_ftgate.judge.contract_judge import gil_verdict, sides, unreported, value_text, values
+from pytest_ftgate.judge.contracts import absolute, check, concerns, involved, metrics_needed
 from pytest_ftgate.judge.limits import SIZES_BYTES
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import (

@@ -13,7 +13,7 @@ from stored_values import COMMIT, change_of
 from values import sample_of, timed
 
 from pytest_ftgate.declare.options import metric as metric_option
-from pytest_ftgate.judge import compare, contract_grammar, contracts, decide, metrics
+from pytest_ftgate.judge import compare, contract_grammar, contract_judge, contracts, decide, metrics
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
@@ -187,7 +187,7 @@ def test_whatever_has_a_row_stands_in_a_contract(name: str) -> None:
     contract = contract_grammar.parse(f"{name} > 0.001{unit}")
     of = sample(cell_for(name))
     assert contracts.metrics_needed(contract) == metrics.row(name).needs
-    found = contracts.values(contract, of, TestSamples([of]))
+    found = contract_judge.values(contract, of, TestSamples([of]))
     assert len(found) == ROUNDS
     assert all(value < 0 for value in found)  # it holds in every round
 

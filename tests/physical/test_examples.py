@@ -17,7 +17,7 @@ from stored_values import ratios_of, values_of
 
 from physical import Inconclusive, Outcome, Told, confirm_each
 from pytest_ftgate.declare.tests import notes_of
-from pytest_ftgate.judge import contract_grammar, contracts
+from pytest_ftgate.judge import contract_grammar, contract_judge
 from pytest_ftgate.judge.decide import UNPAIRED, unfit
 from pytest_ftgate.model.report import Report, Row
 from pytest_ftgate.model.sample import TestSamples
@@ -88,7 +88,7 @@ def told(report: Report, expected: set[str]) -> dict[str, Outcome]:
 
 def _told_at(row: Row, judged: MetricVerdict, samples: TestSamples) -> Outcome:
     assert row.sample is not None
-    values = contracts.values(contract_grammar.parse(judged.contract), row.sample, samples)
+    values = contract_judge.values(contract_grammar.parse(judged.contract), row.sample, samples)
     if values and max(values) < 0:
         return None
     disturbed = unfit(row.conditions, UNPAIRED)

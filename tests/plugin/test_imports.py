@@ -31,9 +31,6 @@ DECLARING = {
     "pytest_ftgate.judge",
     "pytest_ftgate.judge.contracts",
     "pytest_ftgate.judge.contract_grammar",
-    "pytest_ftgate.judge.compare",
-    "pytest_ftgate.judge.decide",
-    "pytest_ftgate.judge.recorded",
     "pytest_ftgate.judge.readers",
     "pytest_ftgate.judge.metrics",
     "pytest_ftgate.judge.limits",
@@ -50,11 +47,7 @@ DECLARING = {
     "pytest_ftgate.runner.signatures",
     "pytest_ftgate.stats",
     "pytest_ftgate.stats.histogram",
-    "pytest_ftgate.stats.alpha_spending",
-    "pytest_ftgate.stats.moderated",
     "pytest_ftgate.stats.rank_tests",
-    "pytest_ftgate.store",
-    "pytest_ftgate.store.schema",
 }
 """What a decorated test adds at collection."""
 RUNNING = {

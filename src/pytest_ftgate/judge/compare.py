@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import lru_cache, partial
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
 from ..kit.values import Metric
-from ..model.sample import Iteration, Launch, Sample
+from ..model.sample import Launch, Sample
 from ..stats import rank_tests
 from . import metrics, readers
 from .metrics import LEAST_TAIL_ITERATIONS
@@ -75,7 +75,12 @@ def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[Pa
         sides = readers.sides_by_order(sample.launches, reference.launches).values()
         return [pair for own, other in sides if (pair := time_pair(row.name, own, other)) is not None]
     if row.in_window is not None:
-        values_of = partial(_window_values, row.in_window)
+        of_window = row.in_window
+
+        def values_of(launch: Launch) -> list[float]:
+            values = map(of_window, launch.iterations)
+            return [value if value is not None and value > 0 else math.nan for value in values]
+
         sides = readers.sides_by_order(sample.launches, reference.launches, values_of).values()
         pairs = [(neighbour_pair(own, other), len(own)) for own, other in sides]
         return [pair if windows > 1 else pair._replace(error=LONE_WINDOW_ERROR) for pair, windows in pairs]
@@ -98,12 +103,6 @@ def _tails_beyond_walls(sample: Sample, reference: Sample) -> list[Pair]:
             growth = max(1.0, median(ratios))
             found.append(tail._replace(reference=growth * tail.reference, wall_growth=growth))
     return found
-
-
-def _window_values(value_of: Callable[[Iteration], float | None], launch: Launch) -> list[float]:
-    """A metric's value in each window of a launch, NaN without a positive one."""
-    values = (value_of(iteration) for iteration in launch.iterations)
-    return [value if value is not None and value > 0 else math.nan for value in values]
 
 
 def _values(row: metrics.MetricRow, *sides: Sample) -> metrics.Reader:

@@ -418,7 +418,12 @@ def parse(text: str) -> Contract:
         left, right = (dimension_in(contract, side) for side in (contract.left, contract.right))
         problem = f"{_named(right)} cannot be compared with {_named(left)}"
         _check_alike(contract, (contract.left, left), (contract.right, right), _start(contract.right), problem)
-        _check_sense(contract)
+        # What no measurement can decide.
+        product, at = product_of(contract), _start(contract.right)
+        if product is not None and not product[1]:
+            raise ContractError("it compares a figure with itself", contract.text, at)
+        if product is not None and not 0 < product[0] < math.inf:
+            raise ContractError("its factors come to nothing that can be measured", contract.text, at)
     return contract
 
 
@@ -481,15 +486,6 @@ def _start(node: Node) -> int:
 
 
 # ---- names and values of terms
-
-
-def _check_sense(contract: Contract) -> None:
-    """Raise ContractError for a comparison that no measurement can decide."""
-    product = product_of(contract)
-    if product is not None and not product[1]:
-        raise ContractError("it compares a figure with itself", contract.text, _start(contract.right))
-    if product is not None and not 0 < product[0] < math.inf:
-        raise ContractError("its factors come to nothing that can be measured", contract.text, _start(contract.right))
 
 
 def _names(node: Node) -> list[Name]:

@@ -1,53 +1,39 @@
-"""Contracts: checked against a test, the cells that they concern, their values in each round, and their verdicts."""
+"""Contracts, where tests are collected: checked against a test, the cells and the launches that they concern."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn
 
 from msgspec.structs import replace
 
-from ..kit.text import apart, did_you_mean, listed
-from ..kit.values import Metric
-from ..model.sample import NS_PER_S, Need, Sample, TestSamples, single_cell
+from ..kit.text import did_you_mean, listed
+from ..model.sample import Need, single_cell
 from ..model.spec import Cell, Environment, Executor, Spec, Target, cells_of
-from ..model.verdict import Decision, MetricVerdict
-from ..stats import rank_tests
-from ..stats.alpha_spending import of_rounds
-from . import decide, metrics, readers, recorded
+from . import metrics
 from .contract_grammar import (
     METRICS,
     PROGRAMS,
     SCALINGS,
-    SHARES,
     SIZE,
-    TIME,
     VERSION,
     Contract,
     ContractError,
     Name,
-    Node,
-    Number,
-    Operation,
-    Term,
     Where,
     all_names,
-    dimension_in,
     dimension_of,
-    number_of,
-    parse,
-    powers_of,
     product_of,
 )
-from .limits import SIZES_BYTES, TIMES_S
-
-# ---- which cells
 
 
 def check(contract: Contract, spec: Spec) -> None:
     """Raise ContractError if the test does not have the cells that the contract is about, on any machine."""
-    spec = _with_more_cores(spec)
+    # 1. As on a machine with more cores than it names: whether a contract is right is the same everywhere.
+    if spec.cores:
+        cores = max(spec.numbers, default=1) + 1
+        spec = replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
+    # 2. Each name by itself: the cell that it names, and a metric that such cells have.
     for name in all_names(contract):
         if name.where is not None:
             _check_where(contract, spec, name, name.where)
@@ -56,25 +42,13 @@ def check(contract: Contract, spec: Spec) -> None:
             raise ContractError(problem, contract.text, name.at)
     cells = _possible(contract, spec)
     for name in all_names(contract):
-        _check_metric(contract, name, cells)
+        meant = [cell for cell in cells if name.where is None or fits(cell, name.where, cell)]
+        if meant and not any(_has(cell, name.metric) for cell in meant):
+            whose = f"{_spelled(meant[0].executor)} has" if name.where else "the cells of this test have"
+            raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
+    # 3. All names together.
     if not any(concerns(contract, cell, cells) for cell in cells):
         raise ContractError("it is about no cell of this test", contract.text, 0)
-
-
-def _with_more_cores(spec: Spec) -> Spec:
-    """The test as on a machine with more cores than it names: whether a contract is right is the same everywhere."""
-    if not spec.cores:
-        return spec
-    cores = max(spec.numbers, default=1) + 1
-    return replace(spec, workers=(*spec.numbers, cores), cores=cores, cores_named=True)
-
-
-def _check_metric(contract: Contract, name: Name, cells: Sequence[Cell]) -> None:
-    meant = [cell for cell in cells if name.where is None or fits(cell, name.where, cell)]
-    if not meant or any(_has(cell, name.metric) for cell in meant):
-        return
-    whose = f"{_spelled(meant[0].executor)} has" if name.where else "the cells of this test have"
-    raise ContractError(f"{whose} no {name.metric}: {_why_none(name.metric)}", contract.text, name.at)
 
 
 def lacking(metric: str, spec: Spec) -> str:
@@ -297,262 +271,7 @@ def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | Non
     return next((cell for cell in cells if fits(cell, where, hand)), None)
 
 
-# ---- values
-
-
 def metrics_needed(contract: Contract) -> set[Need]:
     """The kinds of launch that the contract needs."""
     names = [name.metric for name in all_names(contract)]
     return {"time"} if contract.is_gil else set[Need]().union(*(metrics.row(name).needs for name in names))
-
-
-def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float, ...]:
-    """One number a round, in their order, positive where the contract is broken in that round.
-
-    It is log(left / right), or their difference over the mean of both magnitudes if a side may be zero or negative: for
-    shares, counters, peaks, waits for the GIL and differences. Near the limit both are the same number. With
-    > and >= the sign is reversed. Rounds in which any part has no value are left out. If the times of two cells are
-    compared, their ratio is that of neighbouring iterations, else each time is its floor. `sample` is that of the cell
-    at hand, among `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
-    """
-    if contract.is_gil:
-        return ()
-    sign = -1.0 if contract.operator in (">", ">=") else 1.0
-    paired = _paired(contract, sample, samples)
-    if paired is not None:
-        return tuple(sign * value for value in paired)
-    rounds = _rounds(contract, sample, samples)
-    if _may_vanish(contract):
-        return tuple(sign * _difference(left, right) for left, right in rounds)
-    known = ((left, right) for left, right in rounds if left > 0 and right > 0)
-    return tuple(sign * (math.log(left) - math.log(right)) for left, right in known)
-
-
-def _difference(left: float, right: float) -> float:
-    """The difference over the mean of both magnitudes: -2 .. 2."""
-    return 2 * (left - right) / (abs(left) + abs(right)) if left != right else 0.0
-
-
-def _may_vanish(contract: Contract) -> bool:
-    """Whether a side may be zero or negative, by the metrics in it."""
-    # Not by the measured values: a later round would change values that an earlier interim look used.
-    rows = [metrics.row(name.metric) for name in all_names(contract)]
-    shares = any(row.unit == "share" or row.may_be_zero for row in rows)
-    return shares or any(map(_subtracts, (contract.left, contract.right)))
-
-
-def _subtracts(node: Node) -> bool:
-    if not isinstance(node, Operation):
-        return False
-    return node.operator == "-" or _subtracts(node.left) or _subtracts(node.right)
-
-
-def sides(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float | None, float | None]:
-    """Left and right at the figures of the report's tables, in base units (s, bytes); None where one is missing."""
-    at: dict[Term, float] = {}
-    for name in all_names(contract):
-        of = _sample_of(name.where, sample, samples)
-        figure = None if of is None or contract.is_gil else recorded.figure_of(name.metric, [of])
-        if figure is None:
-            return None, None
-        at[name.metric, name.where] = figure / _unit(name.metric)
-    left, right = _both(contract, at)
-    return (left, right) if math.isfinite(left) and math.isfinite(right) else (None, None)
-
-
-def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[float] | None:
-    """The logs for a contract of the form A.wall < c B.wall; None for any other."""
-    product = product_of(contract)
-    # The powers -1 and 1: one metric over another.
-    if product is None or product[0] <= 0 or sorted(product[1].values()) != [-1, 1]:
-        return None
-    (own, own_where), (other, other_where) = sorted(product[1], key=product[1].__getitem__, reverse=True)
-    if (own, other) != ("wall", "wall"):
-        return None
-    upper, lower = (_sample_of(where, sample, samples) for where in (own_where, other_where))
-    if upper is None or lower is None:
-        return []
-    pairs = readers.paired_values(upper.launches, lower.launches)
-    ratios = [rank_tests.iterations_ratio(own, other) for own, other in pairs]
-    return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
-
-
-def _rounds(contract: Contract, sample: Sample, samples: TestSamples) -> list[tuple[float, float]]:
-    """Left and right in each round in which both are finite, in order."""
-    known: dict[Term, dict[int, float]] = {}
-    for name in all_names(contract):
-        of = _sample_of(name.where, sample, samples)
-        known[name.metric, name.where] = {} if of is None else _by_order(name.metric, of)
-    orders = set.intersection(*(set(by_order) for by_order in known.values()))
-    found = []
-    for order in sorted(orders):
-        both = _both(contract, {term: by_order[order] for term, by_order in known.items()})
-        if all(map(math.isfinite, both)):
-            found.append(both)
-    return found
-
-
-def _both(contract: Contract, at: Mapping[Term, float]) -> tuple[float, float]:
-    """Left and right for these values of the terms."""
-
-    def of(name: Name) -> float:
-        return at[name.metric, name.where]
-
-    return number_of(contract.left, of), number_of(contract.right, of)
-
-
-def _sample_of(where: Where | None, sample: Sample, samples: TestSamples) -> Sample | None:
-    return sample if where is None else next((each for each in samples if fits(each.cell, where, sample.cell)), None)
-
-
-# ---- values of a sample
-
-
-def _by_order(metric: str, sample: Sample) -> dict[int, float]:
-    """A metric of a sample: launch order -> value in base units, times in s."""
-    return {order: value / _unit(metric) for order, value in metrics.row(metric).read(sample).items()}
-
-
-def _unit(metric: str) -> float:
-    return NS_PER_S if metrics.row(metric).unit == "time" else 1.0
-
-
-def unreported(contract: Contract, sample: Sample, samples: TestSamples) -> str:
-    """Names in the contract for which the workloads reported no value; empty if there are none."""
-    found = []
-    for name in all_names(contract):
-        of = _sample_of(name.where, sample, samples)
-        if "." in name.metric and of is not None and of.launches and not _by_order(name.metric, of):
-            found.append(name.metric.replace(".", " "))
-    return " or ".join(dict.fromkeys(found))
-
-
-# ---- the GIL, and words
-
-
-def gil_verdict(contract: Contract, sample: Sample, samples: TestSamples) -> MetricVerdict:
-    """The verdict on `gil == off` or `gil == on`: a single launch in the other state breaks it.
-
-    Inconclusive if no launch has run.
-    """
-    (name,) = all_names(contract)
-    of = _sample_of(name.where, sample, samples)
-    launches = [] if of is None else [launch for launch in of.launches if launch.iterations]
-    wanted = isinstance(contract.right, Number) and contract.right.value == 1
-    others = sum(launch.gil_enabled is not wanted for launch in launches)
-    decision, reason = Decision.PASSED, ""
-    if not launches:
-        decision, reason = Decision.INCONCLUSIVE, "no launch reported whether the GIL was on"
-    elif others:
-        decision = Decision.BROKEN
-        reason = f"the GIL was {'off' if wanted else 'on'} in {others} of {len(launches)} launches"
-    return MetricVerdict(
-        metric=Metric.CONTRACT, decision=decision, reason=reason, launches=len(launches), contract=contract.text
-    )
-
-
-def value_text(contract: Contract, value: float, more: int = 0) -> str:
-    """A value of one of the contract's sides with its unit: `1.83 ms`, `64 MiB`, `12.5 %`, `1.21`.
-
-    `more` digits are added.
-    """
-    dimension = dimension_in(contract, contract.left)
-    if dimension == TIME:
-        return _in_units(value, {unit: TIMES_S[unit] for unit in ("s", "ms", "us", "ns")}, more)
-    if dimension == SIZE:
-        return _in_units(value, {unit: SIZES_BYTES[unit] for unit in ("GiB", "MiB", "KiB", "B")}, more)
-    if _is_share(contract):
-        return f"{_digits(100 * value, more)} %"
-    return _digits(value, more)
-
-
-def _in_units(value: float, units: Mapping[str, float], more: int) -> str:
-    """In the largest of the units (which descend) in which the rounded value is at least one."""
-    unit = next((unit for unit, size in units.items() if float(f"{abs(value) / size:.3g}") >= 1), list(units)[-1])
-    return f"{_digits(value / units[unit], more)} {unit}"
-
-
-def _digits(value: float, more: int) -> str:
-    """Three significant digits and `more`, without an exponent where the number is large."""
-    large = math.isfinite(value) and abs(value) >= 999.5
-    return f"{value:,.{more}f}" if large else f"{value:.{3 + more}g}"
-
-
-def _is_share(contract: Contract) -> bool:
-    """Whether a side is a share of the time, and not a ratio of two."""
-    products = [powers_of(side) for side in (contract.left, contract.right)]
-    return any(
-        product is not None and [(term[0] in SHARES, power) for term, power in product[1].items()] == [(True, 1)]
-        for product in products
-    )
-
-
-# ---- the judge of a test's contracts
-
-DRIFT = 0.6
-"""The correlation of neighbouring rounds in a cell's absolute figures, as measured where the machine changes its speed;
-those of interleaved cells change alike."""
-ABSOLUTE_SPREAD = 0.2
-"""The deviation of a cell's absolute times from round to round, as measured there."""
-
-
-class ContractJudge:
-    """Judges the contracts of one test; each is one hypothesis of the run, at alpha and beta."""
-
-    def __init__(self, spec: Spec, alpha: float, beta: float, rounds: int) -> None:
-        """`rounds` is the largest number of rounds that may be measured for a contract."""
-        self.contracts = [parse(each.text) for each in spec.requirements]
-        self.alpha = alpha
-        self.beta = beta
-        self.rounds = rounds
-
-    def least_rounds(self) -> int:
-        """The fewest rounds that can decide on each contract; 0 without one."""
-        levels = self.alpha, self.beta, self.rounds
-        drifts = {DRIFT if absolute(contract) else 0.0 for contract in self.contracts if not contract.is_gil}
-        counted = max((decide.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=1)
-        return counted if self.contracts else 0
-
-    def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
-        """The verdict on each contract that concerns the sample's cell; with `final` no more launches will come."""
-        mine = (contract for contract in self.contracts if concerns(contract, sample.cell, samples.cells))
-        return [(contract, self._verdict(contract, sample, samples, final)) for contract in mine]
-
-    def _verdict(self, contract: Contract, sample: Sample, samples: TestSamples, final: bool) -> MetricVerdict:
-        if contract.is_gil:
-            return gil_verdict(contract, sample, samples)
-        cells = involved(contract, sample.cell, samples.cells)
-        compared = [each for each in map(samples.cell, cells) if each is not None]
-        reason = ""
-        if failed := dict.fromkeys(each.cell.label for each in compared if each.failed):
-            reason = f"{', '.join(failed)} could not be measured"
-        elif "locks" in metrics_needed(contract):
-            reason = next((f"{each.cell.label}: {each.no_locks}" for each in compared if each.no_locks), "")
-        if reason:
-            return replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
-        numbers = values(contract, sample, samples)
-        held = decide.require(
-            numbers,
-            text=contract.text,
-            alpha=self.alpha,
-            beta=self.beta,
-            at_most=self.rounds,
-            correlation=DRIFT if absolute(contract) else 0.0,
-            spread=_spread(contract),
-            final=final,
-        )
-        if not numbers and (missing := unreported(contract, sample, samples)):
-            return replace(held, reason=f"no launch has a {missing}")
-        left, right = sides(contract, sample, samples)
-        if left is None or right is None or not final:
-            return held
-        shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
-        return replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
-
-
-def _spread(contract: Contract) -> float:
-    """The deviation that a round is expected to have: memory varies less than time, absolute figures most."""
-    rows = [metrics.row(name.metric) for name in all_names(contract)]
-    if all(row.unit == "size" for row in rows):
-        return max(row.spread for row in rows)
-    return ABSOLUTE_SPREAD if absolute(contract) else decide.CONTRACT_SPREAD

@@ -386,18 +386,18 @@ def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     if any(each.ratio is not None and each.ratio.low > 1 for each in times):
         return list(metrics)
     known = bool(times) and all(each.decision in (Decision.PASSED, Decision.IMPROVED) for each in times)
-    return [_without_blame(each, known=known) for each in metrics]
-
-
-def _without_blame(judged: MetricVerdict, *, known: bool) -> MetricVerdict:
-    failed = judged.decision in (Decision.REGRESSED, Decision.SUSPECT)
-    if not (failed or judged.beyond) or not row(judged.metric).explains:
-        return judged
-    if not failed:
-        return replace(judged, beyond=False)
     why = "the cell's own time is not worse" if known else "no time is known to be worse"
     decision = Decision.PASSED if known else Decision.INCONCLUSIVE
-    return replace(judged, decision=decision, reason=f"{judged.reason}; {why}", ruled_out=None)
+    judged = []
+    for each in metrics:
+        failed = each.decision in (Decision.REGRESSED, Decision.SUSPECT)
+        if not (failed or each.beyond) or not row(each.metric).explains:
+            judged.append(each)
+        elif failed:
+            judged.append(replace(each, decision=decision, reason=f"{each.reason}; {why}", ruled_out=None))
+        else:
+            judged.append(replace(each, beyond=False))
+    return judged
 
 
 def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, float]:

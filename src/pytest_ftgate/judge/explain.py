@@ -154,7 +154,13 @@ def added_time(sample: Sample) -> AddedTime | None:
     reference = sample.reference
     if reference is None:
         return None
-    sides = sides_by_order(sample.launches, reference.launches, _work).values()
+
+    def work(launch: Launch) -> list[float]:
+        # Of each iteration, without start and join, in ns.
+        bare = (msgspec.structs.replace(each, wall_ns=each.work_ns) for each in launch.iterations)
+        return [iteration_value(each, launch.loops, launch.window_ns > 0) for each in bare]
+
+    sides = sides_by_order(sample.launches, reference.launches, work).values()
     pairs = [compare.neighbour_pair(own, other) for own, other in sides]
     if not pairs:
         return None
@@ -162,12 +168,6 @@ def added_time(sample: Sample) -> AddedTime | None:
     deviation = stdev(logs) if len(logs) > 1 else DEVIATION
     before_ns = median(pair.reference for pair in pairs)
     return AddedTime(before_ns, before_ns * math.exp(fmean(logs)), deviation / math.sqrt(len(logs)))
-
-
-def _work(launch: Launch) -> list[float]:
-    """The time of the work of each iteration in ns, without start and join."""
-    bare = (msgspec.structs.replace(each, wall_ns=each.work_ns) for each in launch.iterations)
-    return [iteration_value(each, launch.loops, launch.window_ns > 0) for each in bare]
 
 
 class _Shares:

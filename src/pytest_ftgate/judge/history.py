@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..kit.values import Interval, Metric
+from ..kit.values import Metric
 from ..model.report import History, LevelChange, Recorded
 from ..stats import rank_tests
 from ..stats.change_points import change_points
@@ -30,7 +30,7 @@ def history(recordings: Sequence[Recording], metric: str, *, fingerprint: str, b
         Recorded(
             commit=recording.commit,
             recorded_at=recording.recorded_at,
-            value=_centre(each, positive=positive),
+            value=rank_tests.log_interval(each) if positive else rank_tests.location(each, INTERVAL_LEVEL),
             launches=len(each),
             fingerprint=fingerprint,
         )
@@ -45,11 +45,6 @@ def history(recordings: Sequence[Recording], metric: str, *, fingerprint: str, b
 
 def _is_share(metric: str) -> bool:
     return metrics.row(metric).scale == "share"
-
-
-def _centre(values: Sequence[float], *, positive: bool) -> Interval:
-    """The centre of a recording's launches with its interval."""
-    return rank_tests.log_interval(values) if positive else rank_tests.location(values, INTERVAL_LEVEL)
 
 
 def _changes(centres: Sequence[float], at: Sequence[int], *, share: bool) -> tuple[LevelChange, ...]:

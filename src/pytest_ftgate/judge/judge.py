@@ -21,7 +21,7 @@ from ..stats import alpha_spending
 from ..store import recording, schema
 from . import compare, contract_grammar, contracts, decide, limits, metrics, prediction, readers, recorded
 from .compare import Numbers
-from .contracts import ContractJudge
+from .contract_judge import ContractJudge
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 SCREEN_LAUNCHES = prediction.MOST_LAUNCHES
@@ -313,6 +313,8 @@ class Judge:
         if not numbers.new:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
+        # What a round took so far.
+        began_s = recording.seconds_after([launch.started_at for launch in sample.launches])
         comparison = Comparison(
             metric=metric,
             new=numbers.new,
@@ -325,7 +327,7 @@ class Judge:
             beta=self.policy.beta,
             at_most=self.at_most,
             final=final,
-            pair_s=_round_s(sample),
+            pair_s=began_s[-1] / (len(began_s) - 1) if len(began_s) > 1 else 0.0,
             wall_growth=numbers.wall_growth,
         )
         if numbers.recordings:
@@ -345,12 +347,6 @@ def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
     others = [sample.reference] if sample.reference is not None else entry.recordings if entry else ()
     now = recorded.figure_of(judged.metric, [sample], others)
     return replace(judged, now=now, was=recorded.figure_of(judged.metric, others, [sample]))
-
-
-def _round_s(sample: Sample) -> float:
-    """What a round took so far, in seconds; 0 if that is not known."""
-    began_s = recording.seconds_after([launch.started_at for launch in sample.launches])
-    return began_s[-1] / (len(began_s) - 1) if len(began_s) > 1 else 0.0
 
 
 def _why_none(sample: Sample, basis: Basis) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, zip_longest
 from statistics import fmean, median
 
 from ..kit.values import Interval
@@ -167,19 +167,19 @@ def error_values(sample: Sample) -> dict[int, float]:
     return by_order(sample.launches, lambda launch: latency_of(launch, lambda latency: latency.errors))
 
 
-def _window_s(launch: Launch) -> float:
-    """The measured time of a launch in seconds, without start and join, which would lower every rate."""
-    return sum(
-        iteration.ops / iteration.rate if iteration.rate > 0 else iteration.work_ns / NS_PER_S
-        for iteration in launch.iterations
-    )
-
-
 def counter_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
     """Launch order -> a counter per second of the measured time; empty if no launch has that counter."""
     there = list(launches)
-    windows = ((launch, _window_s(launch)) for launch in there if any(name in each.counters for each in there))
-    return {launch.order: launch.counters.get(name, 0.0) / span_s for launch, span_s in windows if span_s > 0}
+    found = {}
+    for launch in there if any(name in each.counters for each in there) else ():
+        # Without start and join, which would lower every rate.
+        span_s = sum(
+            iteration.ops / iteration.rate if iteration.rate > 0 else iteration.work_ns / NS_PER_S
+            for iteration in launch.iterations
+        )
+        if span_s > 0:
+            found[launch.order] = launch.counters.get(name, 0.0) / span_s
+    return found
 
 
 def timer_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
@@ -312,7 +312,8 @@ def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | No
 
     An empty workload grows too at first: a forked child and its parent stop sharing the pages that they write to.
     """
-    empty = [_unique_at(floor, index) for index in range(max((len(launch.barriers) for launch in floor), default=0))]
+    by_barrier = zip_longest(*(launch.barriers for launch in floor))
+    empty = [median_of(each.point.steadiest_bytes for each in barriers if each) for barriers in by_barrier]
     lines = [line for launch in launches if (line := _line(launch.barriers, empty)) is not None]
     return rank_tests.slope_interval(lines, INTERVAL_LEVEL) if lines else None
 
@@ -321,11 +322,6 @@ def growth_values(sample: Sample) -> dict[int, float]:
     """Launch order -> bytes that an iteration leaves behind; 0 for a launch that shrank."""
     found = {launch.order: growth([launch], sample.of("growth_empty")) for launch in sample.of("growth")}
     return {order: max(0.0, slope.value) for order, slope in found.items() if slope is not None}
-
-
-def _unique_at(launches: Sequence[Launch], index: int) -> float | None:
-    points = (launch.barriers[index].point for launch in launches if index < len(launch.barriers))
-    return median_of(point.steadiest_bytes for point in points)
 
 
 def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[list[float], list[float]] | None:
@@ -451,9 +447,26 @@ def waits_of(sample: Sample) -> WaitFigures | None:
     seen = [launch.waits for launch in sample.of("memory") if launch.waits is not None]
     usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
     reasons = [waits.unavailable for waits in seen if waits.unavailable]
+    if not reasons and not usable:
+        return None
     if not usable:
-        return _scheduled(seen, reasons[0]) if reasons else None
-    running, runnable, gil, futex, process, asleep = _fractions(usable)
+        accounted = [waits for waits in seen if waits.span_s > 0]
+        return WaitFigures(
+            unavailable=reasons[0],
+            running=median_of(waits.running_s / waits.span_s for waits in accounted) or 0.0,
+            runnable=median_of(waits.runnable_s / waits.span_s for waits in accounted) or 0.0,
+            voluntary_per_s=_per_second(accounted, lambda waits: waits.voluntary_switches),
+            involuntary_per_s=_per_second(accounted, lambda waits: waits.involuntary_switches),
+            cores=_cores_by_process(seen),
+        )
+    # Medians over launches, scaled so that their sum is 1.
+    parts = [
+        (each.running_s, each.runnable_s, each.gil_s, each.futex_s, each.process_s, each.asleep_s) for each in usable
+    ]
+    spans = [[part / each.span_s for part in split] for each, split in zip(usable, parts, strict=True)]
+    middles = [median(part) for part in zip(*spans, strict=True)]
+    whole = sum(middles) or 1.0
+    running, runnable, gil, futex, process, asleep = (middle / whole for middle in middles)
     gil_p50, gil_p95, gil_max = _gil_waits(usable)
     # The shares come from lock launches: with the probe they may exceed the futex time that memory launches sampled.
     lock = min(futex, median_of(shares_by_order(sample, "lock", NO_PRIVATE_FUTEX).values()) or 0.0)
@@ -474,31 +487,6 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         gil_p95_ns=gil_p95,
         gil_max_ns=gil_max,
     )
-
-
-def _scheduled(seen: Sequence[Waits], reason: str) -> WaitFigures:
-    """The figures without samples; fractions are zero where the scheduler's times could not be read either."""
-    accounted = [waits for waits in seen if waits.span_s > 0]
-    return WaitFigures(
-        unavailable=reason,
-        running=median_of(waits.running_s / waits.span_s for waits in accounted) or 0.0,
-        runnable=median_of(waits.runnable_s / waits.span_s for waits in accounted) or 0.0,
-        voluntary_per_s=_per_second(accounted, lambda waits: waits.voluntary_switches),
-        involuntary_per_s=_per_second(accounted, lambda waits: waits.involuntary_switches),
-        cores=_cores_by_process(seen),
-    )
-
-
-def _fractions(waits: Sequence[Waits]) -> list[float]:
-    """Running, runnable, GIL, futex, process, asleep: medians over launches, scaled so that their sum is 1."""
-    parts = [
-        [part / each.span_s for part in (each.running_s, each.runnable_s, each.gil_s, each.futex_s, each.process_s)]
-        + [each.asleep_s / each.span_s]
-        for each in waits
-    ]
-    middles = [median(part) for part in zip(*parts, strict=True)]
-    whole = sum(middles)
-    return [middle / whole for middle in middles] if whole > 0 else middles
 
 
 def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:

@@ -52,10 +52,6 @@ def value_of(sample: Sample, name: str) -> ByRound:
     return read(sample)
 
 
-def _control(sample: Sample) -> ByRound:
-    return readers.launch_values(sample.of("control"))
-
-
 def _walls(sample: Sample) -> ByRound:
     """The ratio of a launch's iterations to those of the control, each to the one beside it."""
     sides = readers.sides_by_order(sample.launches, sample.of("control"))
@@ -72,20 +68,12 @@ def _tails(sample: Sample) -> ByRound:
     }
 
 
-def _whole_uss(sample: Sample) -> ByRound:
-    return memory_values(sample.of("memory"), lambda point: point.uss_bytes)
-
-
-def _written_uss(sample: Sample) -> ByRound:
-    return memory_values(sample.of("memory"), lambda point: point.written_bytes)
-
-
 _BESIDE: Final[Mapping[str, metrics.Reader]] = {
-    CONTROL: _control,
+    CONTROL: lambda sample: readers.launch_values(sample.of("control")),
     WALL_OF_CONTROL: _walls,
     TAIL_OF_CONTROL: _tails,
-    Metric.USS: _whole_uss,
-    USS_WRITTEN: _written_uss,
+    Metric.USS: lambda sample: memory_values(sample.of("memory"), lambda point: point.uss_bytes),
+    USS_WRITTEN: lambda sample: memory_values(sample.of("memory"), lambda point: point.written_bytes),
 }
 """The readers of what is stored under another name, or in another way, than the metric table has it."""
 
@@ -165,7 +153,7 @@ def portable(
     found = {row.name: _numbers(map(_alike(row, sources), sources), UNITS[row.unit]) for row in rows}
     if executor is not None and stored_executor is not None:
         of_runs = {each.recorded_at: source_of(each) for each in stored_executor.recordings}
-        others = [source_of(executor), *(of_runs.get(each.recorded_at, _nothing) for each in entry.recordings)]
+        others = [source_of(executor), *(of_runs.get(each.recorded_at, lambda _: {}) for each in entry.recordings)]
         ratios = (_over(own(Metric.WALL), other(Metric.WALL)) for own, other in zip(sources, others, strict=True))
         found[Metric.RATIO] = _numbers(ratios, "x")
     return {name: numbers for name, numbers in found.items() if numbers.reference}
@@ -185,10 +173,6 @@ def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list
 def source_of(side: Sample | Recording) -> Source:
     """What reads the values of this run or of a recording."""
     return side.by_order if isinstance(side, Recording) else lambda name: value_of(side, name)
-
-
-def _nothing(_: str) -> ByRound:
-    return {}
 
 
 def _of_control(row: MetricRow) -> Callable[[Source], ByRound]:

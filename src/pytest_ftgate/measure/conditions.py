@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -103,8 +103,13 @@ def calibration_ns(burns: int = CALIBRATION_BURNS) -> int:
 
 def cpu_times(root: Path, cpus: Collection[int]) -> CpuTimes | None:
     """The times of these CPUs, or of all CPUs if one is not listed; None without /proc/stat."""
-    lines = (line.split() for line in (read_text(root / "proc/stat") or "").splitlines())
-    found = {name: _cpu_times(fields) for name, *fields in (line for line in lines if line) if name.startswith("cpu")}
+    found = {}
+    for name, *fields in filter(None, map(str.split, (read_text(root / "proc/stat") or "").splitlines())):
+        if name.startswith("cpu"):
+            # Guests, which follow, are part of user and nice.
+            user, nice, system, idle, iowait, irq, softirq, steal = [*map(int, fields[:8]), *[0] * 8][:8]
+            busy = user + nice + system + irq + softirq
+            found[name] = CpuTimes(busy, steal, busy + steal + idle + iowait)
     listed = [found[name] for name in (f"cpu{cpu}" for cpu in cpus) if name in found]
     if not cpus or len(listed) < len(cpus):
         return found.get("cpu")
@@ -142,13 +147,6 @@ def throttle_counts(root: Path, cpus: Collection[int]) -> dict[str, int]:
         if text.isdigit() and (not cpus or int(path.parts[-3].removeprefix("cpu")) in cpus):
             found[str(path)] = int(text)
     return found
-
-
-def _cpu_times(fields: Sequence[str]) -> CpuTimes:
-    # user nice system idle iowait irq softirq steal; guests, which follow, are part of user and nice.
-    user, nice, system, idle, iowait, irq, softirq, steal = [*map(int, fields[:8]), *[0] * 8][:8]
-    busy = user + nice + system + irq + softirq
-    return CpuTimes(busy, steal, busy + steal + idle + iowait)
 
 
 def _since(began: CpuTimes | None, ended: CpuTimes | None) -> CpuTimes | None:

@@ -31,7 +31,6 @@ from .context import (
     PreparedTarget,
     Reference,
     RunContext,
-    RunningLaunch,
     disagreements,
 )
 from .launch import Launcher
@@ -202,7 +201,11 @@ class InterleavedRun(RunContext):
 
     def samples_so_far(self) -> list[Sample]:
         """All cells, as far as they are measured."""
-        return [cell_run.sample(self._single_of(cell_run)) for cell_run in self.cell_runs]
+        found = []
+        for cell_run in self.cell_runs:
+            same = (each for each in self.cell_runs if each.family == cell_run.family and each is not cell_run)
+            found.append(cell_run.sample(next((each for each in same if each.cell.workers == 1), None)))
+        return found
 
     def _build(self) -> None:
         """Build programs before anything is timed: a build must not count as the cost of a launch."""
@@ -223,51 +226,40 @@ class InterleavedRun(RunContext):
                 while reference.alive and reference.begun < max(LEAST_REFERENCES, error.launch):
                     self.report(reference, "trying, after an error, the reference of")
                     with reference.attribute_errors(), self.ready(reference, "own") as launch:
-                        self._unmeasured(launch)
-
-    def _unmeasured(self, launch: RunningLaunch) -> None:
-        """The iterations of a launch, of which nothing is kept."""
-        launch.unmeasured(CHECKED_COLD if launch.has_results else COLD)
-        for _ in self.in_time(range(self.iterations.taken)):
-            launch.measured()
-        launch.handle.close()
-        launch.handle.finish()
-
-    def _single_of(self, cell_run: CellRun) -> CellRun | None:
-        """The same cell with one worker; None for that cell itself."""
-        singles = (each for each in self.cell_runs if each.family == cell_run.family and each.cell.workers == 1)
-        return next((each for each in singles if each is not cell_run), None)
+                        launch.unmeasured(CHECKED_COLD if launch.has_results else COLD)
+                        for _ in self.in_time(range(self.iterations.taken)):
+                            launch.measured()
+                        launch.handle.close()
+                        launch.handle.finish()
 
     def _plan_rounds(self) -> None:
-        alive = [(cell_run, self._ratios(cell_run)) for cell_run in self.cell_runs if cell_run.alive]
-        self._plan_iterations([ratios for cell_run, ratios in alive if "time" in cell_run.needs])
-        known = [[each for each in ratios if each] for _, ratios in alive]
-        values = [[statistics.median(map(math.log, each)) for each in ratios] for ratios in known if ratios]
+        budget, plan = self.budget, self.iterations
+        # 1. Each alive cell's ratios to its reference or its control workload: by launch so far, by iteration.
+        ratios: list[list[list[float]]] = []
+        timed: list[list[list[float]]] = []
+        for cell_run in self.cell_runs:
+            if cell_run.alive:
+                paired = cell_run.of("control") if cell_run.reference is None else cell_run.reference.launches
+                beside = {launch.order: plan.values(launch) for launch in paired}
+                there = [own for own in cell_run.launches if own.order in beside]
+                ratios.append([ratios_of(plan.values(own), beside[own.order]) for own in there])
+                if "time" in cell_run.needs:
+                    timed.append(ratios[-1])
+        # 2. The iterations of the rounds to come, by what the last one took.
+        if timed and plan.taken:
+            launch_ns = max(0.0, budget.round_ns - budget.extra_ns - budget.iteration_ns * plan.taken)
+            more = any(cell_run.alive and cell_run.needs - {"time", "control"} for cell_run in self.cell_runs)
+            extra_ns = budget.extra_ns if more else 0.0
+            costs = Costs(launch_ns=launch_ns, iteration_ns=budget.iteration_ns, extra_ns=extra_ns)
+            budget.plan_iterations(plan, timed, costs)
+        # 3. The rounds.
+        known = [[each for each in launches if each] for launches in ratios]
+        values = [[statistics.median(map(math.log, each)) for each in launches] for launches in known if launches]
         before = self.budget.rounds_wanted
         self.budget.plan_rounds(self.iterations, values, until_settled=self.stopping_rule is not None)
         if self.stopping_rule is None and self.budget.rounds_wanted > before:
             vary = math.expm1(max(map(rank_tests.gini_deviation, values)))
             self.listener.expect_more(f"more rounds: the cells vary by {percent(round(vary, 2))}")
-
-    def _plan_iterations(self, ratios: Sequence[Sequence[Sequence[float]]]) -> None:
-        """For the rounds to come: by what the last one took, and all launches so far."""
-        budget = self.budget
-        timing_ns = budget.round_ns - budget.extra_ns - budget.iteration_ns * self.iterations.taken
-        more = any(cell_run.alive and cell_run.needs - {"time", "control"} for cell_run in self.cell_runs)
-        costs = Costs(
-            launch_ns=max(0.0, timing_ns),
-            iteration_ns=budget.iteration_ns,
-            extra_ns=budget.extra_ns if more else 0.0,
-        )
-        if ratios and self.iterations.taken:
-            budget.plan_iterations(self.iterations, ratios, costs)
-
-    def _ratios(self, cell_run: CellRun) -> list[list[float]]:
-        """The ratios of each launch so far to its reference or its control workload, by iteration."""
-        paired = cell_run.of("control") if cell_run.reference is None else cell_run.reference.launches
-        values, beside = self.iterations.values, {launch.order: launch for launch in paired}
-        there = (own for own in cell_run.launches if own.order in beside)
-        return [ratios_of(values(own), values(beside[own.order])) for own in there]
 
 
 def _launches_of(cell_run: CellRun) -> int:

@@ -78,7 +78,14 @@ def governor(root: Path = ROOT) -> str | None:
 
 def cpu_quota(root: Path = ROOT) -> float | None:
     """The least CPU limit of this process's cgroup and those above it, in cores; None without a limit."""
-    limits = [limit for folder in cgroup_folders(root, "cpu") if (limit := _folder_quota(folder)) is not None]
+    limits = []
+    for folder in cgroup_folders(root, "cpu"):
+        quota, _, period = (read_text(folder / "cpu.max") or "").strip().partition(" ")
+        if not quota:
+            quota = (read_text(folder / "cpu.cfs_quota_us") or "").strip()
+            period = (read_text(folder / "cpu.cfs_period_us") or "").strip()
+        if quota.isdigit() and period.isdigit() and int(period):
+            limits.append(int(quota) / int(period))
     return min(limits, default=None)
 
 
@@ -116,16 +123,6 @@ def read_text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-
-
-def _folder_quota(folder: Path) -> float | None:
-    quota, _, period = (read_text(folder / "cpu.max") or "").strip().partition(" ")
-    if not quota:
-        quota = (read_text(folder / "cpu.cfs_quota_us") or "").strip()
-        period = (read_text(folder / "cpu.cfs_period_us") or "").strip()
-    if not quota.isdigit() or not period.isdigit() or int(period) == 0:
-        return None
-    return int(quota) / int(period)
 
 
 def _slug(text: str) -> str:

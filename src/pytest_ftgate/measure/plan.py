@@ -228,14 +228,12 @@ class RunBudget:
         The next ones have this `share` of the last one's launches. After the first round alone the number is rather
         too large, and so are the seconds: more may be measured of what only informs.
         """
-        next_s = share * self._next_round_ns(plan) / 1e9
+        # What a round takes with the iterations that are planned now.
+        next_ns = max(0.0, self.round_ns + self.iteration_ns * (plan.planned - plan.taken)) + self.omitted_ns
+        next_s = share * next_ns / 1e9
         least, most = LATER_ROUNDS if self.rounds == 1 and done else (1.0, 1.0)
         left_s = max(0.0, self.limits.budget_s - self.spent_s)
         return done + math.floor(left_s / max(1e-9, least * next_s)), self.spent_s + (needed - done) * most * next_s
-
-    def _next_round_ns(self, plan: IterationPlan) -> float:
-        """What a round takes with the iterations that are planned now."""
-        return max(0.0, self.round_ns + self.iteration_ns * (plan.planned - plan.taken)) + self.omitted_ns
 
     def spares(self, cost_ns: float, share: float) -> bool:
         """Whether something that informs but does not decide takes at most this share of a round."""

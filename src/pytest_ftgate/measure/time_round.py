@@ -266,7 +266,13 @@ def _plan_by_pilot(context: RunContext, batch: Batch, launches: Sequence[Running
     costs = Costs(
         launch_ns=launch_ns / batch.share, iteration_ns=iteration_ns / batch.share, extra_ns=extra_ns / batch.share
     )
-    ratios = [[_pilot_ratios(launches, cell_run)] for cell_run in context.needing("time")]
+    # Each cell's iterations of this round over those of its reference or its control workload.
+    ratios = []
+    for cell_run in context.needing("time"):
+        mine = {launch.role: launch.values for launch in launches if launch.cell_run is cell_run}
+        sides = (each for each in launches if each.cell_run is cell_run.reference and each.role == "own")
+        paired = next((launch.values for launch in sides), mine.get("control", []))
+        ratios.append([ratios_of(mine.get("own", []), paired)])
     run_budget.plan_iterations(plan, ratios, costs)
 
 
@@ -324,10 +330,3 @@ def roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
     if timed and "control" in cell_run.needs and side is cell_run:
         timed.append("control")
     return timed + (["locks"] if "locks" in cell_run.needs else [])
-
-
-def _pilot_ratios(launches: Sequence[RunningLaunch], cell_run: CellRun) -> list[float]:
-    """A cell's iterations of this round over those of its reference or its control workload."""
-    own = {launch.role: launch.values for launch in launches if launch.cell_run is cell_run}
-    paired = [launch.values for launch in launches if launch.cell_run is cell_run.reference and launch.role == "own"]
-    return ratios_of(own.get("own", []), next(iter(paired), own.get("control", [])))

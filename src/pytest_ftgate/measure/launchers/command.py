@@ -20,8 +20,8 @@ from ...runner.protocol import HOLD, MEASURED
 from ...runner.record import LaunchRecord
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here
 from ..watch.memory import SAMPLED, sample_tree
-from . import words as program_words
 from .process import PipeOutput, Process, exit_text, left_behind
+from .words import absent, decimal, missing, path_with, values_of, variables_of, which
 from .workload import bare_environment
 
 BUILD_TIMEOUT_S = 1800.0
@@ -85,8 +85,8 @@ def program_environment(request: Request, mark: str, values: Mapping[str, str]) 
     return {
         **bare_environment(request, mark, os.environ),
         **crashes,
-        "PATH": program_words.path_with(request.python),
-        **program_words.variables_of(request.cell, values),
+        "PATH": path_with(request.python),
+        **variables_of(request.cell, values),
     }
 
 
@@ -107,11 +107,11 @@ class CommandLauncher:
         """A launch; nothing runs yet. Raises CellUnsupported where a program is missing."""
         program = request.cell.executor.program
         assert program is not None
-        values = program_words.values_of(request.cell, request.spec, request.python)
+        values = values_of(request.cell, request.spec, request.python)
         words = expanded((program.build or program.argv)[:1], values)
-        reason = program_words.missing(request.spec.needs, request.python)
-        if not reason and program_words.which(words[0], request.python, values["folder"]) is None:
-            reason = program_words.absent(words[0], request.spec.needs)
+        reason = missing(request.spec.needs, request.python)
+        if not reason and which(words[0], request.python, values["folder"]) is None:
+            reason = absent(words[0], request.spec.needs)
         if reason:
             raise CellUnsupported(reason)
         return CommandHandle(self, request, program, values, next(self.marks))
@@ -205,16 +205,16 @@ class CommandHandle:
         if code:
             raise process.failure(what + exit_text(code))
         (program,) = expanded(self.program.argv[:1], self.values)
-        if program_words.which(program, self.request.python, self.values["folder"]) is None:
+        if which(program, self.request.python, self.values["folder"]) is None:
             raise process.failure(f"{what}ended well, but there is no {program}")
 
     def _started(self, window_ns: int) -> Process:
-        values = {**self.values, "seconds": program_words.decimal(window_ns / 1e9)}
+        values = {**self.values, "seconds": decimal(window_ns / 1e9)}
         return self._begun(expanded(self.program.argv, values), values)
 
     def _begun(self, words: list[str], values: Mapping[str, str]) -> Process:
         self._let_go()
-        program = program_words.which(words[0], self.request.python, self.values["folder"]) or words[0]
+        program = which(words[0], self.request.python, self.values["folder"]) or words[0]
         environment = program_environment(self.request, self.mark, values)
         self.begun = True
         try:

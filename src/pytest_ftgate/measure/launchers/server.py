@@ -51,12 +51,11 @@ from .. import machine, stacks
 from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here, setup_of
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s, sample_tree
 from . import load as load_generators
-from . import words as program_words
 from .command import program_environment
 from .guard import SCRATCH
 from .load import GeneratorOutput, Requests, Tool
 from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
-from .words import on, threads_for
+from .words import absent, folder_of, missing, on, split_cpus, threads_for, values_of, which
 
 HOST: Final = "127.0.0.1"
 
@@ -109,11 +108,11 @@ class ServerProcess:
         """
         program = request.cell.executor.program
         assert program is not None
-        home = program_words.folder_of(request.spec)
+        home = folder_of(request.spec)
         (name,) = expanded(program.argv[:1], _values_of(request))
-        path = program_words.which(name, request.python, home)
+        path = which(name, request.python, home)
         if path is None:
-            raise CellUnsupported(program_words.absent(name, request.spec.needs))
+            raise CellUnsupported(absent(name, request.spec.needs))
         port = free_port(ports)
         # Not below the project: the name of a socket in it has 107 bytes at most.
         scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{mark}-"))
@@ -258,7 +257,7 @@ def free_port(taken: set[int]) -> int:
 
 
 def _values_of(request: Request, **more: object) -> dict[str, str]:
-    return program_words.values_of(request.cell, request.spec, request.python, **more)
+    return values_of(request.cell, request.spec, request.python, **more)
 
 
 def _runs(process: psutil.Process) -> bool:
@@ -296,7 +295,7 @@ class ServerLauncher:
 
     def start(self, request: Request) -> ServerHandle:
         """Start one; does not wait for it. Raises CellUnsupported where a program is missing, LaunchFailed."""
-        reason = program_words.missing(request.spec.needs, request.python)
+        reason = missing(request.spec.needs, request.python)
         if reason:
             raise CellUnsupported(reason)
         return self.start_with(request, tool_for(_service_of(request.spec).load.generator))
@@ -320,10 +319,10 @@ def tool_for(generator: Generator | None) -> Tool:
     """The load generator requested, or the first that is installed. Raises CellUnsupported where there is none."""
     wanted = [generator] if generator else list(load_generators.INSTALL)
     for name in wanted:
-        program = program_words.which(name, "")
+        program = which(name, "")
         if program is not None:
-            return Tool(name, program, *load_generators.split(program_words.split_cpus(), machine.cpu_quota()))
-    raise CellUnsupported(program_words.absent(wanted[0], list(load_generators.INSTALL.items())))
+            return Tool(name, program, *load_generators.split(split_cpus(), machine.cpu_quota()))
+    raise CellUnsupported(absent(wanted[0], list(load_generators.INSTALL.items())))
 
 
 class ServerHandle:
@@ -584,7 +583,7 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
     raises, with what the server printed as a note.
     """
     __tracebackhide__ = True
-    reason = program_words.missing(spec.needs, sys.executable)
+    reason = missing(spec.needs, sys.executable)
     if reason:
         raise CellUnsupported(reason)
     request = request_here(cell, spec, sys.executable, timeout_s)

@@ -35,8 +35,8 @@ from ..launch import LEFT_FIX, CellUnsupported, Held, LaunchFailed, Request, set
 from ..machine import pinned, usable_cores
 from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
-from . import words as program_words
 from .process import FLOOD_BYTES, LaunchErrors, PipeOutput, Process, exit_text, left_behind
+from .words import workload_variables
 
 # ---- messages between the controller and a launch; the runner's side of it is in `runner/main.py`
 
@@ -309,7 +309,7 @@ def launch_environment(request: Request, mark: str, runner: Path, inherited: Map
     With -P and -s it isolates as -I does, which would also ignore the hash seed. PYTHONPATH holds the light copy of
     the package alone, which spawned workers, the forkserver and every sub-interpreter find there.
     """
-    variables = program_words.workload_variables(request.cell, request.spec, request.python)
+    variables = workload_variables(request.cell, request.spec, request.python)
     return {**bare_environment(request, mark, inherited), **variables, "PYTHONPATH": str(runner)}
 
 

@@ -199,7 +199,9 @@ def lengths(paces: Iterable[Sequence[Wait]]) -> Lengths:
     if not known:
         return Lengths({}, 0.0, 0.0)
     pause_s = median(wait.gap_s for wait in known[0])
-    once = _seen_once(known[0])
+    # The share that only one sample saw; without those whose samples stopped then.
+    followed = [wait for wait in known[0] if wait.ended or wait.length_s > 0.75 * wait.gap_s]
+    once = sum(wait.ended and wait.length_s <= 1.01 * wait.gap_s for wait in followed) / len(followed)
     steps, rest = _product_limit([_Pace(waits, 1.5 * (number > 0)) for number, waits in enumerate(known)])
     weight = sum(wait.ended for waits in known for wait in waits) / (1 + once / 2)
     histogram: dict[int, float] = {}
@@ -217,12 +219,6 @@ def _short_pace(paces: Sequence[Sequence[Wait]]) -> int:
         if sum(mass for length_s, mass in steps if length_s < 2 * pause_s) < _SHORTER:
             return place
     return 0
-
-
-def _seen_once(waits: Sequence[Wait]) -> float:
-    """The share that only one sample saw; without those whose samples stopped then."""
-    followed = [wait for wait in waits if wait.ended or wait.length_s > 0.75 * wait.gap_s]
-    return sum(wait.ended and wait.length_s <= 1.01 * wait.gap_s for wait in followed) / len(followed)
 
 
 class _Pace:
@@ -322,25 +318,19 @@ class Sleepers:
         which a thread that was asked to drop it waits for the other to have it.
         """
         if not operation & PRIVATE:
-            return "process" if self._is_shared(address) else "futex"
+            if not _within(address, self._shared) and not self._has_maps:
+                self._read_maps()
+            return "process" if _within(address, self._shared) else "futex"
         if 0 <= address - stack < STACK_BYTES:
             return "futex"
-        if self._is_interpreters(address):
+        if not self._interpreter:
+            self._read_maps()
+        if _within(address, self._interpreter):
             return "gil"
         if self._own_gils and timed:
             self._gils.add(address)
             return "gil"
         return "gil" if any(abs(address - gil) < GIL_BYTES for gil in self._gils) else "futex"
-
-    def _is_interpreters(self, address: int) -> bool:
-        if not self._interpreter:
-            self._read_maps()
-        return _within(address, self._interpreter)
-
-    def _is_shared(self, address: int) -> bool:
-        if not _within(address, self._shared) and not self._has_maps:
-            self._read_maps()
-        return _within(address, self._shared)
 
     def _read_maps(self) -> None:
         self._has_maps = True

@@ -106,8 +106,14 @@ def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
         kib = proc.memory_kib(process.pid)
     except ProcessLookupError as ended:
         raise psutil.NoSuchProcess(process.pid) from ended
-    except OSError:
-        return _portable(process), 0
+    except OSError:  # what psutil says on any system
+        rss, uss, pss = process.memory_info().rss, None, None
+        # psutil 8 has renamed it; the old name warns there.
+        read = getattr(process, "memory_footprint", None) or process.memory_full_info
+        with contextlib.suppress(psutil.AccessDenied):
+            full = read()
+            uss, pss = getattr(full, "uss", None), getattr(full, "pss", None)
+        return Footprint(rss_bytes=rss, uss_bytes=uss, pss_bytes=pss, processes=1), 0
     written = kib["Private_Dirty"] + kib.get("Private_Hugetlb", 0)
     footprint = Footprint(
         rss_bytes=kib["Rss"] << 10,
@@ -117,16 +123,6 @@ def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
         written_bytes=written << 10,
     )
     return footprint, kib["Shared_Dirty"] << 10
-
-
-def _portable(process: psutil.Process) -> Footprint:
-    rss, uss, pss = process.memory_info().rss, None, None
-    # psutil 8 has renamed it; the old name warns there.
-    read = getattr(process, "memory_footprint", None) or process.memory_full_info
-    with contextlib.suppress(psutil.AccessDenied):
-        full = read()
-        uss, pss = getattr(full, "uss", None), getattr(full, "pss", None)
-    return Footprint(rss_bytes=rss, uss_bytes=uss, pss_bytes=pss, processes=1)
 
 
 def _together(parts: Sequence[Footprint]) -> Footprint:

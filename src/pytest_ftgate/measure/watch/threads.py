@@ -234,11 +234,16 @@ class _SampledProcesses:
             main = () if self.known.workers and not self.known.main_works else (self.known.main,)
             pids = list(dict.fromkeys((*main, *self.known.workers)))
         before = {sleepers.pid: sleepers for sleepers in self.sleepers}
-        self.sleepers = [before.get(pid) or self._sleepers_of(pid) for pid in pids]
+        self.sleepers = [
+            before.get(pid) or Sleepers(pid, self._reader, self._calls, own_gils=self.known.own_gils) for pid in pids
+        ]
 
     def threads(self) -> dict[int, Sleepers]:
         """The threads that are sampled, by id."""
-        return {number: sleepers for sleepers in self.sleepers for number in self._threads_of(sleepers.pid)}
+        found = {number: sleepers for sleepers in self.sleepers for number in self._reader.threads(sleepers.pid)}
+        if not (self.known.main_works or self.known.all_work):
+            found.pop(self.known.main, None)
+        return found
 
     def forget(self) -> None:
         """Drop what may have changed since the last account."""
@@ -260,15 +265,6 @@ class _SampledProcesses:
             began, ended = self._cpu.get(pid, (0.0, 0.0))
             cores[name] = cores.get(name, 0.0) + ((ended - began) / span_s if span_s > 0 else 0.0)
         return cores
-
-    def _threads_of(self, pid: int) -> list[int]:
-        threads = self._reader.threads(pid)
-        if pid == self.known.main and not (self.known.main_works or self.known.all_work):
-            return [thread for thread in threads if thread != pid]
-        return threads
-
-    def _sleepers_of(self, pid: int) -> Sleepers:
-        return Sleepers(pid, self._reader, self._calls, own_gils=self.known.own_gils)
 
     def _live_tree(self) -> list[int]:
         live: list[int] = []
