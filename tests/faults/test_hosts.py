@@ -15,6 +15,7 @@ from typing import Any
 import fake_run
 import pytest
 from example import Example
+from project import commit
 from ssh_hosts import SshHost, ssh_hosts, unavailable
 
 pytestmark = pytest.mark.long
@@ -54,17 +55,6 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Examp
     return Example(pytester, {**files, **plain, "conftest.py": CONFTEST, "pytest.ini": "[pytest]\n"})
 
 
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=me", "-c", "user.email=me@example.com")
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
-
-
-def committed(project: Example) -> None:
-    git(project.pytester.path, "init", "--quiet")
-    git(project.pytester.path, "add", ".")
-    git(project.pytester.path, "commit", "--quiet", "-m", "one")
-
-
 def tx(hosts: list[SshHost]) -> list[str]:
     return [word for host in hosts for word in ("--tx", host.spec)]
 
@@ -98,7 +88,7 @@ def began(host: SshHost) -> int:
 
 
 def test_a_test_is_measured_once_on_hosts_of_one_class_as_the_working_tree_is(project: Example, hosts: Hosts) -> None:
-    committed(project)
+    commit(project.pytester.path)
     with (project.pytester.path / "tests" / "test_a.py").open("a") as file:
         file.write("# changed, not committed\n")
     path = project.pytester.path / "tests" / "test_new.py"
@@ -117,7 +107,7 @@ def test_a_test_is_measured_once_on_hosts_of_one_class_as_the_working_tree_is(pr
 
 
 def test_unlike_hosts_keep_their_verdicts_and_baselines_apart(project: Example, hosts: Hosts) -> None:
-    committed(project)
+    commit(project.pytester.path)
     both = tx(hosts("one", "other", other_machines=("other",)))
     assert project.run_fresh("--ftgate-update", *QUICK, *both, "tests").ret == 0
     prints = {host["machine"]["fingerprint"] for host in project.report()["hosts"]}
@@ -134,7 +124,7 @@ def test_unlike_hosts_keep_their_verdicts_and_baselines_apart(project: Example, 
 def test_a_slowdown_is_found_there_against_the_commit_before(project: Example, hosts: Hosts) -> None:
     path = project.pytester.path / "tests" / "test_slower.py"
     path.write_text(f"from pytest_ftgate import *\nfrom pytest_ftgate import ftgate\n{BODY.format(name='slower')}")
-    committed(project)
+    commit(project.pytester.path)
     path.write_text(path.read_text() + "# changed\n")
     result = project.run_fresh("--ftgate-against=HEAD", *QUICK, *tx(hosts("one")), "tests/test_slower.py", "-v")
     assert result.ret == 1
@@ -145,7 +135,7 @@ def test_a_host_is_cut_off_in_the_middle(project: Example, hosts: Hosts) -> None
     held = project.pytester.path / "tests" / "test_held.py"
     held.write_text(f"from pytest_ftgate import *\nfrom pytest_ftgate import ftgate\n{BODY.format(name='held')}")
     (project.pytester.path / "tests" / "test_a.py").rename(project.pytester.path / "tests" / "test_z.py")
-    committed(project)
+    commit(project.pytester.path)
     one, two = hosts("one", "two")
     running = started(project, "--ftgate", *QUICK, *tx([one, two]), "tests/test_held.py", "tests")
     lost, kept = (one, two) if _first(one, two) is one else (two, one)
@@ -183,7 +173,7 @@ def _ends(host: SshHost) -> None:
 def test_what_no_host_is_left_for_is_named(project: Example, hosts: Hosts) -> None:
     held = project.pytester.path / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    committed(project)
+    commit(project.pytester.path)
     one, other = hosts("one", "other", other_machines=("other",))
     running = started(project, "--ftgate", *QUICK, *tx([one, other]), "tests")
     began(other)
@@ -198,7 +188,7 @@ def test_what_no_host_is_left_for_is_named(project: Example, hosts: Hosts) -> No
 def test_a_worker_that_is_killed_costs_its_test_alone(project: Example, hosts: Hosts) -> None:
     held = project.pytester.path / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    committed(project)
+    commit(project.pytester.path)
     (one,) = hosts("one")
     running = started(project, "--ftgate", *QUICK, *tx([one]), "tests")
     os.kill(began(one), signal.SIGKILL)
@@ -210,7 +200,7 @@ def test_a_worker_that_is_killed_costs_its_test_alone(project: Example, hosts: H
 def test_a_host_is_kept_for_one_run_and_let_go_when_its_controller_dies(project: Example, hosts: Hosts) -> None:
     held = project.pytester.path / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    committed(project)
+    commit(project.pytester.path)
     (one,) = hosts("one")
     running = started(project, "--ftgate", *QUICK, *tx([one]), "tests/test_a.py")
     began(one)
@@ -224,7 +214,7 @@ def test_a_host_is_kept_for_one_run_and_let_go_when_its_controller_dies(project:
 
 
 def test_a_host_that_cannot_be_used_is_named_before_anything_is_measured(project: Example, hosts: Hosts) -> None:
-    committed(project)
+    commit(project.pytester.path)
     (one,) = hosts("one")
     one.cut()
     gone = project.run_fresh("--ftgate", *QUICK, *tx([one]), "tests")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
+from project import commit
 
 WORKLOAD = """
 from pytest_ftgate import ftgate, threads
@@ -43,12 +43,6 @@ class Project:
     def write(self, rounds: int = ROUNDS) -> None:
         """The workload as it is now."""
         self.pytester.makepyfile(test_burn=WORKLOAD.format(rounds=rounds))
-
-    def commit(self) -> None:
-        """Everything, by somebody who is nobody."""
-        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
-        for arguments in (("init", "--quiet"), ("add", "."), (*who, "commit", "--quiet", "-m", "one")):
-            subprocess.run(["git", *arguments], cwd=self.pytester.path, check=True, capture_output=True)
 
     def run(self, *options: str) -> pytest.RunResult:
         """One gated run."""
@@ -89,7 +83,7 @@ def skip_where_it_cannot_tell(project: Project) -> None:
 
 def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None:
     project.write()
-    project.commit()
+    commit(project.pytester.path)
     recorded = project.run(*FAST, "--ftgate-update", "--ftgate-launches=9", "-k", "3.14t")  # both builds below
     recorded.assert_outcomes()  # "no baseline" is a word of our own, not "passed"
     assert recorded.ret == 0
