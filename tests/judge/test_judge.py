@@ -571,12 +571,6 @@ class TestVerdict:
         assert set(by_metric(with_one)) - set(by_metric(alone)) == {Metric.SCALING}
         assert alone.decision is Decision.PASSED
 
-    def test_only_what_gates_is_judged(self) -> None:
-        time_alone = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
-        found = verdict(with_reference(measured(rounds=26, uss=2.0)), policy=time_alone)
-        assert set(by_metric(found)) == {Metric.WALL}
-        assert found.decision is Decision.PASSED
-
     @pytest.mark.parametrize(
         ("new", "reference", "regressed"),
         [
@@ -847,11 +841,6 @@ class TestSettled:
         assert Metric.USS not in by_metric(screened)
         assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
         assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
-
-    def test_without_a_verdict_it_is_predicted(self) -> None:
-        screened, found = settled(None)
-        assert (found.decision, found.basis, found.why) == (Decision.REGRESSED, "predicted", "no git here")
-        assert set(by_metric(found)) == set(by_metric(screened))
 
     def test_paired_launches_in_which_nothing_can_fail_leave_it_to_the_prediction(self) -> None:
         young = self.together(measured(rounds=1, wall=1.5))

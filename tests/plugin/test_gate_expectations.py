@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from example import Example, assert_collection_error
+from example import Example
 
 QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t")
 WORKLOADS = """
@@ -79,14 +79,3 @@ def test_known_failures_can_be_ignored_as_in_pytest(example: Example) -> None:
 def test_a_plain_run_runs_what_is_known_to_fail(example: Example) -> None:
     result = example.run_fresh("--ftgate-python=3.14t")
     assert result.parseoutcomes() == {"passed": 4}
-
-
-def test_a_mark_without_a_reason_ends_the_run_at_its_line(pytester: pytest.Pytester) -> None:
-    text = """
-        @ftgate.expect("regressed")
-        @ftgate.compare(threads)
-        def test_it(worker):
-            return 1
-    """
-    result = Example(pytester, {"test_a.py": text}).run_pytest()
-    assert_collection_error(result, "test_a.py:2: @ftgate.expect of test_it: it needs a reason")
