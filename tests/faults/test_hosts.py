@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import fake_run
 import pytest
@@ -59,10 +58,6 @@ def tx(hosts: list[SshHost]) -> list[str]:
     return [word for host in hosts for word in ("--tx", host.spec)]
 
 
-def rows(project: Example) -> list[dict[str, Any]]:
-    return [row for table in project.report()["tables"] for row in table["rows"]]
-
-
 def started(project: Example, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *words]
     return subprocess.Popen(
@@ -97,11 +92,11 @@ def test_a_test_is_measured_once_on_hosts_of_one_class_as_the_working_tree_is(pr
     assert result.ret == 0
     assert result.parseoutcomes()["passed"] == 1  # the plain test, with a folder of its own
     report = project.report()
-    measured = [row["cell"]["nodeid"] for row in rows(project)]
+    measured = [row["cell"]["nodeid"] for row in project.rows()]
     assert len(measured) == len(set(measured)) == 8
-    by_test = {(row["cell"]["nodeid"].partition("[")[0], row["host"]) for row in rows(project)}
+    by_test = {(row["cell"]["nodeid"].partition("[")[0], row["host"]) for row in project.rows()}
     assert len(by_test) == 4, "the cells of a test stay together"
-    assert {host["name"] for host in report["hosts"]} == {row["host"] for row in rows(project)} == {"one", "two"}
+    assert {host["name"] for host in report["hosts"]} == {row["host"] for row in project.rows()} == {"one", "two"}
     assert report["commit"].endswith("+")
     result.stdout.fnmatch_lines(["*measured on one (*", "*measured on two (*"])
 
@@ -112,13 +107,13 @@ def test_unlike_hosts_keep_their_verdicts_and_baselines_apart(project: Example, 
     assert project.run_fresh("--ftgate-update", *QUICK, *both, "tests").ret == 0
     prints = {host["machine"]["fingerprint"] for host in project.report()["hosts"]}
     assert len(prints) == 2
-    assert sorted(row["host"] for row in rows(project)) == ["one"] * 6 + ["other"] * 6
+    assert sorted(row["host"] for row in project.rows()) == ["one"] * 6 + ["other"] * 6
     stored = [path.read_text() for path in (project.pytester.path / "baselines").rglob("*.json")]
     assert [sum(mark in text for text in stored) for mark in prints] == [3, 3]
     again = project.run_fresh("--ftgate", *QUICK, *both, "tests/test_a.py")
     assert again.ret == 0
-    assert {row["verdict"]["decision"] for row in rows(project)} == {"passed"}
-    assert {row["verdict"]["basis"] for row in rows(project)} == {"stored"}
+    assert {row["verdict"]["decision"] for row in project.rows()} == {"passed"}
+    assert {row["verdict"]["basis"] for row in project.rows()} == {"stored"}
 
 
 def test_a_slowdown_is_found_there_against_the_commit_before(project: Example, hosts: Hosts) -> None:
@@ -128,7 +123,7 @@ def test_a_slowdown_is_found_there_against_the_commit_before(project: Example, h
     path.write_text(path.read_text() + "# changed\n")
     result = project.run_fresh("--ftgate-against=HEAD", *QUICK, *tx(hosts("one")), "tests/test_slower.py", "-v")
     assert result.ret == 1
-    assert {row["verdict"]["decision"] for row in rows(project)} <= {"regressed", "suspect"}
+    assert {row["verdict"]["decision"] for row in project.rows()} <= {"regressed", "suspect"}
 
 
 def test_a_host_is_cut_off_in_the_middle(project: Example, hosts: Hosts) -> None:
@@ -142,9 +137,9 @@ def test_a_host_is_cut_off_in_the_middle(project: Example, hosts: Hosts) -> None
     lost.cut()
     text = failed(running)
     assert f"host {lost.name} was lost while it measured tests/test_held.py::test_held, which is missing" in text
-    assert {row["host"] for row in rows(project)} >= {kept.name}
+    assert {row["host"] for row in project.rows()} >= {kept.name}
     missing = {"tests/test_held.py::test_held"}
-    assert {row["cell"]["nodeid"].partition("[")[0] for row in rows(project)} == {
+    assert {row["cell"]["nodeid"].partition("[")[0] for row in project.rows()} == {
         f"tests/test_{file}.py::test_{name}" for file, name in (("z", "a"), ("b", "b"), ("c", "c"))
     }, text
     assert all(test in project.report()["partial"] for test in missing)
@@ -182,7 +177,7 @@ def test_what_no_host_is_left_for_is_named(project: Example, hosts: Hosts) -> No
     text = failed(running)
     assert "host other was lost while it measured tests/test_a.py::test_held, which is missing" in text
     assert "no host of linux" in text
-    assert {row["host"] for row in rows(project)} == {"one"}
+    assert {row["host"] for row in project.rows()} == {"one"}
 
 
 def test_a_worker_that_is_killed_costs_its_test_alone(project: Example, hosts: Hosts) -> None:
@@ -194,7 +189,7 @@ def test_a_worker_that_is_killed_costs_its_test_alone(project: Example, hosts: H
     os.kill(began(one), signal.SIGKILL)
     text = failed(running)
     assert "while it measured tests/test_a.py::test_held, which is missing" in text
-    assert len(rows(project)) == 4, text
+    assert len(project.rows()) == 4, text
 
 
 def test_a_host_is_kept_for_one_run_and_let_go_when_its_controller_dies(project: Example, hosts: Hosts) -> None:

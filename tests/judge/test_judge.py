@@ -744,14 +744,6 @@ class TestContracts:
         assert found.decision is Decision.INCONCLUSIVE
         assert found.reason == "timer.ack_wait < 1 s: no launch has a timer ack_wait"
 
-    def test_the_gil_is_told_by_every_launch(self) -> None:
-        spec = declared("gil == off", executors=("threads",))
-        sample = measured(rounds=5)
-        assert verdict(sample, spec=spec).decision is Decision.PASSED
-        last = msgspec.structs.replace(sample.launches[-1], gil_enabled=True)
-        on = sample.with_launches("time", (*sample.launches[:-1], last))
-        assert verdict(on, spec=spec).decision is Decision.BROKEN
-
 
 # -- predictions, doubts -------------------------------------------------------------------------------------------
 

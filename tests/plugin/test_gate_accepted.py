@@ -61,7 +61,7 @@ class Project:
         return self.example.run_pytest(*QUICK, *options)
 
     def verdict(self) -> Any:
-        ((row,),) = (table["rows"] for table in self.example.report()["tables"])
+        (row,) = self.example.rows()
         return row["verdict"]
 
 

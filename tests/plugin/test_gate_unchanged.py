@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Mapping
 
@@ -63,8 +62,7 @@ class Project:
 
     def verdicts(self) -> dict[str, dict[str, str]]:
         """Test -> verdict of the last run."""
-        report = json.loads((self.folder / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
-        rows = [row for table in report["tables"] for row in table["rows"]]
+        rows = self.example.rows()
         return {row["cell"]["nodeid"].partition("::")[2].partition("[")[0]: row["verdict"] for row in rows}
 
 
