@@ -52,6 +52,15 @@ def interpreters_on_path(monkeypatch: pytest.MonkeyPatch, executables: dict[str,
 
 
 @pytest.fixture
+def bare_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither this machine's git settings nor the repository that a hook runs these tests for."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+
+
+@pytest.fixture
 def bench(tmp_path: Path, executables: dict[str, str]) -> Iterator[Bench]:
     """A bench whose launches are all ended with the test."""
     made = Bench(tmp_path, executables)

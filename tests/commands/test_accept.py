@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from project import NOBODY, commit, git
 from stored_values import MACHINE, TEST, make_sample
 
 from pytest_ftgate import cli
@@ -30,23 +29,15 @@ def row(label: str, **decisions: Decision) -> Row:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, bare_git: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository with a commit and the report of a run in which two cells regressed; one file is staged."""
-    for name in list(os.environ):
-        if name.startswith("GIT_"):
-            monkeypatch.delenv(name)
-    for role in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{role}_NAME", "nobody")
-        monkeypatch.setenv(f"GIT_{role}_EMAIL", "nobody@example.invalid")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+    for name, value in NOBODY.items():
+        monkeypatch.setenv(name, value)
     folder = tmp_path / "project"
     (folder / ".ftgate").mkdir(parents=True)
     (folder / "README").write_text("one\n")
     (folder / ".gitignore").write_text(".ftgate/\n")
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "first\n\nbody")
+    commit(folder, "first\n\nbody")
     (folder / "staged").write_text("not to be committed\n")
     git(folder, "add", "staged")
     rows = (
@@ -65,10 +56,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / ".ftgate" / "last-run.json").write_text(json.render(report))
     monkeypatch.chdir(folder)
     return folder
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def message(folder: Path) -> str:

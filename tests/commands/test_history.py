@@ -5,9 +5,10 @@ from __future__ import annotations
 import json as plain_json
 import os
 import random
-import subprocess
+from functools import partial
 from pathlib import Path
 
+import project as projects
 import pytest
 from stored_values import MACHINE, OTHER_MACHINE, TEST, launch, make_row, make_sample
 
@@ -23,6 +24,7 @@ from pytest_ftgate.store.folder import Store
 
 ORDERS = (0, 2, 4, 6)
 CELL = f"{TEST}[3.14t-threads-w2]"
+git = partial(projects.git, Path())
 
 
 @pytest.fixture
@@ -32,11 +34,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name)
     git("init", "--initial-branch", "main")
     return tmp_path
-
-
-def git(*arguments: str) -> None:
-    who = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *who, *arguments], check=True, capture_output=True)
 
 
 def sample_at(level: float, seed: int) -> Sample:

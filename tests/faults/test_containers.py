@@ -14,6 +14,7 @@ import pytest
 from bench import THREADS, Bench
 from container import Container, container
 from fake_launcher import CONFIG, Quiet
+from project import commit
 
 from pytest_ftgate.features.doctor import diagnose
 from pytest_ftgate.kit import git
@@ -116,9 +117,7 @@ def box(executables: dict[str, str]) -> Iterator[Container]:
     with container(executables["3.14"]) as made:
         (made.project / "test_work.py").write_text(TESTS)
         (made.project / "pytest.ini").write_text("[pytest]\nftgate_install =\n")
-        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "it"]):
-            who = ("-c", "user.name=me", "-c", "user.email=me@invalid")
-            subprocess.run(["git", *who, *words], cwd=made.project, check=True)
+        commit(made.project)
         made.give(made.project)
         yield made
 

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from bench import THREADS, Bench
 from example import HEAD
+from project import commit, git
 
 from pytest_ftgate.kit import processes
 from pytest_ftgate.kit import processes as marks
@@ -104,15 +105,9 @@ class Project:
     def _slow_checkout(self, program: str) -> None:
         self.write(".gitattributes", "slow filter=slow\n")
         self.write("slow", "1\n")
-        identity = ["-c", "user.name=me", "-c", "user.email=me@example.invalid"]
-        for words in (
-            ["init", "-q"],
-            ["add", "."],
-            ["commit", "-q", "-m", "1"],
-            ["commit", "-qm", "2", "--allow-empty"],
-        ):
-            subprocess.run(["git", *identity, *words], cwd=self.folder, check=True)
-        subprocess.run(["git", "config", "filter.slow.smudge", f"{program}; cat"], cwd=self.folder, check=True)
+        commit(self.folder)
+        commit(self.folder)
+        git(self.folder, "config", "filter.slow.smudge", f"{program}; cat")
         self.options.append("--ftgate-against=HEAD~1")
 
     def start(self, *more: str) -> subprocess.Popen[bytes]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import py_compile
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from bench import SERIAL, THREADS, Bench
 from example import Example
 from fake_launcher import CONFIG, FakeLauncher, Quiet, group_of, spec_of
+from project import commit, git
 
 from pytest_ftgate import cli
 from pytest_ftgate.kit.errors import FtgateError
@@ -37,18 +37,6 @@ from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED
 from pytest_ftgate.targets.environments import STAMP
 
 MS = 1_000_000
-WHO = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-c", "init.defaultBranch=main", *arguments],
-        cwd=folder,
-        env=os.environ | WHO | {"GIT_CONFIG_GLOBAL": os.devnull},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
 
 
 @pytest.fixture
@@ -56,12 +44,10 @@ def repo(tmp_path: Path) -> Path:
     """A quick commit, then a slow one."""
     folder = tmp_path / "repo"
     folder.mkdir()
-    git(folder, "init", "--quiet", "--template=")
     (folder / ".gitignore").write_text("*.so\n__pycache__/\n.ftgate/\n", encoding="utf-8")
     for text in ("quick\n", "slow\n"):
         (folder / "work.py").write_text(text, encoding="utf-8")
-        git(folder, "add", "--all")
-        git(folder, "commit", "--quiet", "-m", text)
+        commit(folder, text)
     return folder
 
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import fake_run
 import pytest
 from example import Example
+from project import commit
 from ssh_hosts import SshHost, ssh_hosts, unavailable
 
 pytestmark = pytest.mark.long
@@ -54,23 +54,8 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Examp
     return Example(pytester, {**files, **plain, "conftest.py": CONFTEST, "pytest.ini": "[pytest]\n"})
 
 
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=me", "-c", "user.email=me@example.com")
-    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
-
-
-def committed(project: Example) -> None:
-    git(project.pytester.path, "init", "--quiet")
-    git(project.pytester.path, "add", ".")
-    git(project.pytester.path, "commit", "--quiet", "-m", "one")
-
-
 def tx(hosts: list[SshHost]) -> list[str]:
     return [word for host in hosts for word in ("--tx", host.spec)]
-
-
-def rows(project: Example) -> list[dict[str, Any]]:
-    return [row for table in project.report()["tables"] for row in table["rows"]]
 
 
 def started(project: Example, *words: str) -> subprocess.Popen[str]:
@@ -98,7 +83,7 @@ def began(host: SshHost) -> int:
 
 
 def test_a_test_is_measured_once_on_hosts_of_one_class_as_the_working_tree_is(project: Example, hosts: Hosts) -> None:
-    committed(project)
+    commit(project.pytester.path)
     with (project.pytester.path / "tests" / "test_a.py").open("a") as file:
         file.write("# changed, not committed\n")
     path = project.pytester.path / "tests" / "test_new.py"
@@ -107,54 +92,54 @@ def test_a_test_is_measured_once_on_hosts_of_one_class_as_the_working_tree_is(pr
     assert result.ret == 0
     assert result.parseoutcomes()["passed"] == 1  # the plain test, with a folder of its own
     report = project.report()
-    measured = [row["cell"]["nodeid"] for row in rows(project)]
+    measured = [row["cell"]["nodeid"] for row in project.rows()]
     assert len(measured) == len(set(measured)) == 8
-    by_test = {(row["cell"]["nodeid"].partition("[")[0], row["host"]) for row in rows(project)}
+    by_test = {(row["cell"]["nodeid"].partition("[")[0], row["host"]) for row in project.rows()}
     assert len(by_test) == 4, "the cells of a test stay together"
-    assert {host["name"] for host in report["hosts"]} == {row["host"] for row in rows(project)} == {"one", "two"}
+    assert {host["name"] for host in report["hosts"]} == {row["host"] for row in project.rows()} == {"one", "two"}
     assert report["commit"].endswith("+")
     result.stdout.fnmatch_lines(["*measured on one (*", "*measured on two (*"])
 
 
 def test_unlike_hosts_keep_their_verdicts_and_baselines_apart(project: Example, hosts: Hosts) -> None:
-    committed(project)
+    commit(project.pytester.path)
     both = tx(hosts("one", "other", other_machines=("other",)))
     assert project.run_fresh("--ftgate-update", *QUICK, *both, "tests").ret == 0
     prints = {host["machine"]["fingerprint"] for host in project.report()["hosts"]}
     assert len(prints) == 2
-    assert sorted(row["host"] for row in rows(project)) == ["one"] * 6 + ["other"] * 6
+    assert sorted(row["host"] for row in project.rows()) == ["one"] * 6 + ["other"] * 6
     stored = [path.read_text() for path in (project.pytester.path / "baselines").rglob("*.json")]
     assert [sum(mark in text for text in stored) for mark in prints] == [3, 3]
     again = project.run_fresh("--ftgate", *QUICK, *both, "tests/test_a.py")
     assert again.ret == 0
-    assert {row["verdict"]["decision"] for row in rows(project)} == {"passed"}
-    assert {row["verdict"]["basis"] for row in rows(project)} == {"stored"}
+    assert {row["verdict"]["decision"] for row in project.rows()} == {"passed"}
+    assert {row["verdict"]["basis"] for row in project.rows()} == {"stored"}
 
 
 def test_a_slowdown_is_found_there_against_the_commit_before(project: Example, hosts: Hosts) -> None:
     path = project.pytester.path / "tests" / "test_slower.py"
     path.write_text(f"from pytest_ftgate import *\nfrom pytest_ftgate import ftgate\n{BODY.format(name='slower')}")
-    committed(project)
+    commit(project.pytester.path)
     path.write_text(path.read_text() + "# changed\n")
     result = project.run_fresh("--ftgate-against=HEAD", *QUICK, *tx(hosts("one")), "tests/test_slower.py", "-v")
     assert result.ret == 1
-    assert {row["verdict"]["decision"] for row in rows(project)} <= {"regressed", "suspect"}
+    assert {row["verdict"]["decision"] for row in project.rows()} <= {"regressed", "suspect"}
 
 
 def test_a_host_is_cut_off_in_the_middle(project: Example, hosts: Hosts) -> None:
     held = project.pytester.path / "tests" / "test_held.py"
     held.write_text(f"from pytest_ftgate import *\nfrom pytest_ftgate import ftgate\n{BODY.format(name='held')}")
     (project.pytester.path / "tests" / "test_a.py").rename(project.pytester.path / "tests" / "test_z.py")
-    committed(project)
+    commit(project.pytester.path)
     one, two = hosts("one", "two")
     running = started(project, "--ftgate", *QUICK, *tx([one, two]), "tests/test_held.py", "tests")
     lost, kept = (one, two) if _first(one, two) is one else (two, one)
     lost.cut()
     text = failed(running)
     assert f"host {lost.name} was lost while it measured tests/test_held.py::test_held, which is missing" in text
-    assert {row["host"] for row in rows(project)} >= {kept.name}
+    assert {row["host"] for row in project.rows()} >= {kept.name}
     missing = {"tests/test_held.py::test_held"}
-    assert {row["cell"]["nodeid"].partition("[")[0] for row in rows(project)} == {
+    assert {row["cell"]["nodeid"].partition("[")[0] for row in project.rows()} == {
         f"tests/test_{file}.py::test_{name}" for file, name in (("z", "a"), ("b", "b"), ("c", "c"))
     }, text
     assert all(test in project.report()["partial"] for test in missing)
@@ -183,7 +168,7 @@ def _ends(host: SshHost) -> None:
 def test_what_no_host_is_left_for_is_named(project: Example, hosts: Hosts) -> None:
     held = project.pytester.path / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    committed(project)
+    commit(project.pytester.path)
     one, other = hosts("one", "other", other_machines=("other",))
     running = started(project, "--ftgate", *QUICK, *tx([one, other]), "tests")
     began(other)
@@ -192,25 +177,25 @@ def test_what_no_host_is_left_for_is_named(project: Example, hosts: Hosts) -> No
     text = failed(running)
     assert "host other was lost while it measured tests/test_a.py::test_held, which is missing" in text
     assert "no host of linux" in text
-    assert {row["host"] for row in rows(project)} == {"one"}
+    assert {row["host"] for row in project.rows()} == {"one"}
 
 
 def test_a_worker_that_is_killed_costs_its_test_alone(project: Example, hosts: Hosts) -> None:
     held = project.pytester.path / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    committed(project)
+    commit(project.pytester.path)
     (one,) = hosts("one")
     running = started(project, "--ftgate", *QUICK, *tx([one]), "tests")
     os.kill(began(one), signal.SIGKILL)
     text = failed(running)
     assert "while it measured tests/test_a.py::test_held, which is missing" in text
-    assert len(rows(project)) == 4, text
+    assert len(project.rows()) == 4, text
 
 
 def test_a_host_is_kept_for_one_run_and_let_go_when_its_controller_dies(project: Example, hosts: Hosts) -> None:
     held = project.pytester.path / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    committed(project)
+    commit(project.pytester.path)
     (one,) = hosts("one")
     running = started(project, "--ftgate", *QUICK, *tx([one]), "tests/test_a.py")
     began(one)
@@ -224,7 +209,7 @@ def test_a_host_is_kept_for_one_run_and_let_go_when_its_controller_dies(project:
 
 
 def test_a_host_that_cannot_be_used_is_named_before_anything_is_measured(project: Example, hosts: Hosts) -> None:
-    committed(project)
+    commit(project.pytester.path)
     (one,) = hosts("one")
     one.cut()
     gone = project.run_fresh("--ftgate", *QUICK, *tx([one]), "tests")

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import fake_run
 import pytest
 from example import Example
 from failing_writes import FailingWrites
+from project import commit
 
 from pytest_ftgate import features
 from pytest_ftgate.store.folder import Store
@@ -25,7 +25,6 @@ OPTIONS = (
     *(f"--ftgate-report={kind}:out/{kind}" for kind in KINDS),
     "--ftgate-update=all",
 )
-WHO = ("-c", "user.name=me", "-c", "user.email=me@invalid")
 OLD = "of another day\n"
 ERRORS = (errno.ENOSPC, errno.EROFS, errno.EACCES)
 
@@ -36,8 +35,7 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: 
     monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     source = "@ftgate.compare(threads, workers=[1])\ndef test_it(worker):\n    return 1\n"
     made = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": source})
-    for words in (["init", "--quiet"], ["add", "."], [*WHO, "commit", "--quiet", "-m", "it"]):
-        subprocess.run(["git", *words], cwd=pytester.path, check=True)
+    commit(pytester.path)
     made.run_pytest(*OPTIONS)
     assert len(baselines(made)) == 1
     return made

@@ -571,12 +571,6 @@ class TestVerdict:
         assert set(by_metric(with_one)) - set(by_metric(alone)) == {Metric.SCALING}
         assert alone.decision is Decision.PASSED
 
-    def test_only_what_gates_is_judged(self) -> None:
-        time_alone = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))
-        found = verdict(with_reference(measured(rounds=26, uss=2.0)), policy=time_alone)
-        assert set(by_metric(found)) == {Metric.WALL}
-        assert found.decision is Decision.PASSED
-
     @pytest.mark.parametrize(
         ("new", "reference", "regressed"),
         [
@@ -750,14 +744,6 @@ class TestContracts:
         assert found.decision is Decision.INCONCLUSIVE
         assert found.reason == "timer.ack_wait < 1 s: no launch has a timer ack_wait"
 
-    def test_the_gil_is_told_by_every_launch(self) -> None:
-        spec = declared("gil == off", executors=("threads",))
-        sample = measured(rounds=5)
-        assert verdict(sample, spec=spec).decision is Decision.PASSED
-        last = msgspec.structs.replace(sample.launches[-1], gil_enabled=True)
-        on = sample.with_launches("time", (*sample.launches[:-1], last))
-        assert verdict(on, spec=spec).decision is Decision.BROKEN
-
 
 # -- predictions, doubts -------------------------------------------------------------------------------------------
 
@@ -847,11 +833,6 @@ class TestSettled:
         assert Metric.USS not in by_metric(screened)
         assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
         assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
-
-    def test_without_a_verdict_it_is_predicted(self) -> None:
-        screened, found = settled(None)
-        assert (found.decision, found.basis, found.why) == (Decision.REGRESSED, "predicted", "no git here")
-        assert set(by_metric(found)) == set(by_metric(screened))
 
     def test_paired_launches_in_which_nothing_can_fail_leave_it_to_the_prediction(self) -> None:
         young = self.together(measured(rounds=1, wall=1.5))

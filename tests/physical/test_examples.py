@@ -1,19 +1,16 @@
-"""The examples: their shape in a short real run, and in the baselines that are committed."""
+"""The first two scenarios: their shape in a short real run."""
 
 from __future__ import annotations
 
-import json
 import os
 import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from statistics import median
 
 import pytest
 from bench import BUILDS
-from stored_values import ratios_of, values_of
 
 from physical import Inconclusive, Outcome, Told, confirm_each
 from pytest_ftgate.declare.tests import notes_of
@@ -23,13 +20,11 @@ from pytest_ftgate.model.report import Report, Row
 from pytest_ftgate.model.sample import TestSamples
 from pytest_ftgate.model.verdict import Decision, MetricVerdict
 from pytest_ftgate.report.json import parse
-from pytest_ftgate.store import folder, names, schema
 
 ROOT = Path(__file__).parents[2]
 OVERHEAD = "examples/scenario1_overhead/test_overhead.py"
 SHARED_SET = "examples/scenario2_shared_set/test_shared_set.py"
-METHODS = ("fork", "forkserver", "spawn")
-EXECUTORS = ("threads", *METHODS, "interpreters")
+EXECUTORS = ("threads", "fork", "forkserver", "spawn", "interpreters")
 
 
 def short_run(tmp_path: Path, executables: dict[str, str], *options: str) -> Report:
@@ -136,77 +131,8 @@ def inserted(row: Row) -> tuple[float, int]:
     return launch.counters["inserts"], sum(iteration.ops for iteration in launch.iterations)
 
 
-def stored(test: str) -> dict[str, list[schema.StoredCell]]:
-    """Cell id -> entries of a committed baseline."""
-    content = folder.Store(ROOT / "baselines").load(test)
-    assert content is not None
-    return {label: list(builds.values()) for label, builds in content.cells.items()}
-
-
 def labels(test: str) -> set[str]:
     """The cells of a test."""
     counts = ("w8",) if "memory" in test else ("w2", "w8")
     programs = {f"rust-{count}" for count in counts} if SHARED_SET in test else set()
     return programs | {f"{build}-{name}-{count}" for build in BUILDS for name in EXECUTORS for count in counts}
-
-
-@pytest.mark.parametrize(
-    "test",
-    [
-        f"{OVERHEAD}::test_fresh_workers",
-        f"{OVERHEAD}::test_pool_of_workers",
-        f"{OVERHEAD}::test_memory_profile",
-        f"{SHARED_SET}::test_shared_set",
-    ],
-)
-def test_baselines_are_committed_for_every_cell(test: str) -> None:
-    cells = stored(test)
-    assert set(cells) == labels(test)
-    for entries in cells.values():
-        for entry in entries:
-            assert len(ratios_of(entry)) >= 3
-            assert len(values_of(entry, "uss")) >= 2  # the last round may have had no time for memory
-
-
-def test_every_cell_of_every_example_has_its_baseline() -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ftgate", "--collect-only", "-q", "examples"]
-    for recorded_nothing in ("demo", "docs", "first"):
-        command += ["--ignore", f"examples/{recorded_nothing}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    collected = {line for line in done.stdout.splitlines() if "::" in line}
-    kept = {names.join_nodeid(test, label) for test in named_in(collected) for label in stored(test)}
-    # Of mod_wsgi's N x 1 the number of cores is in the command line, not in the name.
-    assert kept == collected
-
-
-def named_in(nodeids: set[str]) -> set[str]:
-    """The tests whose cells these are."""
-    return {names.split_nodeid(nodeid)[0] for nodeid in nodeids}
-
-
-def test_the_committed_baselines_have_the_write_ups_shape() -> None:
-    def typical(test: str, label: str) -> float:
-        return median(values_of(stored(test)[label][0], "wall"))
-
-    def fresh(label: str) -> float:
-        return typical(f"{OVERHEAD}::test_fresh_workers", f"{label}-w8")
-
-    # As the write-up has it: threads without the GIL beside processes of the GIL build; and on one build alone.
-    assert fresh("3.14t-threads") < fresh("3.14-fork") < fresh("3.14-forkserver") < fresh("3.14-spawn")
-    assert fresh("3.14t-threads") < fresh("3.14t-fork") < fresh("3.14t-forkserver")
-    assert fresh("3.14t-spawn") > 10 * fresh("3.14t-threads")
-    for build in BUILDS:
-        for count in ("w2", "w8"):
-            threads = typical(f"{SHARED_SET}::test_shared_set", f"{build}-threads-{count}")
-            times = [typical(f"{SHARED_SET}::test_shared_set", f"{build}-{name}-{count}") for name in METHODS]
-            assert min(times) > 10 * threads
-            assert max(times) < 3 * min(times)  # it is the Manager that takes the time, not the start method
-
-
-def test_a_baseline_file_names_no_place_of_the_machine_it_was_made_on() -> None:
-    for path in (ROOT / "baselines").rglob("*.json"):
-        text = path.read_text(encoding="utf-8")
-        assert json.loads(text)["schema"] == schema.SCHEMA
-        for word in (str(Path.home()), str(ROOT)):
-            assert word not in text

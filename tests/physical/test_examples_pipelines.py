@@ -1,11 +1,7 @@
-"""Scenario 3 and the trading pipeline: their cells, and their shape in short real launches that are interleaved."""
+"""Scenario 3 and the trading pipeline: their shape in short real launches that are interleaved."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -115,45 +111,6 @@ def times_as_fast(done: Launch, other: Launch) -> float:
 
 def mean_ns(done: Launch, timer: str) -> float:
     return done.timers[timer].total_ns / done.timers[timer].count
-
-
-def run_pytest(*arguments: str, **environment: str) -> list[str]:
-    """The lines that pytest printed on an example; it passed."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FTGATE_", "PYTEST_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *arguments],
-        cwd=ROOT,
-        env={**kept, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
-
-
-def test_the_cells_of_both() -> None:
-    lines = run_pytest("--ftgate", "--collect-only", str(SHARDED), str(PIPELINE))
-    cells = Counter(line.partition("[")[0].rpartition("::")[2] for line in lines if "::" in line)
-    assert cells == {
-        "test_sharded_writers": 3 * 4 * 2,
-        "test_one_writer": 2 * 2,
-        "test_with_room": 4 * 2 * 2,
-        "test_without_room": 2 * 2,
-        "test_without_room_or_hurry": 2 * 2 * 2,
-        "test_overloaded": 2 * 2,
-    }
-
-
-def test_both_run_as_plain_tests() -> None:
-    chosen = "3.14- and ((writer1 and (threads or fork)) or one_writer or room)"
-    (line,) = (
-        line
-        for line in run_pytest("-k", chosen, str(SHARDED), str(PIPELINE), PIPELINE_SECONDS="0.05")
-        if " in " in line
-    )
-    assert "passed" in line
-    assert "skipped" not in line
 
 
 # -- scenario 3 ----------------------------------------------------------------------------------------------------

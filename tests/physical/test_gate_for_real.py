@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
-from bench import BUILDS
+from project import commit
 
 WORKLOAD = """
 from pytest_ftgate import ftgate, threads
@@ -16,7 +15,6 @@ ROUNDS = {rounds}
 
 
 @ftgate.compare(threads, workers=1)
-{beside}
 def test_burn(worker):
     x = 1
     for _ in range(ROUNDS):
@@ -42,15 +40,9 @@ class Project:
         pytester.makeini("[pytest]\n")
         pytester.makefile("", **{".gitignore": ".ftgate/\n__pycache__/\nrunpytest-*\nstdout\nstderr\n"})
 
-    def write(self, *, rounds: int = ROUNDS, beside: str = "") -> None:
+    def write(self, rounds: int = ROUNDS) -> None:
         """The workload as it is now."""
-        self.pytester.makepyfile(test_burn=WORKLOAD.format(rounds=rounds, beside=beside))
-
-    def commit(self) -> None:
-        """Everything, by somebody who is nobody."""
-        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
-        for arguments in (("init", "--quiet"), ("add", "."), (*who, "commit", "--quiet", "-m", "one")):
-            subprocess.run(["git", *arguments], cwd=self.pytester.path, check=True, capture_output=True)
+        self.pytester.makepyfile(test_burn=WORKLOAD.format(rounds=rounds))
 
     def run(self, *options: str) -> pytest.RunResult:
         """One gated run."""
@@ -91,7 +83,7 @@ def skip_where_it_cannot_tell(project: Project) -> None:
 
 def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None:
     project.write()
-    project.commit()
+    commit(project.pytester.path)
     recorded = project.run(*FAST, "--ftgate-update", "--ftgate-launches=9", "-k", "3.14t")  # both builds below
     recorded.assert_outcomes()  # "no baseline" is a word of our own, not "passed"
     assert recorded.ret == 0
@@ -103,7 +95,7 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
     assert "regressed" not in decisions(project).values()
 
     before = project.baseline.read_text(encoding="utf-8")
-    project.write(rounds=int(ROUNDS * 1.6))
+    project.write(int(ROUNDS * 1.6))
     slower = project.run(*FAST, "--ftgate-update=all", "-k", "3.14t")
     skip_where_it_cannot_tell(project)
     assert slower.ret == 1
@@ -119,42 +111,3 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
             "*1 regressed*",
         ]
     )
-
-
-def test_against_a_revision(project: Project) -> None:
-    cells = [f"{build}-threads-w1" for build in BUILDS]
-    project.write()
-    project.commit()
-    only_wall = (*FAST, "--ftgate-against=HEAD")
-
-    nothing = project.run(*only_wall)
-    assert nothing.ret == pytest.ExitCode.USAGE_ERROR
-    nothing.stderr.fnmatch_lines(["*--ftgate-against*"])
-
-    project.write(rounds=int(ROUNDS * 1.6), beside='@ftgate.require("uss < 1 KiB", gil="on")')
-    slower = project.run(*only_wall)
-    skip_where_it_cannot_tell(project)
-    assert slower.ret == 1
-    assert decisions(project) == dict.fromkeys(cells, "regressed")
-    slower.stdout.fnmatch_lines(
-        [
-            "*regressed: 3.14-threads-w1*",
-            "*against*HEAD (*",
-            "*judged by*paired launches (--ftgate-against HEAD; test_burn.py differs)*",
-        ]
-    )
-    contracts = [metric for row in metrics(project) for metric in row if metric["contract"]]
-    assert [(each["contract"], each["decision"]) for each in contracts] == [
-        ("uss < 1 KiB", "broken"),
-        ("gil == on", "passed"),
-        ("uss < 1 KiB", "broken"),
-        ("gil == on", "broken"),
-    ]
-    status = subprocess.run(["git", "status", "--porcelain"], cwd=project.pytester.path, capture_output=True, text=True)
-    assert status.stdout == " M test_burn.py\n"
-
-
-def metrics(project: Project) -> list[list[dict[str, object]]]:
-    """The metrics of each cell of the last run."""
-    report = json.loads((project.pytester.path / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
-    return [row["verdict"]["metrics"] for table in report["tables"] for row in table["rows"]]

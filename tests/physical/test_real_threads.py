@@ -106,7 +106,7 @@ def test_two_busy_threads_wait_for_the_gil_half_of_the_time_or_never(program: Pr
         if build == "3.14":
             assert_one_runs(seen)
         else:
-            assert fraction(seen, "gil") == 0
+            assert (fraction(seen, "gil"), seen.gil_waits, seen.gil_max_ns) == (0, {}, 0)
             assert fraction(seen, "running", "runnable") > 0.95
         assert parts_of(seen) == pytest.approx(seen.span_s)
         assert seen.span_s == pytest.approx(2 * seen.watched_s, rel=0.05)
@@ -438,31 +438,6 @@ def test_real_waits_are_as_long_as_those_who_wait_say(program: Program, interval
         assert 0.6e9 * waiting[len(waiting) // 2] < median_ns < 1.5e9 * whole[len(whole) // 2] + seen.gil_sampling_ns
 
     confirm(judge, longest_s=30.0)
-
-
-def test_a_shorter_switch_interval_shows_shorter_waits(program: Program) -> None:
-    """The second's waits are too short for the samples of a busy machine, which still must not make them long."""
-    code = "for _ in range(5): threading.Thread(target=busy, daemon=True).start()\nready()\nsys.stdin.read()"
-
-    def median_ns(interval_s: float) -> float:
-        running = program("3.14", f"{BUSY}sys.setswitchinterval({interval_s})\n{code}")
-        seen = watched(ProcessMap(main=running.pid), 1.0)
-        running.process.kill()
-        if not seen.gil_waits:
-            raise Inconclusive(f"no wait of {interval_s} s was seen to end; {seen.samples} samples in 1 s")
-        return median_gil_wait_ns(seen)
-
-    def judge() -> None:
-        longer, shorter = median_ns(0.005), median_ns(0.0005)
-        assert shorter < longer, f"{shorter / 1e6:.2f} and {longer / 1e6:.2f} ms"
-
-    confirm(judge, longest_s=60.0)
-
-
-def test_without_a_gil_there_is_none_to_wait_for(program: Program) -> None:
-    code = "for _ in range(3): threading.Thread(target=busy, daemon=True).start()\nready()\nsys.stdin.read()"
-    seen = watched(ProcessMap(main=program("3.14t", BUSY + code).pid))
-    assert (seen.gil_waits, seen.gil_max_ns) == ({}, 0)
 
 
 # -- whose threads -------------------------------------------------------------------------------------------------

@@ -193,28 +193,3 @@ def test_a_run_that_ends_at_a_failure_says_what_was_not_run(example: Example, op
     assert f"this report is partial: {found['partial']}" in result.outlines
     repeated = [set(row["options"]) for table in found["tables"] for row in table["rows"]]
     assert repeated == [{each for each in QUICK if "=" in each}] * 2, "not the report files"
-
-
-def test_a_worker_that_crashes_costs_the_test_that_it_measured(example: Example) -> None:
-    example.pytester.makeconftest("""
-        import os
-        from pytest_ftgate.run.trial import Trial
-
-        step = Trial.step
-
-        def crashing(self, *shares):
-            if "test_second" in self.group.key:
-                os._exit(7)
-            step(self, *shares)
-
-        Trial.step = crashing
-    """)
-    result = example.run_fresh(*QUICK, *FILES, "-n", "1", "--max-worker-restart=1")
-    found = report_of(example)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert (found["partial"], cells_of(found)) == ("", FIRST + SECOND)
-    verdicts = [row["verdict"] for table in found["tables"] for row in table["rows"]]
-    assert [each["decision"] for each in verdicts] == ["no baseline"] * 2 + ["error"] * 2
-    assert verdicts[3]["reason"] == "the process that measured it ended: worker gw0 of pytest-xdist"
-    assert "ftgate: gw0 ended while it measured test_a.py::test_second" in result.stdout.str()
-    assert "gw1 ended" not in result.stdout.str(), "the test that ends its process is not measured again"

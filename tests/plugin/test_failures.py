@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from xml.etree import ElementTree
 
 import pytest
 from example import Example
+from project import commit
 
 from pytest_ftgate.plugin import failures
 
 QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
-NOBODY = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
 WORKLOADS = """
     @ftgate.compare(threads, serial, workers=[1, 2])
     def test_missing(worker):
@@ -46,8 +45,7 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
 
 
 def test_an_error_of_the_reference_too_is_said_in_the_summary(example: Example) -> None:
-    for arguments in (("init", "-q"), ("add", "."), (*NOBODY, "commit", "-qm", "one")):
-        subprocess.run(["git", *arguments], cwd=example.pytester.path, check=True)
+    commit(example.pytester.path)
     path = example.pytester.path / "test_a.py"
     path.write_text(path.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     result = example.run_fresh(*QUICK, "--ftgate-against=HEAD", "-k", "test_missing and serial-w1")

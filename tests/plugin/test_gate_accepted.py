@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import fake_run
 import pytest
 from example import Example
+from project import NOBODY, commit, git
 
 from pytest_ftgate import cli
 
@@ -36,15 +36,11 @@ class Project:
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.example = Example(pytester, FILES)
         self.folder = pytester.path
-        self.git("init", "--quiet")
-        self.git("add", ".")
-        self.git("commit", "--quiet", "-m", "first")
-        self.git("commit", "--quiet", "--allow-empty", "-m", SUBJECT)
+        commit(self.folder, "first")
+        commit(self.folder, SUBJECT)
 
     def git(self, *arguments: str) -> str:
-        return subprocess.run(
-            ["git", *arguments], cwd=self.folder, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        return git(self.folder, *arguments)
 
     def say(self, *trailers: str) -> str:
         """Give the last commit these trailers; returns its id."""
@@ -65,17 +61,15 @@ class Project:
         return self.example.run_pytest(*QUICK, *options)
 
     def verdict(self) -> Any:
-        ((row,),) = (table["rows"] for table in self.example.report()["tables"])
+        (row,) = self.example.rows()
         return row["verdict"]
 
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
-    for role in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{role}_NAME", "nobody")
-        monkeypatch.setenv(f"GIT_{role}_EMAIL", "nobody@example.invalid")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    for name, value in NOBODY.items():
+        monkeypatch.setenv(name, value)
     return Project(pytester)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from xml.etree import ElementTree
 
 import pytest
-from example import Example, assert_collection_error
+from example import Example
 
 QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t")
 WORKLOADS = """
@@ -53,8 +52,7 @@ def test_known_failures_fail_no_run_and_a_mended_one_does(example: Example) -> N
     assert "[XPASS(strict)] expected broken, passed: remove the mark in line 8 (was slow)" in text
     assert "  xfailed: 3.14t-threads-w1\n      broken, as expected: one lock for all, issue 7\n" in text
     assert "  xpassed: 3.14t-threads-w1\n      expected broken, passed, as the mark in line 14 allows (now and" in text
-    report = json.loads((example.pytester.path / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
-    rows = {row["cell"]["nodeid"]: row["verdict"] for table in report["tables"] for row in table["rows"]}
+    rows = {row["cell"]["nodeid"]: row["verdict"] for row in example.rows()}
     known = rows["test_a.py::test_known[3.14t-threads-w1]"]
     assert (known["decision"], known["expected"]["reason"]) == ("xfailed", "one lock for all, issue 7")
     junit = ElementTree.parse(example.pytester.path / "junit.xml").getroot()
@@ -79,14 +77,3 @@ def test_known_failures_can_be_ignored_as_in_pytest(example: Example) -> None:
 def test_a_plain_run_runs_what_is_known_to_fail(example: Example) -> None:
     result = example.run_fresh("--ftgate-python=3.14t")
     assert result.parseoutcomes() == {"passed": 4}
-
-
-def test_a_mark_without_a_reason_ends_the_run_at_its_line(pytester: pytest.Pytester) -> None:
-    text = """
-        @ftgate.expect("regressed")
-        @ftgate.compare(threads)
-        def test_it(worker):
-            return 1
-    """
-    result = Example(pytester, {"test_a.py": text}).run_pytest()
-    assert_collection_error(result, "test_a.py:2: @ftgate.expect of test_it: it needs a reason")

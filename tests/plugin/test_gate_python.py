@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -25,8 +24,7 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
 def test_every_target_is_compared_with_the_interpreter_that_is_named(example: Example) -> None:
     result = example.run_fresh("--ftgate", "--ftgate-against=python:3.14", *QUICK, "-v", "-rs")
     text = result.stdout.str()
-    report = json.loads((example.pytester.path / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
-    itself, threaded = (row for table in report["tables"] for row in table["rows"])
+    itself, threaded = example.rows()
     version = threaded["sample"]["reference"]["interpreter"]["version"]
     assert (itself["verdict"]["decision"], itself["sample"]) == ("unsupported", None)
     assert itself["verdict"]["reason"] == f"3.14 is {version} itself, with which the targets are compared"
@@ -37,7 +35,7 @@ def test_every_target_is_compared_with_the_interpreter_that_is_named(example: Ex
     assert all({"time", "memory", "locks"} <= found for found in roles)
     assert [side["interpreter"]["free_threaded"] for side in sides] == [True, False]
     assert f"      against    {version}\n" in text
-    assert [each["free_threaded"] for each in report["interpreters"]] == [True, False]
+    assert [each["free_threaded"] for each in example.report()["interpreters"]] == [True, False]
 
 
 def test_an_interpreter_that_is_not_there_ends_the_run_with_a_fix(example: Example) -> None:

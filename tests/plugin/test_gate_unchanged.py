@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import textwrap
 from collections.abc import Mapping
 
+import project as projects
 import pytest
 from example import Example
 
@@ -49,19 +48,13 @@ class Project:
     def __init__(self, pytester: pytest.Pytester, files: Mapping[str, str] = FILES) -> None:
         self.example = Example(pytester, files)
         self.folder = pytester.path
-        self.git("init", "--quiet")
         self.commit("README.md")
-
-    def git(self, *arguments: str) -> None:
-        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True, capture_output=True)
 
     def commit(self, name: str, text: str = "MORE = 1\n") -> None:
         """A commit that changes this file alone."""
         with (self.folder / name).open("a") as file:
             file.write(text)
-        self.git("add", ".")
-        self.git("commit", "--quiet", "-m", name)
+        projects.commit(self.folder, name)
 
     def gate(self, *options: str) -> pytest.RunResult:
         """The last commit against the one before."""
@@ -69,8 +62,7 @@ class Project:
 
     def verdicts(self) -> dict[str, dict[str, str]]:
         """Test -> verdict of the last run."""
-        report = json.loads((self.folder / ".ftgate" / "last-run.json").read_text(encoding="utf-8"))
-        rows = [row for table in report["tables"] for row in table["rows"]]
+        rows = self.example.rows()
         return {row["cell"]["nodeid"].partition("::")[2].partition("[")[0]: row["verdict"] for row in rows}
 
 
@@ -143,7 +135,7 @@ def test_a_module_that_would_be_found_first_on_the_other_side_means_measuring(pr
     (project.folder / "helper").mkdir()
     (project.folder / "helper" / "__init__.py").write_text("ONE = 1\n")
     project.commit("helper/__init__.py")
-    project.git("rm", "-r", "--quiet", "helper")
+    projects.git(project.folder, "rm", "-r", "--quiet", "helper")
     project.commit("README.md")
     project.gate()
     assert project.verdicts()["test_alone"]["why"] == "--ftgate-against HEAD~1; helper differs"
@@ -193,7 +185,7 @@ def test_a_version_from_git_is_no_change(pytester: pytest.Pytester, interpreters
                 """,
         },
     )
-    project.git("tag", "v1.4.0")
+    projects.git(project.folder, "tag", "v1.4.0")
     project.commit("README.md")
     project.commit("README.md")
     project.gate()

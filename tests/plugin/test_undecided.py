@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import fake_run
 import pytest
 from example import Example
+from project import commit
 
 from pytest_ftgate import cli
 
@@ -37,9 +37,8 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: 
                 """,
         },
     )
-    nobody = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.invalid", "-c", "commit.gpgsign=false")
-    for words in (("init", "-q"), ("add", "."), *[(*nobody, "commit", "-qm", "it", "--allow-empty")] * 2):
-        subprocess.run(["git", *words], cwd=pytester.path, check=True)
+    commit(pytester.path)
+    commit(pytester.path)
     return made
 
 

@@ -96,15 +96,6 @@ def test_the_headline_has_an_error_whole() -> None:
     assert said.first_line(left) == "nothing was decided: 0 of 2 compared cells"
 
 
-def test_of_cells_that_fail_alike_the_larger_change_comes_first() -> None:
-    failing = [
-        row.cell.label
-        for row in said.worst_first(report_by_hand.report())
-        if row.verdict.decision is Decision.REGRESSED
-    ]
-    assert failing == ["3.14-forkserver-w8", "3.14-fork-w8", "3.14t-threads-w8"]
-
-
 def test_what_was_measured_and_against_what_is_said_once() -> None:
     report = report_by_hand.report()
     assert said.about(report) == "words, branch faster-split at 1a2b3c4d5e, against commit 1a2b3c4d5e"

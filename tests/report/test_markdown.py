@@ -113,14 +113,6 @@ def test_a_partial_report_says_so_first() -> None:
     )
 
 
-def test_an_accepted_cell_has_its_reason() -> None:
-    meant = row(Decision.ACCEPTED)
-    accepted = Acceptance(cells="t.py", metric="wall", reason="the *index* costs 8 %", commit=report_by_hand.COMMIT)
-    meant = msgspec.structs.replace(meant, verdict=msgspec.structs.replace(meant.verdict, accepted=(accepted,)))
-    (line,) = (line for line in one(meant).splitlines() if line.startswith("- `t.py::test["))
-    assert line.endswith(r"; wall accepted by commit 1a2b3c4d5e: the \*index\* costs 8 %")
-
-
 # ---- size
 
 

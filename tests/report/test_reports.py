@@ -333,15 +333,6 @@ def test_a_regression_says_how_much_is_allowed() -> None:
 
 
 def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
-    text = shown(report_by_hand.report())
-    end = text.partition("ftgate baseline accept\n\n")[2]
-    assert end.startswith(
-        "regressed: tests/test_words.py::test_tokenise[3.14-forkserver-w8]\n"
-        "    uss +34.8 % (33.6 MiB, was 24.9 MiB)\n"
-        "regressed: tests/test_words.py::test_tokenise[3.14-fork-w8]\n"
-        "    wall +31.2 % (3.12 ms, was 2.38 ms)\n"
-        "    668 µs of the 742 µs added are spent in iterencode, json/encoder.py:204"
-    )
     one = one_table(row(decision=Decision.REGRESSED, reason="so"))
     assert shown(one).count("regressed: ") == 1, "it stands below its table"
     tables = (one.tables[0], msgspec.structs.replace(one.tables[0], rows=one.tables[0].rows * 11))
@@ -397,21 +388,13 @@ def test_a_partial_report_says_why_at_its_end() -> None:
     assert shown(partial).endswith("\nthis report is partial: interrupted: 3 of 12 cells were not run\n")
 
 
-def test_a_comparison_is_rerun_with_the_same_comparison() -> None:
-    verdict = Verdict(
-        decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why="--ftgate-against main"
-    )
-    text = shown(one_table(row(verdict=verdict)))
-    assert "rerun      pytest --ftgate --ftgate-against=main " in text
-    assert "ftgate baseline diff" not in text
-
-
 def test_what_was_measured_as_a_file_differs_is_rerun_with_the_comparison_alone() -> None:
     why = "--ftgate-against main; tests/helper.py differs"
     verdict = Verdict(decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why=why)
     text = shown(one_table(row(verdict=verdict)))
     assert f"judged by  paired launches ({why})" in text
     assert "rerun      pytest --ftgate --ftgate-against=main 't.py::" in text
+    assert "ftgate baseline diff" not in text
 
 
 def test_unchanged_cells_say_once_by_what() -> None:
@@ -436,14 +419,6 @@ def test_command_is_quoted_for_a_shell() -> None:
     fallen = msgspec.structs.replace(cell("t.py::test", "3.14t", "threads", 8), nodeid=nodeid)
     text = shown(one_table(Row(cell=fallen, verdict=Verdict(decision=Decision.REGRESSED))), 60)
     assert """pytest --ftgate 't.py::test[3.14t-threads-w8-it'"'"'s $HOME]'""" in text
-
-
-def test_reason_that_a_metric_gives_is_said_once() -> None:
-    metric = MetricVerdict(metric=Metric.WALL, decision=Decision.INCONCLUSIVE, reason="9 more launches would settle it")
-    verdict = Verdict(decision=Decision.INCONCLUSIVE, metrics=(metric,), reason=f"wall: {metric.reason}")
-    assert shown(one_table(row(verdict=verdict))).count("would settle it") == 1
-    bare = Verdict(decision=Decision.INCONCLUSIVE, reason="other fingerprint")
-    assert "      other fingerprint\n" in shown(one_table(row(verdict=bare)))
 
 
 def test_error_has_one_line_for_all_its_cells_and_refers_to_its_output() -> None:
@@ -521,9 +496,6 @@ def test_colour_only_when_asked_and_always_closed() -> None:
     colored = shown(report_by_hand.report(), 80, color=True)
     assert "\x1b" not in plain
     assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain
-    assert "\x1b[31mregressed\x1b[0m" in colored
-    assert "\x1b[32mpassed\x1b[0m" in colored
-    assert "\x1b[33minconclusive\x1b[0m" in colored
 
 
 def test_ascii_stream_gets_ascii() -> None:
@@ -620,16 +592,11 @@ def test_nothing_measured_is_nothing_beneath() -> None:
     assert detail_lines(1) == ""
 
 
-def test_table_of_several_worker_counts_has_distinct_labels_and_a_scaling() -> None:
+def test_table_of_several_worker_counts_has_distinct_labels() -> None:
     for width in (40, 60, 80, 120):
         text = shown(msgspec.structs.replace(report_by_hand.report(), tables=(report_by_hand.cache(),)), width)
         labels = re.findall(r"^  (3\.1\S+)  ", text, re.MULTILINE)
         assert len(set(labels)) == len(labels) == 5, width
-    head, one, eight, *_ = [line for line in text.splitlines() if "verdict" in line or re.match(r"  3\.1", line)]
-    assert re.split(r"\s{2,}", head.strip())[4:] == ["scaling", "USS", "PSS", "lock wait", "verdict"]
-    assert re.split(r"\s{2,}", one.strip())[-2:] == ["0", "passed"]
-    assert "1.72x" in eight
-    assert re.split(r"\s{2,}", eight.strip())[-2:] == ["31.2 %", "regressed"]
 
 
 def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
@@ -653,14 +620,7 @@ def test_worst_sites_are_shown_and_the_rest_counted() -> None:
     assert full.endswith("1 more site: 0.1 % of the time")
 
 
-def test_site_line_says_all_that_is_known() -> None:
-    fields: dict[str, Any] = {"lock_wait_share": 0.312, "sites": (site("app.py", 12, "Lock", 0.312, name="cache"),)}
-    assert detail_lines(width=160, **fields) == (
-        'lock     app.py:12 Lock "cache"  31.2 % of the time, 45 % contended (1.20 k/s), '
-        "p50 12 µs, p95 80 µs, p99 210 µs, max 1.4 ms"
-    )
-    gil = detail_lines(width=160, gil_enabled=True, **fields)
-    assert 'Lock "cache"  31.2 % of the time (with the wait for the GIL), 45 %' in gil
+def test_site_line_says_what_is_known_of_tasks_queues_and_strangers() -> None:
     task = (site("app.py", 12, "asyncio.Lock", 0.312),)
     assert "(with" not in detail_lines(gil_enabled=True, lock_wait_share=0.312, sites=task)
     unknown = (site("", 0, "multiprocessing.Lock", 0.312),)
@@ -728,8 +688,6 @@ def test_names_cannot_colour_the_terminal() -> None:
 @pytest.mark.parametrize(
     ("scaling", "fields", "text"),
     [
-        (1.72, {"efficiency": 0.215, "serial_fraction": 0.52}, "1.72x of 8 (efficiency 22 %, serial fraction 52 %)"),
-        (0.86, {"efficiency": 0.11, "serial_fraction": 1.19}, "0.86x of 8 (efficiency 11 %, slower than one worker)"),
         (8.4, {"efficiency": 1.05, "serial_fraction": -0.007}, "8.40x of 8 (efficiency 105 %)"),
         (2.0, {}, "2.00x of 8"),
     ],
@@ -788,23 +746,6 @@ def test_the_scheduler_tells_without_waits() -> None:
         "waits    not available: no patterns",
         "cpu      main 1.00 cores; run-queue wait 0 %; switches 1.20 k/s voluntary, 0 /s involuntary",
     ]
-
-
-def test_cores_of_many_workers_are_a_range() -> None:
-    few = WaitFigures(unavailable="x", cores={"main": 0.02, "worker 0": 0.98, "worker 1": 0.9})
-    assert detail_lines(1, waits=few).endswith("cpu      main 0.02, worker 0 0.98, worker 1 0.90 cores")
-    many = WaitFigures(unavailable="x", cores={f"worker {index}": index / 10 for index in range(6)} | {"Manager": 1.0})
-    assert detail_lines(1, waits=many).endswith("cpu      Manager 1.00, 6 workers 0.00 to 0.50 cores")
-
-
-def test_memory_of_one_process_is_a_line_and_of_several_a_grid() -> None:
-    alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
-    assert detail_lines(1, memory=alone) == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"
-    several = {"workers": role(8, 67.2), "main": role(1, 9.1), "tree": role(9, 76.3)}
-    details = detail_lines(1, memory=several, memory_cost=around(1.01, 0.01)).splitlines()
-    assert [line.split()[0] for line in details] == ["memory", "tree", "main", "workers", "sampled"]
-    assert details[0].split() == ["memory", "USS", "peak", ">="]
-    assert detail_lines(memory=several) == ""
 
 
 def test_looks_at_memory_that_gave_no_sample_are_counted() -> None:
@@ -927,16 +868,6 @@ def test_a_table_leaves_out_an_interval_that_tells_nothing() -> None:
     assert "95 % CI" in table(interval(1e6, 0.8e6, 1.2e6))
 
 
-def test_refused_verdict_gives_its_reason_with_the_figure() -> None:
-    reason = "the probe cost 1.31x"
-    refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason=reason, now=0.4)
-    verdict = Verdict(decision=Decision.INCONCLUSIVE, metrics=(refused,), reason=f"lock_wait_share: {refused.reason}")
-    measured = row(verdict=verdict, figures=Figures(lock_wait_share=0.4))
-    assert "      lock wait  the probe cost 1.31x\n" in shown(one_table(measured))
-    assert "      lock wait  40.0 %\n                 the probe cost 1.31x\n" in shown(one_table(measured), verbosity=1)
-    assert "      lock wait  the probe cost 1.31x\n" in shown(one_table(row(verdict=verdict)))
-
-
 # ---- baselines
 
 
@@ -985,24 +916,6 @@ def test_json_round_trip_keeps_everything() -> None:
     report = report_by_hand.report()
     assert json.parse(json.render(report)) == report
     assert shown(json.parse(json.render(report))) == shown(report)
-
-
-def test_json_is_sorted_indented_and_holds_raw_values() -> None:
-    text = json.render(report_by_hand.report())
-
-    def in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        assert names == sorted(names)
-        return dict(pairs)
-
-    stdlib_json.loads(re.sub(r'"sample": {.*}', '"sample": {}', text), object_pairs_hook=in_order)
-    raw = stdlib_json.loads(text)
-    assert raw["schema"] == 3
-    assert '\n  "schema": 3,\n' in text
-    assert text.endswith("}\n")
-    sample = raw["tables"][0]["rows"][0]["sample"]
-    assert sample["launches"][0]["iterations"][0]["wall_ns"] == 1_830_000
-    assert sample["launches"][1]["memory"][0]["uss_bytes"] == 24_300_000
 
 
 def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:

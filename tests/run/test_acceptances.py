@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from fake_launcher import Quiet
+from project import git
 
 from pytest_ftgate.features.accept import Acceptances, Collected
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.run.folder import RunFolder
 
-WHO = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 TEST = "tests/test_x.py::test_x"
 CELLS = (f"{TEST}[3.14-threads-w1]", f"{TEST}[3.14t-threads-w1]")
 
 
 @pytest.fixture(autouse=True)
-def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in list(os.environ):
-        if name.startswith("GIT_") or name in ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+def _no_branch_of_ci(bare_git: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME"):
+        monkeypatch.delenv(name, raising=False)
 
 
 class Repo:
@@ -35,10 +30,7 @@ class Repo:
         self.count = 0
 
     def git(self, *arguments: str) -> str:
-        words = ["git", "-c", "protocol.file.allow=always", *arguments]
-        done = subprocess.run(words, cwd=self.folder, env=os.environ | WHO, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return git(self.folder, *arguments)
 
     def commit(self, reason: str = "", cells: str = TEST, body: str = "") -> str:
         """A commit that accepts the wall time of these cells for this reason, or nothing; its id."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
+import project as projects
 import pytest
 
 from pytest_ftgate.features.hosts.checkout import HostError, Shipment, answer, serve
@@ -65,17 +66,9 @@ def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     project = tmp_path / "project"
     project.mkdir()
-
-    def run(*words: str) -> str:
-        who = ("-c", "user.name=me", "-c", "user.email=me@example.com")
-        done = subprocess.run(["git", *who, *words], cwd=project, check=True, capture_output=True, text=True)
-        return done.stdout.strip()
-
-    run("init", "--quiet")
     (project / "a.py").write_text("one = 1\n" * 1000)
-    run("add", ".")
-    run("commit", "--quiet", "-m", "one")
-    return run
+    projects.commit(project, "one")
+    return partial(projects.git, project)
 
 
 @pytest.fixture
@@ -99,8 +92,7 @@ def test_the_working_tree_is_there_as_it_is_and_the_reference_too(project: Path,
     assert folder.name == f"project-{first[:12]}"
     assert (folder / "a.py").read_text() == "two = 2\n"
     assert (folder / "new.py").exists()
-    there = subprocess.run(["git", "cat-file", "-t", first], cwd=folder, capture_output=True, text=True)
-    assert there.stdout.strip() == "commit"
+    assert projects.git(folder, "cat-file", "-t", first) == "commit"
     assert git("status", "--porcelain").splitlines() == [*before.splitlines(), *([])]
     assert git("for-each-ref", "refs/ftgate") == "", "nothing of the user's repository is written"
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
+from project import commit, git
 
 from pytest_ftgate.run.sides import references
 
@@ -24,30 +23,23 @@ BUILD = '[project]\nname = "sample"\ndynamic = ["version"]\n[build-system]\nrequ
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
-    git(folder, "init -q")
+    git(folder, "init", "-q")
     return folder
-
-
-def git(folder: Path, words: str, **variables: str) -> str:
-    who = {f"GIT_{role}_{field}": "a@b" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
-    command = ["git", *words.split()]
-    return subprocess.check_output(command, cwd=folder, env=os.environ | who | variables, text=True).strip()
 
 
 def committed(folder: Path, text: str) -> None:
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
-    git(folder, "add .")
-    git(folder, "commit -q -m change")
+    commit(folder)
 
 
 def answers(project: Path) -> list[str]:
     given = references.variables(project, project)
-    return [git(project, question, **given) for question in QUESTIONS]
+    return [git(project, *question.split(), **given) for question in QUESTIONS]
 
 
 def test_a_build_that_asks_git_gets_the_newest_tag_at_each_commit(project: Path) -> None:
     committed(project, BUILD.format("versioningit"))
-    git(project, "tag v1.2.0")
+    git(project, "tag", "v1.2.0")
     committed(project, BUILD.format("versioningit>=2"))
     of_one = answers(project)
     committed(project, BUILD.format("versioningit>=3"))
@@ -56,8 +48,8 @@ def test_a_build_that_asks_git_gets_the_newest_tag_at_each_commit(project: Path)
     assert of_one[0] == "true"
     assert of_one[2].startswith("v1.2.0-0-g")
     assert not of_one[2].endswith("dirty")
-    assert git(project, "status --porcelain") == "M pyproject.toml"
-    git(project, "tag v1.3.0")
+    assert git(project, "status", "--porcelain") == "M pyproject.toml"
+    git(project, "tag", "v1.3.0")
     assert answers(project)[2].startswith("v1.3.0-0-g")
 
 

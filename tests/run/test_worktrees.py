@@ -13,6 +13,7 @@ from pathlib import Path
 import filelock
 import msgspec
 import pytest
+from project import NOBODY, commit, git
 
 from pytest_ftgate.kit import git as git_module
 from pytest_ftgate.kit.errors import FtgateError
@@ -27,35 +28,7 @@ from pytest_ftgate.targets import describe, environments
 
 NO_CI = {"HOME": "/nowhere"}
 CI = {"CI": "true"}
-WHO = {f"GIT_{role}_{what}": "me" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-
-
-@pytest.fixture(autouse=True)
-def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither this machine's git settings nor the repository that a hook runs these tests for."""
-    for name in list(os.environ):
-        if name.startswith("GIT_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always", *arguments],
-        cwd=folder,
-        env=os.environ | WHO,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def commit(folder: Path, message: str = "more") -> str:
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--allow-empty", "-m", message)
-    return git(folder, "rev-parse", "HEAD")
+pytestmark = pytest.mark.usefixtures("bare_git")
 
 
 def write(folder: Path, **files: str) -> None:
@@ -196,7 +169,7 @@ def test_a_conflict_is_taken_as_it_stands_in_the_file(repo: Path) -> None:
     write(repo, a="other\n")
     commit(repo)
     git(repo, "checkout", "--quiet", "main")
-    subprocess.run(["git", "merge", "other"], cwd=repo, env=os.environ | WHO, capture_output=True)
+    subprocess.run(["git", "merge", "other"], cwd=repo, env=os.environ | NOBODY, capture_output=True)
     assert "<<<<<<<" in files(against(repo).changed)["a"]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from project import git
 from stored_values import (
     COMMIT,
     MACHINE,
@@ -339,13 +340,6 @@ def test_recordings_of_something_else_do_not_count(store: Store) -> None:
         sample = make_sample(reuse=reuse)  # type: ignore[arg-type]
         store.save(TEST, [change_of(sample, recorded_at=day(number), append=True)])
     assert days_of(store) == [day(1), day(2)]
-
-
-def git(folder: Path, *words: str) -> str:
-    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    done = subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 MOST = assembly.RECORDINGS_KEPT + assembly.SPENT_KEPT

@@ -49,6 +49,10 @@ class Example:
         _validator().validate(found)
         return found
 
+    def rows(self, name: str = ".ftgate/last-run.json") -> list[dict[str, Any]]:
+        """The rows of all tables of such a report."""
+        return [row for table in self.report(name)["tables"] for row in table["rows"]]
+
     def collect(self, *args: str) -> list[str]:
         """The node ids that these arguments select; raises AssertionError where collection fails."""
         result = self.run_pytest("--collect-only", "-q", *args)

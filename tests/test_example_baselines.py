@@ -1,0 +1,110 @@
+"""The examples, of which nothing is measured: they run as plain tests, and each cell's baseline is committed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+from bench import BUILDS
+from stored_values import ratios_of, values_of
+
+from pytest_ftgate.store import folder, names, schema
+
+ROOT = Path(__file__).parents[1]
+OVERHEAD = "examples/scenario1_overhead/test_overhead.py"
+SHARED_SET = "examples/scenario2_shared_set/test_shared_set.py"
+SHARDED = "examples/scenario3_sharded_writers/test_sharded_writers.py"
+PIPELINE = "examples/trading_pipeline/test_pipeline.py"
+METHODS = ("fork", "forkserver", "spawn")
+
+
+def run_pytest(*arguments: str, **environment: str) -> list[str]:
+    """The lines that pytest printed on examples; it passed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FTGATE_", "PYTEST_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *arguments],
+        cwd=ROOT,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_scenario_3_and_the_pipeline_run_as_plain_tests() -> None:
+    chosen = "3.14- and ((writer1 and (threads or fork)) or one_writer or room)"
+    lines = run_pytest("-k", chosen, SHARDED, PIPELINE, PIPELINE_SECONDS="0.05")
+    (summary,) = (line for line in lines if " in " in line)
+    assert "passed" in summary
+    assert "skipped" not in summary
+
+
+def stored(test: str) -> dict[str, list[schema.StoredCell]]:
+    """Cell id -> entries of a committed baseline."""
+    content = folder.Store(ROOT / "baselines").load(test)
+    assert content is not None
+    return {label: list(builds.values()) for label, builds in content.cells.items()}
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        f"{OVERHEAD}::test_fresh_workers",
+        f"{OVERHEAD}::test_pool_of_workers",
+        f"{OVERHEAD}::test_memory_profile",
+        f"{SHARED_SET}::test_shared_set",
+    ],
+)
+def test_an_entry_has_figures_of_several_rounds(test: str) -> None:
+    for entries in stored(test).values():
+        for entry in entries:
+            assert len(ratios_of(entry)) >= 3
+            assert len(values_of(entry, "uss")) >= 2  # the last round may have had no time for memory
+
+
+def test_every_cell_of_every_example_has_its_baseline() -> None:
+    recorded_nothing = (f"--ignore=examples/{name}" for name in ("demo", "docs", "first"))
+    lines = run_pytest("--ftgate", "--collect-only", "examples", *recorded_nothing)
+    collected = {line for line in lines if "::" in line}
+    kept = {names.join_nodeid(test, label) for test in named_in(collected) for label in stored(test)}
+    # Of mod_wsgi's N x 1 the number of cores is in the command line, not in the name.
+    assert kept == collected
+
+
+def named_in(nodeids: set[str]) -> set[str]:
+    """The tests whose cells these are."""
+    return {names.split_nodeid(nodeid)[0] for nodeid in nodeids}
+
+
+def test_the_committed_baselines_have_the_write_ups_shape() -> None:
+    def typical(test: str, label: str) -> float:
+        return median(values_of(stored(test)[label][0], "wall"))
+
+    def fresh(label: str) -> float:
+        return typical(f"{OVERHEAD}::test_fresh_workers", f"{label}-w8")
+
+    # As the write-up has it: threads without the GIL beside processes of the GIL build; and on one build alone.
+    assert fresh("3.14t-threads") < fresh("3.14-fork") < fresh("3.14-forkserver") < fresh("3.14-spawn")
+    assert fresh("3.14t-threads") < fresh("3.14t-fork") < fresh("3.14t-forkserver")
+    assert fresh("3.14t-spawn") > 10 * fresh("3.14t-threads")
+    for build in BUILDS:
+        for count in ("w2", "w8"):
+            threads = typical(f"{SHARED_SET}::test_shared_set", f"{build}-threads-{count}")
+            times = [typical(f"{SHARED_SET}::test_shared_set", f"{build}-{name}-{count}") for name in METHODS]
+            assert min(times) > 10 * threads
+            assert max(times) < 3 * min(times)  # it is the Manager that takes the time, not the start method
+
+
+def test_a_baseline_file_names_no_place_of_the_machine_it_was_made_on() -> None:
+    for path in (ROOT / "baselines").rglob("*.json"):
+        text = path.read_text(encoding="utf-8")
+        assert json.loads(text)["schema"] == schema.SCHEMA
+        for word in (str(Path.home()), str(ROOT)):
+            assert word not in text
