@@ -21,6 +21,7 @@ SHARED_SET = "examples/scenario2_shared_set/test_shared_set.py"
 SHARDED = "examples/scenario3_sharded_writers/test_sharded_writers.py"
 PIPELINE = "examples/trading_pipeline/test_pipeline.py"
 METHODS = ("fork", "forkserver", "spawn")
+pytestmark = pytest.mark.usefixtures("interpreters_on_path")
 
 
 def run_pytest(*arguments: str, **environment: str) -> list[str]:
