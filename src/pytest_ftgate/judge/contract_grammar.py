@@ -391,7 +391,6 @@ FIELDS: Final = {"method": "start method", "workers": "worker count", "target": 
 
 
 def _where(kind: str, fields: Mapping[str, str]) -> Where:
-    """The cell that an executor and its qualifiers name."""
     return Where(
         kind=kind,
         method=fields.get("method"),
@@ -489,7 +488,6 @@ def _start(node: Node) -> int:
 
 
 def _names(node: Node) -> list[Name]:
-    """All metrics in a part, from the left."""
     if isinstance(node, Operation):
         return _names(node.left) + _names(node.right)
     return [node] if isinstance(node, Name) else []

@@ -112,7 +112,6 @@ def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[fl
 
 
 def _both(contract: Contract, at: Mapping[Term, float]) -> tuple[float, float]:
-    """Left and right for these values of the terms."""
 
     def of(name: Name) -> float:
         return at[name.metric, name.where]
@@ -250,14 +249,20 @@ class ContractJudge:
         if reason:
             return replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
         numbers = values(contract, sample, samples)
+        # The deviation that a round is expected to have: memory varies less than time, absolute figures most.
+        rows = [metrics.row(name.metric) for name in all_names(contract)]
+        own_time = absolute(contract)
+        spread = ABSOLUTE_SPREAD if own_time else decide.CONTRACT_SPREAD
+        if all(row.unit == "size" for row in rows):
+            spread = max(row.spread for row in rows)
         held = decide.require(
             numbers,
             text=contract.text,
             alpha=self.alpha,
             beta=self.beta,
             at_most=self.rounds,
-            correlation=DRIFT if absolute(contract) else 0.0,
-            spread=_spread(contract),
+            correlation=DRIFT if own_time else 0.0,
+            spread=spread,
             final=final,
         )
         if not numbers and (missing := unreported(contract, sample, samples)):
@@ -267,11 +272,3 @@ class ContractJudge:
             return held
         shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
         return replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
-
-
-def _spread(contract: Contract) -> float:
-    """The deviation that a round is expected to have: memory varies less than time, absolute figures most."""
-    rows = [metrics.row(name.metric) for name in all_names(contract)]
-    if all(row.unit == "size" for row in rows):
-        return max(row.spread for row in rows)
-    return ABSOLUTE_SPREAD if absolute(contract) else decide.CONTRACT_SPREAD

@@ -74,7 +74,6 @@ def _why_none(metric: str) -> str:
 
 
 def _has(cell: Cell, metric: str) -> bool:
-    """Whether the cell can have such a figure."""
     return cell.executor.program is None if metric == "gil" else metrics.row(metric).applies(cell)
 
 

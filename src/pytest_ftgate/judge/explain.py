@@ -71,7 +71,6 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
 
 
 def _values(side: Sample | StoredCell, metric: str) -> list[float]:
-    """The value of each launch."""
     sides = [side] if isinstance(side, Sample) else side.recordings
     return [value for each in sides for value in recorded.source_of(each)(metric).values()]
 

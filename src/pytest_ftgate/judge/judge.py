@@ -342,7 +342,6 @@ class Judge:
 
 
 def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
-    """The verdict with the figure of each side."""
     sample, entry = reading.sample, reading.basis.entry
     others = [sample.reference] if sample.reference is not None else entry.recordings if entry else ()
     now = recorded.figure_of(judged.metric, [sample], others)

@@ -501,22 +501,17 @@ def _free_tasks() -> int | None:
     free = []
     most = _soft_limit("NPROC")
     if most is not None and os.geteuid() != 0:  # it does not hold for root
-        free.append(most - _tasks_of_user())
+        tasks = 0
+        with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
+            for process in psutil.process_iter():
+                with contextlib.suppress(psutil.Error):
+                    tasks += process.num_threads() if process.uids().real == os.getuid() else 0
+        free.append(most - tasks)
     for folder in cgroup_folders(ROOT, "pids"):
         limit, used = ((read_text(folder / f"pids.{name}") or "").strip() for name in ("max", "current"))
         if limit.isdigit() and used.isdigit():
             free.append(int(limit) - int(used))
     return max(1, min(free) - SPARE_TASKS) if free else None
-
-
-def _tasks_of_user() -> int:
-    tasks = 0
-    with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.uids().real == os.getuid():
-                    tasks += process.num_threads()
-    return tasks
 
 
 def _opened() -> int:

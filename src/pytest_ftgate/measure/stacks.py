@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
 
+from ..kit import proc
 from ..kit.proc import catches, children_of
-from ..kit.proc import threads as threads_of
 from ..runner.stacks import TASKS
 from ..runner.worker import worker_name
 
@@ -146,7 +146,7 @@ def below(pid: int) -> list[int]:
 
 def _threads(pid: int) -> list[int]:
     """The threads to ask, one after another; the process itself where it writes those of all."""
-    return sorted(threads_of(pid)) if sys.platform == "linux" else [pid]
+    return sorted(proc.threads(pid)) if sys.platform == "linux" else [pid]
 
 
 def _listens(pid: int, number: int = SIGNAL) -> bool:

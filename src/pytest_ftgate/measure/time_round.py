@@ -202,7 +202,6 @@ def _cold(launch: RunningLaunch) -> None:
 
 
 def _check(launch: RunningLaunch) -> None:
-    """An iteration that compares results."""
     launch.unmeasured(CHECK)
     launch.checked = True
 

@@ -193,7 +193,6 @@ class CommandHandle:
             self.begun = False
 
     def _recorded(self, kind: str, runs: Sequence[ProgramRun]) -> Iteration:
-        """The iteration that these runs make up."""
         iteration = iteration_of(runs)
         self.record.add(kind, to_builtins(iteration), [run.output.report() for run in runs])
         return iteration

@@ -453,18 +453,18 @@ class ThreadSampler:
         came_s = (self._listed_s + now) / 2
         self._threads, self._listed_s = live, now
         came = [_Thread(sleepers, number, came_s) for number, sleepers in listed.items()]
-        for thread in came:
+        there = []
+        for place, thread in enumerate(came):
             thread.seen_s = now
-        return [thread for place, thread in enumerate(came) if place >= _ACCOUNTS_A_STEP or self._has_account(thread)]
-
-    def _has_account(self, thread: _Thread) -> bool:
-        """Read the first account of a thread that came; whether it is still there."""
-        account = self._reader.account(thread.sleepers.pid, thread.number)
-        if account is not None:
-            now = self._clock()
-            thread.add_account(account, now)
-            thread.began, thread.began_s = account, now
-        return account is not None
+            if place < _ACCOUNTS_A_STEP:  # the first account of the others is read later
+                account = self._reader.account(thread.sleepers.pid, thread.number)
+                if account is None:
+                    continue
+                at_s = self._clock()
+                thread.add_account(account, at_s)
+                thread.began, thread.began_s = account, at_s
+            there.append(thread)
+        return there
 
     def _end(self, thread: _Thread, now: float) -> None:
         thread.seen_s = (thread.seen_s + now) / 2
