@@ -35,15 +35,12 @@ WINGS = (
     "kit",
     "hookspec",
 )
-KNOWN_FEATURES: set[tuple[str, str]] = {
-    ("report/advice", "features/decide/rank"),  # the text of the advice, which moves there
-}
-"""What the core still imports of features, and why."""
 STRANGERS = {("judge", "measure"), ("report", "measure")}
 """Wings with wings below them that they must not know, although the order would allow it."""
 PURE = (
     *("stats/", "judge/", "report/", "model/", "kit/text", "kit/units", "kit/values", "declare/plan", "measure/plan"),
-    *("features/expectations", "features/decide/rank"),
+    *("features/expectations", "features/decide/rank", "features/decide/text", "features/html/", "features/markdown"),
+    *("features/junit", "features/exports"),
 )
 PYTEST = ("plugin/", "features/", "hookspec")
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child,
@@ -156,8 +153,6 @@ def against_the_direction(modules: list[Module]) -> list[str]:
         mine, theirs = wing_of(module.name), wing_of(target)
         if mine == "hookspec" and used.typing_only:  # it names what hooks are given, of all wings
             continue
-        if (str(module), target) in KNOWN_FEATURES:
-            continue
         if mine in WINGS and theirs in WINGS and WINGS.index(theirs) < WINGS.index(mine):
             found.append(f"{module}:{used.line} imports {target}")
         elif (mine, theirs) in STRANGERS:
@@ -267,7 +262,7 @@ def test_the_core_knows_no_feature() -> None:
     """`hookspec` loads what `features` lists; the command asks one of them what an error of a report means."""
     core = outside("features/", "cli")
     names = {own(used.name, NAMES) or "" for module in core for used in module.imports()}
-    assert {name for name in names if wing_of(name) == "features"} == {name for _, name in KNOWN_FEATURES}
+    assert {name for name in names if wing_of(name) == "features"} == set()
 
 
 def test_no_private_name_is_imported() -> None:
@@ -278,7 +273,7 @@ def test_a_wing_hands_nothing_on() -> None:
     """Each name has one place to import it from; the root's face is the user's, and the lock probe is one module."""
     packages = [module for module in outside("features/") if module.name.endswith("/__init__")]
     own_names = [module.name for module in packages if any(used.name.startswith(PACKAGE) for used in module.imports())]
-    assert own_names == ["report/html/__init__", "runner/locks/__init__", "runner/pytest/__init__"]
+    assert own_names == ["runner/locks/__init__", "runner/pytest/__init__"]
 
 
 def test_no_modules_import_each_other() -> None:

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_ftgate.features.decide import rank
+from pytest_ftgate.features.decide import text as sentences
 from pytest_ftgate.judge import contract_grammar, contracts
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import TestSamples
 from pytest_ftgate.model.verdict import Decision
-from pytest_ftgate.report import advice as sentences
 from pytest_ftgate.report.json import parse
 from pytest_ftgate.store.names import split_nodeid
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from .model.report import Row
+    from .model.report import Report, Row
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
     from .plugin.gate import Run
@@ -92,3 +92,16 @@ def features(kind: str) -> pluggy.PluginManager:
     for name in reversed(names):  # pluggy calls the last one first
         plugins.register(importlib.import_module(f"{__package__}.features.{name}"), name)
     return plugins
+
+
+def formats() -> Mapping[str, str]:
+    """The kinds of report files."""
+    found: Mapping[str, str] = importlib.import_module(f"{__package__}.features").FORMATS
+    return found
+
+
+def renderer(kind: str) -> Callable[[Report], str]:
+    """What makes the text of a report file; imported only now, since some need a library that a run does without."""
+    module, _, function = formats()[kind].rpartition(".")
+    render: Callable[[Report], str] = getattr(importlib.import_module(f"{__package__}.features.{module}"), function)
+    return render

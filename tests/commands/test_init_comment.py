@@ -15,8 +15,8 @@ import report_by_hand
 import yaml
 
 from pytest_ftgate import cli
+from pytest_ftgate.features import markdown
 from pytest_ftgate.report import json as formats
-from pytest_ftgate.report import markdown
 
 SHA = "a" * 40
 GH = """

@@ -11,7 +11,8 @@ import report_by_hand
 from junitparser import JUnitXml
 
 from pytest_ftgate import cli
-from pytest_ftgate.report import json, junit
+from pytest_ftgate.features import junit
+from pytest_ftgate.report import json
 
 Write = Callable[[str, str], str]
 PLAIN = '<testsuite name="pytest" tests="9"><testcase classname="a" name="{}" time="0.5">{}</testcase></testsuite>'

@@ -15,12 +15,13 @@ import report_by_hand
 from mutations import places
 from stored_values import TEST, change
 
-from pytest_ftgate import cli
+from pytest_ftgate import cli, features
 from pytest_ftgate.features.decide import rank
+from pytest_ftgate.features.decide import text as advice
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Report
 from pytest_ftgate.model.verdict import Decision
-from pytest_ftgate.report import advice, baselines, terminal
+from pytest_ftgate.report import baselines, terminal
 from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import json as report_json
 from pytest_ftgate.store.folder import assembled, changed
@@ -29,7 +30,7 @@ from pytest_ftgate.store.update import Difference
 
 HOSTILE = "\x1b[31m\x9b2J\x1b]0;title\x07\x90q\x9c\u202e\u2066\u200f\x00\x08\x7f\x85\x1b"
 RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-FORMS = sorted(set(formats.FORMATS) - {"json"})
+FORMS = sorted(set(features.FORMATS) - {"json"})
 
 
 def poisoned(value: Any, keys: set[str]) -> Any:

@@ -16,10 +16,10 @@ import pytest
 from example import Example
 from failing_writes import FailingWrites
 
-from pytest_ftgate.report import json as formats
+from pytest_ftgate import features
 from pytest_ftgate.store.folder import Store
 
-KINDS = tuple(formats.FORMATS)
+KINDS = tuple(features.FORMATS)
 OPTIONS = (
     *("-p", "fake_run", "--ftgate", "--ftgate-launches=2", "--ftgate-iterations=2", "--ftgate-python=3.14t"),
     *(f"--ftgate-report={kind}:out/{kind}" for kind in KINDS),

@@ -13,10 +13,9 @@ import pytest
 import report_by_hand
 from example import Example
 
-from pytest_ftgate.features import github
+from pytest_ftgate.features import github, markdown
 from pytest_ftgate.model.report import Report, Row
 from pytest_ftgate.model.verdict import Decision, Verdict
-from pytest_ftgate.report import markdown
 
 QUICK = (
     "-p", "fake_run", "--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t",

@@ -10,10 +10,10 @@ import report_by_hand
 
 from golden import check_golden
 from pytest_ftgate.features.decide import rank
+from pytest_ftgate.features.decide import text as advice
 from pytest_ftgate.features.decide.rank import Advice, MemoryUse
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Report
-from pytest_ftgate.report import advice
 from pytest_ftgate.report.details import Style, wrapped
 
 

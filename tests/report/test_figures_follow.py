@@ -17,6 +17,8 @@ from fake_launcher import group_of, memory_of, spec_of
 from scipy.special import stdtrit
 from values import sample_of
 
+from pytest_ftgate.features import markdown
+from pytest_ftgate.features.html import page as html_page
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
@@ -24,8 +26,8 @@ from pytest_ftgate.kit import units
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Sample, TestSamples, Timer
-from pytest_ftgate.report import html, markdown, said, terminal
 from pytest_ftgate.report import json as json_report
+from pytest_ftgate.report import said, terminal
 
 ROUNDS, LOOPS, SECOND = 6, 3, 1e9
 SINGLE, TWO = (group_of(spec=spec_of("threads", workers=count)).cells[0] for count in (1, 2))
@@ -188,7 +190,7 @@ def test_each_number_of_a_row_follows_from_its_launches(report: Report) -> None:
     text = terminal.render(report, width=220, color=False, unicode=True, verbosity=1)
     (line,) = (line for line in text.splitlines() if line.startswith(f"  {TWO.label}  "))
     assert re.split(r"\s{2,}", line.strip()) == expected
-    compared, page = markdown.render(report).replace("\u00a0", " "), html.render(report)
+    compared, page = markdown.render(report).replace("\u00a0", " "), html_page.render(report)
     for shown in (expected[1], *expected[3:4], *expected[5:7], expected[8]):
         assert f"| {shown} |" in compared
         assert f">{shown}</td>" in page

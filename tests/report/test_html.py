@@ -19,15 +19,15 @@ from report_by_hand import FREE_THREADED, around, cell
 from values import timed
 
 from golden import check_golden
+from pytest_ftgate.features.decide import text as advice
+from pytest_ftgate.features.html import page as page_module
+from pytest_ftgate.features.html import plots
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval, to_builtins
 from pytest_ftgate.model.report import Figures, History, LevelChange, Recorded, Report, Row, Table
 from pytest_ftgate.model.sample import Footprint, Launch, MemoryPoint, Sample
 from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
-from pytest_ftgate.report import advice
 from pytest_ftgate.report import json as formats
-from pytest_ftgate.report.html import page as page_module
-from pytest_ftgate.report.html import plots
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

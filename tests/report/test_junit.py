@@ -11,12 +11,13 @@ from report_by_hand import TOKENISE, figures
 from values import held, sample_of, timed
 
 from golden import check_golden
+from pytest_ftgate.features import junit
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.spec import Cell, Executor, Target
 from pytest_ftgate.model.verdict import Decision, Verdict
-from pytest_ftgate.report import junit, measured
+from pytest_ftgate.report import measured
 
 HOSTILE = "<b>&\x1b[31m\x00\x07\x9b\ud800\ufffe]]>\u202e"
 

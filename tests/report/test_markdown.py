@@ -11,11 +11,11 @@ import report_by_hand
 from report_by_hand import cell, figures, judged
 
 from golden import check_golden
+from pytest_ftgate.features import markdown
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Acceptance, Decision, Verdict
-from pytest_ftgate.report import markdown
 
 LONG = "tests/benchmarks/concurrency/test_pipeline.py::TestStorageEngine::test_write_batches_{}"
 

@@ -8,12 +8,12 @@ import msgspec
 import report_by_hand
 from report_by_hand import cell
 
-from pytest_ftgate.features import github
+from pytest_ftgate.features import github, markdown
+from pytest_ftgate.features.html import page
 from pytest_ftgate.model.report import Report, Row, Table, failed_row
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Decision, Verdict
-from pytest_ftgate.report import markdown, said, terminal
-from pytest_ftgate.report.html import page
+from pytest_ftgate.report import said, terminal
 
 WHY = "cannot install -e .: src/fast.c:1:10: fatal error: nothere.h: No such file"
 

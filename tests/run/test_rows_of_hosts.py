@@ -11,11 +11,12 @@ import pytest
 from fake_launcher import CONFIG, Quiet
 from stored_values import MACHINE, OTHER_MACHINE, TEST, change, make_row, make_sample
 
+from pytest_ftgate.features import junit, markdown
 from pytest_ftgate.features.decide import rank
+from pytest_ftgate.features.html import page
 from pytest_ftgate.model.report import Report, RowMessage
 from pytest_ftgate.model.verdict import Decision, Verdict
-from pytest_ftgate.report import json, junit, markdown, said, terminal
-from pytest_ftgate.report.html import page
+from pytest_ftgate.report import json, said, terminal
 from pytest_ftgate.run.rows import on_host
 from pytest_ftgate.run.run import Session
 

@@ -122,15 +122,16 @@ def install_step(text: str) -> tuple[str, ...]:
 
 def report_target(text: str) -> str:
     """`json:PATH`, or another kind of report."""
-    from ..report.json import FORMATS
+    from ..hookspec import formats
 
+    kinds = formats()
     kind, _, path = text.partition(":")
-    if kind in FORMATS and path:
+    if kind in kinds and path:
         return text
     ending = text.rpartition(".")[2].replace("xml", "junit")
-    if kind in FORMATS or ending in FORMATS:
-        raise ValueError(f"a kind and a path: {f'{kind}:PATH' if kind in FORMATS else f'{ending}:{path or text}'}")
-    raise ValueError(f"KIND:PATH, and KIND is {listed(list(FORMATS))}{did_you_mean(kind, tuple(FORMATS))}")
+    if kind in kinds or ending in kinds:
+        raise ValueError(f"a kind and a path: {f'{kind}:PATH' if kind in kinds else f'{ending}:{path or text}'}")
+    raise ValueError(f"KIND:PATH, and KIND is {listed([*kinds])}{did_you_mean(kind, tuple(kinds))}")
 
 
 BEYOND = "beyond-effect"

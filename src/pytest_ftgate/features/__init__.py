@@ -32,3 +32,16 @@ COMMANDS: Final = (
     "history",
 )
 """What the `ftgate` command has, in the order of its help."""
+
+FORMATS: Final = {
+    "html": "html.page.render",
+    "json": "",
+    "md": "markdown.render",
+    "junit": "junit.render",
+    "bmf": "exports.bmf",
+    "gha-benchmark": "exports.gha_benchmark",
+    "benchstat": "exports.benchstat",
+    "otava": "exports.otava",
+    "openmetrics": "exports.openmetrics",
+}
+"""What `--ftgate-report` and `ftgate report --to` write: kinds, and what renders each; JSON is the core's."""

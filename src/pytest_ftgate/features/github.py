@@ -11,7 +11,8 @@ import pytest
 from ..hookspec import hookimpl
 from ..kit.text import plain
 from ..model.report import Report, Row
-from ..report import markdown, said
+from ..report import said
+from . import markdown
 
 if TYPE_CHECKING:
     from ..plugin.gate import Run

@@ -12,10 +12,10 @@ from ..declare.options import report_target
 from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..model.report import Report
-from ..report import json, terminal
+from ..report import terminal
 from ..run import libraries
 from ..run import run as report_files
-from . import history
+from . import FORMATS, history
 from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, terminal_width, unicode
 
 
@@ -37,7 +37,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 def add_forms(parser: argparse.ArgumentParser) -> None:
     """Add the options that `show` reads."""
-    kinds = ", ".join(f"{kind}:PATH" for kind in json.FORMATS)
+    kinds = ", ".join(f"{kind}:PATH" for kind in FORMATS)
     parser.add_argument(
         "--to", action="append", default=[], metavar="KIND:PATH", help=f"write it to a file ({kinds}; repeatable)"
     )

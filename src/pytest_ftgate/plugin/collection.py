@@ -114,10 +114,7 @@ def targets(config: pytest.Config, spec: Spec) -> list[Target]:
 def default_pair(config: pytest.Config) -> DefaultPair:
     """The targets of a run that names none, looked for once."""
     if DEFAULT not in config.stash:
-        from ..targets import (
-            environments,
-            find,  # only a run that names no target needs it
-        )
+        from ..targets import environments, find
 
         config.stash[DEFAULT] = find.default_pair(environments.required_python(config.rootpath))
     return config.stash[DEFAULT]

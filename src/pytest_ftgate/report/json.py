@@ -5,7 +5,6 @@ Beside it the table of all forms that `--ftgate-report KIND:PATH` writes.
 
 from __future__ import annotations
 
-import importlib
 import math
 import secrets
 import struct
@@ -14,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from .. import hookspec
 from ..kit.errors import FtgateError
 from ..kit.values import fault_of
 from ..model.report import Report
@@ -23,18 +23,6 @@ SCHEMA = 3
 AGAIN = "write it again with --ftgate-report json:PATH"
 NOT_FINITE = tuple(b"\xcb" + struct.pack(">d", each)[:2] for each in (math.inf, -math.inf, math.nan, -math.nan))
 """How such numbers begin in MessagePack."""
-FORMATS = {
-    "html": "html",
-    "json": "json",
-    "md": "markdown",
-    "junit": "junit",
-    "bmf": "exports.bmf",
-    "gha-benchmark": "exports.gha_benchmark",
-    "benchstat": "exports.benchstat",
-    "otava": "exports.otava",
-    "openmetrics": "exports.openmetrics",
-}
-"""Kinds of report files and modules of this package, with the function where that is not `render`."""
 
 
 class ReportError(FtgateError):
@@ -45,8 +33,7 @@ def rendered(kind: str, report: Report) -> Iterator[str]:
     """The report as text of that kind, piece by piece: one text of a large run would take too much memory."""
     if kind == "json":
         return pieces(report)
-    module, _, function = FORMATS[kind].partition(".")
-    return iter((str(getattr(importlib.import_module(f"{__package__}.{module}"), function or "render")(report)),))
+    return iter((hookspec.renderer(kind)(report),))
 
 
 def render(report: Report) -> str:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from ...hookspec import Subparsers, hookimpl
 from ...model.report import Report
-from ...report import advice
 from ...store.names import named
 from ...store.schema import TestBaseline
 from ..baseline import NAMES
 from ..inifile import options_of
 from ..last_run import FINE, add_rootdir, last_run, nothing, rootdir, store, unicode
 from . import rank
+from . import text as advice
 from .rank import Advice
 
 PLACES = ("run", "baselines")

@@ -10,7 +10,7 @@ import pytest
 from ...hookspec import hookimpl
 from ...kit.text import takes_unicode
 from ...plugin.options import options_of
-from ...report import advice
+from . import text
 
 if TYPE_CHECKING:
     from ...plugin.gate import Run
@@ -36,6 +36,6 @@ class Summary:
         if self.run.report is None or not self.run.report.tables:
             return
         unicode = takes_unicode(sys.stdout)
-        advised = advice.sentences(self.run.report, self.weights, unicode=unicode)
+        advised = text.sentences(self.run.report, self.weights, unicode=unicode)
         terminalreporter.section("ftgate advice", sep="=")
-        terminalreporter.write(advice.render(advised, width=terminalreporter._tw.fullwidth, unicode=unicode))
+        terminalreporter.write(text.render(advised, width=terminalreporter._tw.fullwidth, unicode=unicode))

@@ -12,7 +12,7 @@ from importlib.util import module_from_spec
 _home = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))
 _spec = PathFinder.find_spec("pytest", [entry for entry in sys.path if os.path.realpath(entry) != _home])
 if _spec is None or _spec.loader is None:
-    from .. import pytest_stub
+    from pytest_ftgate.runner import pytest_stub
 
     sys.modules["pytest"] = pytest_stub
 else:

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..features.decide import rank
-from ..features.decide.rank import Advice, Choice, Contention, Hazard, MemoryUse, Ranking, ScalingAdvice, StartTax
-from ..judge import metrics
-from ..kit import units
-from ..kit.text import listed, percent, plain, plural
-from ..kit.values import Interval, Metric, to_builtins
-from ..model.report import Report
-from . import json
-from .details import Style, entry, wrapped
+from ...judge import metrics
+from ...kit import units
+from ...kit.text import listed, percent, plain, plural
+from ...kit.values import Interval, Metric, to_builtins
+from ...model.report import Report
+from ...report import json
+from ...report.details import Style, entry, wrapped
+from . import rank
+from .rank import Advice, Choice, Contention, Hazard, MemoryUse, Ranking, ScalingAdvice, StartTax
 
 NAMED = 4
 """Candidates of a ranking that are named one by one; of the others the range is given."""

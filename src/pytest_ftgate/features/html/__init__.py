@@ -2,5 +2,3 @@
 
 `assets/` holds the template, its style and script, and the plot library with its licences.
 """
-
-from .page import render as render

@@ -14,9 +14,9 @@ from ...kit.values import Interval, Metric, to_builtins
 from ...model.report import History, Row
 from ...model.sample import Launch
 from ...model.verdict import Decision, MetricVerdict
-from .. import history as texts
-from ..json import writable
-from ..said import STATES
+from ...report import history as texts
+from ...report.json import writable
+from ...report.said import STATES
 
 UNPLOTTED = (Decision.PASSED, Decision.UNCHANGED)
 """Decisions on a metric other than the time whose change is not plotted."""

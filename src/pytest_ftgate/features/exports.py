@@ -13,9 +13,9 @@ from ..kit import units
 from ..kit.values import Metric
 from ..model.report import Report, Row
 from ..model.spec import Cell
+from ..report import said
+from ..report.measured import SUFFIX, measured, writable
 from ..store.names import split_nodeid
-from . import said
-from .measured import SUFFIX, measured, writable
 
 IN_NAMES = ":()[]{},+@._"
 """Besides letters and digits, what stays as it is in a name for benchstat."""

@@ -17,9 +17,10 @@ from ...kit import units
 from ...kit.text import plain
 from ...model.report import Report, Row, SiteFigures
 from ...model.verdict import Decision
-from .. import advice, said
-from ..details import Style, detail_lines, site_place
-from ..measured import COLUMNS, interval_head, judged_wall, wall_interval
+from ...report import said
+from ...report.details import Style, detail_lines, site_place
+from ...report.measured import COLUMNS, interval_head, judged_wall, wall_interval
+from ..decide import text as advice
 from . import plots
 
 PLOTS_BYTES = 1_000_000

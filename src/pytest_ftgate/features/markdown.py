@@ -15,8 +15,8 @@ from ..kit import units
 from ..kit.text import plain, plural
 from ..model.report import Report, Row, Table
 from ..model.verdict import Decision
-from . import said
-from .measured import COLUMNS, judged_wall
+from ..report import said
+from ..report.measured import COLUMNS, judged_wall
 
 MARKER = "<!-- ftgate -->"
 """The first line: by it a comment is found that is to be edited in place."""

@@ -19,8 +19,8 @@ from junitparser import (
 
 from ..model.report import Report, Row, Table
 from ..model.verdict import Decision
-from . import said, terminal
-from .measured import properties, writable
+from ..report import said, terminal
+from ..report.measured import properties, writable
 
 
 class Case(TestCase):
