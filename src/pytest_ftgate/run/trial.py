@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,7 +15,6 @@ from ..kit import git
 from ..kit.errors import FtgateError
 from ..measure import machine
 from ..measure.conditions import ConditionsMonitor
-from ..measure.context import PreparedTarget
 from ..measure.launch import error_of
 from ..model.report import Conditions, Row, Shortfall, failed_row, first_line
 from ..model.sample import Sample, TestSamples
@@ -146,12 +145,20 @@ class Trial:
         Where tests share the time of the run, `share_s` is this test's part, and `left_s` all that is left; the test's
         own time ends it as well.
         """
-        if self.active is None:
+        phase = self.active
+        if phase is None:
             return
-        more = self.active.step(share_s, left_s)
+        more = phase.step(share_s, left_s)
+        # 1. Explain what is decided, in the time of the phase.
         if self.run.config.explain:
-            self.explainer.follow(self.active, self._left_s(self.active))
-        self._predict_shortfall(self.active, share_s, left_s)
+            self.explainer.follow(phase, self._left_s(phase))
+        # 2. Say once in a phase that its time is too short for a decision, as soon as that is known.
+        tests = left_s / share_s if share_s and left_s else None
+        lacking = predicted(phase, self.run.config.test_time, self._ended_s, self.run.time, tests)
+        if lacking and not any(map(self.shortfalls.get, phase.judged)):
+            self.run.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
+        self.shortfalls |= dict.fromkeys(phase.judged, lacking)
+        # 3. The next phase, while there is time.
         if more:
             return
         self._end()
@@ -159,16 +166,6 @@ class Trial:
             self._begin_next()
         else:
             self.close()
-
-    def _predict_shortfall(self, active: Phase, share_s: float | None, left_s: float | None) -> None:
-        """Say once in a phase that its time is too short for a decision, as soon as that is known."""
-        config, time = self.run.config, self.run.time
-        tests = left_s / share_s if share_s and left_s else None
-        lacking = predicted(active, config.test_time, self._ended_s, time, tests)
-        known = any(map(self.shortfalls.get, active.judged))
-        if lacking and not known:
-            self.run.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
-        self.shortfalls |= dict.fromkeys(active.judged, lacking)
 
     def close(self) -> None:
         """The time budget is used up: judge what there is, and begin nothing more."""
@@ -217,12 +214,24 @@ class Trial:
 
     def _amended(self, row: Row) -> Row:
         """The row with its verdict as it stands now, and with what the time lacks where that is open."""
-        verdict = row.verdict
-        for amend in BY_LAUNCHES:
-            verdict = amend(self, verdict, row.cell)
+        nodeid, verdict, sample = row.cell.nodeid, row.verdict, self.samples.cell(row.cell)
+        # 1. After a miss: by the launches that were paired with the baseline's commit, else predicted.
+        if nodeid in self._after_miss and sample is not None:
+            verdict = self.screen.settled(sample, self.samples, verdict, *self._after_miss[nodeid])
+        # 2. Where the code is that of the baseline: what misses it is no change of the code.
+        if why := self._same_code.get(nodeid):
+            verdict = unchanged(verdict, why)
+        # 3. In doubt where the machine may have done it: contracts were judged in the first phase.
+        verdict = doubted(
+            verdict,
+            paired=decide.unfit(self.conditions, decide.PAIRED),
+            alone=decide.unfit(self.first_conditions, decide.UNPAIRED),
+            crowded=decide.unfit(self.first_conditions, decide.CROWDED),
+        )
         if row.sample is not None:
-            lacking = self.shortfalls.get(row.cell.nodeid) if verdict.decision.wants_time else None
+            lacking = self.shortfalls.get(nodeid) if verdict.decision.wants_time else None
             row = replace(row, conditions=self.conditions, shortfall=lacking)
+        # 4. By features: what commits accept, and what the test is known to fail.
         line, options = self.group.spec.source.line, self.run.config.rerun
         return self._by_people(replace(row, verdict=verdict, line=line, options=options))
 
@@ -231,27 +240,6 @@ class Trial:
         for amended in self.amendments:
             row = replace(row, verdict=amended(row))
         return row
-
-    def _settled(self, verdict: Verdict, cell: Cell) -> Verdict:
-        """After a miss: by the launches that were paired with the baseline's commit, else predicted."""
-        sample = self.samples.cell(cell)
-        if cell.nodeid not in self._after_miss or sample is None:
-            return verdict
-        return self.screen.settled(sample, self.samples, verdict, *self._after_miss[cell.nodeid])
-
-    def _unchanged(self, verdict: Verdict, cell: Cell) -> Verdict:
-        """Where the code is that of the baseline: what misses it is no change of the code."""
-        why = self._same_code.get(cell.nodeid)
-        return unchanged(verdict, why) if why else verdict
-
-    def _doubted(self, verdict: Verdict, cell: Cell) -> Verdict:
-        """In doubt where the machine may have done it: contracts were judged in the first phase."""
-        return doubted(
-            verdict,
-            paired=decide.unfit(self.conditions, decide.PAIRED),
-            alone=decide.unfit(self.first_conditions, decide.UNPAIRED),
-            crowded=decide.unfit(self.first_conditions, decide.CROWDED),
-        )
 
     def _explained(self, row: Row) -> Row:
         """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
@@ -274,19 +262,15 @@ class Trial:
             if lookup.failed:
                 return failed_row(cell, first_line(lookup.reason), lookup.reason)
             return _unsupported_row(cell, lookup.reason)
-        if reason := unavailable(cell, lookup.target.interpreter) or self._is_reference(cell, lookup.target, pair):
+        if reason := unavailable(cell, lookup.target.interpreter):
             return _unsupported_row(cell, reason)
+        if pair and pair.reference.python:
+            other = self.run.targets.lookup(cell, self.group.spec.requires, pair.reference).target
+            if other is not None and same(cell, lookup.target, pair.reference, other):
+                itself = f"{cell.target.spec} is {pair.reference.label} itself"
+                return _unsupported_row(cell, f"{itself}, with which the targets are compared")
         stored = None if pair else self.run.stored.entry(self.group, cell)
         return failed_row(cell, "its baseline cannot be read", str(stored)) if isinstance(stored, FtgateError) else None
-
-    def _is_reference(self, cell: Cell, target: PreparedTarget, pair: worktrees.Pair | None) -> str:
-        """Why there is nothing to compare a cell with: its target is the reference itself; empty if it is not."""
-        if pair is None or not pair.reference.python:
-            return ""
-        other = self.run.targets.lookup(cell, self.group.spec.requires, pair.reference).target
-        if other is None or not same(cell, target, pair.reference, other):
-            return ""
-        return f"{cell.target.spec} is {pair.reference.label} itself, with which the targets are compared"
 
     @property
     def _own_left_s(self) -> float:
@@ -319,24 +303,14 @@ class Trial:
             if cell.nodeid not in phase.judged:
                 continue
             if self.samples.cell(cell):
-                self._predict(cell, f"{first_line(str(error))}: its reference cannot be measured")
+                if self._missed(cell):
+                    why = f"{first_line(str(error))}: its reference cannot be measured"
+                    self._after_miss[cell.nodeid] = None, why
             elif late:
                 verdict = Verdict(decision=Decision.NOT_MEASURED, reason=f"{error}: increase --ftgate-time")
                 self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
             else:
                 self.by_nodeid[cell.nodeid] = failed_row(cell, first_line(str(error)), str(error))
-
-    def _end(self) -> None:
-        if self.active is not None:
-            ended, self.active = self.active, None
-            self._ended_rounds += ended.interleaved.budget.rounds
-            self.note = ended.interleaved.split or self.note
-            self.conditions = self.monitor.observe()
-            self._judge(ended)
-            if self.run.config.explain and not self._interrupted:
-                rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
-                self.explainer.end(rows, ended, lambda: self._left_s(ended))
-            self._ended_s += ended.interleaved.budget.spent_s
 
     def _left_s(self, active: Phase) -> float:
         """What is left to explain a phase's cells: of its time, and of the run's."""
@@ -345,23 +319,34 @@ class Trial:
 
     # -- judging -----------------------------------------------------------------------------------------------
 
-    def _judge(self, ended: Phase) -> None:
+    def _end(self) -> None:
+        """End the phase under way: judge its cells, plan what follows their misses, explain what has regressed."""
+        if self.active is None:
+            return
+        ended, self.active = self.active, None
+        self._ended_rounds += ended.interleaved.budget.rounds
+        self.note = ended.interleaved.split or self.note
+        self.conditions = self.monitor.observe()
         samples = TestSamples(ended.interleaved.samples())
         if self.samples:
             for sample in samples:
                 if sample.cell.nodeid in ended.judged:
                     with self._failing(sample.cell):
                         self._judge_again(ended.judge, sample, samples)
-            return
-        self.first_conditions = self.conditions
-        ended.judge.conditions = (self.conditions,)
-        for sample in samples:
-            with self._failing(sample.cell):
-                self._judge_first(ended, sample, samples)
-        self.samples = samples
-        if not ended.pair:
-            self.screen = ended.judge
-            self.phases += self._follow_ups(ended)
+        else:
+            self.first_conditions = self.conditions
+            ended.judge.conditions = (self.conditions,)
+            for sample in samples:
+                with self._failing(sample.cell):
+                    self._judge_first(ended, sample, samples)
+            self.samples = samples
+            if not ended.pair:
+                self.screen = ended.judge
+                self.phases += self._follow_ups(ended)
+        if self.run.config.explain and not self._interrupted:
+            rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
+            self.explainer.end(rows, ended, lambda: self._left_s(ended))
+        self._ended_s += ended.interleaved.budget.spent_s
 
     @contextlib.contextmanager
     def _failing(self, cell: Cell) -> Iterator[None]:
@@ -466,16 +451,6 @@ class Trial:
 
     def _missed(self, cell: Cell) -> frozenset[str]:
         return frozenset(each.metric for each in self.by_nodeid[cell.nodeid].verdict.metrics if missed(each))
-
-    def _predict(self, cell: Cell, why: str) -> None:
-        if self.samples.cell(cell) is not None and self._missed(cell):
-            self._after_miss[cell.nodeid] = None, why
-
-
-Amendment: TypeAlias = Callable[[Trial, Verdict, Cell], Verdict]
-BY_LAUNCHES: Sequence[Amendment] = (Trial._settled, Trial._unchanged, Trial._doubted)
-"""What becomes of a verdict after a cell was judged, in this order: by further launches, the code and the machine; then
-by features, as `_by_people` says. `_amended` applies them."""
 
 
 def _unsupported_row(cell: Cell, reason: str) -> Row:
