@@ -13,7 +13,7 @@ import msgspec
 from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..kit.text import listed, plain
-from ..model.report import Host, Report, Row, Shard, Table
+from ..model.report import Host, Report, Shard, Table
 from ..model.verdict import Decision
 from ..report import said
 from ..store.folder import Store
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 Name: TypeAlias = tuple[str, str]
 XFAILED = ("pytest.xfail", "xfailed")
-CASES_SHOWN = 5
-"""Cases in several files that the error names."""
+SHOWN = 5
+"""Cases, cells and shards that an error names."""
 
 
 def merge(paths: Sequence[Path], output: Path | None) -> int:
@@ -100,10 +100,10 @@ def _refuse(twice: dict[Name, list[Path]]) -> None:
     if not twice:
         return
     lines = [f"  {'.'.join(filter(None, name))}: {', '.join(map(str, paths))}" for name, paths in twice.items()]
-    more = [f"  and {len(lines) - CASES_SHOWN} more"] if len(lines) > CASES_SHOWN else []
+    more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     said = "case was run in two files" if len(lines) == 1 else "cases were run in two files or more"
     head = f"{len(lines)} {said}: which result holds is not known; leave the other files out"
-    raise FtgateError("\n".join([head, *lines[:CASES_SHOWN], *more]))
+    raise FtgateError("\n".join([head, *lines[:SHOWN], *more]))
 
 
 def _read(path: Path) -> JUnitXml:
@@ -126,8 +126,6 @@ def _read(path: Path) -> JUnitXml:
 # Nothing is judged again. Each shard split the error level over the hypotheses of the whole run, so its verdicts are
 # those of one run; that this holds is checked.
 
-SHOWN = 5
-"""Cells and shards that an error names."""
 SLACK = 1e-9
 UNSET = "at its default"
 
@@ -148,7 +146,7 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
     if missing and not partial:
         raise FtgateError(f"{missing}; --partial joins what there is")
     _check_level(shards)
-    return _joined(sorted(reports.values(), key=lambda report: _part(report.shard)), missing)
+    return _joined(sorted(reports.values(), key=lambda report: report.shard.part if report.shard else 0), missing)
 
 
 def budget(reports: Iterable[Report]) -> str:
@@ -340,19 +338,13 @@ def _hosts(report: Report) -> Iterator[Host]:
 def _located(table: Table, report: Report) -> Table:
     """A table that names the shard that measured it, as its rows do."""
     note = "; ".join(filter(None, (f"measured by {_name(report)}", table.note)))
-    return msgspec.structs.replace(table, rows=tuple(_at(row, _name(report)) for row in table.rows), note=note)
-
-
-def _at(row: Row, shard: str) -> Row:
-    return msgspec.structs.replace(row, host=f"{shard}, {row.host}" if row.host else shard)
+    hosts = (", ".join(filter(None, (_name(report), row.host))) for row in table.rows)
+    rows = tuple(msgspec.structs.replace(row, host=host) for row, host in zip(table.rows, hosts, strict=True))
+    return msgspec.structs.replace(table, rows=rows, note=note)
 
 
 def _name(report: Report) -> str:
     return report.shard.name if report.shard else ""
-
-
-def _part(shard: Shard | None) -> int:
-    return shard.part if shard else 0
 
 
 # Baselines that several jobs recorded, each in a checkout of its own, added to those of one.
@@ -499,7 +491,9 @@ def _reports(args: argparse.Namespace) -> int:
     """Show the joined report, write its files, and say how it was judged; its exit code is that of a run."""
     output = [f"json:{args.output}"] if args.output else []
     targets = checked([*output, *args.to])
-    reports = {str(path): read(path) for path in _once(args.sources)}
+    if twice := next((path for number, path in enumerate(args.sources) if path in args.sources[:number]), None):
+        raise FtgateError(f"{twice} is given twice")
+    reports = {str(path): read(path) for path in args.sources}
     whole = joined(reports, partial=args.partial)
     words = [*(["--partial"] if args.partial else []), *reports]
     whole = msgspec.structs.replace(whole, command=command("merge", *words))
@@ -513,10 +507,3 @@ def _reports(args: argparse.Namespace) -> int:
     if whole.rows and all(row.verdict.decision is Decision.UNSUPPORTED for row in whole.rows):
         return nothing("nothing was measured: every cell is unsupported on its machine")
     return FINE
-
-
-def _once(paths: Sequence[Path]) -> list[Path]:
-    twice = next((path for number, path in enumerate(paths) if path in paths[:number]), None)
-    if twice:
-        raise FtgateError(f"{twice} is given twice")
-    return list(paths)

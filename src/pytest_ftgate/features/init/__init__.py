@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import json
 import os
@@ -25,7 +26,6 @@ from ...targets.environments import Step, is_command, spelled
 from ...targets.find import InterpreterNotFound, default_pair, find_interpreter
 from .builds import tried
 from .project import Project, ci_of, has_workload, look, name_for
-from .templates import fill
 
 CI: Final = ("github", "gitlab", "none")
 TRIGGERS: Final = ("push", "label")
@@ -36,30 +36,12 @@ GITHUB: Final = Path(".github") / "workflows" / "ftgate.yml"
 GITHUB_COMMENT: Final = GITHUB.with_name("ftgate-comment.yml")
 GITLAB: Final = Path(".gitlab-ci.yml")
 GITLAB_PART: Final = Path(".gitlab") / "ftgate.yml"
-GITHUB_FOLDER: Final = "    defaults:\n      run:\n        working-directory: {}\n"
 UNNAMED: Final = (
     "pytest-ftgate was installed from a folder, which CI does not have; until an index has it, name another place: "
     "ftgate init --requirement git+https://HOST/NAME/pytest-ftgate"
 )
 MATRIX: Final = range(2, 257)
 """The numbers of jobs that a matrix of GitHub may have."""
-GITHUB_LABEL: Final = (
-    "  pull_request:\n    types: [opened, reopened, synchronize, labeled]\n",
-    (
-        "    # For pull requests with the label ftgate: when it is added, and at each push from then on.\n"
-        "    if: >-\n"
-        "      github.event.label.name == 'ftgate'\n"
-        "      || github.event.action != 'labeled' && contains(github.event.pull_request.labels.*.name, 'ftgate')\n"
-    ),
-)
-"""The events of the workflow, and the condition of its job."""
-GITLAB_PUSH: Final = (
-    '    - if: $CI_PIPELINE_SOURCE == "merge_request_event"\n    - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH\n'
-)
-GITLAB_LABEL: Final = (
-    "    # For merge requests with the label ftgate, at each push: GitLab starts nothing when a label is added.\n"
-    '    - if: $CI_PIPELINE_SOURCE == "merge_request_event" && $CI_MERGE_REQUEST_LABELS =~ /(^|,)ftgate(,|$)/\n'
-)
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -72,9 +54,29 @@ class Change(Struct, frozen=True, kw_only=True):
 class Outline(Struct, frozen=True, kw_only=True):
     """What init does: the files that it writes, those that it leaves with the reason, and notes."""
 
-    changes: tuple[Change, ...]
-    left: tuple[tuple[Path, str], ...]
-    notes: tuple[str, ...] = ()
+    changes: list[Change] = msgspec.field(default_factory=list)
+    left: list[tuple[Path, str]] = msgspec.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
+
+    def add(self, path: Path, template: str, **values: object) -> None:
+        """Write what a template gives to a path, or leave the file that is there."""
+        if path.exists():
+            self.left.append((path, "it already exists"))
+            return
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # late: no other command has use for it
+
+        # Values have a mark of our own: `{{ }}` is that of GitHub.
+        environment = Environment(
+            loader=PackageLoader(__name__, "templates"),
+            variable_start_string="{=",
+            variable_end_string="=}",
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=StrictUndefined,
+            keep_trailing_newline=True,
+            autoescape=False,  # YAML and Python, not HTML
+        )
+        self.changes.append(Change(path=path, text=environment.get_template(template).render(values)))
 
 
 @hookimpl
@@ -121,19 +123,24 @@ def run(args: argparse.Namespace) -> int:
     folder = args.path.resolve()
     if not folder.is_dir():
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
+    # What it is, what installs a clean checkout of it, where this plugin comes from, and which CI it has.
     project, trouble = tried(look(folder))
     asked, unnamed = installed_from()
     asked = args.requirement or asked
     ours = f"pytest-ftgate @ {asked}" if "://" in asked and " @ " not in asked else asked
     project = msgspec.structs.replace(project, ours=ours)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
+    # What to do about it, and what to say.
     outline = plan(project, ci, args.trigger, comment=args.comment, shards=args.shards)
-    if unnamed and not args.requirement and outline.changes and ci != "none":
-        trouble = "\n\n".join(filter(None, (trouble, UNNAMED)))
     if trouble:
-        outline = msgspec.structs.replace(outline, notes=(*outline.notes, trouble))
+        outline.notes.append(trouble)
+    if unnamed and not args.requirement and outline.changes and ci != "none":
+        outline.notes.append(UNNAMED)
     if args.dry_run:
-        print("".join(diff(change, project.root) for change in outline.changes), end="", flush=True)
+        for change in outline.changes:  # each as git would show it
+            name = Path(os.path.relpath(change.path, project.root)).as_posix()
+            lines = change.text.splitlines(keepends=True)
+            print("".join(difflib.unified_diff([], lines, "/dev/null", f"b/{name}")), end="", flush=True)
         _print_rest(outline, sys.stderr)  # what is printed is a patch
         return 0
     missing = _print_facts(project)
@@ -153,9 +160,6 @@ def plan(
     project: Project, ci: str, trigger: str = TRIGGERS[0], *, comment: bool = False, shards: int | None = None
 ) -> Outline:
     """Everything that will be written or left; nothing is written yet. Raises FtgateError."""
-    changes: list[Change] = []
-    left: list[tuple[Path, str]] = []
-    notes: list[str] = []
     if comment and ci != "github":
         raise FtgateError(f"--comment writes a workflow for GitHub, and this project's CI is {ci}: add --ci github")
     if shards is not None and ci != "github":
@@ -164,18 +168,68 @@ def plan(
         )
     if shards is not None and shards not in MATRIX:
         raise FtgateError(f"--shards {shards}: takes a number of jobs from {MATRIX[0]} to {MATRIX[-1]}")
-    _plan_workload(project, changes, left)
+    outline = Outline()
+    outline.add(
+        workload_path(project),
+        "workload.txt",
+        project=project.name or project.root.name,
+        package=project.name.replace("-", "_").replace(".", "_").lower() or "my_module",
+        function=name_for(project.functions, "test_checksum", prefixes=True),
+        pythons="" if "ftgate_python" in project.ini else f", pythons={json.dumps(project.targets)}",
+    )
+    # What the workflows of both have. Paths of artifacts and caches are from the top of the repository.
+    top = project.root if project.git is None else project.git.top
+    branch = "main" if project.git is None else project.git.branch
+    install, command = ci_commands(project)
+    job = {
+        "trigger": trigger,
+        "folder": (below := project.root.relative_to(top).as_posix().removeprefix(".")),
+        "below": f"{below}/" if below else "",
+        "pythons": _versions(project),
+        "install": [_scalar(line) for line in install],
+        "run": command,
+        "options": "".join(f" {option}" for option in project.options),
+    }
     if ci == "github":
-        _plan_github(project, trigger, shards, changes, left)
+        # One of our name, whatever it does, else any that runs the gate.
+        path, workflow = top / GITHUB, "ftgate"
+        there = path if path.is_file() else next(filter(_measures, sorted(path.parent.glob("*.y*ml"))), None)
+        values = {**job, "branch": json.dumps(branch), "shards": shards, "measuring": ""}
+        outline.add(there or path, "github.yml", **values)
         if comment:
-            _plan_comment(project, changes, left, notes)
+            path = top / GITHUB_COMMENT
+            if there is not None and not path.exists():  # it is known by its name
+                text = there.read_text(encoding="utf-8", errors="replace")
+                named = re.search(r"^name:[ ]*(.+?)[ ]*(?: #.*)?$", text, re.MULTILINE)
+                workflow = named[1].strip("\"'") if named else there.relative_to(top).as_posix()
+                outline.notes.append(
+                    f"{_shown(path)} comments what {_shown(there)} uploads: an artifact named ftgate that holds "
+                    "ftgate.json"
+                )
+            if not path.exists():
+                outline.notes.append(
+                    f"{_shown(path)} runs once it is on {'the default branch' if project.git is None else branch}"
+                )
+            values |= {"measuring": json.dumps(workflow), "ours": shlex.quote(project.ours)}
+            outline.add(path, "github.yml", **values)
+    elif ci == "gitlab" and _measures(top / GITLAB):
+        outline.left.append((top / GITLAB, "it already exists"))
     elif ci == "gitlab":
-        _plan_gitlab(project, trigger, changes, left, notes)
+        # If a file exists, the job goes into one of its own, which the first must include.
+        path, part = top / GITLAB, top / GITLAB_PART
+        there = path if path.is_file() else None
+        text = there.read_text(encoding="utf-8", errors="replace") if there else ""
+        if there and part.name not in text:
+            include = f"  include:\n    - local: {GITLAB_PART.as_posix()}"
+            outline.notes.append(f"put this into {_shown(path)}, which was left:\n{include}")
+            if re.search(r"^stages:", text, re.MULTILINE):
+                outline.notes.append(f"{_shown(path)} names its own stages: give the job in {_shown(part)} one of them")
+        outline.add(part if there else path, "gitlab.yml", **job, python=_host(project))
     else:
         why = "this is not a git repository" if project.git is None else "none was asked for"
-        notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
-    notes += _notes(project)
-    return Outline(changes=tuple(changes), left=tuple(left), notes=tuple(notes))
+        outline.notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
+    outline.notes.extend(_notes(project))
+    return outline
 
 
 def _notes(project: Project) -> Iterator[str]:
@@ -205,8 +259,11 @@ def requirement(project: Project) -> str:
     """This plugin as a dependency of the project, with a marker where some of its jobs cannot install it."""
     markers = []
     version = ".".join(map(str, OLDEST_HOST))
-    if _allows_older(project.requires_python):
-        markers.append(f'python_version >= "{version}"')
+    asked = project.requires_python
+    with contextlib.suppress(InvalidSpecifier):
+        allowed = SpecifierSet(asked)
+        if asked and any(allowed.contains(f"3.{minor}.30") for minor in range(OLDEST_HOST[1])):
+            markers.append(f'python_version >= "{version}"')
     if project.pypy:
         markers.append('platform_python_implementation == "CPython"')
     mark = " ; " if "://" in project.ours else "; "  # a `;` may be part of an address
@@ -220,158 +277,9 @@ def installed_from() -> tuple[str, bool]:
     return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else "pytest-ftgate", bool(origin and not vcs)
 
 
-def _allows_older(requires_python: str) -> bool:
-    try:
-        allowed = SpecifierSet(requires_python)
-    except InvalidSpecifier:
-        return False
-    return bool(requires_python) and any(allowed.contains(f"3.{minor}.30") for minor in range(OLDEST_HOST[1]))
-
-
 def workload_path(project: Project) -> Path:
     """The existing workload, else the path of the first one."""
     return has_workload(project) or project.tests / name_for(project.files, WORKLOAD, prefixes=False)
-
-
-def _plan_workload(project: Project, changes: list[Change], left: list[tuple[Path, str]]) -> None:
-    path = workload_path(project)
-    if path.exists():
-        left.append((path, "it already exists"))
-        return
-    text = fill(
-        "workload.txt",
-        project=project.name or project.root.name,
-        package=project.name.replace("-", "_").replace(".", "_").lower() or "my_module",
-        function=name_for(project.functions, "test_checksum", prefixes=True),
-        pythons="" if "ftgate_python" in project.ini else f", pythons={json.dumps(project.targets)}",
-    )
-    changes.append(Change(path=path, text=text))
-
-
-def _plan_github(
-    project: Project, trigger: str, shards: int | None, changes: list[Change], left: list[tuple[Path, str]]
-) -> None:
-    path = _top(project) / GITHUB
-    if (there := _measuring(project)) is not None:
-        left.append((there, "it already exists"))
-        return
-    branch = json.dumps("main" if project.git is None else project.git.branch)
-    on, condition = f"  pull_request:\n  push:\n    branches: [{branch}]\n", ""
-    if trigger == "label":
-        on, condition = GITHUB_LABEL
-    text = fill(
-        "github.txt",
-        on=on,
-        condition=condition,
-        **(job := _job(project, folder=GITHUB_FOLDER, step="      - run: {}\n")),
-        **(_one_job(job) if shards is None else _shard_jobs(job, shards)),
-    )
-    changes.append(Change(path=path, text=text))
-
-
-def _one_job(job: dict[str, str]) -> dict[str, str]:
-    """The job that measures everything, and writes the reports."""
-    names = ("ftgate.html", "ftgate.md", "ftgate.json")
-    reports = " ".join(f"--ftgate-report={name.partition('.')[2]}:{name}" for name in names)
-    files = "".join(f"            {job['below']}{name}\n" for name in names)
-    return {
-        "job": "ftgate",
-        "matrix": "",
-        "shard": "",
-        "reports": reports,
-        "artifact": "ftgate",
-        "files": files,
-        "merge": "",
-    }
-
-
-def _shard_jobs(job: dict[str, str], shards: int) -> dict[str, str]:
-    """A job for each shard, and the one that joins what they found."""
-    number = "${{ matrix.shard }}"
-    listed = ", ".join(map(str, range(1, shards + 1)))
-    matrix = (
-        f"    strategy:\n      fail-fast: false # the others measure on\n      matrix:\n        shard: [{listed}]\n"
-    )
-    return {
-        "job": "shard",
-        "matrix": matrix,
-        "shard": f" --ftgate-shard={number}/{shards}",
-        "reports": f"--ftgate-report=json:ftgate-shard-{number}.json",
-        "artifact": f"ftgate-shard-{number}",
-        "files": f"            {job['below']}ftgate-shard-{number}.json\n",
-        "merge": fill("github_merge.txt", **job),
-    }
-
-
-def _measuring(project: Project) -> Path | None:
-    """The workflow that measures, where there is one: one of our name, else any that runs the gate."""
-    path = _top(project) / GITHUB
-    return path if path.is_file() else next(filter(_measures, sorted(path.parent.glob("*.y*ml"))), None)
-
-
-def _plan_comment(project: Project, changes: list[Change], left: list[tuple[Path, str]], notes: list[str]) -> None:
-    """The workflow that comments what the measuring one uploads, which it knows by its name."""
-    path, there = _top(project) / GITHUB_COMMENT, _measuring(project)
-    if path.exists():
-        left.append((path, "it already exists"))
-        return
-    name = "ftgate"
-    if there is not None:
-        named = re.search(
-            r"^name:[ ]*(.+?)[ ]*(?: #.*)?$", there.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
-        )
-        name = named[1].strip("\"'") if named else there.relative_to(_top(project)).as_posix()
-        notes.append(
-            f"{_shown(path)} comments what {_shown(there)} uploads: an artifact named ftgate that holds ftgate.json"
-        )
-    changes.append(
-        Change(path=path, text=fill("github_comment.txt", workflow=json.dumps(name), ours=shlex.quote(project.ours)))
-    )
-    notes.append(
-        f"{_shown(path)} runs once it is on {'the default branch' if project.git is None else project.git.branch}"
-    )
-
-
-def _plan_gitlab(
-    project: Project, trigger: str, changes: list[Change], left: list[tuple[Path, str]], notes: list[str]
-) -> None:
-    """If a file for GitLab exists, the job goes into its own file, which the first must include."""
-    path, part = _top(project) / GITLAB, _top(project) / GITLAB_PART
-    if _measures(path):
-        left.append((path, "it already exists"))
-        return
-    there = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    if path.is_file() and part.name not in there:
-        include = f"  include:\n    - local: {GITLAB_PART.as_posix()}"
-        notes.append(f"put this into {_shown(path)}, which was left:\n{include}")
-        if re.search(r"^stages:", there, re.MULTILINE):
-            notes.append(f"{_shown(path)} names its own stages: give the job in {_shown(part)} one of them")
-    target = part if path.is_file() else path
-    if target.is_file():
-        left.append((target, "it already exists"))
-        return
-    text = fill(
-        "gitlab.txt",
-        python=_host(project),
-        rules=GITLAB_LABEL if trigger == "label" else GITLAB_PUSH,
-        **_job(project, folder="    - cd {}\n", step="    - {}\n"),
-    )
-    changes.append(Change(path=target, text=text))
-
-
-def _job(project: Project, *, folder: str, step: str) -> dict[str, str]:
-    """What both workflows have; `folder` and `step` are the lines that change to a folder and run a command."""
-    below = "/".join(project.root.relative_to(_top(project)).parts)
-    install, run = ci_commands(project)
-    return {
-        "key": "-".join(_versions(project)),
-        "folder": folder.format(below) if below else "",
-        "pythons": " ".join(_versions(project)),
-        "install": "".join(step.format(_scalar(line)) for line in install),
-        "run": run,
-        "options": "".join(f" {option}" for option in project.options),
-        "below": f"{below}/" if below else "",
-    }
 
 
 def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
@@ -430,10 +338,6 @@ def _measures(path: Path) -> bool:
     return path.is_file() and "--ftgate" in path.read_text(encoding="utf-8", errors="replace")
 
 
-def _top(project: Project) -> Path:
-    return project.root if project.git is None else project.git.top
-
-
 # -- asking, writing, saying ---------------------------------------------------------------------------------------
 
 
@@ -450,13 +354,6 @@ def _asked_ci(project: Project, *, ask: bool) -> str:
         if answer in CI:
             return answer
     return usual
-
-
-def diff(change: Change, root: Path) -> str:
-    """A unified diff of a new file, as git would show it."""
-    name = Path(os.path.relpath(change.path, root)).as_posix()
-    lines = difflib.unified_diff([], change.text.splitlines(keepends=True), "/dev/null", f"b/{name}")
-    return "".join(lines)
 
 
 def write(change: Change) -> None:
