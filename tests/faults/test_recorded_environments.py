@@ -69,7 +69,7 @@ def test_values_become_digests_that_are_equal_where_they_were(monkeypatch: pytes
     cell = msgspec.structs.replace(
         make_sample().cell, executor=executor, environment=Environment(variables=variables, words=("TOKEN:1",))
     )
-    (found,) = privacy.redacted([message(cell, "File /home/me/x.py, /home/me; /var/home/me/y; /home/meadow")])
+    (found,) = privacy.redacted([message(cell, "File /home/me/x.py, /home/me; /var/home/me/y; /home/meadow\n/home/me/z")])
     assert SECRET.encode() not in msgspec.json.encode(found)
     there = found.row.cell.environment
     assert [name for name, _ in there.variables] == ["TOKEN", "SAME", "WORKERS"]
@@ -80,7 +80,7 @@ def test_values_become_digests_that_are_equal_where_they_were(monkeypatch: pytes
     assert found.row.sample.cell == found.row.cell
     error = found.row.sample.error
     assert error is not None
-    assert error.detail == "File ~/x.py, ~/; /var/home/me/y; /home/meadow"
+    assert error.detail == "File ~/x.py, ~/; /var/home/me/y; /home/meadow\n~/z"
     of = found.row.cell.executor.program
     assert of is not None
     assert of.argv == ("~/bin/own", "-I~/include")

@@ -38,8 +38,8 @@ def without_home(text: str) -> str:
     home = user_home() or Path("/")
     folders = {str(folder) for folder in (home, home.resolve()) if len(folder.parts) > 1}
     for folder in sorted(folders, key=len, reverse=True):
-        # Not in the middle of a longer path or name, but after the letter of a compiler's option.
-        text = re.sub(rf"(?:(?<![\w./-])|(?<=-[IL])){re.escape(folder)}(?:/|(?![\w.-]))", f"{HOME}/", text)
+        # Not in the middle of a longer path or name, but after a compiler's option and after an escape in JSON.
+        text = re.sub(rf"(?:(?<![\w./-])|(?<=-[IL])|(?<=\\[nrt])){re.escape(folder)}(?:/|(?![\w.-]))", f"{HOME}/", text)
     return text
 
 
