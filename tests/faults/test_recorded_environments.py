@@ -69,7 +69,8 @@ def test_values_become_digests_that_are_equal_where_they_were(monkeypatch: pytes
     cell = msgspec.structs.replace(
         make_sample().cell, executor=executor, environment=Environment(variables=variables, words=("TOKEN:1",))
     )
-    (found,) = privacy.redacted([message(cell, "File /home/me/x.py, /home/me; /var/home/me/y; /home/meadow\n/home/me/z")])
+    said = "File /home/me/x.py, /home/me; /var/home/me/y; /home/meadow\n/home/me/z"
+    (found,) = privacy.redacted([message(cell, said)])
     assert SECRET.encode() not in msgspec.json.encode(found)
     there = found.row.cell.environment
     assert [name for name, _ in there.variables] == ["TOKEN", "SAME", "WORKERS"]
