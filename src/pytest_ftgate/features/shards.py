@@ -27,7 +27,6 @@ from ..store.names import split_nodeid
 
 if TYPE_CHECKING:
     from ..plugin.gate import Run
-    from ..run.run import Session
 
 
 # The parts of a run that several machines share: which tests each of them measures.
