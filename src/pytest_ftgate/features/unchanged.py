@@ -19,7 +19,7 @@ from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -36,9 +36,6 @@ from ..run.sides import worktrees
 from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
 from ..store import names
-
-if TYPE_CHECKING:
-    from ..run.run import Session
 
 # The two sides of a comparison as their readers find them: notes of what was read, and what each side has there.
 

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import pytest
 
+from ..kit.proc import catches
+
 ENDING: Final = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PDEATHSIG: Final = 1  # PR_SET_PDEATHSIG of prctl
 
@@ -36,7 +38,8 @@ class Signals:
         """Take the signals that nobody else handles and that are not ignored, as nohup ignores SIGHUP."""
         if threading.current_thread() is threading.main_thread():
             for number in ENDING:
-                if signal.getsignal(number) is signal.SIG_DFL and not _caught(number):
+                # C code may handle a signal, as faulthandler does, of which `signal.getsignal` knows nothing.
+                if signal.getsignal(number) is signal.SIG_DFL and not catches(os.getpid(), number):
                     self._before[number] = signal.signal(number, self._end)
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
@@ -88,14 +91,6 @@ class Signals:
         """A second Ctrl-C still ends what the first one waits for."""
         self.ending = True
         signal.default_int_handler(number, frame)
-
-
-def _caught(number: signal.Signals) -> bool:
-    """Whether C code handles a signal, as faulthandler does, of which `signal.getsignal` knows nothing."""
-    with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii", errors="replace") as file:
-        lines = dict(line.partition(":")[::2] for line in file)
-        return bool(int(lines.get("SigCgt", "0"), 16) >> (number - 1) & 1)
-    return False
 
 
 def _end_with_parent() -> None:
