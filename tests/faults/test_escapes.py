@@ -74,7 +74,7 @@ def test_no_form_of_a_report_has_them_raw(form: str) -> None:
 def test_nor_has_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     report = hostile_report()
     assert RAW.findall(shown(report)) == []
-    said = [advice.said(each, unicode=True) for each in rank.of_report(report)]
+    said = [advice.said(each) for each in rank.of_report(report)]
     assert RAW.findall(advice.render(said, 100, unicode=True)) == []
 
 

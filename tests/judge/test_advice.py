@@ -53,7 +53,7 @@ def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: A
 
 
 def advised(*sides: Candidate, weights: rank.Weights = ()) -> Advice:
-    return rank._advice(TEST, "by hand", sides, (), 4, weights)
+    return rank.of_candidates(TEST, "by hand", sides, 4, weights)
 
 
 # ---- the choice

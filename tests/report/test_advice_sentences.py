@@ -25,7 +25,7 @@ def test_the_sentences_of_every_kind_of_row() -> None:
 
 def test_a_stream_that_is_not_unicode_gets_ascii() -> None:
     report = report_by_hand.report()
-    text = advice.render(advice.sentences(report, unicode=False), unicode=False)
+    text = advice.render(advice.sentences(report), unicode=False)
     assert text.isascii()
     assert "5.32 us" in text
 

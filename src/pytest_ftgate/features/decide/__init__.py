@@ -51,7 +51,7 @@ def decide(args: argparse.Namespace) -> int:
         print(advice.as_json(found))
     else:
         width = shutil.get_terminal_size().columns
-        print(advice.render([advice.said(each, unicode=unicode()) for each in found], width, unicode=unicode()), end="")
+        print(advice.render([advice.said(each) for each in found], width, unicode=unicode()), end="")
     return FINE
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from statistics import fmean
@@ -25,34 +25,213 @@ from ...stats import moderated, rank_tests
 from ...store.names import split_nodeid
 from ...store.schema import StoredCell, TestBaseline
 
-# The cells that a decision compares, from a run or from stored baselines, and ratios of their figures. Pure.
-
 SPREAD_BOUND = moderated.BOUND
 """Cells of unlike executors differ more from launch to launch than launches of one cell."""
 MEMORY = ("pss", Metric.USS.value)
 """PSS counts a page that forked workers share once; USS leaves it out."""
+TAX = 0.05
+"""A start matters where it adds more than this share to a task."""
+PAYS = 0.05
+"""One further worker pays where it adds at least this share of throughput."""
+MOST = 1024
+"""No further worker is looked at beyond this count."""
 _ROUNDS = 10**6
 """More than a recording has."""
+Criterion = Literal["time", "memory"]
+"""What a choice may weigh: the wall time, and the memory of the process tree."""
+Weights = tuple[tuple[Criterion, float], ...]
+HazardKind = Literal["gil", "fork", "results", "failure"]
+HAZARDS: Final[Mapping[HazardKind, re.Pattern[str]]] = {
+    "gil": re.compile(r"the GIL came back on"),
+    "results": re.compile(r"another result|different results"),
+    "fork": re.compile(r"multi-threaded, use of fork|use of fork\(\) may lead to deadlocks"),
+}
+
+
+# ---- what is found, as `ftgate decide --json` has it
+
+
+class Ranked(Struct, frozen=True, kw_only=True):
+    """A candidate in the order of one figure."""
+
+    name: str
+    value: Interval
+    """A level of 0 says that its interval is not known; so in `times`."""
+    times: Interval | None = None
+    """How many times that of the best it is; of a figure of which more is better the best's value over its own. None
+    for the best itself and where no ratio exists."""
+
+
+class Ranking(Struct, frozen=True, kw_only=True):
+    """The candidates by one metric, best first."""
+
+    metric: str
+    ranked: tuple[Ranked, ...]
+    tied: tuple[str, ...]
+    """Those that are not told apart from the best, which is one."""
+    missing: tuple[str, ...] = ()
+    """Those without a value."""
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """The cells of a test with the same worker count and parameters, compared."""
+
+    workers: str
+    """The word of the cell's id: `w8`, empty for a server's program."""
+    setting: str
+    """The words of its parameters."""
+    windows: bool
+    """Whether an iteration is a window of a fixed length, of which an operation's time is compared."""
+    time: Ranking
+    memory: Ranking | None
+    own: tuple[Ranking, ...] = ()
+    """By the metrics that the workload or its load measured."""
+    pareto: tuple[str, ...] = ()
+    """The candidates that no other one beats in every criterion."""
+    advised: tuple[str, ...] = ()
+    """The one that wins, or those that are not told apart; empty where nothing wins."""
+    limits: tuple[Ranked, ...] = ()
+    """Programs, which are no candidates."""
+    cores: dict[str, float] = {}
+    """Those that each candidate kept busy."""
+
+
+class BuildRatio(Struct, frozen=True, kw_only=True):
+    """The time of one candidate over another's; `mixed`: they differ in the interpreter and in the executor."""
+
+    name: str
+    other: str
+    ratio: Interval
+    mixed: bool = False
+
+
+class StartTax(Struct, frozen=True, kw_only=True):
+    """What starting and joining the workers costs, in ns.
+
+    A task is what one start of the workers does: the time between start and join.
+    """
+
+    name: str
+    workers: str
+    setting: str
+    tax_ns: Interval
+    task_ns: Interval
+    """The task of which the tax is 5 %."""
+    paid_once: bool = False
+    """The workers are kept, so that a launch pays it once."""
+    overtaken: str = ""
+    overtakes_ns: Interval | None = None
+    """The task at which it, whose start costs more, takes as long as `overtaken`, whose work takes longer."""
+
+
+class MemoryUse(Struct, frozen=True, kw_only=True):
+    """Memory in bytes with so many workers."""
+
+    name: str
+    workers: str
+    setting: str
+    figure: str
+    """`PSS` or `USS`."""
+    total: Interval
+    further: Interval | None = None
+    """That of each further worker; None: not known, for the reason `why`."""
+    further_of: Literal["", "counts", "processes"] = ""
+    """What tells the memory of a further worker: two worker counts, or its processes."""
+    why: str = ""
+
+
+class Contention(Struct, frozen=True, kw_only=True):
+    """Shares of the workers' time, None where not measured, and the speed-up that their end would bring at most."""
+
+    name: str
+    workers: str
+    setting: str
+    lock: float | None = None
+    gil: float | None = None
+    unattributed: float | None = None
+    by_waits: float | None = None
+    by_cores: float | None = None
+    """The speed-up that the machine's cores leave; None where it is not known."""
+    site: str = ""
+    """The lock that is waited for longest."""
+
+
+class ScalingPoint(Struct, frozen=True, kw_only=True):
+    """The throughput with so many workers over that of the smallest count."""
+
+    workers: int
+    times: Interval
+
+
+class ScalingAdvice(Struct, frozen=True, kw_only=True):
+    """How throughput grows from `base` workers on."""
+
+    name: str
+    setting: str
+    base: int
+    points: tuple[ScalingPoint, ...]
+    serial: Interval | None = None
+    """The serial fraction of Amdahl's law."""
+    enough: int | None = None
+    """More workers do not pay; None: not known."""
+    measured: bool = False
+    """Whether `enough` was seen, and not extrapolated."""
+    cores: int = 0
+
+
+class Hazard(Struct, frozen=True, kw_only=True):
+    """What went wrong in these cells, of `of` in the test, as the run recorded it."""
+
+    kind: HazardKind
+    text: str
+    cells: tuple[str, ...]
+    of: int
+
+
+class Advice(Struct, frozen=True, kw_only=True):
+    """What the figures of one test say."""
+
+    test: str
+    source: str
+    """The run or the recordings that they are of."""
+    choices: tuple[Choice, ...] = ()
+    builds: tuple[BuildRatio, ...] = ()
+    starts: tuple[StartTax, ...] = ()
+    memory: tuple[MemoryUse, ...] = ()
+    contention: tuple[Contention, ...] = ()
+    scaling: tuple[ScalingAdvice, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
+    weights: Weights = ()
+    """What was asked for; none: time and memory weigh alone, and nothing is traded for the other."""
+    unknown: tuple[str, ...] = ()
+    """Topics on which nothing was measured."""
+    unsupported: dict[str, tuple[str, ...]] = {}
+    """Reason -> the cells that could not run for it."""
+
+
+# ---- the cells that are compared
 
 
 class Candidate(NamedTuple):
-    """One cell: its place in the test, its figures, and each launch's values.
-
-    `counted` is the word of its worker count. `work` is how much more an iteration does than with one worker.
-    """
+    """One cell: its place in the test, its figures, and each launch's values."""
 
     label: str
     executor: str
     target: str
     workers: int
     counted: str
+    """The word of its worker count, such as `w8`; empty for a server's program."""
     setting: str
+    """The words of its parameters."""
     windows: bool
+    """Whether its iterations are windows of a fixed length."""
     work: int
+    """How much more an iteration does than with one worker."""
     reuse: Reuse
     figures: Figures
     source: Source
     own: tuple[str, ...]
+    """The metrics that the workload or its load measured."""
 
     @property
     def name(self) -> str:
@@ -72,19 +251,11 @@ class Candidate(NamedTuple):
 
 def of_row(row: Row) -> Candidate:
     """The candidate of a row of a report."""
-    cell, sample = row.cell, row.sample
+    cell, sample, figures = row.cell, row.sample, row.figures
     target = "" if cell.executor.kind == "command" else cell.target.spec
-    windows = row.figures.ops_per_s is not None if sample is None else sample.duration_s is not None
-    own = [
-        f"{kind}.{name}"
-        for kind, names in (
-            ("timer", row.figures.timers_mean_ns),
-            ("counter", row.figures.counters_per_s),
-            ("peak", row.figures.peaks),
-        )
-        for name in sorted(names)
-    ]
-    latency = ["latency_p50", "latency_p95"] if row.figures.latency is not None else []
+    windows = figures.ops_per_s is not None if sample is None else sample.duration_s is not None
+    named = (("timer", figures.timers_mean_ns), ("counter", figures.counters_per_s), ("peak", figures.peaks))
+    latency = ("latency_p50", "latency_p95") if figures.latency is not None else ()
     counted, setting = _counted(cell.label, cell.executor.label, target, cell.workers)
     return Candidate(
         label=cell.label,
@@ -96,9 +267,9 @@ def of_row(row: Row) -> Candidate:
         windows=windows,
         work=cell.workers if cell.body == "worker" and not windows else 1,
         reuse="fresh" if sample is None else sample.reuse,
-        figures=row.figures,
+        figures=figures,
         source=(lambda _: {}) if sample is None else cache(recorded.source_of(sample)),
-        own=(*latency, *own),
+        own=(*latency, *(f"{kind}.{name}" for kind, values in named for name in sorted(values))),
     )
 
 
@@ -117,9 +288,6 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
             for order, found in each.by_order(name).items()
         }
 
-    def middle(name: str) -> float | None:
-        return recorded.figure_of(name, stored.recordings)
-
     return Candidate(
         label=label,
         executor=newest.executor,
@@ -130,31 +298,35 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
         windows=newest.windows,
         work=newest.workers if newest.body == "worker" and not newest.windows else 1,
         reuse=newest.reuse,
-        figures=Figures(cores=middle("cores"), lock_wait_share=middle(Metric.LOCK_WAIT)),
+        figures=Figures(
+            cores=recorded.figure_of("cores", stored.recordings),
+            lock_wait_share=recorded.figure_of(Metric.LOCK_WAIT, stored.recordings),
+        ),
         source=source,
         own=tuple(name for name in newest.values if name.partition(".")[0] in metrics.OWN),
     )
 
 
 def _counted(label: str, executor: str, target: str, workers: int) -> tuple[str, str]:
-    """The word of the worker count and that of the parameters: `w8`, `0.5-10`; either may be empty."""
+    """The word of the worker count and that of the parameters: `w8`, `0.5-10`; either may be empty.
+
+    The count of roles is one word for each: `producer8-writer1`.
+    """
     rest = label.removeprefix(f"{target}-" if target else "").removeprefix(executor).removeprefix("-")
     words = rest.split("-") if rest else []
-    taken = _count_words(words, workers)
-    return "-".join(words[:taken]), "-".join(words[taken:])
-
-
-def _count_words(words: Sequence[str], workers: int) -> int:
-    """How many words say the number of workers: `w8` one, `producer8-writer1` one for each role."""
     if words[:1] in ([f"w{workers}"], ["wcores"]):
-        return 1
+        return words[0], "-".join(words[1:])
     total = 0
     for index, word in enumerate(words):
         role = re.fullmatch(r"[^\W\d]\w*?(\d+)", word)
-        total += int(role[1]) if role else 0
-        if role is None or total >= workers:
-            return index + 1 if role and total == workers and index else 0
-    return 0
+        if role is None:
+            break
+        total += int(role[1])
+        if total >= workers:
+            if total == workers and index:
+                return "-".join(words[: index + 1]), "-".join(words[index + 1 :])
+            break
+    return "", "-".join(words)
 
 
 # ---- estimates: the centre of logs, and half of its interval
@@ -208,229 +380,388 @@ def wall_log(side: Candidate) -> float:
 
 def ratio(side: Candidate, other: Candidate, metric: str) -> Estimate | None:
     """A candidate's value over another's: by rounds where both were interleaved."""
-    own, beside = side.source(metric), other.source(metric)
-    common = sorted(own.keys() & beside.keys()) if side.place == other.place else []
-    if common and all(own[order] > 0 and beside[order] > 0 for order in common):
-        return estimate([own[order] / beside[order] for order in common], metric)
+    here, there = side.source(metric), other.source(metric)
+    common = sorted(here.keys() & there.keys()) if side.place == other.place else []
+    if common and all(here[order] > 0 and there[order] > 0 for order in common):
+        return estimate([here[order] / there[order] for order in common], metric)
     values = value(side, metric), value(other, metric)
     return values[0].minus(values[1]) if values[0] and values[1] else None
 
 
-# What follows from measured figures: which executor on which interpreter, and why.
+def _sign(estimate: Estimate | None) -> int:
+    """1 where a ratio is above 1 with its whole interval, -1 where it is below, else 0."""
+    if estimate is None or estimate.half is None or abs(estimate.log) <= estimate.half:
+        return 0
+    return 1 if estimate.log > 0 else -1
 
-Criterion = Literal["time", "memory"]
-"""What a choice may weigh: the wall time, and the memory of the process tree."""
-HazardKind = Literal["gil", "fork", "results", "failure"]
+
+# ---- a test
 
 
-class Ranked(Struct, frozen=True, kw_only=True):
-    """A candidate in the order of one figure: its value, and how many times that of the best it is.
+def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
+    """An Advice for each test of a report, in its order; of unlike machines one for each, named as their tables."""
+    machines = report.by_fingerprint()
+    source = f"the run of {report.started_at}"
+    source += f" at commit {report.commit[:COMMIT_DIGITS]}" if report.commit else ""
+    tests: dict[str, tuple[list[Row], int]] = {}
+    for machine, rows in machines:
+        on = f" on {machine.fingerprint}" if len(machines) > 1 else ""
+        for row in rows:
+            tests.setdefault(f"{split_nodeid(row.cell.nodeid)[0]}{on}", ([], machine.cores))[0].append(row)
+    found = []
+    for test, (rows, cores) in tests.items():
+        errors: dict[tuple[HazardKind, str], list[str]] = {}
+        unsupported: dict[str, list[str]] = {}
+        for row in rows:
+            if row.verdict.decision is Decision.UNSUPPORTED:
+                unsupported.setdefault(row.verdict.reason, []).append(row.cell.label)
+            if error := row.error or (row.sample.error if row.sample else None):
+                kinds = [kind for kind, text in HAZARDS.items() if text.search(f"{error.reason}\n{error.detail}")]
+                key = (kinds[0] if kinds else "failure", error.reason.partition("\n")[0])
+                errors.setdefault(key, []).append(row.cell.label)
+        sides = [of_row(row) for row in rows if row.verdict.decision is not Decision.ERROR]
+        advice = replace(
+            of_candidates(test, source, sides, cores, weights),
+            hazards=tuple(
+                Hazard(kind=kind, text=text, cells=tuple(cells), of=len(rows)) for (kind, text), cells in errors.items()
+            ),
+            unsupported={reason: tuple(cells) for reason, cells in unsupported.items()},
+        )
+        found.append(advice)
+    return tuple(found)
 
-    `times` is None for the best itself and where no ratio exists; of a figure of which more is better it is the best's
-    value over the candidate's. A level of 0 says that an interval is not known.
+
+def of_stored(baseline: TestBaseline, fingerprint: str, weights: Weights = ()) -> Advice | None:
+    """The Advice of a stored test on one machine, of the newest build of each target; None without cells there."""
+    newest: dict[str, StoredCell] = {}
+    for label, builds in baseline.cells.items():
+        here = [cell for key, cell in builds.items() if key.partition("/")[0] == fingerprint]
+        if here:
+            newest[label] = max(here, key=lambda cell: cell.recordings[-1].recorded_at)
+    if not newest:
+        return None
+    sides = [from_stored(label, cell) for label, cell in newest.items()]
+    last = max(cell.recordings[-1].recorded_at for cell in newest.values())
+    cores = baseline.machines[fingerprint].cores
+    return of_candidates(baseline.test, f"baselines recorded {last} on {fingerprint}", sides, cores, weights)
+
+
+def of_candidates(test: str, source: str, sides: Iterable[Candidate], cores: int, weights: Weights = ()) -> Advice:
+    """What the figures of these cells say, on a machine with so many cores."""
+    known = [side for side in sides if value(side, Metric.WALL) is not None]
+
+    def place(side: Candidate) -> tuple[str, int, str]:
+        return side.setting, side.workers, side.counted
+
+    groups = [list(group) for _, group in groupby(sorted(known, key=place), key=place)]
+    # Of each executor, target and setting the cell with the most workers, the fastest first.
+    most: dict[tuple[str, str], Candidate] = {}
+    for side in known:
+        key = side.name, side.setting
+        if side.target and (key not in most or most[key].workers < side.workers):
+            most[key] = side
+    largest = sorted(most.values(), key=lambda side: (side.setting, wall_log(side)))
+    found = Advice(
+        test=test,
+        source=source,
+        choices=tuple(_choice(group, weights) for group in groups),
+        builds=_builds(largest),
+        starts=tuple(each for group in groups for each in _starts(group)),
+        memory=tuple(use for side in largest if (use := _memory_use(side, known))),
+        contention=tuple(waits for side in largest if (waits := _contention(side, cores))),
+        scaling=tuple(_scaling(known, cores)),
+        weights=weights,
+    )
+    topics = {"time": found.choices, "start-up": found.starts, "memory": found.memory}
+    topics |= {"contention": found.contention, "scaling": found.scaling}
+    return replace(found, unknown=tuple(topic for topic, facts in topics.items() if not facts))
+
+
+# ---- the choice
+
+
+def _choice(group: Sequence[Candidate], weights: Weights) -> Choice:
+    """The comparison of cells that were interleaved; a program is a limit, no candidate."""
+    rivals = [side for side in group if side.target] or list(group)
+    # Memory is compared by PSS where any has it, else by USS.
+    figure = next((name for name in MEMORY if any(value(side, name) for side in rivals)), "")
+    time = _ranking(rivals, Metric.WALL)
+    fastest = next(side for side in rivals if side.name == time.ranked[0].name)
+    criteria = [Metric.WALL, figure] if figure else [Metric.WALL]
+
+    # Those that none beats: clearly better in time or memory, and clearly worse in neither.
+    unbeaten = []
+    for side in rivals:
+        signs = [{_sign(ratio(side, other, name)) for name in criteria} for other in rivals if other is not side]
+        if not any(1 in each and -1 not in each for each in signs):
+            unbeaten.append(side)
+    pareto = sorted(unbeaten or rivals, key=wall_log)
+
+    if weights:
+        advised = _by_weights(rivals, figure, weights)
+    else:
+        alike = all(_sign(ratio(side, pareto[0], name)) == 0 for side in pareto for name in criteria)
+        advised = tuple(side.name for side in pareto) if alike else ()
+    own = dict.fromkeys(name for side in rivals for name in side.own)
+    return Choice(
+        workers=group[0].counted,
+        setting=group[0].setting,
+        windows=group[0].windows,
+        time=time,
+        memory=_ranking(rivals, figure) if figure else None,
+        own=tuple(_ranking([side for side in rivals if name in side.own], name) for name in own),
+        pareto=tuple(side.name for side in pareto),
+        advised=advised,
+        limits=tuple(_ranked(side, fastest, Metric.WALL) for side in group if side not in rivals),
+        cores={side.name: side.figures.cores for side in rivals if side.figures.cores is not None},
+    )
+
+
+def _ranking(sides: Sequence[Candidate], metric: str) -> Ranking:
+    gain = metrics.is_gain(metric)
+    known = [(found.log, side) for side in sides if (found := value(side, metric)) is not None]
+    ordered = [side for _, side in sorted(known, key=lambda pair: -pair[0] if gain else pair[0])]
+    ranked = [_ranked(side, ordered[0], metric) for side in ordered]
+    # Zeros, which have no logarithm.
+    zeros = [side for side in sides if value(side, metric) is None and side.source(metric)]
+    none = [Ranked(name=side.name, value=Interval(value=0, low=0, high=0, level=0)) for side in zeros]
+    ranked = [*ranked, *none] if gain else [*none, *ranked]
+    tied = [each.name for each in ranked if each.times is not None and each.times.low <= 1]
+    named = {each.name for each in ranked}
+    return Ranking(
+        metric=metric,
+        ranked=tuple(ranked),
+        tied=tuple([ranked[0].name, *tied] if ranked else ()),
+        missing=tuple(side.name for side in sides if side.name not in named),
+    )
+
+
+def _ranked(side: Candidate, best: Candidate, metric: str) -> Ranked:
+    known, over = value(side, metric), None
+    if side is not best:
+        over = ratio(best, side, metric) if metrics.is_gain(metric) else ratio(side, best, metric)
+    assert known is not None  # only those with a value are ranked
+    return Ranked(name=side.name, value=known.interval(), times=over.interval() if over else None)
+
+
+def _by_weights(rivals: Sequence[Candidate], figure: str, weights: Weights) -> tuple[str, ...]:
+    """The one with the least product of powers of its figures, and those that are not told apart from it."""
+    names = {"time": str(Metric.WALL), "memory": figure}
+    costs = [(names[criterion], weight) for criterion, weight in weights if weight > 0 and names[criterion]]
+
+    def over(side: Candidate, other: Candidate) -> Estimate | None:
+        log, halves = 0.0, list[float | None]()
+        for name, weight in costs:
+            part = ratio(side, other, name)
+            if part is None:
+                return None
+            log += weight * part.log
+            halves.append(None if part.half is None else weight * part.half)
+        return Estimate(log, None if None in halves else math.hypot(*(each or 0 for each in halves)))
+
+    complete = [side for side in rivals if all(value(side, name) is not None for name, _ in costs)]
+    if not complete or not costs:
+        return ()
+    best = complete[0]
+    for side in complete[1:]:
+        product = over(side, best)
+        best = side if product is not None and product.log < 0 else best
+    return (best.name, *(side.name for side in complete if side is not best and _sign(over(side, best)) == 0))
+
+
+# ---- builds
+
+
+def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
+    """The fastest against the fastest of another executor on another target, and what each part of that comes to.
+
+    These are of the most workers, in the setting in which the pair is farthest apart.
     """
+    found: list[tuple[float, tuple[BuildRatio, ...]]] = []
+    for _, group in groupby(largest, key=lambda side: side.setting):
+        rivals = sorted(group, key=wall_log)
+        best = rivals[0]
+        other = next((s for s in rivals if s.target != best.target and s.executor != best.executor), None)
+        if other is None:
+            continue
+        on = {(side.executor, side.target): side for side in rivals}
+        same, crossed = on.get((best.executor, other.target)), on.get((other.executor, best.target))
+        pairs = ((best, other), (best, same), (crossed, other), (best, crossed), (same, other))
+        ratios = [
+            (side, beside, over)
+            for side, beside in pairs
+            if side and beside and (over := ratio(side, beside, Metric.WALL))
+        ]
+        if len(ratios) > 1:
+            builds = tuple(
+                BuildRatio(
+                    name=side.name, other=beside.name, ratio=over.interval(), mixed=(side, beside) == (best, other)
+                )
+                for side, beside, over in ratios
+            )
+            found.append((abs(ratios[0][2].log), builds))
+    return max(found, key=lambda each: each[0])[1] if found else ()
 
-    name: str
-    value: Interval
-    times: Interval | None = None
+
+# ---- starting
 
 
-class Ranking(Struct, frozen=True, kw_only=True):
-    """The candidates by one metric, best first; `tied` are those that are not told apart from the best, which is one.
+def _starts(group: Sequence[Candidate]) -> list[StartTax]:
+    """The start of each candidate of a group, the cheapest first; none for windows, which do not contain it."""
+    known = []  # with the tax and the work of each
+    for side in group:
+        if not side.target or side.windows:
+            continue
+        start, join, figures = side.source("start"), side.source("join"), side.figures
+        taxes = [start[order] + join[order] for order in sorted(start.keys() & join.keys())]
+        # New in each iteration, a start is as steady as the work: it is a median of a launch.
+        tax = estimate(taxes, "start" if side.keeps else "work")
+        work = estimate(list(side.source("work").values()), "work")
+        if not taxes and figures.start_ns is not None:
+            both = figures.start_ns + (figures.join_ns or 0)
+            tax = Estimate(math.log(both), None) if both > 0 else None
+            work = Estimate(math.log(figures.work_ns), None) if figures.work_ns else None
+        if tax and work:
+            known.append((side, tax, work))
+    known.sort(key=lambda each: each[1].log)
 
-    `missing` are the candidates without a value.
+    found = []
+    for index, (side, tax, work) in enumerate(known):
+        overtaken, overtakes = "", None
+        for other, less, longer in known[:index]:
+            # The cheapest start on the same interpreter: what other executors cost is between the two.
+            if other.target == side.target and not side.keeps:
+                overtakes = _break_even(tax, work, less, longer)
+                overtaken = other.name if overtakes else ""
+                break
+        found.append(
+            StartTax(
+                name=side.name,
+                workers=side.counted,
+                setting=side.setting,
+                tax_ns=tax.interval(),
+                task_ns=tax.interval(1 / TAX),
+                paid_once=side.keeps,
+                overtaken=overtaken,
+                overtakes_ns=overtakes,
+            )
+        )
+    return found
+
+
+def _break_even(tax: Estimate, work: Estimate, other_tax: Estimate, other_work: Estimate) -> Interval | None:
+    """The other's work at which both take as long; None unless its work is clearly longer and its start shorter.
+
+    The ends take the worst of both intervals together, so that the interval is conservative.
     """
+    if _sign(work.minus(other_work)) != -1 or _sign(tax.minus(other_tax)) != 1:
+        return None
+    more, faster = tax.interval(), other_tax.interval()
+    slow, quick = other_work.interval(), work.interval()
 
-    metric: str
-    ranked: tuple[Ranked, ...]
-    tied: tuple[str, ...]
-    missing: tuple[str, ...] = ()
+    def size(tax: float, less: float, work: float, saved: float) -> float:
+        return (tax - less) / (1 - saved / work) if saved < work else math.inf
 
-
-class Choice(Struct, frozen=True, kw_only=True):
-    """The cells of a test with the same worker count and parameters, compared.
-
-    `workers` is the word of the cell's id (`w8`, empty for a server's program), `setting` that of its parameters.
-    `pareto` are the candidates that no other one beats in every criterion. `advised` is the one that wins, or those
-    that are not told apart; empty where nothing wins. `limits` are programs, which are no candidates. `cores` are the
-    cores that each candidate kept busy.
-    """
-
-    workers: str
-    setting: str
-    windows: bool
-    time: Ranking
-    memory: Ranking | None
-    own: tuple[Ranking, ...] = ()
-    pareto: tuple[str, ...] = ()
-    advised: tuple[str, ...] = ()
-    limits: tuple[Ranked, ...] = ()
-    cores: dict[str, float] = {}
+    low = size(max(more.low, faster.high), faster.high, slow.high, quick.low)
+    high = size(more.high, faster.low, slow.low, quick.high)
+    middle = size(more.value, faster.value, slow.value, quick.value)
+    return Interval(value=middle, low=low, high=high, level=more.level)
 
 
-class BuildRatio(Struct, frozen=True, kw_only=True):
-    """The time of one candidate over another's; `mixed`: they differ in the interpreter and in the executor."""
-
-    name: str
-    other: str
-    ratio: Interval
-    mixed: bool = False
+# ---- memory and contention
 
 
-class StartTax(Struct, frozen=True, kw_only=True):
-    """What starting and joining the workers costs, in ns; `task_ns` is the task of which it is 5 %.
-
-    A task is what one start of the workers does: the time between start and join. `overtakes_ns` is the task at which
-    the candidate, whose start costs more, takes as long as `overtaken`, whose work takes longer. `paid_once`: the
-    workers are kept, so that a launch pays it once.
-    """
-
-    name: str
-    workers: str
-    setting: str
-    tax_ns: Interval
-    task_ns: Interval
-    paid_once: bool = False
-    overtaken: str = ""
-    overtakes_ns: Interval | None = None
-
-
-class MemoryUse(Struct, frozen=True, kw_only=True):
-    """Memory in bytes with so many workers, and of each further one; None: not known, for the reason `why`.
-
-    `figure` is `PSS` or `USS`; `further_of` says where the figure of a further worker comes from.
-    """
-
-    name: str
-    workers: str
-    setting: str
-    figure: str
-    total: Interval
+def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None:
+    """Its memory and that of a further worker: beside the fewest workers of its kind, else by its processes."""
+    found = next(((name, total) for name in MEMORY if (total := value(side, name))), None)
+    if found is None:
+        return None
+    figure, total = found
+    same = [each for each in known if (each.name, each.setting) == (side.name, side.setting)]
+    least = min(same, key=lambda each: each.workers)
+    below = value(least, figure)
     further: Interval | None = None
-    further_of: Literal["", "counts", "processes"] = ""
-    why: str = ""
+    of: Literal["", "counts", "processes"] = ""
+    if least.workers < side.workers and below is not None:
+        more, few, count = total.interval(), below.interval(), side.workers - least.workers
+        middle = (more.value - few.value) / count
+        half = math.hypot((more.high - more.low) / 2, (few.high - few.low) / 2) / count
+        further, of = Interval(value=middle, low=middle - half, high=middle + half, level=more.level), "counts"
+    elif (workers := side.figures.memory.get("workers")) is not None and workers.processes:
+        steady = workers.steady_pss if figure == "pss" else workers.steady_uss
+        if steady is not None:
+            each = steady / workers.processes
+            further, of = Interval(value=each, low=each, high=each, level=0.0), "processes"
+    return MemoryUse(
+        name=side.name,
+        workers=side.counted,
+        setting=side.setting,
+        figure=figure.upper(),
+        total=total.interval(),
+        further=further,
+        further_of=of,
+        why="" if further else "one worker count alone was measured",
+    )
 
 
-class Contention(Struct, frozen=True, kw_only=True):
-    """Shares of the workers' time, None where not measured, and the speed-up that their end would bring at most.
-
-    `by_waits` is that of the waits, `by_cores` what the machine's cores leave; None where it is not known. `site` is
-    the lock that is waited for longest.
-    """
-
-    name: str
-    workers: str
-    setting: str
-    lock: float | None = None
-    gil: float | None = None
-    unattributed: float | None = None
-    by_waits: float | None = None
-    by_cores: float | None = None
-    site: str = ""
-
-
-class ScalingPoint(Struct, frozen=True, kw_only=True):
-    """The throughput with so many workers over that of the smallest count."""
-
-    workers: int
-    times: Interval
+def _contention(side: Candidate, cores: int) -> Contention | None:
+    figures = side.figures
+    waits = figures.waits if figures.waits and not figures.waits.unavailable else None
+    lock = figures.lock_wait_share
+    gil = waits.gil if waits else median_of(side.source("gil_wait_share").values())
+    unattributed = waits.unattributed if waits else None
+    shares = [share for share in (lock, gil, unattributed) if share is not None]
+    if not shares:
+        return None
+    site = max(figures.sites, key=lambda each: each.share, default=None)
+    return Contention(
+        name=side.name,
+        workers=side.counted,
+        setting=side.setting,
+        lock=lock,
+        gil=gil,
+        unattributed=unattributed,
+        by_waits=1 / (1 - min(sum(shares), 0.999)),
+        by_cores=max(1.0, cores / figures.cores) if cores and figures.cores else None,
+        site="" if site is None or not site.share else f"{site.file}:{site.line} {site.kind}",
+    )
 
 
-class ScalingAdvice(Struct, frozen=True, kw_only=True):
-    """How throughput grows from `base` workers on; `serial` is the serial fraction of Amdahl's law.
-
-    More than `enough` workers do not pay; None: not known. `measured` says that this was seen, and not extrapolated.
-    """
-
-    name: str
-    setting: str
-    base: int
-    points: tuple[ScalingPoint, ...]
-    serial: Interval | None = None
-    enough: int | None = None
-    measured: bool = False
-    cores: int = 0
+# ---- scaling
 
 
-class Hazard(Struct, frozen=True, kw_only=True):
-    """What went wrong in these cells, of `of` in the test, as the run recorded it."""
-
-    kind: HazardKind
-    text: str
-    cells: tuple[str, ...]
-    of: int
-
-
-class Advice(Struct, frozen=True, kw_only=True):
-    """What the figures of one test say; `source` names the run or the recordings that they are of.
-
-    `weights` are those that were asked for; none: time and memory weigh alone, and nothing is traded for the other.
-    `unknown` are topics on which nothing was measured; `unsupported` maps a reason to the cells that it kept from it.
-    """
-
-    test: str
-    source: str
-    choices: tuple[Choice, ...] = ()
-    builds: tuple[BuildRatio, ...] = ()
-    starts: tuple[StartTax, ...] = ()
-    memory: tuple[MemoryUse, ...] = ()
-    contention: tuple[Contention, ...] = ()
-    scaling: tuple[ScalingAdvice, ...] = ()
-    hazards: tuple[Hazard, ...] = ()
-    weights: tuple[tuple[Criterion, float], ...] = ()
-    unknown: tuple[str, ...] = ()
-    unsupported: dict[str, tuple[str, ...]] = {}
-
-
-# How throughput grows with the workers, and the count beyond which more do not pay. Pure.
-
-PAYS = 0.05
-"""One further worker pays where it adds at least this share of throughput."""
-MOST = 1024
-"""No further worker is looked at beyond this count."""
-
-
-def of_candidates(known: Iterable[Candidate], cores: int) -> tuple[ScalingAdvice, ...]:
+def _scaling(known: Iterable[Candidate], cores: int) -> Iterator[ScalingAdvice]:
     """The scaling of each executor on each target in each setting that has several worker counts, the fastest first."""
     counted = (side for side in known if side.counted and side.target)
     ordered = sorted(counted, key=lambda side: (side.setting, side.name, side.workers))
     groups = [list(sides) for _, sides in groupby(ordered, key=lambda side: (side.setting, side.name))]
-    groups.sort(key=lambda sides: (sides[-1].setting, wall_log(sides[-1])))
-    found = (_scaling(sides, cores) for sides in groups)
-    return tuple(each for each in found if each is not None)
-
-
-def _scaling(sides: Sequence[Candidate], cores: int) -> ScalingAdvice | None:
-    beside_one = [side for side in sides if side.figures.scaling is not None]
-    if beside_one:
+    for sides in sorted(groups, key=lambda sides: (sides[-1].setting, wall_log(sides[-1]))):
         base = 1
-        points = [(side.workers, side.figures.scaling) for side in beside_one if side.figures.scaling]
-    else:
-        rates = [(side.workers, rate) for side in sides if (rate := _rate(side)) is not None]
-        if len({workers for workers, _ in rates}) < 2:
-            return None
-        base, first = rates[0]
-        points = [(workers, rate.minus(first).interval()) for workers, rate in rates[1:]]
-    # Workers of different roles do not share one piece of work.
-    alike = re.fullmatch(r"w\d+|wcores", sides[-1].counted)
-    serial = _serial(base, *points[-1]) if alike else None
-    enough, measured = _enough(base, points, serial)
-    return ScalingAdvice(
-        name=sides[0].name,
-        setting=sides[0].setting,
-        base=base,
-        points=tuple(ScalingPoint(workers=workers, times=times) for workers, times in points),
-        serial=serial,
-        enough=enough,
-        measured=measured,
-        cores=cores,
-    )
-
-
-def _rate(side: Candidate) -> Estimate | None:
-    """The throughput: the work of an iteration over its time."""
-    wall = value(side, Metric.WALL)
-    return Estimate(math.log(side.work) - wall.log, wall.half) if wall else None
+        points = [(side.workers, side.figures.scaling) for side in sides if side.figures.scaling]
+        if not points:  # the throughput: the work of an iteration over its time
+            rates = [
+                (side.workers, Estimate(math.log(side.work) - wall.log, wall.half))
+                for side in sides
+                if (wall := value(side, Metric.WALL))
+            ]
+            if len({workers for workers, _ in rates}) < 2:
+                continue
+            base, first = rates[0]
+            points = [(workers, rate.minus(first).interval()) for workers, rate in rates[1:]]
+        # Workers of different roles do not share one piece of work.
+        alike = re.fullmatch(r"w\d+|wcores", sides[-1].counted)
+        serial = _serial(base, *points[-1]) if alike else None
+        enough, measured = _enough(base, points, serial)
+        yield ScalingAdvice(
+            name=sides[0].name,
+            setting=sides[0].setting,
+            base=base,
+            points=tuple(ScalingPoint(workers=workers, times=times) for workers, times in points),
+            serial=serial,
+            enough=enough,
+            measured=measured,
+            cores=cores,
+        )
 
 
 def _serial(base: int, workers: int, times: Interval) -> Interval | None:
@@ -470,396 +801,3 @@ def _enough(base: int, points: Sequence[tuple[int, Interval]], serial: Interval 
             return previous[0], False
         previous = count, speed
     return None, False
-
-
-Weights = tuple[tuple[Criterion, float], ...]
-TAX = 0.05
-"""A start matters where it adds more than this share to a task."""
-HAZARDS: Final[Mapping[HazardKind, re.Pattern[str]]] = {
-    "gil": re.compile(r"the GIL came back on"),
-    "results": re.compile(r"another result|different results"),
-    "fork": re.compile(r"multi-threaded, use of fork|use of fork\(\) may lead to deadlocks"),
-}
-
-
-def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
-    """An Advice for each test of a report, in its order; of unlike machines one for each, named as their tables."""
-    machines = report.by_fingerprint()
-    tests: dict[str, tuple[list[Row], int]] = {}
-    for machine, rows in machines:
-        on = f" on {machine.fingerprint}" if len(machines) > 1 else ""
-        for row in rows:
-            tests.setdefault(f"{split_nodeid(row.cell.nodeid)[0]}{on}", ([], machine.cores))[0].append(row)
-    source = f"the run of {report.started_at}" + (
-        f" at commit {report.commit[:COMMIT_DIGITS]}" if report.commit else ""
-    )
-    return tuple(_of_rows(test, rows, source, cores, weights) for test, (rows, cores) in tests.items())
-
-
-def of_stored(baseline: TestBaseline, fingerprint: str, weights: Weights = ()) -> Advice | None:
-    """The Advice of a stored test on one machine, of the newest build of each target; None without cells there."""
-    newest: dict[str, StoredCell] = {}
-    for label, builds in baseline.cells.items():
-        here = [cell for key, cell in builds.items() if key.partition("/")[0] == fingerprint]
-        if here:
-            newest[label] = max(here, key=lambda cell: cell.recordings[-1].recorded_at)
-    if not newest:
-        return None
-    sides = [from_stored(label, cell) for label, cell in newest.items()]
-    recorded = sorted({cell.recordings[-1].recorded_at for cell in newest.values()})
-    machine = baseline.machines[fingerprint]
-    source = f"baselines recorded {recorded[-1]} on {fingerprint}"
-    return _advice(baseline.test, source, sides, (), machine.cores, weights)
-
-
-def _of_rows(test: str, rows: Sequence[Row], source: str, cores: int, weights: Weights) -> Advice:
-    sides = [of_row(row) for row in rows if row.verdict.decision is not Decision.ERROR]
-    found = _advice(test, source, sides, _hazards(rows), cores, weights)
-    return replace(found, unsupported=_unsupported(rows))
-
-
-def _unsupported(rows: Iterable[Row]) -> dict[str, tuple[str, ...]]:
-    """Reason -> the cells that could not be run for it."""
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        if row.verdict.decision is Decision.UNSUPPORTED:
-            found.setdefault(row.verdict.reason, []).append(row.cell.label)
-    return {reason: tuple(labels) for reason, labels in found.items()}
-
-
-def _advice(
-    test: str, source: str, sides: Sequence[Candidate], hazards: tuple[Hazard, ...], cores: int, weights: Weights
-) -> Advice:
-    known = [side for side in sides if value(side, Metric.WALL) is not None]
-    groups = [list(group) for _, group in groupby(sorted(known, key=_place), key=_place)]
-    largest = _largest(side for side in known if side.target)
-    memory = tuple(filter(None, (_memory_use(side, known) for side in largest)))
-    contention = tuple(filter(None, (_contention(side, cores) for side in largest)))
-    found = Advice(
-        test=test,
-        source=source,
-        choices=tuple(_choice(group, weights) for group in groups),
-        builds=_builds(largest),
-        starts=tuple(each for group in groups for each in _starts(group)),
-        memory=memory,
-        contention=contention,
-        scaling=of_candidates(known, cores),
-        hazards=hazards,
-        weights=weights,
-    )
-    topics = {"time": found.choices, "start-up": found.starts, "memory": memory, "contention": contention}
-    topics["scaling"] = found.scaling
-    return replace(found, unknown=tuple(topic for topic, facts in topics.items() if not facts))
-
-
-def _place(side: Candidate) -> tuple[str, int, str]:
-    return side.setting, side.workers, side.counted
-
-
-def _largest(sides: Iterable[Candidate]) -> list[Candidate]:
-    """Of each executor, target and setting the cell with the most workers, the fastest first."""
-    found: dict[tuple[str, str], Candidate] = {}
-    for side in sides:
-        key = side.name, side.setting
-        if key not in found or found[key].workers < side.workers:
-            found[key] = side
-    return sorted(found.values(), key=lambda side: (side.setting, wall_log(side)))
-
-
-# ---- the choice
-
-
-def _choice(group: Sequence[Candidate], weights: Weights) -> Choice:
-    """The comparison of cells that were interleaved; a program is a limit, no candidate."""
-    rivals = [side for side in group if side.target] or list(group)
-    time = _ranking(rivals, Metric.WALL)
-    figure = memory_figure(rivals)
-    own = dict.fromkeys(name for side in rivals for name in side.own)
-    first = next(side for side in rivals if side.name == time.ranked[0].name)
-    return Choice(
-        workers=group[0].counted,
-        setting=group[0].setting,
-        windows=group[0].windows,
-        time=time,
-        memory=_ranking(rivals, figure) if figure else None,
-        own=tuple(_ranking([side for side in rivals if name in side.own], name) for name in own),
-        pareto=tuple(side.name for side in _pareto(rivals, figure)),
-        advised=_advised(rivals, figure, weights),
-        limits=tuple(_ranked(side, first, Metric.WALL) for side in group if side not in rivals),
-        cores={side.name: side.figures.cores for side in rivals if side.figures.cores is not None},
-    )
-
-
-def memory_figure(sides: Sequence[Candidate]) -> str:
-    """The figure by which the memory of these is compared: PSS where any has it, else USS; empty without both."""
-    return next((name for name in MEMORY if any(value(side, name) for side in sides)), "")
-
-
-def _ranking(sides: Sequence[Candidate], metric: str) -> Ranking:
-    known = [(found.log, side) for side in sides if (found := value(side, metric)) is not None]
-    zeros = [side for side in sides if value(side, metric) is None and side.source(metric)]  # they have no logarithm
-    gain = metrics.is_gain(metric)
-    ordered = [side for _, side in sorted(known, key=lambda pair: -pair[0] if gain else pair[0])]
-    ranked = [_ranked(side, ordered[0], metric) for side in ordered]
-    none = [Ranked(name=side.name, value=Interval(value=0, low=0, high=0, level=0)) for side in zeros]
-    ranked = [*ranked, *none] if gain else [*none, *ranked]
-    tied = [each.name for each in ranked if each.times is not None and each.times.low <= 1]
-    named = {each.name for each in ranked}
-    return Ranking(
-        metric=metric,
-        ranked=tuple(ranked),
-        tied=tuple([ranked[0].name, *tied] if ranked else ()),
-        missing=tuple(side.name for side in sides if side.name not in named),
-    )
-
-
-def _ranked(side: Candidate, best: Candidate, metric: str) -> Ranked:
-    known, over = value(side, metric), None
-    if side is not best:
-        over = ratio(best, side, metric) if metrics.is_gain(metric) else ratio(side, best, metric)
-    assert known is not None  # only those with a value are ranked
-    return Ranked(name=side.name, value=known.interval(), times=over.interval() if over else None)
-
-
-def _clear(estimate: Estimate | None) -> int:
-    """1 where a ratio is above 1 with its whole interval, -1 where it is below, else 0."""
-    if estimate is None or estimate.half is None or abs(estimate.log) <= estimate.half:
-        return 0
-    return 1 if estimate.log > 0 else -1
-
-
-def _pareto(rivals: Sequence[Candidate], figure: str) -> list[Candidate]:
-    """Those that none beats: clearly better in time or memory, and clearly worse in neither."""
-
-    def beaten(side: Candidate) -> bool:
-        for other in rivals:
-            signs = [_clear(ratio(side, other, name)) for name in filter(None, (Metric.WALL, figure))]
-            if other is not side and 1 in signs and -1 not in signs:
-                return True
-        return False
-
-    left = [side for side in rivals if not beaten(side)]
-    return sorted(left or rivals, key=wall_log)
-
-
-def _advised(rivals: Sequence[Candidate], figure: str, weights: Weights) -> tuple[str, ...]:
-    """The one with the least product of powers of its figures, and those that are not told apart from it.
-
-    Without weights it is the one that is in the Pareto set alone, or all that no figure tells apart.
-    """
-    if not weights:
-        left = _pareto(rivals, figure)
-        alike = all(_clear(ratio(side, left[0], name)) == 0 for side in left for name in (Metric.WALL, figure) if name)
-        return tuple(side.name for side in left) if alike else ()
-    names = {"time": str(Metric.WALL), "memory": figure}
-    costs = [(names[criterion], weight) for criterion, weight in weights if weight > 0 and names[criterion]]
-
-    def over(side: Candidate, other: Candidate) -> Estimate | None:
-        parts = [(weight, ratio(side, other, name)) for name, weight in costs]
-        known = [(weight, part) for weight, part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        halves = [None if part.half is None else weight * part.half for weight, part in known]
-        half = None if None in halves else math.hypot(*(each or 0 for each in halves))
-        return Estimate(sum(weight * part.log for weight, part in known), half)
-
-    complete = [side for side in rivals if all(value(side, name) is not None for name, _ in costs)]
-    if not complete or not costs:
-        return ()
-    best = complete[0]
-    for side in complete[1:]:
-        apart = over(side, best)
-        best = side if apart is not None and apart.log < 0 else best
-    return (best.name, *(side.name for side in complete if side is not best and _clear(over(side, best)) == 0))
-
-
-# ---- builds
-
-
-def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
-    """The fastest against the fastest of another executor on another target, and what each part of that comes to.
-
-    These are of the most workers, in the setting in which the pair is farthest apart.
-    """
-    found: list[tuple[float, tuple[BuildRatio, ...]]] = []
-    for _, group in groupby(largest, key=lambda side: side.setting):
-        rivals = sorted(group, key=wall_log)
-        best = rivals[0]
-        other = next((s for s in rivals if s.target != best.target and s.executor != best.executor), None)
-        if other is None:
-            continue
-        pairs = [(best, other)]
-        on = {(side.executor, side.target): side for side in rivals}
-        for first, second in (
-            ((best.executor, best.target), (best.executor, other.target)),
-            ((other.executor, best.target), (other.executor, other.target)),
-            ((best.executor, best.target), (other.executor, best.target)),
-            ((best.executor, other.target), (other.executor, other.target)),
-        ):
-            if first in on and second in on:
-                pairs.append((on[first], on[second]))
-        ratios = [(side, beside, over) for side, beside in pairs if (over := ratio(side, beside, Metric.WALL))]
-        if len(ratios) > 1:
-            found.append((abs(ratios[0][2].log), tuple(_build_ratio(*each) for each in ratios)))
-    return max(found, key=lambda each: each[0])[1] if found else ()
-
-
-def _build_ratio(side: Candidate, other: Candidate, over: Estimate) -> BuildRatio:
-    mixed = side.target != other.target and side.executor != other.executor
-    return BuildRatio(name=side.name, other=other.name, ratio=over.interval(), mixed=mixed)
-
-
-# ---- starting
-
-
-class _Phases(NamedTuple):
-    """The tax and the work of a candidate."""
-
-    side: Candidate
-    tax: Estimate
-    work: Estimate
-
-
-def _starts(group: Sequence[Candidate]) -> list[StartTax]:
-    """The start of each candidate of a group, the cheapest first; none for windows, which do not contain it."""
-    phases = [each for side in group if side.target and not side.windows if (each := _phases(side)) is not None]
-    ordered = sorted(phases, key=lambda each: each.tax.log)
-    return [_start_tax(each, ordered[:index]) for index, each in enumerate(ordered)]
-
-
-def _phases(side: Candidate) -> _Phases | None:
-    taxes = _sums(side.source, ("start", "join"))
-    works = list(side.source("work").values())
-    # New in each iteration, a start is as steady as the work: it is a median of a launch.
-    tax = estimate(taxes, "start" if side.keeps else "work")
-    work = estimate(works, "work")
-    figures = side.figures
-    if tax is None and not taxes and figures.start_ns is not None:
-        both = figures.start_ns + (figures.join_ns or 0)
-        tax = Estimate(math.log(both), None) if both > 0 else None
-        work = Estimate(math.log(figures.work_ns), None) if figures.work_ns else None
-    return _Phases(side, tax, work) if tax and work else None
-
-
-def _sums(source: Callable[[str], Mapping[int, float]], names: Sequence[str]) -> list[float]:
-    """The sum of these by round, in the rounds that have all."""
-    parts = [source(name) for name in names]
-    return [sum(part[order] for part in parts) for order in sorted(set(parts[0]).intersection(*parts[1:]))]
-
-
-def _start_tax(each: _Phases, cheaper: Sequence[_Phases]) -> StartTax:
-    side, pool = each.side, each.side.keeps
-    # The cheapest start on the same interpreter: what other executors cost is between the two.
-    first = next((other for other in cheaper if other.side.target == side.target and not pool), None)
-    overtakes = _break_even(each, first) if first else None
-    tax = each.tax.interval()
-    return StartTax(
-        name=side.name,
-        workers=side.counted,
-        setting=side.setting,
-        tax_ns=tax,
-        task_ns=each.tax.interval(1 / TAX),
-        paid_once=pool,
-        overtaken=first.side.name if first and overtakes else "",
-        overtakes_ns=overtakes,
-    )
-
-
-def _break_even(each: _Phases, other: _Phases) -> Interval | None:
-    """The work of `other` at which both take as long; None unless its work is clearly longer and its start shorter.
-
-    The ends take the worst of both intervals together, so that the interval is conservative.
-    """
-    if _clear(each.work.minus(other.work)) != -1 or _clear(each.tax.minus(other.tax)) != 1:
-        return None
-    more, faster = each.tax.interval(), other.tax.interval()
-    slow, quick = other.work.interval(), each.work.interval()
-
-    def size(tax: float, less: float, work: float, saved: float) -> float:
-        return (tax - less) / (1 - saved / work) if saved < work else math.inf
-
-    low = size(max(more.low, faster.high), faster.high, slow.high, quick.low)
-    high = size(more.high, faster.low, slow.low, quick.high)
-    middle = size(more.value, faster.value, slow.value, quick.value)
-    return Interval(value=middle, low=low, high=high, level=more.level)
-
-
-# ---- memory
-
-
-def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None:
-    figure = memory_figure([side])
-    total = value(side, figure) if figure else None
-    if total is None:
-        return None
-    same = [each for each in known if (each.name, each.setting) == (side.name, side.setting)]
-    least = min(same, key=lambda each: each.workers)
-    below = value(least, figure)
-    further: Interval | None = None
-    of = ""
-    if least.workers < side.workers and below is not None:
-        more, few, count = total.interval(), below.interval(), side.workers - least.workers
-        middle = (more.value - few.value) / count
-        half = math.hypot((more.high - more.low) / 2, (few.high - few.low) / 2) / count
-        further, of = Interval(value=middle, low=middle - half, high=middle + half, level=more.level), "counts"
-    elif (workers := side.figures.memory.get("workers")) is not None and workers.processes:
-        steady = workers.steady_pss if figure == "pss" else workers.steady_uss
-        if steady is not None:
-            each = steady / workers.processes
-            further, of = Interval(value=each, low=each, high=each, level=0.0), "processes"
-    return MemoryUse(
-        name=side.name,
-        workers=side.counted,
-        setting=side.setting,
-        figure=figure.upper(),
-        total=total.interval(),
-        further=further,
-        further_of=of,  # type: ignore[arg-type]
-        why="" if further else "one worker count alone was measured",
-    )
-
-
-# ---- contention
-
-
-def _contention(side: Candidate, cores: int) -> Contention | None:
-    waits, figures = side.figures.waits, side.figures
-    sampled = waits is not None and not waits.unavailable
-    lock = figures.lock_wait_share
-    gil = waits.gil if waits and sampled else median_of(side.source("gil_wait_share").values())
-    unattributed = waits.unattributed if waits and sampled else None
-    shares = [share for share in (lock, gil, unattributed) if share is not None]
-    if not shares:
-        return None
-    waiting = min(sum(shares), 0.999)
-    busy = figures.cores
-    site = max(figures.sites, key=lambda each: each.share, default=None)
-    return Contention(
-        name=side.name,
-        workers=side.counted,
-        setting=side.setting,
-        lock=lock,
-        gil=gil,
-        unattributed=unattributed,
-        by_waits=1 / (1 - waiting),
-        by_cores=max(1.0, cores / busy) if cores and busy else None,
-        site="" if site is None or not site.share else f"{site.file}:{site.line} {site.kind}",
-    )
-
-
-# ---- hazards
-
-
-def _hazards(rows: Sequence[Row]) -> tuple[Hazard, ...]:
-    """What was recorded as errors, by kind and text."""
-    found: dict[tuple[HazardKind, str], list[str]] = {}
-    for row in rows:
-        error = row.error or (row.sample.error if row.sample else None)
-        if error is None:
-            continue
-        kinds = [kind for kind, pattern in HAZARDS.items() if pattern.search(f"{error.reason}\n{error.detail}")]
-        key = (kinds[0] if kinds else "failure", error.reason.partition("\n")[0])
-        found.setdefault(key, []).append(row.cell.label)
-    return tuple(
-        Hazard(kind=kind, text=text, cells=tuple(cells), of=len(rows)) for (kind, text), cells in found.items()
-    )

@@ -36,6 +36,6 @@ class Summary:
         if self.run.report is None or not self.run.report.tables:
             return
         unicode = takes_unicode(sys.stdout)
-        advised = text.sentences(self.run.report, self.weights, unicode=unicode)
+        advised = text.sentences(self.run.report, self.weights)
         terminalreporter.section("ftgate advice", sep="=")
         terminalreporter.write(text.render(advised, width=terminalreporter._tw.fullwidth, unicode=unicode))
