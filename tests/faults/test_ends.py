@@ -217,15 +217,15 @@ SLOW_END = """
 """
 SLOW_UPDATE = """
     import time
-    from pytest_ftgate.run.run import Session
-    store = Session.store
+    from pytest_ftgate.run.run import Run
+    store = Run.store
 
     def slowly(self, report):
         pathlib.Path("hangs").touch()
         time.sleep(0.5)
         return store(self, report)
 
-    Session.store = slowly
+    Run.store = slowly
 """
 
 

@@ -51,7 +51,7 @@ from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.context import RunTime
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.run import Session
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
@@ -150,7 +150,7 @@ class ScriptedStored(StoredBaselines):
         return self.recording
 
 
-class ScriptedSession(Session):
+class ScriptedRun(Run):
     """Limits that are set, whatever is recorded."""
 
     def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
@@ -187,7 +187,7 @@ class Desk:
             test_time=self.budget_s,
             explain=explains,
         )
-        session = ScriptedSession(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
+        session = ScriptedRun(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
         session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
         session.floors, session.capacity = {}, Capacity()

@@ -37,7 +37,7 @@ from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
 from pytest_ftgate.model.spec import Cell, Executor, Group, Program, Spec
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.run import Session
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import Targets
@@ -414,7 +414,7 @@ class Desk(Targets):
         run = SimpleNamespace(
             config=config, targets=self, references=references, launcher=self.launcher, listener=Quiet()
         )
-        return UnchangedCells(cast(Session, run)).check(group, group.cells, self.pair)
+        return UnchangedCells(cast(Run, run)).check(group, group.cells, self.pair)
 
     def with_spec(self, **changed: object) -> None:
         spec: Spec = msgspec.structs.replace(self.group.spec, **changed)

@@ -31,7 +31,7 @@ from ..measure.launch import CellUnsupported, LaunchFailed, request_here
 from ..measure.plan import IterationPlan, Limits
 from ..measure.watch.opened_files import OpenedFiles
 from ..model.spec import Cell, Group, Spec
-from ..run.run import Session
+from ..run.run import Run
 from ..run.sides import worktrees
 from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
@@ -349,7 +349,7 @@ class Sides(NamedTuple):
 
 
 @hookimpl
-def ftgate_begin(run: Session) -> None:
+def ftgate_begin(run: Run) -> None:
     """What is read of both sides is kept for the whole run."""
     run.plugins.register(UnchangedCells(run))
 
@@ -357,7 +357,7 @@ def ftgate_begin(run: Session) -> None:
 class UnchangedCells:
     """Finds the cells of a comparison that need no measurement."""
 
-    def __init__(self, run: Session) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
         self._sides: dict[tuple[str, str], Side] = {}
 

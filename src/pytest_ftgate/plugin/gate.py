@@ -24,9 +24,9 @@ from ..model.report import Report, Row, RowMessage
 from ..model.spec import Plan
 from ..model.verdict import Decision, Verdict
 from ..report import measured, said, terminal
-from ..run import libraries, privacy, run
+from ..run import libraries, privacy
 from ..run.rows import on_host
-from ..run.run import Session
+from ..run.run import Ending, Run, missing
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from . import failures, signals, xdist
@@ -39,7 +39,7 @@ FAILED = "failed"
 """In place of the decision of a cell whose pass fails the test: pytest counts and shows it as any other failure."""
 
 
-class Run:
+class Gate:
     """A run under --ftgate: registered as a plugin, so that its hooks exist only then."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -57,7 +57,7 @@ class Run:
         self.relay = xdist.Relay(given.channel) if given else None
         shown = _progress(config)
         self.progress = self.relay or shown
-        self.session = Session(
+        self.run = Run(
             run_options(config, self.seed),
             config.rootpath,
             self.id,
@@ -68,8 +68,8 @@ class Run:
         taken = signals.Signals(config, is_worker=self.is_worker)
         config.pluginmanager.register(taken)
         taken.install()
-        self.session.start()
-        self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.session.time.spent_s)
+        self.run.start()
+        self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.run.time.spent_s)
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
         self.failures = failures.Failures()
@@ -82,14 +82,14 @@ class Run:
         reports = {target: target.partition(":")[0] for target in options.report}
         self.left_out = libraries.left_out(config.rootpath, reports.values())
         made = [target for target, kind in reports.items() if kind not in self.left_out]
-        self.ending = run.Ending(self.session, made, config.invocation_params.dir)
+        self.ending = Ending(self.run, made, config.invocation_params.dir)
         self._register_parts(config.pluginmanager)
-        self.session.hooks.ftgate_configure(gate=self)
+        self.run.hooks.ftgate_configure(gate=self)
 
     def _register_parts(self, plugins: pytest.PytestPluginManager) -> None:
         """The hooks of a worker and of the controller."""
-        if self.session.turn is not None:
-            plugins.register(xdist.Worker(self.session.turn))
+        if self.run.turn is not None:
+            plugins.register(xdist.Worker(self.run.turn))
         if not self.is_worker:
             plugins.register(self.handover)
             self._check_out()
@@ -97,7 +97,7 @@ class Run:
     def _check_out(self) -> None:
         """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
         try:
-            self.session.check_out()
+            self.run.check_out()
         except FtgateError as error:
             raise pytest.UsageError(plain(str(error))) from None
         finally:
@@ -122,17 +122,17 @@ class Run:
                 "is imported"
             )
         self._check_collected()
-        self.session.collect(planned)
+        self.run.collect(planned)
         if self.relay is not None:
-            self.relay.collected(self.collected, self.session.planned())
-        self.progress.start(len(planned.groups), self.session.config.time)
-        self.session.tell_new()
+            self.relay.collected(self.collected, self.run.planned())
+        self.progress.start(len(planned.groups), self.run.config.time)
+        self.run.tell_new()
 
     def _check_collected(self) -> None:
         try:
             if self.collected:
-                self.session.folder.make()  # else nothing measured could be kept
-            self.session.hooks.ftgate_collected(run=self.session, config=self.config, nodeids=self.collected)
+                self.run.folder.make()  # else nothing measured could be kept
+            self.run.hooks.ftgate_collected(run=self.run, config=self.config, nodeids=self.collected)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             if not self.is_worker:
                 raise pytest.UsageError(plain(str(error))) from None
@@ -143,7 +143,7 @@ class Run:
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""
         lines = [f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"]
-        if not self.session.config.python:
+        if not self.run.config.python:
             pair = default_pair(self.config)
             lines.append(f"ftgate: targets of tests that name none: {' and '.join(pair.targets)}, {pair.why}")
         if own := libraries.note(self.config.rootpath):
@@ -167,14 +167,14 @@ class Run:
             with shown:
                 if self.refused is not None:
                     raise self.refused
-                message = self.session.message(item.stash[CELL][1].nodeid)
+                message = self.run.message(item.stash[CELL][1].nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             item.stash[HEADLINE] = str(error).partition("\n")[0]
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
         if self.host:
-            message = on_host(message, self.host, self.session.machine)
+            message = on_host(message, self.host, self.run.machine)
         item.stash[ROW_MESSAGE] = message
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
@@ -202,9 +202,9 @@ class Run:
             if self.is_worker:
                 report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
                 if (
-                    self.session.rows.unwritten and not self.host
+                    self.run.rows.unwritten and not self.host
                 ):  # nobody else can read them; those of a host come one by one
-                    held = [*self.session.rows.all().values()]
+                    held = [*self.run.rows.all().values()]
                     report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
             else:
                 self.messages[item.nodeid] = message
@@ -270,21 +270,21 @@ class Run:
             return
         self.collected = self.collected or list(self.handover.collected)
         missing = self._missing(session)
-        partial = "; ".join(filter(None, (missing, *self.session.hooks.ftgate_measured(gate=self, session=session))))
-        if not (self.messages or partial or self.session.shard):
+        partial = "; ".join(filter(None, (missing, *self.run.hooks.ftgate_measured(gate=self, session=session))))
+        if not (self.messages or partial or self.run.shard):
             return
         if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
             self.trouble = "nothing was measured: every cell is unsupported here"
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         collected = None if self._narrowed() else self.collected
-        report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
+        report = self.run.report(self.messages.values(), version("pytest-ftgate"), collected)
         again = privacy.without_home(repeat.command(self.config, self.seed))
         report = msgspec.structs.replace(
             report,
             partial=partial,
             command=again,
             failing=self.failed(),
-            undecided_fails=UNDECIDED_RUN in self.failing and not self.session.config.update,
+            undecided_fails=UNDECIDED_RUN in self.failing and not self.run.config.update,
         )
         if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
@@ -294,18 +294,18 @@ class Run:
 
     def planned(self) -> list[str]:
         """The node ids of the cells that were not deselected."""
-        return self.session.planned() or list(self.handover.planned)
+        return self.run.planned() or list(self.handover.planned)
 
     def _missing(self, session: pytest.Session) -> str:
         """Why rows are missing; of cells that were not asked for, what was measured is taken."""
         planned = self.planned()
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
         crashed = self.crashed.intersection(planned) - self.messages.keys()
-        kept = self.session.rows.all(crashed) if unasked or crashed else {}
+        kept = self.run.rows.all(crashed) if unasked or crashed else {}
         self.messages |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
         ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))
-        return run.missing(
+        return missing(
             self.stopped or (ended if unasked else ""),
             planned=len(planned),
             unasked=len(unasked),
@@ -315,7 +315,7 @@ class Run:
 
     def _nothing_measured(self) -> bool:
         """Whether every cell is unsupported: a gate that judged nothing must not pass."""
-        if self.session.config.shard:  # `ftgate merge` looks at all of them
+        if self.run.config.shard:  # `ftgate merge` looks at all of them
             return False
         decisions = {message.row.verdict.decision for message in self.messages.values()}
         return decisions == {Decision.UNSUPPORTED} and not self.plain
@@ -335,7 +335,7 @@ class Run:
 
     def _narrowed(self) -> bool:
         """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
-        named = "python" in self.session.config.before_declared
+        named = "python" in self.run.config.before_declared
         return named or not self.collected or any("[" in argument for argument in self.config.args)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

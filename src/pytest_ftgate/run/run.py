@@ -120,7 +120,7 @@ class ProgressListener(Listener, Protocol):
         ...
 
 
-class Session:
+class Run:
     """A run in one process, and what its trials share.
 
     Under pytest-xdist each worker has one; a lock lets one of them measure at a time.
@@ -428,9 +428,9 @@ class Ending:
     again with the report as it is then after baselines were stored or another file could not be written.
     """
 
-    def __init__(self, session: Session, targets: Sequence[str], folder: Path) -> None:
+    def __init__(self, run: Run, targets: Sequence[str], folder: Path) -> None:
         """`targets` are of the form `KIND:PATH`, their paths relative to `folder`."""
-        self.session = session
+        self.run = run
         self.files: dict[str, Write] = {f".ftgate/{LAST_RUN}": self._keep}
         self.written: dict[str, Path] = {}
         self.troubles: list[str] = []
@@ -445,7 +445,7 @@ class Ending:
         report = self._write(report)
         stored = report
         try:
-            stored = self.session.store(report)
+            stored = self.run.store(report)
         except Exception as error:  # noqa: BLE001 -- a failure is reported, whatever it is
             self._note("the baselines cannot be stored", error)
         if self.troubles or stored.updates != report.updates:
@@ -488,7 +488,7 @@ class Ending:
     def _keep(self, report: Report) -> None:
         """A run that ended before its first result does not replace the last one that has some."""
         if report.tables:
-            self.session.folder.keep(json.rendered("json", report))
+            self.run.folder.keep(json.rendered("json", report))
 
     def _writer(self, target: str, folder: Path) -> Write:
         def write(report: Report) -> None:
