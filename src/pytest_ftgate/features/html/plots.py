@@ -13,7 +13,7 @@ from ...kit.text import COMMIT_DIGITS
 from ...kit.values import Interval, Metric, to_builtins
 from ...model.report import History, Row
 from ...model.sample import Launch
-from ...model.verdict import Decision, MetricVerdict
+from ...model.verdict import Decision
 from ...report import history as texts
 from ...report.json import writable
 from ...report.said import STATES
@@ -81,24 +81,22 @@ def _changes(row: Row) -> dict[str, Any]:
         if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision not in UNPLOTTED)
     ]
     known = [each.metric for each in row.verdict.metrics if metrics.known(each.metric)]
-    pairs = compare.paired(sample, known) if sample is not None and paired else {}
-    return {
-        each.metric: {
+    sides = compare.paired(sample, known) if sample is not None and paired else {}
+    found = {}
+    for each in judged:
+        pairs: list[tuple[float, float]] = []
+        if each.metric in sides:  # pairs after the look that decided changed nothing
+            both = zip(sides[each.metric].new, sides[each.metric].reference, strict=False)
+            pairs = list(both)[: each.launches or None]
+        found[each.metric] = {
             "label": metrics.row(each.metric).label,
             "unit": "points" if each.points else "ratio",
             "change": _built(each.points or each.ratio),
             "allowed": each.allowed,
             "effect": each.effect,
-            "pairs": _differences(each, pairs[each.metric]) if each.metric in pairs else [],
+            "pairs": [new - old if each.points else new / old for new, old in pairs if each.points or old > 0],
         }
-        for each in judged
-    }
-
-
-def _differences(judged: MetricVerdict, sides: compare.Numbers) -> list[float]:
-    """The change of each pair that was judged: those after the look that decided changed nothing."""
-    pairs = list(zip(sides.new, sides.reference, strict=False))[: judged.launches or None]
-    return [new - old if judged.points else new / old for new, old in pairs if judged.points or old > 0]
+    return found
 
 
 def _built(value: Interval | float | None) -> Any:
