@@ -12,16 +12,16 @@ from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Sample, WorkloadError
 from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.report.said import (
+    block_of,
     error_text,
     exception,
-    failure_text,
     headline,
     origin,
-    same_error,
     severity,
     shortened,
     whose,
 )
+from pytest_ftgate.report.terminal import cell_text
 
 CELL = cell("t.py::test", "3.14t", "threads", 8)
 TRACE = """Traceback (most recent call last):
@@ -162,7 +162,8 @@ def test_an_error_is_the_exception_itself(reason: str, shown: str) -> None:
 def test_an_error_is_the_same_where_the_same_calls_raised_it() -> None:
     elsewhere = msgspec.structs.replace(MISSING, reason="raised KeyError: 'other'", launch=1)
     other_line = msgspec.structs.replace(MISSING, detail=TRACE.replace("line 8", "line 9"))
-    assert same_error(MISSING) == same_error(elsewhere) != same_error(other_line)
+    kinds = [block_of(failed(error, None)) for error in (MISSING, elsewhere, other_line)]
+    assert kinds[0] == kinds[1] != kinds[2]
     assert origin(MISSING) == ("/project/t.py", 8)
     assert origin(WorkloadError(reason="hung")) is None
 
@@ -171,7 +172,7 @@ def test_a_line_of_a_checkout_is_that_of_the_project() -> None:
     there = TRACE.replace("/project/", "/project/.ftgate/worktrees/a7c28424a36a/tests/")
     error = msgspec.structs.replace(MISSING, detail=there)
     assert origin(error) == ("tests/t.py", 8)
-    assert '  File "tests/t.py", line 8, in test\n' in failure_text(failed(error, None))
+    assert '  File "tests/t.py", line 8, in test\n' in cell_text(failed(error, None))
 
 
 def failed(error: WorkloadError | None, reference: Sample | None, **fields: object) -> Row:
@@ -203,7 +204,7 @@ def test_whose_error_it_is(reference: Sample | None, text: str) -> None:
     row = failed(MISSING, reference)
     assert whose(row) == text
     assert headline(row) == ("also in the reference: " if "it is not" in text else "") + "KeyError: 'missing'"
-    assert failure_text(row) == "\n".join(filter(None, ["worker 3:", TRACE.rstrip(), text]))
+    assert cell_text(row) == "\n".join(filter(None, ["worker 3:", TRACE.rstrip(), text]))
 
 
 def test_other_results_are_of_no_single_launch() -> None:
@@ -236,11 +237,11 @@ def test_a_stored_baseline_alone_does_not_tell() -> None:
 
 def test_a_reason_that_begins_its_own_text_is_said_once() -> None:
     error = WorkloadError(reason="cannot install it", detail="cannot install it:\n  no such package")
-    assert failure_text(failed(error, None)) == error.detail
+    assert cell_text(failed(error, None)) == error.detail
 
 
 def test_a_failed_assert_says_how_to_see_it_explained() -> None:
-    text = failure_text(failed(WorkloadError(reason="raised AssertionError: assert total == 46"), None))
+    text = cell_text(failed(WorkloadError(reason="raised AssertionError: assert total == 46"), None))
     assert text.endswith("as a plain test, with pytest's own explanation: pytest 't.py::test[3.14t-threads-w8]'")
 
 

@@ -426,7 +426,7 @@ def _effects(rows: Sequence[Row], chosen: Sequence[Row], names: Sequence[str]) -
             named_here = row in chosen and any(covers(name, each.metric) for name in names)
             accepted = named_here and acceptable(each)
             if accepted or each.decision.missed:
-                found = said.change(each, row, unicode=unicode())
+                found = said.metric_text(each, row, unicode=unicode())
                 word = "accepts" if accepted else "still fails"
                 yield f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()
 

@@ -199,8 +199,7 @@ def _table(report: Report, table: Table) -> str:
     }
     for name in ("time", "ratio", "scaling", "uss", "lock"):
         column = COLUMNS[name]
-        values = map(column.value, table.rows)
-        columns[column.head] = ["" if value is None else column.text(value) for value in values]
+        columns[column.head] = column.texts(table.rows)
         if name == "time":
             columns["change"] = [said.change_text(wall) if wall else "" for wall in walls]
             columns["rules out"] = [said.rules_out(wall) if wall else "" for wall in walls]

@@ -407,15 +407,16 @@ def _grid(roles: dict[str, RoleFigures], style: Style) -> list[str]:
             values = [getattr(role, field) for role in roles.values()]
             if any(value is not None for value in values):
                 texts = ["" if value is None else units.size(value) for value in values]
-                columns.append(_padded([title, *texts], str.rjust))
+                columns.append(padded([title, *texts], str.rjust))
     counts = ["", *(f"x{role.processes}" if role.processes != 1 else "" for role in roles.values())]
-    names = [_padded(["memory", *roles], str.ljust), _padded(counts, str.rjust)]
+    names = [padded(["memory", *roles], str.ljust), padded(counts, str.rjust)]
     while columns and sum(len(texts[0]) + len(GAP) for texts in (*names, *columns)) > style.width - INDENT + len(GAP):
         columns.pop()
     head, *rows = (GAP.join(texts).rstrip() for texts in zip(*names, *columns, strict=True))
     return [" " * INDENT + style.paint(head, "dim"), *(" " * INDENT + row for row in rows)]
 
 
-def _padded(texts: Sequence[str], side: Callable[[str, int], str]) -> list[str]:
+def padded(texts: Sequence[str], side: Callable[[str, int], str]) -> list[str]:
+    """The texts of a column at the width of its widest."""
     width = max(map(len, texts))
     return [side(text, width) for text in texts]

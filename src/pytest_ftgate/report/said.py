@@ -95,20 +95,19 @@ def now_and_was(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> str
     return ", ".join(filter(None, (here, here and there and f"was {there}", how)))
 
 
-class Change(NamedTuple):
-    """One judged metric of a cell: its label, `now` and what it was, its change with the interval, and why.
-
-    `evidence` is what is ruled out, and the p-value. Of a contract `now` is its text. A text that is unknown
-    is empty.
-    """
+class MetricText(NamedTuple):
+    """What is said of one judged metric of a cell; a text that is unknown is empty."""
 
     metric: str
     label: str
     decision: Decision
     now: str
+    """`4.09 ms, was 3.12 ms`; of a contract its text."""
     change: str
+    """`+31.2 % (95 % CI +28.1 % to +34.0 %)`."""
     reason: str
     evidence: str
+    """What is ruled out, and the p-value."""
 
     @property
     def text(self) -> str:
@@ -116,12 +115,12 @@ class Change(NamedTuple):
         return ", ".join(filter(None, (self.now, self.change)))
 
 
-def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
+def metric_text(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> MetricText:
     """What is said of one metric of a cell."""
     ruled = "" if "rules out" in judged.reason else rules_out(judged)
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     evidence = (f"rules out {ruled}" if ruled else "", "" if p is None else units.p_value(p))
-    return Change(
+    return MetricText(
         metric=judged.metric,
         label=metrics.row(judged.metric).label,
         decision=judged.decision,
@@ -138,19 +137,48 @@ def change(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Change:
 def headline(row: Row, *, unicode: bool = True) -> str:
     """What pytest's summary says of a cell after its node id, the figure first, because long lines are cut there.
 
-    `wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %`, `threads.scaling >= 1.6: 1.12x`, `KeyError: 'missing'`.
+    `wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %`, `threads.scaling >= 1.6: 1.12x`, `KeyError: 'missing'`; of an
+    open cell `wall +3.1 % (95 % CI -2.0 % to +8.2 %), uss too; rules out +21 %; +5 % needs about 14 more pairs, 40 s`.
     """
-    verdict = row.verdict
+    verdict, deciding = row.verdict, _deciding(row)
     if verdict.decision is Decision.ERROR:
-        also = "also in the reference: " if _same_there(row) else ""
-        return f"{also}{exception(error_of(row))}"
-    deciding = _deciding(row)
+        return f"{'also in the reference: ' if _same_there(row) else ''}{exception(error_of(row))}"
     if verdict.decision is Decision.INCONCLUSIVE:
-        texts = [_why_open(deciding)]
+        # The first with its interval, the names of the others, what would settle the one that needs most, and why
+        # others have no figures.
+        compared = [each for each in deciding if each.ratio or each.points]
+        texts = []
+        if compared:
+            too = f", {listed([each.metric for each in compared[1:]], 'and')} too" if compared[1:] else ""
+            most = max(compared, key=lambda each: each.more or math.inf)
+            texts = [f"{compared[0].metric} {change_text(compared[0])}{too}", most.reason]
+        bare = (each for each in deciding if each not in compared)
+        texts += [": ".join(filter(None, (each.contract or each.metric, each.reason))) for each in bare]
     else:
         texts = [_figure_and_limit(each, row, unicode) for each in deciding]
     text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
     return plain(text.partition("\n")[0])
+
+
+def _figure_and_limit(judged: MetricVerdict, row: Row, unicode: bool) -> str:
+    """A metric with its change and limit; a contract with its value."""
+    if judged.contract:
+        value = judged.reason.partition("; ")[0]
+        # The value of the other side is said where it is one of another cell.
+        if len(contract_grammar.all_names(contract_grammar.parse(judged.contract))) == 1:
+            value = value.partition(" against ")[0]
+        return f"{judged.contract}: {value}" if value else judged.contract
+    difference = judged.points or judged.ratio
+    if difference is None:
+        return f"{judged.metric}: {judged.reason}" if judged.reason else ""
+    shown = units.points if judged.points else units.change
+    values = now_and_was(judged, row, unicode=unicode)
+    text = f"{judged.metric} {shown(difference.value)}{units.beyond_body(judged.wall_growth)}"
+    return ", ".join(filter(None, (text + (f" ({values})" if values else ""), allowed(judged))))
+
+
+def _deciding(row: Row) -> list[MetricVerdict]:
+    return [each for each in row.verdict.metrics if each.decision is row.verdict.decision]
 
 
 def shortened(text: str) -> str:
@@ -184,59 +212,22 @@ def severity(row: Row) -> float:
     return (1 / value if metrics.is_gain(first.metric) and value else value) - 1
 
 
-def _deciding(row: Row) -> list[MetricVerdict]:
-    return [each for each in row.verdict.metrics if each.decision is row.verdict.decision]
-
-
-def _why_open(left: Sequence[MetricVerdict]) -> str:
-    """The first open metric with its interval, the names of the others, and what would settle the one that needs most.
-
-    `wall +3.1 % (95 % CI -2.0 % to +8.2 %), uss too; rules out +21 %; +5 % needs about 14 more pairs, 40 s`
-    """
-    compared = [each for each in left if each.ratio or each.points]
-    said = [
-        ": ".join(filter(None, (each.contract or each.metric, each.reason))) for each in left if each not in compared
-    ]
-    if compared:
-        too = f", {listed([each.metric for each in compared[1:]], 'and')} too" if compared[1:] else ""
-        most = max(compared, key=lambda each: each.more or math.inf)
-        said = [f"{compared[0].metric} {change_text(compared[0])}{too}", most.reason, *said]
-    return "; ".join(filter(None, said))
-
-
-def _figure_and_limit(judged: MetricVerdict, row: Row, unicode: bool) -> str:
-    """A metric with its change and limit; a contract with its value."""
-    if judged.contract:
-        value = judged.reason.partition("; ")[0]
-        # The value of the other side is said where it is one of another cell.
-        if len(contract_grammar.all_names(contract_grammar.parse(judged.contract))) == 1:
-            value = value.partition(" against ")[0]
-        return f"{judged.contract}: {value}" if value else judged.contract
-    difference = judged.points or judged.ratio
-    if difference is None:
-        return f"{judged.metric}: {judged.reason}" if judged.reason else ""
-    shown = units.points if judged.points else units.change
-    values = now_and_was(judged, row, unicode=unicode)
-    text = f"{judged.metric} {shown(difference.value)}{units.beyond_body(judged.wall_growth)}"
-    return ", ".join(filter(None, (text + (f" ({values})" if values else ""), allowed(judged))))
-
-
 # ---- a cell at length
 
 
 class Finding(NamedTuple):
-    """What is said of one cell: `changes` of the metrics that decided (or of all), `reason` where they have none.
+    """What is said of one cell."""
 
-    `against` is the baseline and its commit, `basis` what it was judged by and why. `explanation` has a sentence for
-    each thing that changed beneath a regression.
-    """
-
-    row: Row
-    changes: tuple[Change, ...]
+    changes: tuple[MetricText, ...]
+    """Of the metrics that decided, or of all."""
     reason: str
+    """Where the changes have none."""
     against: str
+    """The baseline and its commit."""
     basis: str
+    """What it was judged by, and why."""
     explanation: tuple[str, ...] = ()
+    """A sentence for each thing that changed beneath a regression."""
 
 
 def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
@@ -253,8 +244,7 @@ def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
     said = any(each.reason and each.reason in verdict.reason for each in shown)
     baseline, at = verdict.baseline, commit(verdict.commit)
     return Finding(
-        row=row,
-        changes=tuple(change(each, row, unicode=unicode) for each in shown),
+        changes=tuple(metric_text(each, row, unicode=unicode) for each in shown),
         reason="" if said else plain(verdict.reason),
         against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
         basis=plain(basis(verdict)),
@@ -327,7 +317,7 @@ def commands(*rows: Row) -> tuple[str, ...]:
     stored = False
     for row in rows:
         asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
-        own = [asked] if asked and not _is_against(row) else []
+        own = [asked] if asked and not is_against(row) else []
         reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
     named = {
@@ -385,21 +375,19 @@ def origin(error: WorkloadError) -> tuple[str, int] | None:
     return (CHECKOUT.sub("", frames[-1][0]), int(frames[-1][1])) if frames else None
 
 
-def same_error(error: WorkloadError) -> tuple[object, ...]:
-    """What errors have in common that are shown once: the exception's type and its calls, else all of their text.
+def block_of(row: Row) -> tuple[object, ...]:
+    """What the rows have in common that are shown as one: an error and what is said of it; each other row is alone.
 
-    A detail that begins with the reason says the same at length, with what is its own, such as temporary folders.
+    Of an exception it is its type and its calls, else all of the text. A detail that begins with the reason says the
+    same at length, with what is its own, such as temporary folders.
     """
+    if row.verdict.decision is not Decision.ERROR:
+        return (object(),)
+    error = error_of(row)
     found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
     if found and frames:
-        return (found[1], *frames)
-    return (error.reason, "" if error.detail.startswith(error.reason) else error.detail)
-
-
-def block_of(row: Row) -> tuple[object, ...]:
-    """What the rows have in common that are shown as one: an error and what is said of it; each other row is alone."""
-    failed = row.verdict.decision is Decision.ERROR
-    return (*same_error(error_of(row)), whose(row)) if failed else (object(),)
+        return (found[1], *frames, whose(row))
+    return (error.reason, "" if error.detail.startswith(error.reason) else error.detail, whose(row))
 
 
 def blocks(rows: Iterable[Row]) -> list[list[Row]]:
@@ -440,19 +428,6 @@ def names(block: Sequence[Row]) -> list[str]:
     """The names of a block's cells: their labels where all are of one test."""
     one = len({*map(test_of, block)}) == 1
     return [(row.cell.label if one else "") or name(row) for row in block]
-
-
-def failure_text(row: Row) -> str:
-    """What pytest's FAILURES say of a cell with an error: the workload's output, then whose error it is.
-
-    Of a failed assert also how to see it as pytest explains it, because no assert of the measured process is rewritten.
-    """
-    error = error_of(row)
-    raised = RAISED.fullmatch(error.reason)
-    lines = [error_text(error), *filter(None, [whose(row)])]
-    if raised is not None and raised[1] == "AssertionError":
-        lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
-    return "\n".join(lines)
 
 
 def error_text(error: WorkloadError) -> str:
@@ -661,16 +636,6 @@ def counts(report: Report) -> Counter[Decision]:
     return Counter(row.verdict.decision for row in report.rows)
 
 
-def unrecorded(report: Report) -> int:
-    """How many cells a recording would give a baseline; a reference that has none of a cell is no baseline."""
-    return sum(row.verdict.decision is Decision.NO_BASELINE and not _is_against(row) for row in report.rows)
-
-
-def new_since(report: Report) -> list[str]:
-    """Why cells have no reference in a comparison, each reason once: `main (1eb3b87e5d) has no such test: ...`."""
-    new = (row for row in report.rows if row.verdict.decision is Decision.NO_BASELINE and _is_against(row))
-    return [*dict.fromkeys(plain(row.verdict.reason) for row in new if row.verdict.reason)]
-
-
-def _is_against(row: Row) -> bool:
+def is_against(row: Row) -> bool:
+    """Whether a cell was measured beside a commit, which is no baseline of it if it lacks it."""
     return any(word.startswith("--ftgate-against") for word in row.options)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from ..judge import decide, metrics
 from ..kit import units
 from ..kit.text import listed, plain, plural
-from ..model.report import Machine, Report, Row, Table
+from ..model.report import Report, Row, Table
 from ..model.verdict import Decision, Verdict
 from . import said
-from .details import GAP, Style, detail_lines, entry, printable, wrapped
+from .details import GAP, Style, detail_lines, entry, padded, printable, wrapped
 from .measured import COLUMNS, interval_head, judged_wall, wall_interval
 
 START_SHARE = 0.9
@@ -40,23 +40,8 @@ LAYOUTS = tuple(
     )
 )
 """Columns of the table, from the widest layout to the narrowest."""
-
-
-class PrintedColumn(NamedTuple):
-    """One column: its heading, one text per row, and its alignment."""
-
-    head: str
-    texts: tuple[str, ...]
-    left: bool = False
-
-    @property
-    def width(self) -> int:
-        """Columns that the widest of its texts takes."""
-        return max(len(self.head), *map(len, self.texts))
-
-    def padded(self, text: str) -> str:
-        """A text of this column at the column's width."""
-        return text.ljust(self.width) if self.left else text.rjust(self.width)
+LEFT = ("cell", "short", "verdict")
+"""Those whose texts begin at the left."""
 
 
 def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity: int = 0) -> str:
@@ -72,18 +57,17 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     return printable(text, style)
 
 
-def verdict_lines(row: Row, *, width: int, color: bool, unicode: bool, verbosity: int = 0) -> str:
-    """What the report says under the table about one cell, for pytest's own failure section; may be empty."""
-    style = Style(max(width, 40), color, unicode, verbosity)
-    return printable("\n".join(_finding(row, style)), style)
-
-
 def cell_text(row: Row, verbosity: int = 0) -> str:
     """What pytest's FAILURES and a JUnit file say of one cell: also the output of one with an error; may be empty."""
-    if row.verdict.decision is Decision.ERROR:
-        return said.failure_text(row)
-    text = verdict_lines(row, width=100, color=False, unicode=True, verbosity=verbosity).strip()
-    return text or row.verdict.reason
+    if row.verdict.decision is not Decision.ERROR:
+        style = Style(100, color=False, unicode=True, verbosity=verbosity)
+        return printable("\n".join(_finding(row, style)), style).strip() or row.verdict.reason
+    error = said.error_of(row)
+    raised = said.RAISED.fullmatch(error.reason)
+    lines = [said.error_text(error), *filter(None, [said.whose(row)])]
+    if raised is not None and raised[1] == "AssertionError":  # no assert of the measured process is rewritten
+        lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
+    return "\n".join(lines)
 
 
 # ---- header and footer
@@ -91,13 +75,17 @@ def cell_text(row: Row, verbosity: int = 0) -> str:
 
 def _header(report: Report, style: Style) -> list[str]:
     run = [f"pytest-ftgate {report.version}", report.started_at]
-    if report.commit:
-        run.append(f"commit {said.commit(report.commit)}")
-    if report.shard:
-        run.append(report.shard.name)
+    run += [f"commit {said.commit(report.commit)}"] if report.commit else []
+    run += [report.shard.name] if report.shard else []
     entries = [("run", style.separator.join(filter(None, run)))]
     for number, (names, machine) in enumerate(said.machines(report)):
-        text = ": ".join(filter(None, (plain(names), _machine(machine, style))))
+        parts = [machine.fingerprint, machine.cpu or machine.arch, plural(machine.cores, "core")]
+        parts += [f"{machine.system} {machine.kernel} {machine.arch}"]
+        parts += [f"governor {machine.governor}"] if machine.governor else []
+        parts += [f"limited to {machine.cpu_quota:g} cores"] if machine.cpu_quota is not None else []
+        limit = machine.memory_limit_bytes
+        parts += [f"limited to {units.size(limit)}"] if limit is not None else []
+        text = ": ".join(filter(None, (plain(names), style.separator.join(parts))))
         entries.append(("" if number else "machine", text))
     for number, interpreter in enumerate(report.interpreters):
         parts = [f"{interpreter.name:<8} {'GIL on' if interpreter.gil_enabled else 'GIL off'}"]
@@ -112,16 +100,6 @@ def _header(report: Report, style: Style) -> list[str]:
     return lines + repeat if report.command else lines
 
 
-def _machine(machine: Machine, style: Style) -> str:
-    parts = [machine.fingerprint, machine.cpu or machine.arch, plural(machine.cores, "core")]
-    parts += [f"{machine.system} {machine.kernel} {machine.arch}"]
-    parts += [f"governor {machine.governor}"] if machine.governor else []
-    parts += [f"limited to {machine.cpu_quota:g} cores"] if machine.cpu_quota is not None else []
-    limit = machine.memory_limit_bytes
-    parts += [f"limited to {units.size(limit)}"] if limit is not None else []
-    return style.separator.join(parts)
-
-
 def _footer(report: Report, style: Style) -> list[str]:
     lines: list[str] = []
     for update in report.updates:
@@ -130,12 +108,11 @@ def _footer(report: Report, style: Style) -> list[str]:
         text = f"{plural(len(report.unused_baselines), 'baseline')} of cells that no longer exist, remove them with"
         lines += [*entry("unused", text, style, indent=0, column=9), " " * 9 + "ftgate baseline prune"]
         lines += [" " * 9 + name for name in report.unused_baselines]
-    for why in said.new_since(report):
+    new = [row for row in report.rows if row.verdict.decision is Decision.NO_BASELINE]
+    for why in dict.fromkeys(plain(row.verdict.reason) for row in new if said.is_against(row) and row.verdict.reason):
         lines += entry("new", why, style, indent=0, column=9)
-    if (count := said.unrecorded(report)) and not report.updates:
-        text = (
-            f"{count} cell{'s have' if count > 1 else ' has'} no baseline: compare with a commit, or store the figures"
-        )
+    if (count := sum(not said.is_against(row) for row in new)) and not report.updates:
+        text = plural(count, "cell has", "cells have") + " no baseline: compare with a commit, or store the figures"
         roads = [*(["pytest --ftgate --ftgate-against=REV"] if report.commit else []), "ftgate baseline accept"]
         lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]
     if limits := said.limits_text(report):
@@ -291,46 +268,40 @@ def _heading(report: Report, table: Table, style: Style) -> list[str]:
 
 
 def _grid(table: Table, style: Style) -> list[str]:
-    columns = _columns(table, style)
-    head = GAP.join([""] + [column.padded(column.head) for column in columns])
-    lines = [style.paint(head.rstrip(), "dim")]
-    for number, row in enumerate(table.rows):
-        texts = [column.padded(column.texts[number]) for column in columns]
-        texts[-1] = style.paint(texts[-1].rstrip(), row.verdict.decision.color)
-        lines += [GAP.join(["", *texts]), *detail_lines(row, style)]
-    return lines
-
-
-def _columns(table: Table, style: Style) -> list[PrintedColumn]:
-    """The columns of the first layout that fits, without those in which no row has a value."""
+    """The columns of the first layout that fits, without those in which no row has a value; details below each row."""
     rows, walls = table.rows, [wall_interval(row) for row in table.rows]
-    labels = tuple(row.cell.label or row.cell.executor.label for row in rows)
-    ends, half = units.time_ends, partial(units.half_width, unicode=style.unicode)
+    labels = [row.cell.label or row.cell.executor.label for row in rows]
+    half = partial(units.half_width, unicode=style.unicode)
     every = {
-        "cell": PrintedColumn("", labels, left=True),
-        "short": PrintedColumn("", _shortened(labels), left=True),
-        "ends": PrintedColumn(interval_head(rows), tuple(ends(wall) if wall else "" for wall in walls)),
-        "half": PrintedColumn(interval_head(rows), tuple(half(wall) if wall else "" for wall in walls)),
-        "verdict": PrintedColumn("verdict", tuple(row.verdict.decision.value for row in rows), left=True),
+        "cell": ["", *labels],
+        "short": ["", *_shortened(labels)],
+        "ends": [interval_head(rows), *(units.time_ends(wall) if wall else "" for wall in walls)],
+        "half": [interval_head(rows), *(half(wall) if wall else "" for wall in walls)],
+        "verdict": ["verdict", *(row.verdict.decision.value for row in rows)],
     }
     for name, column in COLUMNS.items():
         text = partial(units.time, unicode=style.unicode) if name == "time" else column.text
-        values = map(column.value, rows)
-        every[name] = PrintedColumn(column.head, tuple("" if value is None else text(value) for value in values))
-    every["locks"] = every["lock"]._replace(head="lock")
+        every[name] = [column.head, *column.texts(rows, text)]
+    every["locks"] = ["lock", *every["lock"][1:]]
     for layout in LAYOUTS:
-        columns = [every[name] for name in layout if any(every[name].texts)]
-        if sum(column.width + len(GAP) for column in columns) <= style.width:
+        shown = [name for name in layout if any(every[name][1:])]
+        columns = [padded(every[name], str.ljust if name in LEFT else str.rjust) for name in shown]
+        if sum(len(column[0]) + len(GAP) for column in columns) <= style.width:
             break
-    return columns
+    head, *lines = zip(*columns, strict=True)
+    found = [style.paint(GAP.join(["", *head]).rstrip(), "dim")]
+    for row, (*texts, verdict) in zip(rows, lines, strict=True):
+        decision = style.paint(verdict.rstrip(), row.verdict.decision.color)
+        found += [GAP.join(["", *texts, decision]), *detail_lines(row, style)]
+    return found
 
 
-def _shortened(labels: tuple[str, ...]) -> tuple[str, ...]:
+def _shortened(labels: Sequence[str]) -> Iterable[str]:
     """Labels without the parts that end all of them, such as the workers: the title has those."""
     parts = [label.split("-") for label in labels]
     while len(parts) > 1 and min(map(len, parts)) > 1 and len({part[-1] for part in parts}) == 1:
         parts = [part[:-1] for part in parts]
-    return tuple(map("-".join, parts))
+    return map("-".join, parts)
 
 
 # ---- what needs attention
@@ -395,7 +366,7 @@ def _open(row: Row, style: Style) -> list[str]:
     for each in compared[:1]:
         others = [metrics.row(other.metric).label for other in compared[1:]]
         more = f"; {listed(others, 'and')} too (-v)" if others else ""
-        found = said.change(each, row, unicode=style.unicode)
+        found = said.metric_text(each, row, unicode=style.unicode)
         lines += entry(found.label, found.text + more, style, indent=6, column=11)
     for each in [each for each in left if each not in compared]:
         text = ": ".join(filter(None, (each.contract, each.reason)))

@@ -265,7 +265,7 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[Text]]:
     """The texts of each column of a table, by its heading, with the values that they are sorted by."""
     columns: dict[str, list[Text]] = {}
     for each in COLUMNS.values():
-        columns[each.head] = [("" if value is None else each.text(value), value) for value in map(each.value, rows)]
+        columns[each.head] = list(zip(each.texts(rows), map(each.value, rows), strict=True))
         if each.head == "time":  # what belongs to it stands beside it
             walls, judged = map(wall_interval, rows), map(judged_wall, rows)
             columns[interval_head(rows)] = [(units.time_ends(w), w.high - w.low) if w else ("", None) for w in walls]
