@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge.recorded import stored_values
-from ..model.report import Machine, Report, Row
+from ..model.report import Row
 from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
-from ..store.folder import Store
 from ..store.names import named
 from ..store.update import Update, apply_updates, differences, prunable, prune, update_plan
 from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir, unicode
@@ -53,11 +52,9 @@ def list_baselines(args: argparse.Namespace) -> int:
     """Print all entries; 3 when there is none. Raises BaselineError."""
     store = store_of(args)
     text = render_list(store.baselines())
-    return (
-        _print(text)
-        if text
-        else nothing(f"no baselines in {store.root}: record some with pytest --ftgate --ftgate-update")
-    )
+    if not text:
+        return nothing(f"no baselines in {store.root}: record some with pytest --ftgate --ftgate-update")
+    return _print(text)
 
 
 def show_test(args: argparse.Namespace) -> int:
@@ -102,7 +99,15 @@ def accept_run(args: argparse.Namespace) -> int:
     plan: list[Update] = []
     for machine, measured in report.by_fingerprint():
         updates = update_plan(modes, measured, store, fingerprint=machine.fingerprint)
-        _apply(updates, store, report, machine)
+        apply_updates(
+            updates,
+            store,
+            stored_values,
+            machine=machine,
+            recorded_at=report.started_at,
+            commit=report.commit,
+            seed=report.seed,
+        )
         plan += updates
     for line in update_lines(plan, naming=ACCEPT, unicode=unicode()):
         print(line)
@@ -120,18 +125,6 @@ def prune_unused(args: argparse.Namespace) -> int:
         prune(store, cells)
         return _print(render_prune(cells, done=True))
     return _print(render_prune(cells, done=False) + "remove them with: ftgate baseline prune --yes\n")
-
-
-def _apply(plan: Sequence[Update], store: Store, report: Report, machine: Machine) -> None:
-    apply_updates(
-        plan,
-        store,
-        stored_values,
-        machine=machine,
-        recorded_at=report.started_at,
-        commit=report.commit,
-        seed=report.seed,
-    )
 
 
 def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:

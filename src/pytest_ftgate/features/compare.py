@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from ..judge.judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypothes
 from ..kit.values import Metric, Struct
 from ..model.report import Machine, Report, Row, Table
 from ..model.sample import Sample, TestSamples, executor_cell
-from ..model.spec import Cell, Expectation, Source, Spec
+from ..model.spec import Expectation, Source, Spec
 from ..model.verdict import Decision, Verdict
 from ..stats import alpha_spending
 from ..store import recording, schema
@@ -26,10 +26,8 @@ from .inifile import options_of
 from .last_run import FINE, REGRESSED, add_rootdir, nothing, read, rootdir
 from .report import add_forms, checked, command, show, write
 
-# Two recorded runs, judged by the rules of stored launches: the first is what a baseline would hold. Pure.
 
-
-class Run(Struct, frozen=True, kw_only=True):
+class RunFile(Struct, frozen=True, kw_only=True):
     """A recorded run, and the name of its file."""
 
     name: str
@@ -50,7 +48,7 @@ def _comparable(rows: Iterable[Row]) -> dict[str, Sample]:
     }
 
 
-def judged(before: Run, after: Run, policy: Policy) -> Report:
+def judged(before: RunFile, after: RunFile, policy: Policy) -> Report:
     """The report of `after`, whose verdicts are those against `before`; cells that only one of them has are named.
 
     `policy.alpha` is split over all that gates. A cell is compared as with a baseline of one recording: by prediction
@@ -58,19 +56,33 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
     what is wrong with a cell of `after` keep their verdict; a known failure is one if `after` says so. That little was
     decided fails nothing: more time would not help.
     """
-    policy = msgspec.structs.replace(policy, alpha=_level(before, after, policy))
-    known = {row.cell.nodeid for row in after.report.rows}
+    # The error level of each hypothesis.
+    common = _comparable(before.report.rows).keys() & _comparable(after.report.rows).keys()
+    count = 0
+    for table in after.report.tables:
+        cells, gating = [row.cell for row in table.rows], (*policy.metrics, *table.gated)
+        count += sum(hypotheses(_spec(table), gating, cell, cells, cell.nodeid in common) for cell in cells)
+    alpha = decide.split_alpha(policy.alpha, policy.beta, max(1, count))[0]
+    policy = msgspec.structs.replace(policy, alpha=alpha)
+
+    # Each test once: the cells that only the first run has are put with the others.
     rows_before = functools.cache(before.rows)
-    tables = [_Test(before, rows_before, after, policy, table).judged() for table in after.report.tables]
+    tables: dict[str, Table] = {}
+    for table in after.report.tables:
+        machine = after.report.machine_of(table.rows[0]) if table.rows else after.report.machine
+        _add(tables, _judged_table(table, before, rows_before(machine.fingerprint), after, machine, policy))
+    known = {row.cell.nodeid for row in after.report.rows}
     for table in before.report.tables:
-        gone = tuple(_left(row, after) for row in table.rows if row.cell.nodeid not in known)
-        if gone:
-            tables.append(msgspec.structs.replace(table, rows=gone, note=""))
-    merged = tuple(_merged(tables))
-    failing = (row.cell.nodeid for table in merged for row in table.rows if row.verdict.decision.fails)
+        missing = _not_compared(f"{after.name} has no such cell")
+        gone = [row for row in table.rows if row.cell.nodeid not in known]
+        rows = tuple(Row(cell=row.cell, verdict=missing, line=row.line) for row in gone)
+        if rows:
+            _add(tables, msgspec.structs.replace(table, rows=rows, note=""))
+
+    failing = (row.cell.nodeid for table in tables.values() for row in table.rows if row.verdict.decision.fails)
     return msgspec.structs.replace(
         after.report,
-        tables=merged,
+        tables=tuple(tables.values()),
         updates=(),
         unused_baselines=(),
         failing=frozenset(failing),
@@ -78,37 +90,14 @@ def judged(before: Run, after: Run, policy: Policy) -> Report:
     )
 
 
+def _add(tables: dict[str, Table], table: Table) -> None:
+    first = tables.get(table.title)
+    tables[table.title] = msgspec.structs.replace(first, rows=first.rows + table.rows) if first else table
+
+
 def compared(report: Report) -> bool:
     """Whether any cell of a report was compared."""
     return any(row.verdict.basis for row in report.rows)
-
-
-def _merged(tables: list[Table]) -> Iterator[Table]:
-    """Each test once: the cells that only the first run has are put with the others."""
-    for title in dict.fromkeys(table.title for table in tables):
-        first, *rest = (table for table in tables if table.title == title)
-        yield msgspec.structs.replace(first, rows=tuple(row for table in (first, *rest) for row in table.rows))
-
-
-def _left(row: Row, other: Run) -> Row:
-    """The row of a cell that another run does not have."""
-    verdict = Verdict(decision=Decision.INCONCLUSIVE, reason=f"not compared: {other.name} has no such cell")
-    return Row(cell=row.cell, verdict=verdict, line=row.line)
-
-
-def _level(before: Run, after: Run, policy: Policy) -> float:
-    """The error level of each hypothesis."""
-    common = _comparable(before.report.rows).keys() & _comparable(after.report.rows).keys()
-    count = 0
-    for table in after.report.tables:
-        cells = [row.cell for row in table.rows]
-        spec = _spec(table)
-        count += sum(hypotheses(spec, _gating(policy, table), cell, cells, cell.nodeid in common) for cell in cells)
-    return decide.split_alpha(policy.alpha, policy.beta, max(1, count))[0]
-
-
-def _gating(policy: Policy, table: Table) -> tuple[str, ...]:
-    return (*policy.metrics, *table.gated)
 
 
 def _spec(table: Table) -> Spec:
@@ -128,107 +117,87 @@ def _spec(table: Table) -> Spec:
     )
 
 
-class _Test:
-    """The cells of one test in both runs."""
+def _judged_table(
+    table: Table, before: RunFile, known: dict[str, Row], after: RunFile, machine: Machine, policy: Policy
+) -> Table:
+    """A test of `after` with the verdicts on its cells; `known` are the rows of `before` by node id."""
+    old = _comparable(known[row.cell.nodeid] for row in table.rows if row.cell.nodeid in known)
+    samples = TestSamples(_comparable(table.rows).values())
 
-    def __init__(
-        self, before: Run, rows_before: Callable[[str], dict[str, Row]], after: Run, policy: Policy, table: Table
-    ) -> None:
-        self.before = before
-        self.after = after
-        self.table = table
-        self.machine = after.report.machine_of(table.rows[0]) if table.rows else after.report.machine
-        known = rows_before(self.machine.fingerprint)
-        self.old_rows = {row.cell.nodeid: known[row.cell.nodeid] for row in table.rows if row.cell.nodeid in known}
-        self.old = _comparable(self.old_rows.values())
-        self.samples = TestSamples(_comparable(table.rows).values())
-        all_compared = {sample.cell.nodeid: self._compared_with(sample) for sample in self.samples}
-        policy = msgspec.structs.replace(policy, metrics=_gating(policy, table))
-        self.judge = Judge(_spec(table), policy, all_compared, SCREEN_LAUNCHES)
-
-    def judged(self) -> Table:
-        """The test with the verdicts on its cells."""
-        rows = tuple(msgspec.structs.replace(row, verdict=self._verdict(row)) for row in self.table.rows)
-        return msgspec.structs.replace(self.table, rows=rows)
-
-    def _verdict(self, row: Row) -> Verdict:
-        sample = self.samples.cell(row.cell)
-        if sample is None:
-            if row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):
-                return row.verdict
-            return _not_compared(f"{self.after.name} has no launches of it")
-        compared_with = self.judge.compared_with(sample)
-        if compared_with.entry is None:
-            found = _not_compared(compared_with.why)
-        else:
-            found = self._against(sample, row, compared_with)
-        contracts = [each for each in row.verdict.metrics if each.contract]
-        if contracts:
-            judged = [each for each in found.metrics if each.metric != Metric.CONTRACT]
-            found = decide.again(found, [*judged, *contracts])
-        expected = row.verdict.expected
-        if expected is None:
-            return found
-        known = Expectation(
-            decision=expected.decision, reason=expected.reason, strict=expected.strict, line=expected.line
-        )
-        return expectations.applied(found, row.cell, [known])
-
-    def _against(self, sample: Sample, row: Row, compared_with: ComparedWith) -> Verdict:
-        self.judge.conditions = (self.old_rows[row.cell.nodeid].conditions, row.conditions)
-        screened = self.judge.verdict(sample, self.samples, row.figures)
-        if screened.decision is Decision.NO_BASELINE:
-            return _not_compared(compared_with.why)
-        if any(missed(each) for each in screened.metrics):
-            screened = self.judge.settled(sample, self.samples, screened, None, compared_with.why)
-        return screened
-
-    def _compared_with(self, sample: Sample) -> ComparedWith:
-        """What a cell of the second run is compared with: a stored cell that its launches in the first one make."""
-        old = self.old.get(sample.cell.nodeid)
-        if old is None:
-            return ComparedWith(why=f"{self.before.name} has no launches of it")
-        machine = self._old_machine(sample.cell)
-        builds = {build_key(each.interpreter) for each in (old, sample)}
-        alike = machine.fingerprint == self.machine.fingerprint and len(builds) == 1
-        here = alike and bool(old.of("control") and sample.of("control"))
-        why = f"{self.before.name} is of another machine or build"
-        if alike:
-            no_control = f"{self.before.name}; without a control workload in both runs no times are compared"
-            why = self.before.name if here else no_control
-        executor = self._executor(sample.cell)
-        stored_executor = None if executor is None else self.old.get(executor.nodeid)
-        return ComparedWith(
-            basis="stored" if here else "portable",
-            why=why,
-            entry=self._stored(old),
-            executor=None if stored_executor is None else self._stored(stored_executor),
-            executor_nodeid=executor.nodeid if executor else "",
-            commit=self.before.report.commit,
-            elsewhere=not alike,
-        )
-
-    def _executor(self, cell: Cell) -> Cell | None:
-        """The cell that its ratio refers to."""
-        found = executor_cell(cell, self.samples.cells, self.table.rows[0].cell.executor)
-        return None if found is None or found == cell else found
-
-    def _old_machine(self, cell: Cell) -> Machine:
-        return self.before.report.machine_of(self.old_rows[cell.nodeid])
-
-    def _stored(self, sample: Sample) -> schema.StoredCell:
-        """The baseline of one recording that a run's launches of a cell make."""
-        report = self.before.report
+    def stored(sample: Sample) -> schema.StoredCell:
+        """The baseline of one recording that the launches of `before` make."""
         change = recording.change_of(
             sample,
             recorded.stored_values(sample),
-            recorded_at=report.started_at,
-            commit=report.commit,
-            seed=report.seed,
-            machine=self._old_machine(sample.cell),
+            recorded_at=before.report.started_at,
+            commit=before.report.commit,
+            seed=before.report.seed,
+            machine=before.report.machine_of(known[sample.cell.nodeid]),
         )
         assert change.entry is not None  # nothing is removed
         return change.entry
+
+    def compared_with(sample: Sample) -> ComparedWith:
+        """What a cell is compared with: a stored cell that its launches in `before` make."""
+        there = old.get(sample.cell.nodeid)
+        if there is None:
+            return ComparedWith(why=f"{before.name} has no launches of it")
+        builds = {build_key(each.interpreter) for each in (there, sample)}
+        fingerprint = before.report.machine_of(known[sample.cell.nodeid]).fingerprint
+        alike = fingerprint == machine.fingerprint and len(builds) == 1
+        here = alike and bool(there.of("control") and sample.of("control"))
+        why = before.name
+        if not here:
+            no_times = "; without a control workload in both runs no times are compared"
+            why += no_times if alike else " is of another machine or build"
+        executor = executor_cell(sample.cell, samples.cells, table.rows[0].cell.executor)  # that its ratio refers to
+        if executor == sample.cell:
+            executor = None
+        return ComparedWith(
+            basis="stored" if here else "portable",
+            why=why,
+            entry=stored(there),
+            executor=stored(old[executor.nodeid]) if executor and executor.nodeid in old else None,
+            executor_nodeid=executor.nodeid if executor else "",
+            commit=before.report.commit,
+            elsewhere=not alike,
+        )
+
+    policy = msgspec.structs.replace(policy, metrics=(*policy.metrics, *table.gated))
+    all_compared = {sample.cell.nodeid: compared_with(sample) for sample in samples}
+    judge = Judge(_spec(table), policy, all_compared, SCREEN_LAUNCHES)
+    rows = []
+    for row in table.rows:
+        sample = samples.cell(row.cell)
+        if sample is not None:
+            verdict = _verdict(row, sample, samples, judge, known)
+        elif row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):
+            verdict = row.verdict
+        else:
+            verdict = _not_compared(f"{after.name} has no launches of it")
+        rows.append(msgspec.structs.replace(row, verdict=verdict))
+    return msgspec.structs.replace(table, rows=tuple(rows))
+
+
+def _verdict(row: Row, sample: Sample, samples: TestSamples, judge: Judge, known: dict[str, Row]) -> Verdict:
+    compared_with = judge.compared_with(sample)
+    found = _not_compared(compared_with.why)
+    if compared_with.entry is not None:
+        judge.conditions = (known[row.cell.nodeid].conditions, row.conditions)
+        screened = judge.verdict(sample, samples, row.figures)
+        if any(missed(each) for each in screened.metrics):
+            found = judge.settled(sample, samples, screened, None, compared_with.why)
+        elif screened.decision is not Decision.NO_BASELINE:
+            found = screened
+    contracts = [each for each in row.verdict.metrics if each.contract]
+    if contracts:
+        others = [each for each in found.metrics if each.metric != Metric.CONTRACT]
+        found = decide.again(found, [*others, *contracts])
+    expected = row.verdict.expected
+    if expected is None:
+        return found
+    mark = Expectation(decision=expected.decision, reason=expected.reason, strict=expected.strict, line=expected.line)
+    return expectations.applied(found, row.cell, [mark])
 
 
 def _not_compared(why: str) -> Verdict:
@@ -255,7 +224,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the comparison, and write the files of --to. Raises FtgateError."""
     targets = checked(args.to)
-    before, after = (Run(name=str(path), report=read(path)) for path in (args.before, args.after))
+    before, after = (RunFile(name=str(path), report=read(path)) for path in (args.before, args.after))
     report = judged(before, after, _policy(rootdir(args)))
     report = msgspec.structs.replace(report, command=command("compare", before.name, after.name))
     show(report, args.verbose)

@@ -12,19 +12,17 @@ from ..judge.recorded import WALL_OF_CONTROL, figure_of, source_of
 from ..kit import units
 from ..kit.text import plain
 from ..kit.values import Metric
-from ..model.report import Machine
 from ..model.sample import Sample
 from ..store.names import split_nodeid
 from ..store.schema import Recording, StoredCell, TestBaseline
 from ..store.update import Difference, Update, grouped
+from .details import GAP, padded
 from .said import accepted_texts
 
 NOTHING = "-"
 SHORT_COMMIT = 12
 UPDATE_OPTION = "--ftgate-update="
 KEPT = "has a baseline"
-
-
 FIGURES = {
     "wall": Metric.WALL,
     "to control": WALL_OF_CONTROL,
@@ -32,10 +30,12 @@ FIGURES = {
     "lock wait": Metric.LOCK_WAIT,
     "scaling": Metric.SCALING,
 }
-"""Headings of figures, and the names that they are stored by. The first three stand in every table."""
+"""Headings of figures, and the names that they are stored by."""
+ALWAYS = ("wall", "to control", "USS")
+"""Those that stand in every table."""
 
 
-class Summary(NamedTuple):
+class CellSide(NamedTuple):
     """A cell, stored or new: its recordings or its sample, with the newest recording's time and commit."""
 
     sides: tuple[Sample | Recording, ...] = ()
@@ -56,7 +56,7 @@ class Summary(NamedTuple):
         value = self.value(name)
         return NOTHING if value is None else units.of(_unit(name), value, unicode=unicode)
 
-    def change(self, name: str, since: Summary) -> str:
+    def change(self, name: str, since: CellSide) -> str:
         """The change of a figure, where both sides have it."""
         was, now = since.value(name), self.value(name)
         if was is None or now is None:
@@ -70,17 +70,17 @@ def _unit(name: str) -> str:
     return "ratio" if FIGURES[name] == WALL_OF_CONTROL else metrics.row(FIGURES[name]).unit
 
 
-def _summary(side: StoredCell | Sample | None) -> Summary:
+def _side(side: StoredCell | Sample | None) -> CellSide:
     if side is None or isinstance(side, Sample):
-        return Summary(() if side is None else (side,))
+        return CellSide(() if side is None else (side,))
     newest = side.recordings[-1]
-    return Summary(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
+    return CellSide(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
 
 
-def _shown(summaries: Iterable[Summary]) -> list[str]:
+def _shown(sides: Iterable[CellSide]) -> list[str]:
     """The figures that every test has, and those that any of these has."""
-    known, names = list(summaries), list(FIGURES)
-    return [*names[:3], *(name for name in names[3:] if any(short.value(name) is not None for short in known))]
+    known = list(sides)
+    return [name for name in FIGURES if name in ALWAYS or any(side.value(name) is not None for side in known)]
 
 
 def render_list(baselines: Iterable[TestBaseline]) -> str:
@@ -89,29 +89,37 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
     blocks = []
     for baseline in baselines:
         lines = [baseline.test]
-        for key, entries in grouped(
-            (key, (label, _summary(entry))) for label, key, entry in _entries(baseline)
-        ).items():
-            rows = [(label, str(short.launches), short.recorded_at, short.commit) for label, short in entries]
-            lines += [f"  {', '.join(_place(key))}", *(f"  {line}" for line in _table(header, rows))]
+        places = grouped((key, (label, _side(entry))) for label, key, entry in _entries(baseline))
+        for key, entries in places.items():
+            rows = [(label, str(side.launches), side.recorded_at, side.commit) for label, side in entries]
+            lines += [f"  {key.replace('/', ', ', 1)}", *(f"  {line}" for line in _table(header, rows))]
         blocks.append(lines)
     return _blocks(blocks)
 
 
 def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
     """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
-    entries = [(label, key, entry, _summary(entry)) for label, key, entry in _entries(baseline)]
-    shown = _shown(short for *_, short in entries)
+    entries = [(label, key.partition("/"), entry, _side(entry)) for label, key, entry in _entries(baseline)]
+    shown = _shown(side for *_, side in entries)
     header = ("cell", "machine", "build", *shown, "launches", "recordings", "recorded", "commit")
-    rows = []
-    interpreters = set()
-    for label, key, entry, short in entries:
-        figures = [short.text(name, unicode) for name in shown]
-        counts = (str(short.launches), str(len(entry.recordings)))
-        rows.append((label, *_place(key), *figures, *counts, short.recorded_at, short.commit))
-        interpreters.add(f"build {_place(key)[1]}: {_built(entry)}")
-    machines = [f"machine {name}: {_machine(machine)}" for name, machine in sorted(baseline.machines.items())]
-    return _blocks([[baseline.test, *_table(header, rows)], [*machines, *sorted(interpreters)]])
+    rows, about = [], []
+    for label, (fingerprint, _, build), entry, side in entries:
+        figures = [side.text(name, unicode) for name in shown]
+        counts = (str(side.launches), str(len(entry.recordings)))
+        rows.append((label, fingerprint, build, *figures, *counts, side.recorded_at, side.commit))
+        python = entry.interpreter
+        parts = [f"{python.implementation} {python.version}{'t' if python.free_threaded else ''}"]
+        parts += [f"GIL {'on' if python.gil_enabled else 'off'}", python.build, python.compiler]
+        parts += [word for word in ("pgo", "lto", "shared", "debug") if getattr(python, word)]
+        about.append(f"build {build}: {', '.join(filter(None, parts))}")
+    machines = []
+    for name, machine in sorted(baseline.machines.items()):
+        parts = [machine.system, machine.arch, machine.cpu, f"{machine.cores} cores", f"kernel {machine.kernel}"]
+        parts += [f"governor {machine.governor}"] if machine.governor else []
+        parts += [f"CPU quota {machine.cpu_quota:g}"] if machine.cpu_quota is not None else []
+        parts += [f"memory limit {units.size(machine.memory_limit_bytes)}"] if machine.memory_limit_bytes else []
+        machines.append(f"machine {name}: {', '.join(parts)}")
+    return _blocks([[baseline.test, *_table(header, rows)], [*machines, *sorted({*about})]])
 
 
 def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> str:
@@ -119,7 +127,7 @@ def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> s
     blocks = []
     for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
         cells = list(group)
-        sides = [(_summary(each.old), _summary(each.new)) for each in cells]
+        sides = [(_side(each.old), _side(each.new)) for each in cells]
         shown = _shown(side for both in sides for side in both)
         header = ("cell", *(head for name in shown for head in (name, "change")), "verdict", "baseline")
         rows = []
@@ -131,11 +139,9 @@ def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> s
                 figures += [arrow, now.change(name, was)]
             baseline = f"{was.recorded_at} {was.commit}" if each.old else NOTHING
             rows.append((split_nodeid(each.nodeid)[1], *figures, str(each.decision), baseline))
-        labelled = ((split_nodeid(difference.nodeid)[1], difference.reason) for difference in cells)
-        notes = [f"  {label}: {reason}" for label, reason in labelled if reason]
-        notes += [
-            f"  {split_nodeid(each.nodeid)[1]}: {text}" for each in cells for text in accepted_texts(each.accepted)
-        ]
+        reasons = [(each, each.reason) for each in cells if each.reason]
+        accepted = [(each, text) for each in cells for text in accepted_texts(each.accepted)]
+        notes = [f"  {split_nodeid(each.nodeid)[1]}: {text}" for each, text in (*reasons, *accepted)]
         blocks.append([test, *_table(header, rows), *notes])
     return _blocks(blocks)
 
@@ -150,7 +156,7 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
     lines = []
     for update in (each for each in plan if each.reason != KEPT):
         # `wall 1.83 ms (was 1.75 ms, +4.6 %), to control 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`
-        was, now = _summary(update.old), _summary(update.new)
+        was, now = _side(update.old), _side(update.new)
         figures = []
         for name in FIGURES:
             if now.value(name) is not None:
@@ -181,34 +187,9 @@ def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:
     return [(label, key, builds[key]) for label, builds in sorted(baseline.cells.items()) for key in sorted(builds)]
 
 
-def _place(key: str) -> tuple[str, str]:
-    fingerprint, _, build = key.partition("/")
-    return fingerprint, build
-
-
-def _machine(machine: Machine) -> str:
-    parts = [machine.system, machine.arch, machine.cpu, f"{machine.cores} cores", f"kernel {machine.kernel}"]
-    parts += [f"governor {machine.governor}"] if machine.governor else []
-    parts += [f"CPU quota {machine.cpu_quota:g}"] if machine.cpu_quota is not None else []
-    parts += [f"memory limit {units.size(machine.memory_limit_bytes)}"] if machine.memory_limit_bytes else []
-    return ", ".join(parts)
-
-
-def _built(entry: StoredCell) -> str:
-    stored = entry.interpreter
-    name = f"{stored.implementation} {stored.version}{'t' if stored.free_threaded else ''}"
-    parts = [name, f"GIL {'on' if stored.gil_enabled else 'off'}", stored.build, stored.compiler]
-    parts += [word for word in ("pgo", "lto", "shared", "debug") if getattr(stored, word)]
-    return ", ".join(part for part in parts if part)
-
-
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns as wide as their widest text, two spaces in from the left and between."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return [
-        "  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in (header, *rows)
-    ]
+    columns = [padded(texts, str.ljust) for texts in zip(header, *rows, strict=True)]
+    return [GAP + GAP.join(texts).rstrip() for texts in zip(*columns, strict=True)]
 
 
 def _blocks(blocks: Iterable[Sequence[str]]) -> str:
