@@ -8,7 +8,6 @@ from collections import Counter
 from types import SimpleNamespace
 from urllib.parse import quote
 
-from ..judge import metrics
 from ..kit import units
 from ..kit.values import Metric
 from ..model.report import Report, Row
@@ -30,8 +29,8 @@ OPENMETRICS_UNITS = {
 def bmf(report: Report) -> str:
     """Bencher Metric Format: a benchmark for each cell, a measure for each metric, with the ends of its interval."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for row, on in _with_machines(report):
-        measures = found[writable(_name(row, on))] = {}
+    for row, name, _ in _cells(report):
+        measures = found[writable(name)] = {}
         for each in measured(row):
             ends = {"lower_value": each.estimate.low, "upper_value": each.estimate.high} if each.has_interval else {}
             measures[each.column] = {"value": each.estimate.value, **ends}
@@ -39,20 +38,18 @@ def bmf(report: Report) -> str:
     return json.dumps({name: measures for name, measures in found.items() if measures} | partial, indent=2) + "\n"
 
 
-def _with_machines(report: Report) -> list[tuple[Row, str]]:
-    """Each row, with the fingerprint of its machine if unlike ones measured the same cell; else with ""."""
+def _cells(report: Report) -> list[tuple[Row, str, str]]:
+    """Each row, its name, and the fingerprint of its machine if unlike ones measured the same cell; else ""."""
     count = Counter(row.cell.nodeid for row in report.rows)
-    return [(row, report.machine_of(row).fingerprint if count[row.cell.nodeid] > 1 else "") for row in report.rows]
-
-
-def _name(row: Row, on: str) -> str:
-    return f"{row.cell.nodeid} on {on}" if on else row.cell.nodeid
+    ons = [report.machine_of(row).fingerprint if count[row.cell.nodeid] > 1 else "" for row in report.rows]
+    names = [f"{row.cell.nodeid} on {on}" if on else row.cell.nodeid for row, on in zip(report.rows, ons, strict=True)]
+    return list(zip(report.rows, names, ons, strict=True))
 
 
 def gha_benchmark(report: Report) -> str:
     """The customSmallerIsBetter list of github-action-benchmark: what gates, and is better if it is smaller."""
     found = []
-    for row, on in _with_machines(report):
+    for row, name, _ in _cells(report):
         for each in measured(row):
             if not each.gates or each.metric.scale == "gain":
                 continue
@@ -64,7 +61,7 @@ def gha_benchmark(report: Report) -> str:
             beside += [f"partial: {report.partial}"] if report.partial else []
             found.append(
                 {
-                    "name": writable(f"{_name(row, on)} {each.metric.name}"),
+                    "name": writable(f"{name} {each.metric.name}"),
                     "unit": SUFFIX.get(unit, "fraction" if unit == "share" else unit),
                     "value": estimate.value,
                     "range": f"± {half:.4g}" if each.has_interval else "",
@@ -78,12 +75,14 @@ def benchstat(report: Report) -> str:
     """Go's benchmark format with its unit metadata: a line for each launch, with the metrics that this launch gave."""
     better: dict[str, str] = {}
     lines: list[str] = []
-    for row, on in _with_machines(report):
+    for row, _, on in _cells(report):
         if row.sample is None:
             continue
         by_launch: dict[int, list[str]] = {}
         for each in measured(row):
-            unit = _go_unit(each.metric)
+            # As benchstat knows units: `ns/op` of the wall time, `start-ns/op`, `uss-B`.
+            unit = quote(each.metric.name, safe=IN_NAMES) + {"time": "-ns/op", "size": "-B"}.get(each.metric.unit, "")
+            unit = "ns/op" if each.metric.name == Metric.WALL else unit
             better[unit] = "higher" if each.metric.scale == "gain" else "lower"
             for order, value in each.metric.read(row.sample).items():
                 by_launch.setdefault(order, []).append(f"{value:.9g} {unit}")
@@ -99,13 +98,6 @@ def benchstat(report: Report) -> str:
 
 def _line(text: str) -> str:
     return " ".join(writable(text).split())
-
-
-def _go_unit(metric: metrics.MetricRow) -> str:
-    """`ns/op` of the wall time, else the metric's name with its unit as benchstat knows it: `start-ns/op`, `uss-B`."""
-    if metric.name == Metric.WALL:
-        return "ns/op"
-    return quote(metric.name, safe=IN_NAMES) + {"time": "-ns/op", "size": "-B"}.get(metric.unit, "")
 
 
 def _go_name(cell: Cell, machine: str) -> str:
@@ -126,10 +118,10 @@ def otava(report: Report) -> str:
     now = (report.started_at, report.commit)
     runs: dict[tuple[str, str], dict[str, float]] = {}
     columns: dict[str, None] = {}
-    for row, on in _with_machines(report):
+    for row, name, _ in _cells(report):
         past = {(history.metric, history.unit): history.points for history in row.history}
         for each in measured(row):
-            column = writable(f"{_name(row, on)} {each.column}")
+            column = writable(f"{name} {each.column}")
             columns[column] = None
             for point in past.get((each.metric.name, each.metric.unit), ()):  # not those over the control's time
                 runs.setdefault((point.recorded_at, point.commit), {})[column] = point.value.value
@@ -146,7 +138,7 @@ def otava(report: Report) -> str:
 def openmetrics(report: Report) -> str:
     """OpenMetrics text, as GitLab's metrics report and Prometheus read it: a family of gauges for each metric."""
     families: dict[str, list[str]] = {}
-    for row, on in _with_machines(report):
+    for row, _, on in _cells(report):
         for each in measured(row):
             kind, _, own = each.metric.name.partition(".")
             unit, scale = OPENMETRICS_UNITS.get(each.metric.unit, ("", 1.0))

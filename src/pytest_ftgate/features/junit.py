@@ -38,25 +38,21 @@ def render(report: Report) -> str:
     """
     xml = JUnitXml()
     for table in report.tables or [Table(title="ftgate", rows=(), reference="")]:  # without one nothing would say why
-        xml.append(_suite(table, report))
+        suite = TestSuite(writable(table.title))
+        suite.timestamp = writable(report.started_at)
+        machine = report.machine_of(table.rows[0]) if table.rows else report.machine
+        suite.hostname = writable(machine.fingerprint)
+        about = {"headline": said.first_line(report, table.rows), "result": said.result(report, table.rows)}
+        about |= {"undecided": said.undecided(report), "version": report.version, "seed": str(report.seed)}
+        about |= {"commit": report.commit, "command": report.command, "partial": report.partial}
+        for name, text in about.items():
+            if text:
+                suite.add_property(f"ftgate.{name}", writable(text))
+        for row in table.rows:
+            suite.append(_case(row, fails=said.fails(report, row)))
+        xml.append(suite)
     xml.update_statistics()
     return str(xml.tostring().decode())
-
-
-def _suite(table: Table, report: Report) -> TestSuite:
-    suite = TestSuite(writable(table.title))
-    suite.timestamp = writable(report.started_at)
-    machine = report.machine_of(table.rows[0]) if table.rows else report.machine
-    suite.hostname = writable(machine.fingerprint)
-    about = {"headline": said.first_line(report, table.rows), "result": said.result(report, table.rows)}
-    about |= {"undecided": said.undecided(report), "version": report.version, "seed": str(report.seed)}
-    about |= {"commit": report.commit, "command": report.command, "partial": report.partial}
-    for name, text in about.items():
-        if text:
-            suite.add_property(f"ftgate.{name}", writable(text))
-    for row in table.rows:
-        suite.append(_case(row, fails=said.fails(report, row)))
-    return suite
 
 
 def _case(row: Row, *, fails: bool) -> Case:

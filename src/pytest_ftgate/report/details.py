@@ -16,6 +16,7 @@ from ..kit.text import plain, plural
 from ..kit.values import Interval
 from ..model.report import Figures, RoleFigures, Row, SiteFigures
 from ..model.sample import WaitsFor
+from .said import STATES
 
 SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 GAP = "  "
@@ -45,17 +46,6 @@ MANY = {"worker": "workers", "child": "children"}
 ROLES = ("tree", "main", "workers", "servers", "others")
 WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
 WITH_GIL = " (with the wait for the GIL)"
-STATES = {
-    "running": "running",
-    "runnable": "runnable",
-    "gil": "GIL",
-    "lock": "lock",
-    "queue": "queue",
-    "process": "another process",
-    "unattributed": "unattributed",
-    "asleep": "asleep",
-}
-"""Fields of WaitFigures, and what a line calls them."""
 MEMORY = (("USS", "steady_uss", "peak_uss"), ("PSS", "steady_pss", "peak_pss"), ("RSS", "steady_rss", "peak_rss"))
 """Kinds of memory, with their fields of RoleFigures."""
 
@@ -92,7 +82,7 @@ def entry(name: str, text: str, style: Style, indent: int, column: int) -> list[
     return [" " * indent + style.paint(name, "dim") + first[indent + len(name) :], *rest]
 
 
-def phrases(name: str, parts: Iterable[str], style: Style, indent: int, column: int) -> list[str]:
+def phrases(name: str, parts: Iterable[str], style: Style, indent: int = INDENT, column: int = COLUMN) -> list[str]:
     """An entry of parts joined by commas, but after one that ends in a semicolon; lines are broken between parts alone.
 
     A part that is longer than a line is broken at its spaces.
@@ -167,14 +157,10 @@ def detail_lines(row: Row, style: Style) -> list[str]:
         *_growth(figures, style),
     ]
     if figures.memory_dropped and not figures.memory_samples:
-        lines += _line("memory", ["no figure: no sample was taken while all of its workers were held"], style)
+        lines += phrases("memory", ["no figure: no sample was taken while all of its workers were held"], style)
     if style.verbosity > 0:
         lines += [*_waits(figures, style), *_cpu(figures, style), *_memory(figures, style)]
     return lines
-
-
-def _line(name: str, parts: Iterable[str], style: Style) -> list[str]:
-    return phrases(name, parts, style, INDENT, COLUMN)
 
 
 def _own(figures: Figures, style: Style) -> list[str]:
@@ -215,7 +201,7 @@ def _load(figures: Figures, style: Style) -> list[str]:
         of = f" of {units.requests(asked)}" if asked else ""
         rate = [f"{units.requests(per_s)}{of} req/s{': behind' if per_s < KEPT * asked else ''}"]
     errors = f"{latency.errors or 'no'} error{'' if latency.errors == 1 else 's'}"
-    return _line("load", grouped(rate, times, [errors]), style)
+    return phrases("load", grouped(rate, times, [errors]), style)
 
 
 # ---- waits for locks and queues
@@ -224,7 +210,7 @@ def _load(figures: Figures, style: Style) -> list[str]:
 def _sites(figures: Figures, style: Style) -> list[str]:
     """One line per site, the worst first, locks before queues; the first line has the overhead of the probe."""
     if figures.no_locks:
-        return _line("lock", [f"no figures: {figures.no_locks}"], style)
+        return phrases("lock", [f"no figures: {figures.no_locks}"], style)
     if figures.lock_wait_share is None and not figures.sites:
         return []
     cost = _cost("probe", figures.lock_cost, style)
@@ -234,17 +220,17 @@ def _sites(figures: Figures, style: Style) -> list[str]:
         worth = [site for site in sites if site.share >= SITE_SHARE]
         shown = worth if style.verbosity > 0 else worth[:SITES]
         for site in shown:
-            lines += _line(waits_for, grouped([*_site(site, bool(figures.gil_enabled), style)], cost), style)
+            lines += phrases(waits_for, grouped([*_site(site, bool(figures.gil_enabled), style)], cost), style)
             cost = []
         rest = sites[len(shown) :] if style.verbosity > 0 else worth[len(shown) :]
         if rest:  # `3 more sites: 4.1 % of the time together (-v)`
             count = plural(len(rest), "more site" if shown else "site")
             together = f"{units.share(sum(site.share for site in rest))} of the time" + " together" * (len(rest) > 1)
             hint = "" if style.verbosity > 0 else " (-v)"
-            lines += _line("" if shown else waits_for, grouped([f"{count}: {together}{hint}"], cost), style)
+            lines += phrases("" if shown else waits_for, grouped([f"{count}: {together}{hint}"], cost), style)
             cost = []
     if style.verbosity > 0 and not lines:
-        lines += _line("lock", grouped(["no waits"], cost), style)
+        lines += phrases("lock", grouped(["no waits"], cost), style)
     return lines
 
 
@@ -305,7 +291,7 @@ def _scaling(row: Row, style: Style) -> list[str]:
     value = figures.scaling.value
     times = units.ratio_below(value, 1) if value < 1 else units.ratio(value)
     text = f"{times}{ends} of {row.cell.workers}"
-    return _line("scaling", [text + (f" ({', '.join(aside)})" if aside else "")], style)
+    return phrases("scaling", [text + (f" ({', '.join(aside)})" if aside else "")], style)
 
 
 def _growth(figures: Figures, style: Style) -> list[str]:
@@ -315,7 +301,7 @@ def _growth(figures: Figures, style: Style) -> list[str]:
         return []
     certain = growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES
     text = f"{units.size(growth.value)} per iteration{_ends(growth, units.size_ends)}"
-    return _line("growth", [text], style) if certain or style.verbosity > 0 else []
+    return phrases("growth", [text], style) if certain or style.verbosity > 0 else []
 
 
 # ---- where threads wait
@@ -327,14 +313,14 @@ def _waits(figures: Figures, style: Style) -> list[str]:
     if waits is None:
         return []
     if waits.unavailable:
-        return _line("waits", [f"not available: {waits.unavailable}"], style)
+        return phrases("waits", [f"not available: {waits.unavailable}"], style)
     parts = []
-    for state, name in STATES.items():
+    for state, (name, _) in STATES.items():
         share, p95_ns = getattr(waits, state), waits.gil_p95_ns if state == "gil" else None
         length = "" if p95_ns is None else f" (p95 {units.time(p95_ns, unicode=style.unicode, digits=2)})"
         parts += [f"{name} {units.whole_share(share)}{length}"] if share >= WAIT_SHARE else []
     cost = _cost("sampled", figures.memory_cost, style)
-    return _line("waits", grouped(parts or ["no samples"], cost), style)
+    return phrases("waits", grouped(parts or ["no samples"], cost), style)
 
 
 def _cpu(figures: Figures, style: Style) -> list[str]:
@@ -360,7 +346,7 @@ def _cpu(figures: Figures, style: Style) -> list[str]:
     if waits.voluntary_per_s > 0 or waits.involuntary_per_s > 0:
         voluntary = f"switches {units.rate(waits.voluntary_per_s)} voluntary"
         groups.append([voluntary, f"{units.rate(waits.involuntary_per_s)} involuntary"])
-    return _line("cpu", grouped(*groups), style) if groups else []
+    return phrases("cpu", grouped(*groups), style) if groups else []
 
 
 # ---- memory by role
@@ -396,7 +382,7 @@ def _memory(figures: Figures, style: Style) -> list[str]:
         looks = figures.memory_samples + figures.memory_dropped
         parts.append(f"{figures.memory_samples} of {looks} samples hold")
     parts += _cost("sampled", figures.memory_cost, style)
-    return lines + (_line("" if lines else "memory", grouped(*([part] for part in parts)), style) if parts else [])
+    return lines + (phrases("" if lines else "memory", grouped(*([part] for part in parts)), style) if parts else [])
 
 
 def _grid(roles: dict[str, RoleFigures], style: Style) -> list[str]:

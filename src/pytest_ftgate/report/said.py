@@ -29,16 +29,16 @@ NAMED = 3
 CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
 """The folder of a checkout in a traceback: the user's own file has the same place in the project."""
 STATES = {
-    "running": "running",
-    "runnable": "waiting for a core",
-    "gil": "waiting for the GIL",
-    "lock": "waiting for locks",
-    "queue": "waiting in queues",
-    "process": "waiting for another process",
-    "unattributed": "waiting inside the interpreter or for unknown locks",
-    "asleep": "asleep (I/O, sleep)",
+    "running": ("running", "running"),
+    "runnable": ("runnable", "waiting for a core"),
+    "gil": ("GIL", "waiting for the GIL"),
+    "lock": ("lock", "waiting for locks"),
+    "queue": ("queue", "waiting in queues"),
+    "process": ("another process", "waiting for another process"),
+    "unattributed": ("unattributed", "waiting inside the interpreter or for unknown locks"),
+    "asleep": ("asleep", "asleep (I/O, sleep)"),
 }
-"""The states of the workers' threads, by their name in WaitFigures."""
+"""The states of the workers' threads, by their name in WaitFigures: in a line of figures, and in a sentence."""
 UNKNOWN = "not known"
 """What is not known has no sentence; the JSON report says why."""
 AGAINST = "--ftgate-against "
@@ -283,7 +283,7 @@ def explained(explanation: Explanation | None, *, unicode: bool = True) -> tuple
         texts.append(f"functions that take the added time: {explanation.refused}")
     texts += [f"waits at {site.name}: {shares(site)} of the workers' time" for site in explanation.sites]
     if explanation.shares:
-        states = [f"{STATES.get(each.name, each.name)} {shares(each)}" for each in explanation.shares]
+        states = [f"{STATES[each.name][1]} {shares(each)}" for each in explanation.shares]
         texts.append(f"of the workers' time {listed(states, 'and')}")
     if (busy := explanation.cores) is not None:
         texts.append(f"cores kept busy: {units.cores(busy.before)} -> {units.cores(busy.after)}")
