@@ -87,7 +87,7 @@ class Gate:
         self.trouble = ""
         self.shown = False
         if self.run.turn is not None:
-            config.pluginmanager.register(xdist.Worker(self.run.turn))
+            config.pluginmanager.register(xdist.WorkerTurns(self.run.turn))
         if not self.is_worker:
             config.pluginmanager.register(self.handover)
             try:  # both sides of a comparison, before any worker or test starts

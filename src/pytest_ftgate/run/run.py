@@ -26,7 +26,7 @@ from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
-from ..measure.plan import Limits
+from ..measure.plan import Allowance
 from ..model.report import Machine, Report, Row, RowMessage, Shard, failed_row, first_line
 from ..model.spec import Cell, Group, Plan
 from ..report import json, said
@@ -375,9 +375,9 @@ class Run:
         self.capacity = Capacity.of_this_process()
         self._prepared = True
 
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Allowance:
         """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
-        return Limits(
+        return Allowance(
             budget_s=budget_s,
             floor=LAUNCHES,
             launches=self.config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
