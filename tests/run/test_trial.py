@@ -42,7 +42,7 @@ from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.context import Capacity, PreparedTarget
-from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Expectation, Group, Requirement, Spec, parse_target
@@ -153,8 +153,8 @@ class ScriptedStored(StoredBaselines):
 class ScriptedRun(Run):
     """Limits that are set, whatever is recorded."""
 
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
-        return Limits(budget_s=budget_s, launches=self.config.launches, least_iterations=10)
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Allowance:
+        return Allowance(budget_s=budget_s, launches=self.config.launches, least_iterations=10)
 
 
 class Desk:

@@ -27,7 +27,7 @@ from .last_run import FINE, REGRESSED, add_rootdir, nothing, read, rootdir
 from .report import add_forms, checked, command, show, write
 
 
-class RunFile(Struct, frozen=True, kw_only=True):
+class NamedReport(Struct, frozen=True, kw_only=True):
     """A recorded run, and the name of its file."""
 
     name: str
@@ -48,7 +48,7 @@ def _comparable(rows: Iterable[Row]) -> dict[str, Sample]:
     }
 
 
-def judged(before: RunFile, after: RunFile, policy: Policy) -> Report:
+def judged(before: NamedReport, after: NamedReport, policy: Policy) -> Report:
     """The report of `after`, whose verdicts are those against `before`; cells that only one of them has are named.
 
     `policy.alpha` is split over all that gates. A cell is compared as with a baseline of one recording: by prediction
@@ -118,7 +118,7 @@ def _spec(table: Table) -> Spec:
 
 
 def _judged_table(
-    table: Table, before: RunFile, known: dict[str, Row], after: RunFile, machine: Machine, policy: Policy
+    table: Table, before: NamedReport, known: dict[str, Row], after: NamedReport, machine: Machine, policy: Policy
 ) -> Table:
     """A test of `after` with the verdicts on its cells; `known` are the rows of `before` by node id."""
     old = _comparable(known[row.cell.nodeid] for row in table.rows if row.cell.nodeid in known)
@@ -224,7 +224,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the comparison, and write the files of --to. Raises FtgateError."""
     targets = checked(args.to)
-    before, after = (RunFile(name=str(path), report=read(path)) for path in (args.before, args.after))
+    before, after = (NamedReport(name=str(path), report=read(path)) for path in (args.before, args.after))
     report = judged(before, after, _policy(rootdir(args)))
     report = msgspec.structs.replace(report, command=command("compare", before.name, after.name))
     show(report, args.verbose)

@@ -30,7 +30,6 @@ from ..run.run import Ending, Run, missing
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from . import failures, signals, xdist
-from . import failures as repeat
 from .collection import CELL, default_pair
 from .options import options_of, usage_errors
 from .progress import Progress, mode_of
@@ -83,25 +82,21 @@ class Gate:
         self.left_out = libraries.left_out(config.rootpath, reports.values())
         made = [target for target, kind in reports.items() if kind not in self.left_out]
         self.ending = Ending(self.run, made, config.invocation_params.dir)
-        self._register_parts(config.pluginmanager)
-        self.run.hooks.ftgate_configure(gate=self)
-
-    def _register_parts(self, plugins: pytest.PytestPluginManager) -> None:
-        """The hooks of a worker and of the controller."""
+        self.refused: FtgateError | OSError | None = None
+        """Why nothing can be measured in a worker: of its usage errors xdist shows nothing."""
+        self.trouble = ""
+        self.shown = False
         if self.run.turn is not None:
-            plugins.register(xdist.Worker(self.run.turn))
+            config.pluginmanager.register(xdist.WorkerTurns(self.run.turn))
         if not self.is_worker:
-            plugins.register(self.handover)
-            self._check_out()
-
-    def _check_out(self) -> None:
-        """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
-        try:
-            self.run.check_out()
-        except FtgateError as error:
-            raise pytest.UsageError(plain(str(error))) from None
-        finally:
-            self.progress.clear()
+            config.pluginmanager.register(self.handover)
+            try:  # both sides of a comparison, before any worker or test starts
+                self.run.check_out()
+            except FtgateError as error:
+                raise pytest.UsageError(plain(str(error))) from None
+            finally:
+                self.progress.clear()
+        self.run.hooks.ftgate_configure(gate=self)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
@@ -121,14 +116,6 @@ class Gate:
                 'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
                 "is imported"
             )
-        self._check_collected()
-        self.run.collect(planned)
-        if self.relay is not None:
-            self.relay.collected(self.collected, self.run.planned())
-        self.progress.start(len(planned.groups), self.run.config.time)
-        self.run.tell_new()
-
-    def _check_collected(self) -> None:
         try:
             if self.collected:
                 self.run.folder.make()  # else nothing measured could be kept
@@ -136,9 +123,12 @@ class Gate:
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             if not self.is_worker:
                 raise pytest.UsageError(plain(str(error))) from None
-            self.refused = error  # of a worker's usage error xdist shows nothing
-
-    refused: FtgateError | OSError | None = None
+            self.refused = error
+        self.run.collect(planned)
+        if self.relay is not None:
+            self.relay.collected(self.collected, self.run.planned())
+        self.progress.start(len(planned.groups), self.run.config.time)
+        self.run.tell_new()
 
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""
@@ -265,7 +255,8 @@ class Gate:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Make the report of all rows there are, write the report files, update baselines."""
         self.progress.end()
-        self.failures.finish(_stream_width(self.config))
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        self.failures.finish(80 if reporter is None else int(reporter._tw.fullwidth))
         if self.is_worker:
             return
         self.collected = self.collected or list(self.handover.collected)
@@ -273,12 +264,18 @@ class Gate:
         partial = "; ".join(filter(None, (missing, *self.run.hooks.ftgate_measured(gate=self, session=session))))
         if not (self.messages or partial or self.run.shard):
             return
-        if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
+        decisions = {message.row.verdict.decision for message in self.messages.values()}
+        nothing = decisions == {Decision.UNSUPPORTED} and not self.plain
+        # A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
+        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.config.shard:
             self.trouble = "nothing was measured: every cell is unsupported here"
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        collected = None if self._narrowed() else self.collected
+        # A run that may have collected only some cells cannot tell which baselines are unused.
+        named = "python" in self.run.config.before_declared
+        narrowed = named or not self.collected or any("[" in argument for argument in self.config.args)
+        collected = None if narrowed else self.collected
         report = self.run.report(self.messages.values(), version("pytest-ftgate"), collected)
-        again = privacy.without_home(repeat.command(self.config, self.seed))
+        again = privacy.without_home(failures.command(self.config, self.seed))
         report = msgspec.structs.replace(
             report,
             partial=partial,
@@ -313,16 +310,6 @@ class Gate:
             lost=len(self.lost.intersection(planned) - self.messages.keys()),
         )
 
-    def _nothing_measured(self) -> bool:
-        """Whether every cell is unsupported: a gate that judged nothing must not pass."""
-        if self.run.config.shard:  # `ftgate merge` looks at all of them
-            return False
-        decisions = {message.row.verdict.decision for message in self.messages.values()}
-        return decisions == {Decision.UNSUPPORTED} and not self.plain
-
-    trouble = ""
-    shown = False
-
     def failed(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""
         rows = (message.row for message in self.messages.values())
@@ -332,11 +319,6 @@ class Gate:
         """The row if it fails its test, as it is or by what was not accepted of it."""
         rest = msgspec.structs.replace(row, verdict=otherwise(row.verdict))
         return next((each for each in (row, rest) if fails(each.verdict, self.failing)), None)
-
-    def _narrowed(self) -> bool:
-        """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
-        named = "python" in self.run.config.before_declared
-        return named or not self.collected or any("[" in argument for argument in self.config.args)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The tables and verdicts; which files were written, and which were not."""
@@ -396,7 +378,7 @@ def run_options(config: pytest.Config, seed: int) -> Options:
     with usage_errors():
         limits.check(cli=options.thresholds, ini=options.ini_thresholds)
     baselines = options.baselines or default_folder(config.rootpath)
-    return dataclasses.replace(options, seed=seed, baselines=baselines, rerun=repeat.given(config))
+    return dataclasses.replace(options, seed=seed, baselines=baselines, rerun=failures.given(config))
 
 
 def fails(verdict: Verdict, failing: Collection[str]) -> bool:
@@ -419,11 +401,6 @@ def otherwise(verdict: Verdict) -> Verdict:
 def _is_strict(verdict: Verdict) -> bool:
     """Whether a cell passed although a strict mark says that it does not."""
     return verdict.decision is Decision.XPASSED and verdict.expected is not None and verdict.expected.strict
-
-
-def _stream_width(config: pytest.Config) -> int:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return 80 if reporter is None else int(reporter._tw.fullwidth)
 
 
 def _progress(config: pytest.Config) -> Progress:

@@ -35,7 +35,7 @@ ALWAYS = ("wall", "to control", "USS")
 """Those that stand in every table."""
 
 
-class CellSide(NamedTuple):
+class CellSummary(NamedTuple):
     """A cell, stored or new: its recordings or its sample, with the newest recording's time and commit."""
 
     sides: tuple[Sample | Recording, ...] = ()
@@ -56,7 +56,7 @@ class CellSide(NamedTuple):
         value = self.value(name)
         return NOTHING if value is None else units.of(_unit(name), value, unicode=unicode)
 
-    def change(self, name: str, since: CellSide) -> str:
+    def change(self, name: str, since: CellSummary) -> str:
         """The change of a figure, where both sides have it."""
         was, now = since.value(name), self.value(name)
         if was is None or now is None:
@@ -70,14 +70,14 @@ def _unit(name: str) -> str:
     return "ratio" if FIGURES[name] == WALL_OF_CONTROL else metrics.row(FIGURES[name]).unit
 
 
-def _side(side: StoredCell | Sample | None) -> CellSide:
+def _summary(side: StoredCell | Sample | None) -> CellSummary:
     if side is None or isinstance(side, Sample):
-        return CellSide(() if side is None else (side,))
+        return CellSummary(() if side is None else (side,))
     newest = side.recordings[-1]
-    return CellSide(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
+    return CellSummary(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
 
 
-def _shown(sides: Iterable[CellSide]) -> list[str]:
+def _shown(sides: Iterable[CellSummary]) -> list[str]:
     """The figures that every test has, and those that any of these has."""
     known = list(sides)
     return [name for name in FIGURES if name in ALWAYS or any(side.value(name) is not None for side in known)]
@@ -89,7 +89,7 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
     blocks = []
     for baseline in baselines:
         lines = [baseline.test]
-        places = grouped((key, (label, _side(entry))) for label, key, entry in _entries(baseline))
+        places = grouped((key, (label, _summary(entry))) for label, key, entry in _entries(baseline))
         for key, entries in places.items():
             rows = [(label, str(side.launches), side.recorded_at, side.commit) for label, side in entries]
             lines += [f"  {key.replace('/', ', ', 1)}", *(f"  {line}" for line in _table(header, rows))]
@@ -99,7 +99,7 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
 
 def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
     """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
-    entries = [(label, key.partition("/"), entry, _side(entry)) for label, key, entry in _entries(baseline)]
+    entries = [(label, key.partition("/"), entry, _summary(entry)) for label, key, entry in _entries(baseline)]
     shown = _shown(side for *_, side in entries)
     header = ("cell", "machine", "build", *shown, "launches", "recordings", "recorded", "commit")
     rows, about = [], []
@@ -127,7 +127,7 @@ def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> s
     blocks = []
     for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
         cells = list(group)
-        sides = [(_side(each.old), _side(each.new)) for each in cells]
+        sides = [(_summary(each.old), _summary(each.new)) for each in cells]
         shown = _shown(side for both in sides for side in both)
         header = ("cell", *(head for name in shown for head in (name, "change")), "verdict", "baseline")
         rows = []
@@ -156,7 +156,7 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
     lines = []
     for update in (each for each in plan if each.reason != KEPT):
         # `wall 1.83 ms (was 1.75 ms, +4.6 %), to control 0.92x (was 0.91x, +1.1 %), USS 24.3 MiB (was ...)`
-        was, now = _side(update.old), _side(update.new)
+        was, now = _summary(update.old), _summary(update.new)
         figures = []
         for name in FIGURES:
             if now.value(name) is not None:

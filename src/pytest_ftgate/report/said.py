@@ -283,7 +283,8 @@ def explained(explanation: Explanation | None, *, unicode: bool = True) -> tuple
         texts.append(f"functions that take the added time: {explanation.refused}")
     texts += [f"waits at {site.name}: {shares(site)} of the workers' time" for site in explanation.sites]
     if explanation.shares:
-        states = [f"{STATES.get(each.name, ("", each.name))[1]} {shares(each)}" for each in explanation.shares]
+        words = {name: words for name, (_, words) in STATES.items()}
+        states = [f"{words.get(each.name, each.name)} {shares(each)}" for each in explanation.shares]
         texts.append(f"of the workers' time {listed(states, 'and')}")
     if (busy := explanation.cores) is not None:
         texts.append(f"cores kept busy: {units.cores(busy.before)} -> {units.cores(busy.after)}")

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def ftgate_configure(gate: Gate) -> None:
     """Only where it is asked for."""
     if gate.config.getoption("ftgate_decide"):
-        gate.config.pluginmanager.register(Summary(gate))
+        gate.config.pluginmanager.register(AdvicePrinter(gate))
 
 
-class Summary:
+class AdvicePrinter:
     """Prints the advice after the tables of a run."""
 
     def __init__(self, gate: Gate) -> None:
