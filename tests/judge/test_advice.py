@@ -37,7 +37,6 @@ def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: A
         return {order: value * (1 + 0.01 * (order % 2)) for order in range(ROUNDS)}
 
     return Candidate(
-        label=f"{target}-{executor}-w{workers}",
         executor=executor,
         target=target,
         workers=workers,

@@ -215,7 +215,6 @@ class Advice(Struct, frozen=True, kw_only=True):
 class Candidate(NamedTuple):
     """One cell: its place in the test, its figures, and each launch's values."""
 
-    label: str
     executor: str
     target: str
     workers: int
@@ -258,7 +257,6 @@ def of_row(row: Row) -> Candidate:
     latency = ("latency_p50", "latency_p95") if figures.latency is not None else ()
     counted, setting = _counted(cell.label, cell.executor.label, target, cell.workers)
     return Candidate(
-        label=cell.label,
         executor=cell.executor.label,
         target=target,
         workers=cell.workers,
@@ -289,7 +287,6 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
         }
 
     return Candidate(
-        label=label,
         executor=newest.executor,
         target=target,
         workers=newest.workers,
