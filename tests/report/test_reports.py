@@ -508,32 +508,123 @@ def detail_lines(verbosity: int = 0, width: int = 120, *, unicode: bool = True, 
 
 
 LATENCY = Latency(mean_ns=3.5e6, p50_ns=3.2e6, p95_ns=6.1e6, p99_ns=9e6, max_ns=21e6)
+TIMES = "mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms"
+ASKED = msgspec.structs.replace(LATENCY, asked_per_s=500.0)
+PHASES = {"start_ns": 0.0, "work_ns": 1e9, "join_ns": 0.0, "cold_ns": 4e5}
+WAITED = "p50 12 µs, p95 80 µs, p99 210 µs, max 1.4 ms"
+LITTLE = (site("a.py", 1, "Lock", 0.004), site("a.py", 2, "Lock", 0.003))
+BUSY = {"main": 0.0, "logger": 0.01} | {f"child {index}": index / 10 for index in range(6)} | {"wsgi 0": 0.9}
+ALONE = {"memory": {"tree": role(1, 12.3), "main": role(1, 12.3)}, "memory_samples": 41}
+PEAKS = {"rss_bytes": 21 * MIB, "uss_peak_bytes": 12.7 * MIB}
+UNTOLD = "no figure: no sample was taken while all of its workers were held"
 
 
-def test_the_answers_of_a_server_are_shown_unasked() -> None:
-    times = "mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms"
-    assert detail_lines(latency=LATENCY, ops_per_s=2841.4) == f"load     2841 req/s; {times}; no errors"
-    many = msgspec.structs.replace(LATENCY, errors=3)
-    assert detail_lines(latency=many, ops_per_s=94.3) == f"load     94.3 req/s; {times}; 3 errors"
-    once = msgspec.structs.replace(LATENCY, errors=1)
-    assert detail_lines(latency=once).endswith("max 21 ms; 1 error")
-
-
-def test_a_constant_rate_is_shown_with_what_was_kept_of_it() -> None:
-    asked = msgspec.structs.replace(LATENCY, asked_per_s=500.0)
-    assert detail_lines(latency=asked, ops_per_s=499.2).startswith("load     499 of 500 req/s; mean")
-    assert detail_lines(latency=asked, ops_per_s=431.0).startswith("load     431 of 500 req/s: behind; mean")
-
-
-def test_a_window_of_load_has_no_phases() -> None:
-    phases: dict[str, Any] = {"start_ns": 0.0, "work_ns": 1e9, "join_ns": 0.0, "cold_ns": 4e5}
-    assert detail_lines(1, latency=LATENCY, **phases).startswith("cold 400 µs\nload")
-    assert "work 1.00 s" in detail_lines(1, **phases)
-
-
-def test_nothing_measured_is_nothing_beneath() -> None:
-    assert detail_lines() == ""
-    assert detail_lines(1) == ""
+@pytest.mark.parametrize(
+    ("verbosity", "fields", "text"),
+    [
+        (0, {}, ""),
+        (1, {}, ""),
+        # A server, whose windows have no phases; at a constant rate with what was kept of it.
+        (0, {"latency": LATENCY, "ops_per_s": 2841.4}, f"load     2841 req/s; {TIMES}; no errors"),
+        (0, {"latency": LATENCY, "ops_per_s": 94.3}, f"load     94.3 req/s; {TIMES}; no errors"),
+        (0, {"latency": msgspec.structs.replace(LATENCY, errors=1)}, f"load     {TIMES}; 1 error"),
+        (0, {"latency": msgspec.structs.replace(LATENCY, errors=3)}, f"load     {TIMES}; 3 errors"),
+        (0, {"latency": ASKED, "ops_per_s": 499.2}, f"load     499 of 500 req/s; {TIMES}; no errors"),
+        (0, {"latency": ASKED, "ops_per_s": 431.0}, f"load     431 of 500 req/s: behind; {TIMES}; no errors"),
+        (1, {"latency": LATENCY, **PHASES}, f"cold 400 µs\nload     {TIMES}; no errors"),
+        (1, PHASES, "start 0 ns; work 1.00 s; join 0 ns; cold 400 µs"),
+        # Locks: waiting tasks do not wait for the GIL; of strangers no line, and of some no number is known.
+        (0, {"no_locks": "with the lock probe: no lock"}, "lock     no figures: with the lock probe: no lock"),
+        (1, {"lock_wait_share": 0.0}, "lock     no waits"),
+        (0, {"sites": LITTLE, "lock_wait_share": 0.007}, ""),
+        (1, {"sites": LITTLE, "lock_wait_share": 0.007}, "lock     2 sites: 0.7 % of the time together"),
+        (
+            0,
+            {"gil_enabled": True, "lock_wait_share": 0.312, "sites": (site("app.py", 12, "asyncio.Lock", 0.312),)},
+            f"lock     app.py:12 asyncio.Lock  31.2 % of the time, 45 % contended (1.20 k/s), {WAITED}",
+        ),
+        (
+            0,
+            {"lock_wait_share": 0.312, "sites": (site("", 0, "multiprocessing.Lock", 0.312, name="\x1b[31ma\x07\nb"),)},
+            'lock     line unknown: multiprocessing.Lock "a b"  31.2 % of the time, 45 % contended (1.20 k/s), '
+            + WAITED,
+        ),
+        (
+            0,
+            {"lock_wait_share": 0.0, "sites": (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)},
+            f"queue    app.py:12 Queue  31.2 % of the time, 1.20 k/s waited, {WAITED}",
+        ),
+        # Scaling; growth unasked only where it is certain and not tiny.
+        (0, {"scaling": around(2.0, 0.05)}, "scaling  2.00x of 8"),
+        (
+            0,
+            {"scaling": around(8.4, 0.05), "efficiency": 1.05, "serial_fraction": -0.007},
+            "scaling  8.40x of 8 (efficiency 105 %)",
+        ),
+        (0, {"growth_bytes": around(102 * KIB, 2 * KIB)}, "growth   102 KiB per iteration [100, 104]"),
+        (0, {"growth_bytes": around(102 * KIB, 103 * KIB)}, ""),
+        (0, {"growth_bytes": around(-50 * KIB, KIB)}, ""),
+        (0, {"growth_bytes": interval(9e9, 9e9, 9e9, 0)}, ""),
+        (0, {"growth_bytes": around(1000, 10)}, ""),
+        (1, {"growth_bytes": around(1000, 10)}, "growth   1000 B per iteration [990, 1010]"),
+        # Where threads wait, without what is hardly there; many processes of a kind are a range.
+        (0, {"waits": WaitFigures(running=1.0)}, ""),
+        (1, {"waits": WaitFigures()}, "waits    no samples\ncpu      run-queue wait 0 %"),
+        (
+            1,
+            {
+                "waits": WaitFigures(running=0.48, runnable=0.02, gil=0.496, asleep=0.004),
+                "memory_cost": around(1.01, 0.004),
+            },
+            "waits    running 48 %, runnable 2 %, GIL 50 %; sampled 1.01x [1.01, 1.01]\ncpu      run-queue wait 2 %",
+        ),
+        (
+            1,
+            {"waits": WaitFigures(running=0.5, gil=0.5, gil_p50_ns=5e6, gil_p95_ns=12.4e6, gil_max_ns=31e6)},
+            "waits    running 50 %, GIL 50 % (p95 12 ms)\ncpu      run-queue wait 0 %",
+        ),
+        (1, {"waits": WaitFigures(unavailable="needs Linux's /proc")}, "waits    not available: needs Linux's /proc"),
+        (
+            1,
+            {"waits": WaitFigures(unavailable="x", cores=BUSY)},
+            "waits    not available: x\ncpu      main 0.00, logger 0.01, wsgi 0 0.90, 6 children 0.00 to 0.50 cores",
+        ),
+        (
+            1,
+            {"waits": WaitFigures(unavailable="x", running=0.5, voluntary_per_s=1200.0, cores={"main": 1.0})},
+            (
+                "waits    not available: x\n"
+                "cpu      main 1.00 cores; run-queue wait 0 %; switches 1.20 k/s voluntary, 0 /s involuntary"
+            ),
+        ),
+        # Memory: by role in place of the phases', with what an empty workload takes and the looks that gave a sample.
+        (0, {"memory_dropped": 3}, f"memory   {UNTOLD}"),
+        (0, {"memory_samples": 1, "memory_dropped": 3}, ""),
+        (1, PEAKS, "RSS 21.0 MiB; USS peak >= 12.7 MiB"),
+        (
+            1,
+            {"memory": {"tree": RoleFigures(processes=1, peak_uss=12.7 * MIB)}, **PEAKS},
+            "memory   USS peak >= 12.7 MiB",
+        ),
+        (1, ALONE, "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"),
+        (
+            1,
+            {**ALONE, "memory_dropped": 16},
+            "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); 41 of 57 samples hold",
+        ),
+        (1, {"floor_uss_bytes": 8.1 * MIB}, "memory   USS floor 8.10 MiB"),
+        (
+            1,
+            {"memory": {"tree": role(1, 12.3, 8.9)}, "floor_uss_bytes": 8.1 * MIB, "floor_pss_bytes": 9 * MIB},
+            (
+                "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); PSS steady 8.90 MiB (peak >= 9.17 MiB); "
+                "USS floor 8.10 MiB, workload 4.20 MiB above it; PSS floor 9.00 MiB, workload 0 B above it"
+            ),
+        ),
+    ],
+)
+def test_the_lines_beneath_a_row(verbosity: int, fields: dict[str, Any], text: str) -> None:
+    assert detail_lines(verbosity, 200, **fields) == text
 
 
 def test_table_of_several_worker_counts_has_distinct_labels() -> None:
@@ -549,11 +640,6 @@ def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
     assert [line.split("w8")[1].strip() for line in details] == ["passed", "0  passed", "<0.1 %  passed"]
 
 
-def test_a_lock_launch_that_failed_says_why_there_are_no_figures() -> None:
-    details = detail_lines(no_locks="with the lock probe: raised TypeError: no lock")
-    assert details == "lock     no figures: with the lock probe: raised TypeError: no lock"
-
-
 def test_worst_sites_are_shown_and_the_rest_counted() -> None:
     sites = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
     short = detail_lines(sites=sites, lock_wait_share=0.156)
@@ -564,30 +650,10 @@ def test_worst_sites_are_shown_and_the_rest_counted() -> None:
     assert full.endswith("1 more site: 0.1 % of the time")
 
 
-def test_site_line_says_what_is_known_of_tasks_queues_and_strangers() -> None:
-    task = (site("app.py", 12, "asyncio.Lock", 0.312),)
-    assert "(with" not in detail_lines(gil_enabled=True, lock_wait_share=0.312, sites=task)
-    unknown = (site("", 0, "multiprocessing.Lock", 0.312),)
-    assert detail_lines(sites=unknown, lock_wait_share=0.312).startswith(
-        "lock     line unknown: multiprocessing.Lock  31.2 %"
-    )
-    uncounted = (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)
-    assert "queue    app.py:12 Queue  31.2 % of the time, 1.20 k/s waited, p50" in detail_lines(
-        lock_wait_share=0.0, queue_wait_share=0.312, sites=uncounted
-    )
-
-
 def test_queues_come_after_locks_and_do_not_push_them_out() -> None:
     sites = (*(site("q.py", line, "Queue", 0.3, "queue") for line in (1, 2, 3)), site("a.py", 1, "Lock", 0.02))
     names = re.findall(r"^(lock|queue)", detail_lines(sites=sites, lock_wait_share=0.02), re.MULTILINE)
     assert names == ["lock", "queue", "queue"]
-
-
-def test_sites_that_hardly_wait_are_counted_when_asked() -> None:
-    small = (site("a.py", 1, "Lock", 0.004), site("a.py", 2, "Lock", 0.003))
-    assert detail_lines(sites=small, lock_wait_share=0.007) == ""
-    assert detail_lines(1, sites=small, lock_wait_share=0.007) == "lock     2 sites: 0.7 % of the time together"
-    assert detail_lines(1, lock_wait_share=0.0) == "lock     no waits"
 
 
 def test_overhead_of_a_probe_is_shown_with_the_figure() -> None:
@@ -621,95 +687,6 @@ def test_long_path_in_ascii() -> None:
     deep = (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),)
     line = detail_lines(sites=deep, lock_wait_share=0.5, width=80, unicode=False).splitlines()[0]
     assert re.match(r"lock     \.\.\.(/deeper)+/cache\.py:7 Lock  50\.0 %", line)
-
-
-def test_names_cannot_colour_the_terminal() -> None:
-    odd = (site("a.py", 1, "Lock", 0.5, name="\x1b[31mred\x07\nlock"),)
-    text = detail_lines(sites=odd, lock_wait_share=0.5)
-    assert 'Lock "red lock"  50.0 %' in text
-
-
-@pytest.mark.parametrize(
-    ("scaling", "fields", "text"),
-    [
-        (8.4, {"efficiency": 1.05, "serial_fraction": -0.007}, "8.40x of 8 (efficiency 105 %)"),
-        (2.0, {}, "2.00x of 8"),
-    ],
-)
-def test_scaling(scaling: float, fields: dict[str, Any], text: str) -> None:
-    assert detail_lines(scaling=around(scaling, 0.05), **fields) == f"scaling  {text}"
-
-
-def test_growth_is_shown_unasked_only_when_it_is_certain_and_not_tiny() -> None:
-    assert detail_lines(growth_bytes=around(102 * KIB, 2 * KIB)) == "growth   102 KiB per iteration [100, 104]"
-    for doubtful in (
-        around(102 * KIB, 103 * KIB),
-        around(1000, 10),
-        around(-50 * KIB, KIB),
-        interval(9e9, 9e9, 9e9, 0),
-    ):
-        assert detail_lines(growth_bytes=doubtful) == ""
-        assert detail_lines(1, growth_bytes=doubtful).startswith("growth   ")
-
-
-def test_waits_leave_out_what_is_hardly_there() -> None:
-    waits = WaitFigures(running=0.48, runnable=0.02, gil=0.496, asleep=0.004)
-    text = detail_lines(1, waits=waits, memory_cost=around(1.01, 0.004))
-    assert text.splitlines()[0] == "waits    running 48 %, runnable 2 %, GIL 50 %; sampled 1.01x [1.01, 1.01]"
-    assert detail_lines(waits=waits) == ""
-
-
-def test_the_length_of_waits_for_the_gil_is_shown_with_their_share() -> None:
-    waits = WaitFigures(running=0.5, gil=0.5, gil_p50_ns=5e6, gil_p95_ns=12.4e6, gil_max_ns=31e6)
-    assert detail_lines(1, waits=waits).splitlines()[0] == "waits    running 50 %, GIL 50 % (p95 12 ms)"
-
-
-def test_many_processes_of_a_kind_are_a_range() -> None:
-    tree = {"main": 0.0, "logger": 0.01} | {f"child {index}": index / 10 for index in range(6)} | {"wsgi 0": 0.9}
-    shown = detail_lines(1, waits=WaitFigures(unavailable="x", cores=tree))
-    assert shown.endswith("cpu      main 0.00, logger 0.01, wsgi 0 0.90, 6 children 0.00 to 0.50 cores")
-
-
-def test_memory_that_has_no_figure_says_so_unasked() -> None:
-    said = "memory   no figure: no sample was taken while all of its workers were held"
-    assert detail_lines(memory_dropped=3) == said
-    assert detail_lines(memory_samples=1, memory_dropped=3) == ""
-
-
-def test_waits_that_are_not_there() -> None:
-    assert (
-        detail_lines(1, waits=WaitFigures(unavailable="needs Linux's /proc"))
-        == "waits    not available: needs Linux's /proc"
-    )
-    assert detail_lines(1, waits=WaitFigures()).startswith("waits    no samples\n")
-
-
-def test_the_scheduler_tells_without_waits() -> None:
-    waits = WaitFigures(unavailable="no patterns", running=0.5, voluntary_per_s=1200.0, cores={"main": 1.0})
-    assert detail_lines(1, waits=waits).splitlines() == [
-        "waits    not available: no patterns",
-        "cpu      main 1.00 cores; run-queue wait 0 %; switches 1.20 k/s voluntary, 0 /s involuntary",
-    ]
-
-
-def test_looks_at_memory_that_gave_no_sample_are_counted() -> None:
-    alone = {"tree": role(1, 12.3), "main": role(1, 12.3)}
-    details = detail_lines(1, memory=alone, memory_samples=41, memory_dropped=16)
-    assert details == "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); 41 of 57 samples hold"
-    assert "hold" not in detail_lines(1, memory=alone, memory_samples=41)
-
-
-def test_floor_shows_the_share_of_the_workload() -> None:
-    text = detail_lines(1, 200, floor_uss_bytes=8.1 * MIB, floor_pss_bytes=9 * MIB, memory={"tree": role(1, 12.3, 8.9)})
-    assert "; USS floor 8.10 MiB, workload 4.20 MiB above it; PSS floor 9.00 MiB, workload 0 B above it" in text
-    assert detail_lines(1, floor_uss_bytes=8.1 * MIB) == "memory   USS floor 8.10 MiB"
-
-
-def test_memory_by_role_replaces_what_phases_say_of_it() -> None:
-    fields: dict[str, Any] = {"rss_bytes": 21 * MIB, "uss_peak_bytes": 12.7 * MIB}
-    assert detail_lines(1, **fields) == "RSS 21.0 MiB; USS peak >= 12.7 MiB"
-    peak = RoleFigures(processes=1, peak_uss=12.7 * MIB)
-    assert detail_lines(1, memory={"tree": peak}, **fields) == "memory   USS peak >= 12.7 MiB"
 
 
 def test_a_long_name_covers_nothing_of_its_text() -> None:
