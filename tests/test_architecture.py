@@ -40,7 +40,13 @@ STRANGERS = {("judge", "measure"), ("report", "measure")}
 """Wings with wings below them that they must not know, although the order would allow it."""
 PURE = (
     *("stats/", "judge/", "report/", "model/", "kit/text", "kit/units", "kit/values", "declare/plan", "measure/plan"),
-    *("features/expectations", "features/decide/rank", "features/decide/text", "features/html/", "features/markdown"),
+    *(
+        "features/expectations",
+        "features/decide/rank",
+        "features/decide/sentences",
+        "features/html/",
+        "features/markdown",
+    ),
     *("features/junit", "features/exports"),
 )
 PYTEST = ("plugin/", "features/", "hookspec")

@@ -14,8 +14,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_ftgate.features.decide import rank
-from pytest_ftgate.features.decide import text as sentences
+from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.judge import contract_grammar, contract_judge, contracts
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import TestSamples

@@ -16,8 +16,7 @@ from mutations import places
 from stored_values import TEST, change
 
 from pytest_ftgate import cli, features
-from pytest_ftgate.features.decide import rank
-from pytest_ftgate.features.decide import text as advice
+from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Report
 from pytest_ftgate.model.verdict import Decision
@@ -74,8 +73,8 @@ def test_no_form_of_a_report_has_them_raw(form: str) -> None:
 def test_nor_has_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     report = hostile_report()
     assert RAW.findall(shown(report)) == []
-    said = [advice.said(each) for each in rank.of_report(report)]
-    assert RAW.findall(advice.render(said, 100, unicode=True)) == []
+    said = [sentences.said(each) for each in rank.of_report(report)]
+    assert RAW.findall(sentences.render(said, 100, unicode=True)) == []
 
 
 SHOWN: dict[str, Callable[[Any], str]] = {

@@ -14,7 +14,7 @@ from report_by_hand import MIB, cell, figures
 
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.decide.rank import Advice, Candidate, estimate, of_row
-from pytest_ftgate.features.decide.text import said
+from pytest_ftgate.features.decide.sentences import said
 from pytest_ftgate.judge import recorded
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, SiteFigures, Table, WaitFigures

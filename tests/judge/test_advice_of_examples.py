@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.features.decide import rank
-from pytest_ftgate.features.decide import text as sentences
+from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.features.decide.rank import Advice, Choice, Ranked, Ranking
 from pytest_ftgate.report import json
 from pytest_ftgate.store.folder import Store

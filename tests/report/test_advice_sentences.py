@@ -9,8 +9,7 @@ import pytest
 import report_by_hand
 
 from golden import check_golden
-from pytest_ftgate.features.decide import rank
-from pytest_ftgate.features.decide import text as advice
+from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.features.decide.rank import Advice, MemoryUse
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Report
@@ -18,46 +17,46 @@ from pytest_ftgate.report.details import Style, wrapped
 
 
 def test_the_sentences_of_every_kind_of_row() -> None:
-    text = advice.render(advice.sentences(report_by_hand.report()))
+    text = sentences.render(sentences.of_report(report_by_hand.report()))
     check_golden("advice_80.txt", text)
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_stream_that_is_not_unicode_gets_ascii() -> None:
     report = report_by_hand.report()
-    text = advice.render(advice.sentences(report), unicode=False)
+    text = sentences.render(sentences.of_report(report), unicode=False)
     assert text.isascii()
     assert "5.32 us" in text
 
 
 def test_the_advice_comes_first_and_the_weights_are_in_it() -> None:
     weights = (("time", 1.0), ("memory", 0.5))
-    for each in advice.sentences(report_by_hand.report(), weights):  # type: ignore[arg-type]
+    for each in sentences.of_report(report_by_hand.report(), weights):  # type: ignore[arg-type]
         assert each.sentences[0].topic == "advice"
-    first = advice.sentences(report_by_hand.report(), weights)[0].sentences[0]  # type: ignore[arg-type]
+    first = sentences.of_report(report_by_hand.report(), weights)[0].sentences[0]  # type: ignore[arg-type]
     assert "threads on 3.14t" in first.text
     assert "by time=1 memory=0.5" in first.text
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    lines = advice.render(advice.sentences(report_by_hand.report()), width).splitlines()
+    lines = sentences.render(sentences.of_report(report_by_hand.report()), width).splitlines()
     assert max(len(line) for line in lines if line.startswith(" ")) <= width
 
 
 def test_what_a_workload_writes_neither_colours_nor_moves_the_cursor() -> None:
     hostile = msgspec.json.encode(report_by_hand.report()).decode()
     hostile = hostile.replace("raised ValueError in worker 3", r"raised \u001b[31mred\u001b[2J\u0007")
-    advised = advice.sentences(msgspec.json.decode(hostile, type=Report))
+    advised = sentences.of_report(msgspec.json.decode(hostile, type=Report))
     said = " ".join(sentence.text for each in advised for sentence in each.sentences)
-    for text in (said, advice.render(advised)):
+    for text in (said, sentences.render(advised)):
         assert "raised red" in text
         assert not {letter for letter in text if ord(letter) < 32} - {"\n"}
 
 
 def test_the_figures_behind_the_sentences_are_json() -> None:
     found = rank.of_report(report_by_hand.report())
-    first, *_ = json.loads(advice.as_json(found))
+    first, *_ = json.loads(sentences.as_json(found))
     assert first["test"] == report_by_hand.TOKENISE
     assert first["choices"][0]["time"]["ranked"][0]["name"] == "threads on 3.14t"
 
@@ -74,7 +73,7 @@ def test_the_memory_of_a_further_worker_that_may_be_none_is_given_by_its_upper_e
         further=further,
         further_of="counts",
     )
-    (sentence,) = advice.said(Advice(test="t", source="s", memory=(use,))).sentences
+    (sentence,) = sentences.said(Advice(test="t", source="s", memory=(use,))).sentences
     assert sentence.text.splitlines()[1] == "  threads on 3.14  16.0 MiB, 512 KiB at most"
 
 

@@ -19,7 +19,7 @@ from report_by_hand import FREE_THREADED, around, cell
 from values import timed
 
 from golden import check_golden
-from pytest_ftgate.features.decide import text as advice
+from pytest_ftgate.features.decide import sentences
 from pytest_ftgate.features.html import page as page_module
 from pytest_ftgate.features.html import plots
 from pytest_ftgate.judge import metrics
@@ -130,7 +130,7 @@ def words(text: str) -> str:
 
 
 def test_the_page_but_its_scripts_and_style(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice, "sentences", lambda _: ())  # its texts have tests of their own
+    monkeypatch.setattr(sentences, "of_report", lambda _: ())  # its texts have tests of their own
     text = rendered(built(partial="Ctrl-C", command="pytest --ftgate tests"))
     check_golden("page.html", text.partition("<body>")[2].partition('<script type="application/json"')[0])
 
@@ -259,7 +259,7 @@ def test_a_partial_report_says_so_before_all_else() -> None:
 
 def test_a_test_has_the_advice_that_follows_from_its_figures() -> None:
     report = report_by_hand.report()
-    first = advice.sentences(report)[0]
+    first = sentences.of_report(report)[0]
     text = words(rendered(report))
     assert first.sentences[0].topic == "advice"
     assert f"Advice {html.escape(first.sentences[0].text)}" in text

@@ -14,7 +14,7 @@ from ..kit.errors import FtgateError
 from ..model.report import Report
 from ..report import terminal
 from ..run import libraries
-from ..run import run as report_files
+from ..run.run import write_report
 from . import FORMATS, history
 from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, terminal_width, unicode
 
@@ -74,7 +74,7 @@ def write(report: Report, targets: Sequence[str]) -> None:
         raise FtgateError("; ".join(f"--to {kind}: {why}" for kind, why in own.items()))
     for target in targets:
         try:
-            path = report_files.write_report(target, report, Path.cwd())
+            path = write_report(target, report, Path.cwd())
         except OSError as error:
             raise FtgateError(f"--to {target}: cannot be written: {error.strerror}; name another path") from error
         print(f"wrote {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ...hookspec import Subparsers, hookimpl
@@ -14,9 +13,7 @@ from ...store.schema import TestBaseline
 from ..baseline import NAMES
 from ..inifile import options_of
 from ..last_run import FINE, add_rootdir, last_run, nothing, rootdir, store, unicode
-from . import rank
-from . import text as advice
-from .rank import Advice
+from . import rank, sentences
 
 PLACES = ("run", "baselines")
 
@@ -44,28 +41,30 @@ def decide(args: argparse.Namespace) -> int:
     weights = options_of(rootdir(args), "decide").decide
     report = last_run(args) if args.place != "baselines" else None
     stored = list(store(args).baselines()) if args.place != "run" else []
-    found = _chosen(_advice(report, stored, weights), args.tests)
-    if not found:
-        return nothing(_missing(args, report, stored))
-    if args.json:
-        print(advice.as_json(found))
-    else:
-        width = shutil.get_terminal_size().columns
-        print(advice.render([advice.said(each) for each in found], width, unicode=unicode()), end="")
-    return FINE
+    if report is None and not stored:
+        return nothing("nothing was measured yet, and no baseline is stored: run pytest --ftgate first")
 
-
-def _advice(report: Report | None, stored: Iterable[TestBaseline], weights: rank.Weights) -> list[Advice]:
-    """That of the last run, and of the baselines of the tests that it did not measure."""
+    # The last run, and the baselines of the tests that it did not measure.
     found = {} if report is None else {each.test: each for each in rank.of_report(report, weights)}
     for each in stored:
-        if each.test in found and found[each.test].choices:
-            continue
-        fingerprint = _fingerprint(report, each)
-        kept = rank.of_stored(each, fingerprint, weights) if fingerprint else None
-        if kept is not None:
-            found[each.test] = kept
-    return list(found.values())
+        if each.test not in found or not found[each.test].choices:
+            fingerprint = _fingerprint(report, each)
+            kept = rank.of_stored(each, fingerprint, weights) if fingerprint else None
+            found |= {each.test: kept} if kept else {}
+    if args.tests:
+        chosen = {test for name in args.tests for test in named(name, found)}
+        found = {test: advice for test, advice in found.items() if test in chosen}
+
+    if not found:
+        where = {"run": "the last run", "baselines": "the baselines"}.get(args.place, "the last run and the baselines")
+        tests = ", ".join(args.tests)
+        return nothing(f"{where} have no test {tests}: see ftgate baseline list, or run pytest --ftgate on it")
+    if args.json:
+        print(sentences.as_json(found.values()))
+    else:
+        said = map(sentences.said, found.values())
+        print(sentences.render(said, shutil.get_terminal_size().columns, unicode=unicode()), end="")
+    return FINE
 
 
 def _fingerprint(report: Report | None, stored: TestBaseline) -> str:
@@ -78,17 +77,3 @@ def _fingerprint(report: Report | None, stored: TestBaseline) -> str:
         for key, cell in sorted(builds.items(), key=lambda item: item[1].recordings[-1].recorded_at)
     }
     return max(times, key=lambda machine: times[machine], default="")
-
-
-def _chosen(found: Sequence[Advice], names: Sequence[str]) -> list[Advice]:
-    known = [each.test for each in found]
-    chosen = {test for name in names for test in named(name, known)}
-    return [each for each in found if not names or each.test in chosen]
-
-
-def _missing(args: argparse.Namespace, report: Report | None, stored: Sequence[TestBaseline]) -> str:
-    if report is None and not stored:
-        return "nothing was measured yet, and no baseline is stored: run pytest --ftgate first"
-    places = {"run": "the last run", "baselines": "the baselines"}
-    where = places.get(args.place, "the last run and the baselines")
-    return f"{where} have no test {', '.join(args.tests)}: see ftgate baseline list, or run pytest --ftgate on it"

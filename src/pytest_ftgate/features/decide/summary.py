@@ -10,7 +10,7 @@ import pytest
 from ...hookspec import hookimpl
 from ...kit.text import takes_unicode
 from ...plugin.options import options_of
-from . import text
+from . import sentences
 
 if TYPE_CHECKING:
     from ...plugin.gate import Gate
@@ -34,7 +34,7 @@ class AdvicePrinter:
         """A section of its own, after the one with the tables."""
         if self.gate.report is None or not self.gate.report.tables:
             return
-        advised = text.sentences(self.gate.report, options_of(self.gate.config).decide)
+        advised = sentences.of_report(self.gate.report, options_of(self.gate.config).decide)
         terminalreporter.section("ftgate advice", sep="=")
         width, unicode = terminalreporter._tw.fullwidth, takes_unicode(sys.stdout)
-        terminalreporter.write(text.render(advised, width, unicode=unicode))
+        terminalreporter.write(sentences.render(advised, width, unicode=unicode))

@@ -20,7 +20,7 @@ from ...model.verdict import Decision
 from ...report import said
 from ...report.details import Style, detail_lines, site_place
 from ...report.measured import COLUMNS, interval_head, judged_wall, wall_interval
-from ..decide import text as advice
+from ..decide import sentences
 from . import plots
 
 PLOTS_BYTES = 1_000_000
@@ -221,7 +221,7 @@ def _tests(report: Report) -> Iterator[Said]:
     """Every test with the rows of all its tables, its lock sites and the data of its plots; of unlike machines one for
     each.
     """
-    advised = {each.test: each.sentences for each in advice.sentences(report)}
+    advised = {each.test: each.sentences for each in sentences.of_report(report)}
     unlike = len(report.by_fingerprint()) > 1
     tables: dict[str, list[Table]] = {}
     for table in report.tables:

@@ -60,7 +60,7 @@ class Advised(NamedTuple):
     place: str = ""
 
 
-def sentences(report: Report, weights: rank.Weights = ()) -> tuple[Advised, ...]:
+def of_report(report: Report, weights: rank.Weights = ()) -> tuple[Advised, ...]:
     """What follows from a report, test by test."""
     return tuple(said(advice) for advice in rank.of_report(report, weights))
 
