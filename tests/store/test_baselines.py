@@ -552,12 +552,12 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 import msgspec
-from pytest_ftgate.store.recording import Change
+from pytest_ftgate.store.recording import Edit
 from pytest_ftgate.store.folder import Store
 from pytest_ftgate.model.report import Machine
 
 root, prefix, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-template = msgspec.json.decode(sys.stdin.buffer.read(), type=Change)
+template = msgspec.json.decode(sys.stdin.buffer.read(), type=Edit)
 if prefix == "full":
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
