@@ -1,7 +1,4 @@
-"""The JSON form of a report: everything measured and judged, raw values included, and the way back.
-
-Beside it the table of all forms that `--ftgate-report KIND:PATH` writes.
-"""
+"""The JSON form of a report: everything measured and judged, raw values included, and the way back."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def render(report: Report) -> str:
         min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, 0.0)) for test in tests
     ]
     for _, test in sorted(zip(places, tests, strict=True), key=lambda pair: pair[0]):
-        size = len(plots.encoded(test["data"], plain))
+        size = len(plots.encoded(test["data"]))
         if size > left:
             test["data"] = None
             for cell in test["cells"]:
@@ -71,7 +71,7 @@ def render(report: Report) -> str:
         tests=tests,
         groups={"failing": _groups(failing, anchors), "accepted": _groups(accepted, anchors)},
         others=_others(report, anchors),
-        data=plots.encoded(data, plain),
+        data=plots.encoded(data),
         scripts=scripts,
         style=style,
         licences=source("LICENSES.txt"),
@@ -103,9 +103,7 @@ def _environment() -> Environment:
     environment.globals = {
         "units": units,
         "said_of": said,
-        "accepted_texts": said.accepted_texts,
         "css": _css,
-        "word": lambda decision: decision.value,
         "site_place": lambda site: site_place(site, site.file),
     }
     return environment

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ...judge import compare, metrics
 from ...judge.recorded import OF_CONTROL
-from ...kit.text import COMMIT_DIGITS
+from ...kit.text import COMMIT_DIGITS, plain
 from ...kit.values import Interval, Metric, to_builtins
 from ...model.report import History, Row
 from ...model.sample import Launch
@@ -136,8 +136,8 @@ def _history(history: History) -> dict[str, Any]:
 # ---- as text
 
 
-def encoded(data: Any, clean: Callable[[str], str]) -> str:
+def encoded(data: Any) -> str:
     """The data as JSON in ASCII that no HTML parser reads as markup; a number that JSON cannot write is null."""
-    finite = writable(data, lambda _: None, clean)
+    finite = writable(data, lambda _: None, plain)
     text = json.dumps(finite, allow_nan=False, separators=(",", ":"), sort_keys=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
