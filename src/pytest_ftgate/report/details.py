@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..kit import units
 from ..kit.text import plain, plural
@@ -48,6 +48,8 @@ WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
 WITH_GIL = " (with the wait for the GIL)"
 MEMORY = (("USS", "steady_uss", "peak_uss"), ("PSS", "steady_pss", "peak_pss"), ("RSS", "steady_rss", "peak_rss"))
 """Kinds of memory, with their fields of RoleFigures."""
+Fact: TypeAlias = tuple[str, Sequence[Sequence[str]]]
+"""A line's name, and its parts in groups."""
 
 
 class Style(NamedTuple):
@@ -148,19 +150,20 @@ def detail_lines(row: Row, style: Style) -> list[str]:
     scaling, and a certain growth. With -v also phases, every site, where threads wait, CPU, memory by role, and the
     overhead of each probe.
     """
-    figures = row.figures
-    lines = [
-        *_own(figures, style),
-        *_load(figures, style),
-        *_sites(figures, style),
-        *_scaling(row, style),
-        *_growth(figures, style),
-    ]
+    figures, growth = row.figures, row.figures.growth_bytes
+    facts = [*_load(figures, style), *_sites(figures, style)]
+    if figures.scaling is not None:
+        facts.append(("scaling", [[_scaling(row, figures.scaling, style)]]))
+    certain = growth and growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES
+    if growth and (certain or style.verbosity > 0):
+        facts.append(("growth", [[f"{units.size(growth.value)} per iteration{_ends(growth, units.size_ends)}"]]))
     if figures.memory_dropped and not figures.memory_samples:
-        lines += phrases("memory", ["no figure: no sample was taken while all of its workers were held"], style)
+        facts.append(("memory", [["no figure: no sample was taken while all of its workers were held"]]))
     if style.verbosity > 0:
-        lines += [*_waits(figures, style), *_cpu(figures, style), *_memory(figures, style)]
-    return lines
+        facts += _waits(figures, style)
+    lines = _own(figures, style)
+    lines += [line for name, groups in facts for line in phrases(name, grouped(*groups), style)]
+    return lines + (_memory(figures, style) if style.verbosity > 0 else [])
 
 
 def _own(figures: Figures, style: Style) -> list[str]:
@@ -183,55 +186,54 @@ def _own(figures: Figures, style: Style) -> list[str]:
     return [" " * INDENT + style.paint(line, "dim") for line in lines]
 
 
-def _load(figures: Figures, style: Style) -> list[str]:
+def _load(figures: Figures, style: Style) -> Iterator[Fact]:
     """`2841 req/s; mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms; no errors`, of a server.
 
     Of a constant rate it is `500 of 500 req/s`, or `431 of 500 req/s: behind`.
     """
     latency, per_s = figures.latency, figures.ops_per_s
     if latency is None:
-        return []
-    times = [
-        f"{name} {units.time(getattr(latency, f'{name}_ns'), unicode=style.unicode, digits=2)}"
-        for name in ("mean", "p50", "p95", "p99", "max")
-    ]
+        return
     rate = []
     if per_s is not None:
         asked = latency.asked_per_s
         of = f" of {units.requests(asked)}" if asked else ""
         rate = [f"{units.requests(per_s)}{of} req/s{': behind' if per_s < KEPT * asked else ''}"]
-    errors = f"{latency.errors or 'no'} error{'' if latency.errors == 1 else 's'}"
-    return phrases("load", grouped(rate, times, [errors]), style)
+    times = [
+        f"{name} {units.time(getattr(latency, f'{name}_ns'), unicode=style.unicode, digits=2)}"
+        for name in ("mean", "p50", "p95", "p99", "max")
+    ]
+    yield "load", [rate, times, [plural(latency.errors, "error") if latency.errors else "no errors"]]
 
 
 # ---- waits for locks and queues
 
 
-def _sites(figures: Figures, style: Style) -> list[str]:
+def _sites(figures: Figures, style: Style) -> Iterator[Fact]:
     """One line per site, the worst first, locks before queues; the first line has the overhead of the probe."""
     if figures.no_locks:
-        return phrases("lock", [f"no figures: {figures.no_locks}"], style)
+        yield "lock", [[f"no figures: {figures.no_locks}"]]
+        return
     if figures.lock_wait_share is None and not figures.sites:
-        return []
-    cost = _cost("probe", figures.lock_cost, style)
-    lines: list[str] = []
+        return
+    cost, any_shown = _cost("probe", figures.lock_cost, style), False
     for waits_for in WAITED:
         sites = sorted((s for s in figures.sites if s.waits_for == waits_for), key=lambda s: (-s.share, s.file, s.line))
         worth = [site for site in sites if site.share >= SITE_SHARE]
         shown = worth if style.verbosity > 0 else worth[:SITES]
         for site in shown:
-            lines += phrases(waits_for, grouped([*_site(site, bool(figures.gil_enabled), style)], cost), style)
+            yield waits_for, [[*_site(site, bool(figures.gil_enabled), style)], cost]
             cost = []
         rest = sites[len(shown) :] if style.verbosity > 0 else worth[len(shown) :]
         if rest:  # `3 more sites: 4.1 % of the time together (-v)`
             count = plural(len(rest), "more site" if shown else "site")
             together = f"{units.share(sum(site.share for site in rest))} of the time" + " together" * (len(rest) > 1)
             hint = "" if style.verbosity > 0 else " (-v)"
-            lines += phrases("" if shown else waits_for, grouped([f"{count}: {together}{hint}"], cost), style)
+            yield "" if shown else waits_for, [[f"{count}: {together}{hint}"], cost]
             cost = []
-    if style.verbosity > 0 and not lines:
-        lines += phrases("lock", grouped(["no waits"], cost), style)
-    return lines
+        any_shown = any_shown or bool(shown or rest)
+    if style.verbosity > 0 and not any_shown:
+        yield "lock", [["no waits"], cost]
 
 
 def site_place(site: SiteFigures, file: str) -> str:
@@ -270,67 +272,43 @@ def _ends(interval: Interval, shown: Callable[[Interval], str]) -> str:
     return "" if interval.level <= 0 else f" [{ends}]" if ends == units.UNKNOWN else f" {ends}"
 
 
-# ---- scaling and growth
+# ---- scaling, and where threads wait
 
 
-def _scaling(row: Row, style: Style) -> list[str]:
+def _scaling(row: Row, scaling: Interval, style: Style) -> str:
     """`1.72x of 8 (efficiency 22 %, serial fraction 52 %)`."""
-    figures = row.figures
-    if figures.scaling is None:
-        return []
-    ends = _ends(figures.scaling, units.ratio_ends) if style.verbosity > 0 else ""
-    aside = []
-    if figures.efficiency is not None:
-        aside.append(f"efficiency {units.whole_share(figures.efficiency)}")
-    if figures.scaling.value < 1:
+    efficiency, serial = row.figures.efficiency, row.figures.serial_fraction
+    aside = [] if efficiency is None else [f"efficiency {units.whole_share(efficiency)}"]
+    if scaling.value < 1:
         aside.append("slower than one worker")
-    elif figures.efficiency is not None and figures.efficiency > SUPERLINEAR:
+    elif efficiency is not None and efficiency > SUPERLINEAR:
         aside.append("more than linear: does the body split its work?")
-    elif figures.serial_fraction is not None and figures.serial_fraction >= 0:
-        aside.append(f"serial fraction {units.whole_share(figures.serial_fraction)}")
-    value = figures.scaling.value
-    times = units.ratio_below(value, 1) if value < 1 else units.ratio(value)
-    text = f"{times}{ends} of {row.cell.workers}"
-    return phrases("scaling", [text + (f" ({', '.join(aside)})" if aside else "")], style)
+    elif serial is not None and serial >= 0:
+        aside.append(f"serial fraction {units.whole_share(serial)}")
+    times = units.ratio_below(scaling.value, 1) if scaling.value < 1 else units.ratio(scaling.value)
+    ends = _ends(scaling, units.ratio_ends) if style.verbosity > 0 else ""
+    return f"{times}{ends} of {row.cell.workers}" + (f" ({', '.join(aside)})" if aside else "")
 
 
-def _growth(figures: Figures, style: Style) -> list[str]:
-    """`growth 102 KiB per iteration [100, 104]`: shown by default only where the interval excludes zero."""
-    growth = figures.growth_bytes
-    if growth is None:
-        return []
-    certain = growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES
-    text = f"{units.size(growth.value)} per iteration{_ends(growth, units.size_ends)}"
-    return phrases("growth", [text], style) if certain or style.verbosity > 0 else []
+def _waits(figures: Figures, style: Style) -> Iterator[Fact]:
+    """`running 12 %, GIL 45 % (p95 12 ms), lock 41 %`: with the length of single waits, if the samples show it.
 
-
-# ---- where threads wait
-
-
-def _waits(figures: Figures, style: Style) -> list[str]:
-    """`running 12 %, GIL 45 % (p95 12 ms), lock 41 %`: with the length of single waits, if the samples show it."""
-    waits = figures.waits
-    if waits is None:
-        return []
-    if waits.unavailable:
-        return phrases("waits", [f"not available: {waits.unavailable}"], style)
-    parts = []
-    for state, (name, _) in STATES.items():
-        share, p95_ns = getattr(waits, state), waits.gil_p95_ns if state == "gil" else None
-        length = "" if p95_ns is None else f" (p95 {units.time(p95_ns, unicode=style.unicode, digits=2)})"
-        parts += [f"{name} {units.whole_share(share)}{length}"] if share >= WAIT_SHARE else []
-    cost = _cost("sampled", figures.memory_cost, style)
-    return phrases("waits", grouped(parts or ["no samples"], cost), style)
-
-
-def _cpu(figures: Figures, style: Style) -> list[str]:
-    """`main 0.02, worker 0 0.98 cores; run-queue wait 2 %; switches 1.20 k/s voluntary, 300 /s involuntary`.
-
-    Each process has the cores it kept busy; many of a kind are one range, which follows the others.
+    And `main 0.02, worker 0 0.98 cores; run-queue wait 2 %; switches 1.20 k/s voluntary, 300 /s involuntary`: each
+    process has the cores it kept busy; many of a kind are one range, which follows the others.
     """
     waits = figures.waits
     if waits is None:
-        return []
+        return
+    if waits.unavailable:
+        yield "waits", [[f"not available: {waits.unavailable}"]]
+    else:
+        parts = []
+        for state, (name, _) in STATES.items():
+            share, p95_ns = getattr(waits, state), waits.gil_p95_ns if state == "gil" else None
+            length = "" if p95_ns is None else f" (p95 {units.time(p95_ns, unicode=style.unicode, digits=2)})"
+            parts += [f"{name} {units.whole_share(share)}{length}"] if share >= WAIT_SHARE else []
+        yield "waits", [parts or ["no samples"], _cost("sampled", figures.memory_cost, style)]
+
     kinds: dict[str, dict[str, float]] = {}
     for name, busy in waits.cores.items():
         kind, _, number = name.rpartition(" ")  # `worker` of `worker 3`
@@ -346,7 +324,8 @@ def _cpu(figures: Figures, style: Style) -> list[str]:
     if waits.voluntary_per_s > 0 or waits.involuntary_per_s > 0:
         voluntary = f"switches {units.rate(waits.voluntary_per_s)} voluntary"
         groups.append([voluntary, f"{units.rate(waits.involuntary_per_s)} involuntary"])
-    return phrases("cpu", grouped(*groups), style) if groups else []
+    if groups:
+        yield "cpu", groups
 
 
 # ---- memory by role
