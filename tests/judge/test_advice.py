@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 import report_by_hand
-from report_by_hand import MIB, cell, figures
+from report_by_hand import MIB, cell, figures, of_rows
 
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.decide.rank import Advice, Candidate, estimate, of_row
 from pytest_ftgate.features.decide.sentences import said
 from pytest_ftgate.judge import recorded
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, SiteFigures, Table, WaitFigures
+from pytest_ftgate.model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Decision, Verdict
 
@@ -327,11 +327,6 @@ def row(executor: str, decision: Decision = Decision.PASSED, reason: str = "", d
     )
 
 
-def report_of(*rows: Row) -> Report:
-    table = Table(title=TEST, rows=rows, reference="threads")
-    return msgspec.structs.replace(report_by_hand.report(), tables=(table,))
-
-
 @pytest.mark.parametrize(
     ("kind", "reason", "detail"),
     [
@@ -343,19 +338,19 @@ def report_of(*rows: Row) -> Report:
     ],
 )
 def test_hazards_are_what_the_run_recorded(kind: str, reason: str, detail: str) -> None:
-    (found,) = rank.of_report(report_of(row("threads"), row("fork", Decision.ERROR, reason, detail)))
+    (found,) = rank.of_report(of_rows(row("threads"), row("fork", Decision.ERROR, reason, detail)))
     (hazard,) = found.hazards
     assert (hazard.kind, hazard.text, hazard.cells, hazard.of) == (kind, reason, ("3.14t-fork-w8",), 2)
     assert [each.name for each in found.choices[0].time.ranked] == ["threads on 3.14t"]
 
 
 def test_a_cell_that_cannot_run_here_is_named_with_its_reason() -> None:
-    (found,) = rank.of_report(report_of(row("threads"), row("interpreters", Decision.UNSUPPORTED, "too old")))
+    (found,) = rank.of_report(of_rows(row("threads"), row("interpreters", Decision.UNSUPPORTED, "too old")))
     assert found.unsupported == {"too old": ("3.14t-interpreters-w8",)}
 
 
 def test_a_run_that_measured_nothing_knows_nothing() -> None:
-    (found,) = rank.of_report(report_of(Row(cell=cell(TEST, "3.14", "fork", 8), verdict=row("fork").verdict)))
+    (found,) = rank.of_report(of_rows(Row(cell=cell(TEST, "3.14", "fork", 8), verdict=row("fork").verdict)))
     assert found.choices == ()
     assert found.unknown == ("time", "start-up", "memory", "contention", "scaling")
 

@@ -13,12 +13,13 @@ import msgspec
 import pytest
 import report_by_hand
 from fake_launcher import group_of, spec_of
+from report_by_hand import of_rows
 from values import sample_of, timed
 
 from golden import check_golden
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import History, Recorded, Report, Row, Table
+from pytest_ftgate.model.report import History, Recorded, Report, Row
 from pytest_ftgate.model.spec import Environment, Param
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json as formats
@@ -49,10 +50,6 @@ SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)\{((?:\w+="(?:[^"\\\n]|\\["\\n])
 
 def rendered(kind: str, **fields: Any) -> str:
     return "".join(formats.rendered(kind, msgspec.structs.replace(report_by_hand.report(), **fields)))
-
-
-def table_of(*rows: Row) -> tuple[Table, ...]:
-    return (Table(title="t", rows=rows, reference="threads"),)
 
 
 def go_results(text: str) -> list[tuple[str, dict[str, float]]]:
@@ -93,7 +90,7 @@ def test_benchstat_has_a_line_for_each_launch_and_the_direction_of_each_unit() -
     )
     sample = sample_of([timed(order, [1000 + order] * 4, loops=5) for order in range(7)], cell=cell)
     row = Row(cell=cell, verdict=Verdict(decision=Decision.PASSED), sample=sample)
-    text = rendered("benchstat", tables=table_of(row), partial="Ctrl-C\nBenchmarkEvil 1 1 ns/op")
+    text = rendered("benchstat", tables=of_rows(row).tables, partial="Ctrl-C\nBenchmarkEvil 1 1 ns/op")
     results = go_results(text)
     assert [values["ns/op"] for _, values in results] == [200 + order / 5 for order in range(7)]
     assert {name for name, _ in results} == {
@@ -119,8 +116,8 @@ def test_otava_has_a_row_for_each_recording_and_one_for_this_run() -> None:
     )
     row = msgspec.structs.replace(first, history=(History(metric="wall", points=points, unit="time"),))
     of_control = msgspec.structs.replace(row, history=(History(metric="wall", points=points, unit="x control"),))
-    assert rendered("otava", tables=table_of(of_control)).count("\n") == 2
-    text = rendered("otava", tables=table_of(row), partial="Ctrl-C")
+    assert rendered("otava", tables=of_rows(of_control).tables).count("\n") == 2
+    text = rendered("otava", tables=of_rows(row).tables, partial="Ctrl-C")
     runs = list(csv.DictReader(io.StringIO(text)))
     assert [(run["time"], run["commit"][:4], run["partial"], run[WALL]) for run in runs] == [
         ("2025-12-31T00:00:00+00:00", "aaaa", "", "1000000.0"),
@@ -158,10 +155,10 @@ def test_a_label_is_escaped() -> None:
         report_by_hand.cell("t.py::test", "3.14", "threads", 1), nodeid='t.py::test["\\\n\ud800]'
     )
     row = Row(cell=cell, verdict=Verdict(decision=Decision.PASSED), figures=report_by_hand.figures(1, 1, 1, 1))
-    text = rendered("openmetrics", tables=table_of(row))
+    text = rendered("openmetrics", tables=of_rows(row).tables)
     assert '{test="t.py::test",cell="\\"\\\\\\n\\\\ud800"} 0.001\n' in text
     for kind in KINDS:
-        rendered(kind, tables=table_of(row)).encode()
+        rendered(kind, tables=of_rows(row).tables).encode()
 
 
 def test_nothing_measured_is_still_a_file_of_its_format() -> None:

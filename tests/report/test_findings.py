@@ -5,16 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 import report_by_hand
+from report_by_hand import of_rows
 
-from pytest_ftgate.model.report import Report, Row, Shard, Shortfall, Table
+from pytest_ftgate.model.report import Row, Shard, Shortfall
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import said
-
-
-def report_of(*rows: Row, **fields: object) -> Report:
-    table = Table(title="t.py::test", rows=rows, reference="")
-    changed = {"tables": (table,), "failing": None, **fields}
-    return msgspec.structs.replace(report_by_hand.report(), **changed)
 
 
 def rows(decision: Decision, count: int, basis: str = "paired") -> list[Row]:
@@ -35,7 +30,7 @@ def rows(decision: Decision, count: int, basis: str = "paired") -> list[Row]:
 )
 def test_fewer_than_one_in_ten_is_too_few(decided: int, left: int, text: str) -> None:
     new = rows(Decision.NO_BASELINE, 50, "") + rows(Decision.INCONCLUSIVE, 50, "")
-    report = report_of(*rows(Decision.PASSED, decided), *rows(Decision.INCONCLUSIVE, left), *new)
+    report = of_rows(*rows(Decision.PASSED, decided), *rows(Decision.INCONCLUSIVE, left), *new)
     found = said.undecided(report)
     assert found.startswith(text)
     assert bool(found) == bool(text)
@@ -48,26 +43,26 @@ def test_it_says_what_time_would_do() -> None:
         Shortfall(rounds=2, needed=7, cells=8, option="--ftgate-test-time", given_s=30.0, wanted_s=wanted)
         for wanted in (60.0, 180.0)
     ]
-    report = report_of(*(msgspec.structs.replace(row, shortfall=each) for each in times))
+    report = of_rows(*(msgspec.structs.replace(row, shortfall=each) for each in times))
     assert "use --ftgate-test-time=3m or fewer cells" in said.undecided(report)
-    assert "--ftgate-test-time" in said.undecided(report_of(row))
+    assert "--ftgate-test-time" in said.undecided(of_rows(row))
     (elsewhere,) = rows(Decision.INCONCLUSIVE, 1, "portable")
-    found = said.undecided(report_of(elsewhere, elsewhere))
+    found = said.undecided(of_rows(elsewhere, elsewhere))
     assert "compare with a commit (--ftgate-against)" in found
     assert "--ftgate-test-time" not in found, "it would not help"
-    assert "--ftgate-test-time" in said.undecided(report_of(elsewhere, row))
+    assert "--ftgate-test-time" in said.undecided(of_rows(elsewhere, row))
 
 
 def test_who_did_not_ask_and_who_has_seen_a_part_is_told_nothing() -> None:
     left = rows(Decision.INCONCLUSIVE, 3)
     shard = Shard(part=1, parts=2, planned=(), places=(), alpha=0.01, hypotheses=1, own=1)
     for fields in ({"undecided_fails": False}, {"partial": "interrupted"}, {"shard": shard}):
-        assert said.undecided(report_of(*left, **fields)) == ""
+        assert said.undecided(of_rows(*left, **fields)) == ""
 
 
 @pytest.mark.parametrize("decision", Decision)
 def test_nothing_regressed_is_never_said_alone(decision: Decision) -> None:
-    found = said.result(report_of(*rows(decision, 2)))
+    found = said.result(of_rows(*rows(decision, 2)))
     assert not found.startswith("nothing regressed")
     assert ("regressed" in found) <= found.startswith("2 of 2 decided, ")
 
@@ -84,15 +79,15 @@ def test_the_headline_is_the_worst_cell_with_its_function() -> None:
     assert said.first_line(report, slower) == (
         "test_tokenise[3.14-fork-w8]: wall +31.2 %, in iterencode, json/encoder.py:204"
     )
-    assert said.first_line(report_of(*rows(Decision.PASSED, 2))) == "2 of 2 decided, nothing regressed"
+    assert said.first_line(of_rows(*rows(Decision.PASSED, 2))) == "2 of 2 decided, nothing regressed"
 
 
 def test_the_headline_has_an_error_whole() -> None:
     why = "main (1eb3b87e5d): cannot install -e .: gcc: not found"
     verdict = Verdict(decision=Decision.ERROR, reason=why)
     (failed,) = (msgspec.structs.replace(row, verdict=verdict) for row in rows(Decision.ERROR, 1))
-    assert said.first_line(report_of(failed)).endswith(f": {why}")
-    left = report_of(*rows(Decision.INCONCLUSIVE, 2))
+    assert said.first_line(of_rows(failed)).endswith(f": {why}")
+    left = of_rows(*rows(Decision.INCONCLUSIVE, 2))
     assert said.first_line(left) == "nothing was decided: 0 of 2 compared cells"
 
 
@@ -101,8 +96,8 @@ def test_what_was_measured_and_against_what_is_said_once() -> None:
     assert said.about(report) == "words, branch faster-split at 1a2b3c4d5e, against commit 1a2b3c4d5e"
     (row,) = rows(Decision.PASSED, 1)
     verdict = msgspec.structs.replace(row.verdict, baseline="main (2b3c4d5e6f)", commit="2b3c4d5e6f70")
-    pair = report_of(msgspec.structs.replace(row, verdict=verdict), row, project="", branch="")
+    pair = of_rows(msgspec.structs.replace(row, verdict=verdict), row, project="", branch="")
     assert said.about(pair) == "commit 1a2b3c4d5e, against main (2b3c4d5e6f)"
     elsewhere = msgspec.structs.replace(verdict, baseline="baselines/t", commit="3c4d", basis="stored")
-    mixed = report_of(*(msgspec.structs.replace(row, verdict=each) for each in (verdict, elsewhere)), commit="")
+    mixed = of_rows(*(msgspec.structs.replace(row, verdict=each) for each in (verdict, elsewhere)), commit="")
     assert said.about(mixed) == "words, branch faster-split"

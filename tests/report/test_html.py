@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 import pytest
 import report_by_hand
-from report_by_hand import FREE_THREADED, around, cell
+from report_by_hand import FREE_THREADED, around, cell, of_rows
 from values import timed
 
 from golden import check_golden
@@ -181,7 +181,7 @@ def test_that_nothing_regressed_is_said_as_clearly_as_a_failure() -> None:
     text = rendered(built(tables=passed))
     assert '<h1 id="verdict" class="good">2 of 2 decided, nothing regressed</h1>' in text
     new = Row(cell=cell("t.py::test", "3.14t", "threads", 8), verdict=Verdict(decision=Decision.NO_BASELINE))
-    text = rendered(built(tables=(Table(title="t.py::test", rows=(new,), reference="threads"),)))
+    text = rendered(of_rows(new))
     assert '<h1 id="verdict" class="open">Nothing was compared</h1>' in text
     assert not re.search("What fails|This report is partial", text)
     assert "Nothing was measured</h1>" in rendered(built(tables=()))
@@ -224,7 +224,7 @@ def test_what_failing_cells_of_a_test_share_is_said_once() -> None:
 
 def test_a_run_that_fails_because_it_decided_nothing_is_not_shown_as_open() -> None:
     row = report_by_hand.report().tables[0].rows[4]
-    text = rendered(built(tables=(Table(title="t.py::test", rows=(row,), reference=""),), failing=frozenset()))
+    text = rendered(of_rows(row, failing=frozenset()))
     assert '<h1 id="verdict" class="fails">Nothing was decided: 0 of 1 compared cell</h1>' in text
     left = "wall +3.1 % (99.2 % CI -2.0 % to +8.2 %); rules out +21 %; +5 % needs about 14 more pairs, 40 s"
     assert left in words(text), "its interval, and what would settle it"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
+import pytest
 import report_by_hand
 from junitparser import Error, Failure, JUnitXml, Properties, TestCase
 from report_by_hand import TOKENISE, figures
@@ -77,19 +79,15 @@ def test_totals_time_and_place() -> None:
     assert sum(each.time for each in suite) == parsed.time == 0.016
 
 
-def test_a_partial_report_without_cells_says_so() -> None:
-    report = msgspec.structs.replace(report_by_hand.report(), tables=(), partial="interrupted")
-    (suite,) = JUnitXml.fromstring(junit.render(report).encode())
-    assert {each.name: each.value for each in suite.properties()}["ftgate.partial"] == "interrupted"
-    assert not list(suite)
-
-
-def test_a_partial_report_says_so() -> None:
-    report = msgspec.structs.replace(report_by_hand.report(), partial="Ctrl-C: 3 of 20 cells were not run")
-    parsed = JUnitXml.fromstring(junit.render(report).encode())
+@pytest.mark.parametrize(("fields", "suites"), [({}, 3), ({"tables": ()}, 1)])
+def test_every_suite_of_a_partial_report_says_so_and_without_cells_there_is_one(
+    fields: dict[str, Any], suites: int
+) -> None:
+    report = msgspec.structs.replace(report_by_hand.report(), partial="Ctrl-C: 3 of 20 cells were not run", **fields)
+    parsed = list(JUnitXml.fromstring(junit.render(report).encode()))
     assert [{each.name: each.value for each in suite.properties()}["ftgate.partial"] for suite in parsed] == [
         "Ctrl-C: 3 of 20 cells were not run"
-    ] * 3
+    ] * suites
 
 
 def test_text_of_others_never_breaks_the_xml() -> None:

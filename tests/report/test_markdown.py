@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
 import report_by_hand
-from report_by_hand import cell, figures, judged
+from report_by_hand import cell, figures, judged, of_rows
 
 from golden import check_golden
 from pytest_ftgate.features import markdown
@@ -51,8 +52,8 @@ def many(decision: Decision, count: int, at_once: int = 25) -> list[Table]:
     ]
 
 
-def one(*rows: Row, **fields: object) -> str:
-    return markdown.render(report_of(Table(title="t.py::test", rows=rows, reference="3.14t-threads"), **fields))
+def one(*rows: Row, **fields: Any) -> str:
+    return markdown.render(of_rows(*rows, **fields))
 
 
 def heading(text: str) -> str:

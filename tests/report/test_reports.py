@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import report_by_hand
 from fake_launcher import group_of, spec_of
-from report_by_hand import KIB, MIB, around, cell, role, site
+from report_by_hand import KIB, MIB, around, cell, of_rows, role, site
 from values import entry, held, probed, sample_of, timed
 
 from golden import check_golden
@@ -21,7 +21,7 @@ from pytest_ftgate.judge import figures
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Interval, Metric
-from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, Table, WaitFigures
+from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, WaitFigures
 from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
 from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
 from pytest_ftgate.report import details, json, said, terminal
@@ -42,12 +42,6 @@ def interval(value: float, low: float, high: float, level: float = 0.95) -> Inte
     return Interval(value=value, low=low, high=high, level=level)
 
 
-def one_table(*rows: Row, title: str = "t.py::test", note: str = "") -> Report:
-    """A report of one table."""
-    table = Table(title=title, rows=rows, reference="3.14t-threads", note=note)
-    return msgspec.structs.replace(report_by_hand.report(), tables=(table,), unused_baselines=())
-
-
 def row(word: str = "threads", decision: Decision = Decision.PASSED, **fields: Any) -> Row:
     verdict = fields.pop("verdict", Verdict(decision=decision, reason=fields.pop("reason", "")))
     return Row(cell=cell("t.py::test", "3.14t", word, 8), verdict=verdict, **fields)
@@ -65,13 +59,13 @@ def timed_row(word: str, start_ns: float, work_ns: float, join_ns: float, **fiel
 
 def test_a_body_that_is_short_beside_the_start_of_its_workers_has_a_hint() -> None:
     rows = [timed_row("threads", 700, 10, 290), timed_row("fork", 960, 40, 0), timed_row("spawn", 300, 500, 200)]
-    text = shown(one_table(*rows), 200)
+    text = shown(of_rows(*rows), 200)
     assert (
         "  hint       96 % or more of the time of 3.14t-threads-w8, 3.14t-fork-w8 is start and join: "
         'leave out reuse="fresh"\n'
     ) in text
     quiet = [timed_row("threads", 890, 110, 0), timed_row("fork", 0, 0, 0), timed_row("spawn", 99, 1, 0, reuse="pool")]
-    assert "hint" not in shown(one_table(*quiet))
+    assert "hint" not in shown(of_rows(*quiet))
 
 
 # ---- units
@@ -237,7 +231,7 @@ def test_narrow_terminal_gives_up_the_less_important_columns_first() -> None:
 
 
 def test_columns_without_a_value_are_left_out() -> None:
-    text = shown(one_table(row(figures=Figures(wall_ns=interval(1e6, 1e6, 1e6, level=0.0)))))
+    text = shown(of_rows(row(figures=Figures(wall_ns=interval(1e6, 1e6, 1e6, level=0.0)))))
     head = next(line for line in text.splitlines() if "verdict" in line)
     assert head.split() == ["time", "verdict"]
     assert "ratio" not in text
@@ -250,23 +244,23 @@ def known(decision: Decision, reason: str) -> Row:
 
 def test_known_failures_have_a_line_for_each_reason() -> None:
     cells = [known(Decision.XFAILED, reason) for reason in ("one lock", "issue 7", "one lock")]
-    text = shown(one_table(*cells))
+    text = shown(of_rows(*cells))
     label = cells[0].cell.label
     assert f"  xfailed: {label}, {label}\n      broken, as expected: one lock\n" in text
     assert f"  xfailed: {label}\n      broken, as expected: issue 7\n" in text
     assert "1.1 against 2" not in text
-    assert "1.1 against 2" in shown(one_table(*cells), verbosity=1)
+    assert "1.1 against 2" in shown(of_rows(*cells), verbosity=1)
 
 
 def test_a_mended_cell_names_the_mark_to_remove() -> None:
-    text = shown(one_table(known(Decision.XPASSED, "one lock")))
+    text = shown(of_rows(known(Decision.XPASSED, "one lock")))
     assert "xpassed: " in text
     assert "expected broken, passed: remove the mark in line 7 (one lock)\n" in text
 
 
 def test_levels_that_differ_leave_the_heading_without_one() -> None:
     rows = [row(figures=Figures(wall_ns=interval(1e6, 9e5, 1.1e6, level))) for level in (0.9, 0.95)]
-    head = next(line for line in shown(one_table(*rows)).splitlines() if "verdict" in line)
+    head = next(line for line in shown(of_rows(*rows)).splitlines() if "verdict" in line)
     assert head.split() == ["time", "CI", "verdict"]
 
 
@@ -274,15 +268,14 @@ def test_a_regression_says_how_much_is_allowed() -> None:
     wall = MetricVerdict(
         metric=Metric.WALL, decision=Decision.REGRESSED, ratio=interval(1.312, 1.28, 1.34), allowed=1.02
     )
-    text = shown(one_table(row(verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall,)))))
+    text = shown(of_rows(row(verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall,)))))
     assert "wall time  +31.2 % (95 % CI +28.0 % to +34.0 %), allowed +2 %\n" in text
 
 
 def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
-    one = one_table(row(decision=Decision.REGRESSED, reason="so"))
+    one = of_rows(row(decision=Decision.REGRESSED, reason="so"))
     assert shown(one).count("regressed: ") == 1, "it stands below its table"
     tables = (one.tables[0], msgspec.structs.replace(one.tables[0], rows=one.tables[0].rows * 11))
-    one = msgspec.structs.replace(one, failing=None)
     assert "\nand 2 more cells, above\n" in shown(msgspec.structs.replace(one, tables=tables))
 
 
@@ -295,20 +288,20 @@ def test_a_contract_that_was_left_open_is_named_beside_a_broken_one() -> None:
         )
     )
     verdict = Verdict(decision=Decision.BROKEN, metrics=(gil, wall), reason=gil.reason)
-    text = shown(one_table(row(verdict=verdict)))
+    text = shown(of_rows(row(verdict=verdict)))
     assert "gil == on\n" in text
     assert "wall < 1 ms\n                 it did not hold in 5 of 5 rounds\n" in text
 
 
 def test_errors_are_counted_in_the_plural() -> None:
     rows = [row(word, Decision.ERROR, reason="no") for word in ("threads", "fork")]
-    assert "2 cells in 2 min 5 s: 2 errors\n" in shown(one_table(*rows))
+    assert "2 cells in 2 min 5 s: 2 errors\n" in shown(of_rows(*rows))
 
 
 def test_a_rerun_has_the_options_that_change_what_is_measured() -> None:
     options = ("--ftgate-against=python:3.14", "--ftgate-install=-e .[fast]")
     verdict = Verdict(decision=Decision.REGRESSED, baseline="3.14", why="--ftgate-against python:3.14", basis="paired")
-    text = shown(one_table(row(verdict=verdict, options=options)))
+    text = shown(of_rows(row(verdict=verdict, options=options)))
     assert "rerun      pytest --ftgate --ftgate-against=python:3.14 '--ftgate-install=-e .[fast]' 't.py::test[" in text
 
 
@@ -322,7 +315,7 @@ def test_the_command_that_repeats_the_run_is_one_line() -> None:
 @pytest.mark.parametrize("color", [False, True])
 def test_a_hostile_name_reaches_the_terminal_as_text(color: bool) -> None:
     name = "test_\x1b[2J\x1b]0;owned\x07\x9b8m\u202e\udc80.py"
-    text = shown(one_table(row(), title=name, note=name), color=color)
+    text = shown(of_rows(row(), title=name, note=name), color=color)
     assert "test_\\udc80.py" in text
     assert not re.search("[\x00-\x09\x0b-\x1a\x1c-\x1f\x7f-\x9f\u202e]", text)
     assert bool(re.findall(r"\x1b", text)) is color
@@ -337,7 +330,7 @@ def test_a_partial_report_says_why_at_its_end() -> None:
 def test_what_was_measured_as_a_file_differs_is_rerun_with_the_comparison_alone() -> None:
     why = "--ftgate-against main; tests/helper.py differs"
     verdict = Verdict(decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why=why)
-    text = shown(one_table(row(verdict=verdict)))
+    text = shown(of_rows(row(verdict=verdict)))
     assert f"judged by  paired launches ({why})" in text
     assert "rerun      pytest --ftgate --ftgate-against=main 't.py::" in text
     assert "ftgate baseline diff" not in text
@@ -347,15 +340,15 @@ def test_unchanged_cells_say_once_by_what() -> None:
     reason = "not measured: the 14 files that it reads are the same at main"
     unchanged = row(verdict=Verdict(decision=Decision.UNCHANGED, reason=reason))
     passed = row(verdict=Verdict(decision=Decision.PASSED))
-    assert f"  unchanged  {reason}\n" in shown(one_table(unchanged, unchanged))
-    assert f"  unchanged  {reason}: {unchanged.cell.label}\n" in shown(one_table(unchanged, passed))
+    assert f"  unchanged  {reason}\n" in shown(of_rows(unchanged, unchanged))
+    assert f"  unchanged  {reason}: {unchanged.cell.label}\n" in shown(of_rows(unchanged, passed))
 
 
 def test_what_passed_names_its_basis_in_one_line() -> None:
     stored = row(verdict=Verdict(decision=Decision.PASSED, basis="stored"))
     paired = row(verdict=Verdict(decision=Decision.PASSED, basis="paired", why="its commit was measured too"))
-    assert "  passed by  the stored launches\n" in shown(one_table(stored, stored))
-    both = shown(one_table(stored, paired))
+    assert "  passed by  the stored launches\n" in shown(of_rows(stored, stored))
+    both = shown(of_rows(stored, paired))
     assert f"  passed by  the stored launches: {stored.cell.label}\n" in both
     assert "paired launches (its commit was measured too): " in both
 
@@ -363,7 +356,7 @@ def test_what_passed_names_its_basis_in_one_line() -> None:
 def test_command_is_quoted_for_a_shell() -> None:
     nodeid = "t.py::test[3.14t-threads-w8-it's $HOME]"
     fallen = msgspec.structs.replace(cell("t.py::test", "3.14t", "threads", 8), nodeid=nodeid)
-    text = shown(one_table(Row(cell=fallen, verdict=Verdict(decision=Decision.REGRESSED))), 60)
+    text = shown(of_rows(Row(cell=fallen, verdict=Verdict(decision=Decision.REGRESSED))), 60)
     assert """pytest --ftgate 't.py::test[3.14t-threads-w8-it'"'"'s $HOME]'""" in text
 
 
@@ -373,7 +366,7 @@ def test_error_has_one_line_for_all_its_cells_and_refers_to_its_output() -> None
         row(word, Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=text_of))
         for word in ("fork", "tasks")
     ]
-    text = shown(one_table(*fallen))
+    text = shown(of_rows(*fallen))
     assert "  error: 3.14t-fork-w8, 3.14t-tasks-w8\n      exited with 3 (see FAILURES)\n" in text
     assert "line" not in text
     assert terminal.cell_text(fallen[0]).endswith("line 29\nred end")
@@ -382,9 +375,9 @@ def test_error_has_one_line_for_all_its_cells_and_refers_to_its_output() -> None
 def test_error_is_found_in_the_sample_and_the_verdict() -> None:
     of = cell("t.py::test", "3.14t", "threads", 8)
     broken = Sample(cell=of, interpreter=report_by_hand.GIL, key="k", error=WorkloadError(reason="hung for 60 s"))
-    assert "hung for 60 s" in shown(one_table(row(decision=Decision.ERROR, sample=broken)))
+    assert "hung for 60 s" in shown(of_rows(row(decision=Decision.ERROR, sample=broken)))
     assert "wall values cannot be compared" in shown(
-        one_table(row(decision=Decision.ERROR, reason="wall values cannot be compared"))
+        of_rows(row(decision=Decision.ERROR, reason="wall values cannot be compared"))
     )
 
 
@@ -392,18 +385,18 @@ def test_unsupported_cells_are_grouped_by_reason() -> None:
     rows = [
         row(word, Decision.UNSUPPORTED, reason=why) for word, why in [("fork", "A"), ("spawn", "B"), ("tasks", "A")]
     ]
-    text = shown(one_table(*rows))
+    text = shown(of_rows(*rows))
     assert "unsupported: 3.14t-fork-w8, 3.14t-tasks-w8\n      A\n" in text
     assert "unsupported: 3.14t-spawn-w8\n      B\n" in text
 
 
 def test_inconclusive_cells_without_figures_are_grouped_by_reason() -> None:
     rows = [row(word, Decision.INCONCLUSIVE, reason="the time ended") for word in ("fork", "spawn")]
-    assert "inconclusive: 3.14t-fork-w8, 3.14t-spawn-w8\n      the time ended\n" in shown(one_table(*rows))
+    assert "inconclusive: 3.14t-fork-w8, 3.14t-spawn-w8\n      the time ended\n" in shown(of_rows(*rows))
 
 
 def test_a_reason_of_several_lines_keeps_them() -> None:
-    text = shown(one_table(row("fork", Decision.UNSUPPORTED, reason="not found\n  skipped: A\n  fix: B")))
+    text = shown(of_rows(row("fork", Decision.UNSUPPORTED, reason="not found\n  skipped: A\n  fix: B")))
     assert "      not found\n      skipped: A\n      fix: B\n" in text
 
 
@@ -413,7 +406,7 @@ def test_a_quiet_report_has_no_header() -> None:
 
 
 def test_footer_leads_cells_without_a_baseline_to_what_decides() -> None:
-    new = one_table(row(decision=Decision.NO_BASELINE))
+    new = of_rows(row(decision=Decision.NO_BASELINE))
     text = shown(new)
     assert "         pytest --ftgate --ftgate-against=REV\n         ftgate baseline accept\n" in text
     assert "--ftgate-against" not in shown(msgspec.structs.replace(new, commit=""))  # outside of git
@@ -427,13 +420,13 @@ def test_footer_says_once_why_a_comparison_has_no_reference() -> None:
     why = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
     verdict = Verdict(decision=Decision.NO_BASELINE, reason=why)
     new = [row(name, verdict=verdict, options=("--ftgate-against=main",)) for name in ("fork", "threads")]
-    text = shown(one_table(*new), 160)
+    text = shown(of_rows(*new), 160)
     assert text.count(f"new      {why}\n") == 1
     assert "ftgate baseline accept" not in text
 
 
 def test_report_of_nothing() -> None:
-    text = shown(msgspec.structs.replace(one_table(), tables=(), wall_s=0.2, interpreters=()))
+    text = shown(msgspec.structs.replace(of_rows(), tables=(), wall_s=0.2, interpreters=()))
     assert text.endswith("\n0 cells in 0.2 s\nnothing was measured\n")
 
 
@@ -481,7 +474,7 @@ def test_table_diff_and_accept_print_the_same_figures(seed: int) -> None:
     )
     old = entry(sample_of(launches(9e6), memory=[held(1, 10_000_000)]))
     difference = Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=old, new=sample)
-    table = shown(one_table(row), 300, verbosity=1)
+    table = shown(of_rows(row), 300, verbosity=1)
     compared = render_diff([difference])
     (accepted,) = update_lines([Update(nodeid=row.cell.nodeid, action="record", reason="", new=sample)])
     stored = render_diff([Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=entry(sample))])
@@ -636,7 +629,7 @@ def test_table_of_several_worker_counts_has_distinct_labels() -> None:
 
 def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
     rows = [row(figures=Figures(lock_wait_share=share)) for share in (None, 0.0, 0.0001)]
-    details = [line for line in shown(one_table(*rows)).splitlines() if line.startswith("  3.14t")]
+    details = [line for line in shown(of_rows(*rows)).splitlines() if line.startswith("  3.14t")]
     assert [line.split("w8")[1].strip() for line in details] == ["passed", "0  passed", "<0.1 %  passed"]
 
 
@@ -726,10 +719,10 @@ def undecided(metric: str, more: int | None) -> MetricVerdict:
 
 
 def test_what_is_ruled_out_of_the_wall_time_is_said_below_the_table() -> None:
-    text = shown(one_table(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(undecided(Metric.WALL, 3),)))))
+    text = shown(of_rows(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(undecided(Metric.WALL, 3),)))))
     assert "ruled out  a wall time of +20 % (3.14t-threads-w8)" in text
     nothing = msgspec.structs.replace(undecided(Metric.WALL, 3), ruled_out=None)
-    text = shown(one_table(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(nothing,)))))
+    text = shown(of_rows(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(nothing,)))))
     assert "a wall time of" not in text
 
 
@@ -749,7 +742,7 @@ def test_an_open_cell_has_one_figure_and_what_settles_it_unless_all_is_asked_for
     assert "p = " not in text
     everything = terminal.cell_text(measured, verbosity=1)
     assert everything.count("p = 0.8") == 3
-    assert "judged by  the stored launches (because)" in shown(one_table(measured))
+    assert "judged by  the stored launches (because)" in shown(of_rows(measured))
 
 
 def test_a_time_that_was_too_short_is_a_line_beneath_the_open_cells() -> None:
@@ -761,9 +754,9 @@ def test_a_time_that_was_too_short_is_a_line_beneath_the_open_cells() -> None:
     sentence = (
         "30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells"
     )
-    assert shown(one_table(left, left), 160).count(f"  budget     {sentence}\n") == 1
-    assert "budget" not in shown(one_table(passed))
-    (kept,) = stdlib_json.loads(json.render(one_table(left)))["tables"][0]["rows"]
+    assert shown(of_rows(left, left), 160).count(f"  budget     {sentence}\n") == 1
+    assert "budget" not in shown(of_rows(passed))
+    (kept,) = stdlib_json.loads(json.render(of_rows(left)))["tables"][0]["rows"]
     assert kept["shortfall"]["wanted_s"] == 180
     one = msgspec.structs.replace(lacking, rounds=0, cells=1, wanted_s=90)
     assert said.shortfall_text(one) == (
@@ -782,7 +775,7 @@ def test_an_interval_of_nearly_everything_is_unknown() -> None:
 
 def test_a_table_leaves_out_an_interval_that_tells_nothing() -> None:
     def table(wall: Interval) -> str:
-        return shown(one_table(row(figures=Figures(wall_ns=wall))))
+        return shown(of_rows(row(figures=Figures(wall_ns=wall))))
 
     assert "1.00 ms" in table(interval(1e6, 0.34e6, 2.98e6))
     assert "CI" not in table(interval(1e6, 0.34e6, 2.98e6))
@@ -851,7 +844,7 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
         figures=endless,
         sample=Sample(cell=of, interpreter=report_by_hand.GIL, key="nan", all_launches=(launch,)),
     )
-    text = json.render(one_table(odd))
+    text = json.render(of_rows(odd))
     assert stdlib_json.loads(text)["tables"][0]["rows"][0]["figures"]["wall_ns"]["high"] == "inf"
     back = json.parse(text).tables[0].rows[0]
     assert back.figures.wall_ns == endless.wall_ns

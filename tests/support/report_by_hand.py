@@ -534,3 +534,10 @@ def part_of(number: int, **changed: Any) -> Report:
     rest = {name: value for name, value in changed.items() if name not in of_shard}
     shard = msgspec.structs.replace(shard, **of_shard)
     return msgspec.structs.replace(whole, **{"tables": (table,), "partial": "", "shard": shard, **rest})
+
+
+def of_rows(*rows: Row, title: str = "t.py::test", note: str = "", **fields: Any) -> Report:
+    """A report of one test with these rows, of which those fail that do by default."""
+    table = Table(title=title, rows=rows, reference="3.14t-threads", note=note)
+    changed = {"tables": (table,), "unused_baselines": (), "failing": None, **fields}
+    return msgspec.structs.replace(report(), **changed)

@@ -216,9 +216,7 @@ def _others(report: Report, anchors: dict[int, str]) -> list[Said]:
 
 
 def _tests(report: Report) -> Iterator[Said]:
-    """Every test with the rows of all its tables, its lock sites and the data of its plots; of unlike machines one for
-    each.
-    """
+    """Every test with the rows of all its tables; of unlike machines one for each."""
     advised = {each.test: each.sentences for each in sentences.of_report(report)}
     unlike = len(report.by_fingerprint()) > 1
     tables: dict[str, list[Table]] = {}
