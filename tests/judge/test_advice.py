@@ -47,7 +47,7 @@ def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: A
         reuse=fields.get("reuse", "fresh"),
         figures=shown,
         source=source,
-        own=tuple(name for name in values if "." in name),
+        own_metrics=tuple(name for name in values if "." in name),
     )
 
 

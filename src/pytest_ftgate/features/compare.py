@@ -36,8 +36,8 @@ class NamedReport(Struct, frozen=True, kw_only=True):
     def rows(self, fingerprint: str) -> dict[str, Row]:
         """By node id: the row of each cell; of one that several machines measured, that of this one if it has any."""
         there = self.report.rows
-        own = [row for row in there if self.report.machine_of(row).fingerprint == fingerprint]
-        return {row.cell.nodeid: row for row in (*there, *own)}
+        here = [row for row in there if self.report.machine_of(row).fingerprint == fingerprint]
+        return {row.cell.nodeid: row for row in (*there, *here)}
 
 
 def _comparable(rows: Iterable[Row]) -> dict[str, Sample]:

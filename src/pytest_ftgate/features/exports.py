@@ -140,12 +140,12 @@ def openmetrics(report: Report) -> str:
     families: dict[str, list[str]] = {}
     for row, _, on in _cells(report):
         for each in measured(row):
-            kind, _, own = each.metric.name.partition(".")
+            kind, _, named = each.metric.name.partition(".")
             unit, scale = OPENMETRICS_UNITS.get(each.metric.unit, ("", 1.0))
             name = "_".join(filter(None, ("ftgate", kind, "" if kind == unit else unit)))
             if name not in families:
                 families[name] = [f"# TYPE {name} gauge", *([f"# UNIT {name} {unit}"] if unit else [])]
-            labels = {"test": split_nodeid(row.cell.nodeid)[0], "cell": row.cell.label, "name": own, "machine": on}
+            labels = {"test": split_nodeid(row.cell.nodeid)[0], "cell": row.cell.label, "name": named, "machine": on}
             shown = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items() if value)
             families[name].append(f"{name}{{{shown}}} {each.estimate.value * scale:.9g}")
     partial = ["# TYPE ftgate_partial gauge", "ftgate_partial 1"] if report.partial else []

@@ -69,9 +69,9 @@ def checked(targets: Sequence[str]) -> list[str]:
 
 def write(report: Report, targets: Sequence[str]) -> None:
     """Write the files of --to, and name each. Raises FtgateError."""
-    own = libraries.left_out(Path.cwd(), [target.partition(":")[0] for target in targets])
-    if own:
-        raise FtgateError("; ".join(f"--to {kind}: {why}" for kind, why in own.items()))
+    unusable = libraries.left_out(Path.cwd(), [target.partition(":")[0] for target in targets])
+    if unusable:
+        raise FtgateError("; ".join(f"--to {kind}: {why}" for kind, why in unusable.items()))
     for target in targets:
         try:
             path = write_report(target, report, Path.cwd())

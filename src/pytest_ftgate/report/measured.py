@@ -110,9 +110,13 @@ def measured(row: Row) -> list[Measured]:
     launches. One of the workload's own needs the launches.
     """
     judged = {each.metric: each for each in row.verdict.metrics}
-    own = (("counter", row.figures.counters_per_s), ("timer", row.figures.timers_mean_ns), ("peak", row.figures.peaks))
+    named = (
+        ("counter", row.figures.counters_per_s),
+        ("timer", row.figures.timers_mean_ns),
+        ("peak", row.figures.peaks),
+    )
     found = []
-    for name in (*metrics.NAMES, *(f"{kind}.{name}" for kind, values in own for name in values)):
+    for name in (*metrics.NAMES, *(f"{kind}.{name}" for kind, values in named for name in values)):
         metric, estimate = metrics.row(name), row.figures.of(name)
         if not isinstance(estimate, Interval):
             figure = estimate

@@ -318,8 +318,8 @@ def commands(*rows: Row) -> tuple[str, ...]:
     stored = False
     for row in rows:
         asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
-        own = [asked] if asked and not is_against(row) else []
-        reruns.setdefault((*own, *row.options), []).append(row.cell.nodeid)
+        missing = [asked] if asked and not is_against(row) else []
+        reruns.setdefault((*missing, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
     named = {
         words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)

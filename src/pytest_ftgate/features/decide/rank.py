@@ -229,8 +229,8 @@ class Candidate(NamedTuple):
     reuse: Reuse
     figures: Figures
     source: Source
-    own: tuple[str, ...]
-    """The metrics that the workload or its load measured."""
+    own_metrics: tuple[str, ...]
+    """Those that the workload or its load measured."""
 
     @property
     def name(self) -> str:
@@ -267,7 +267,7 @@ def of_row(row: Row) -> Candidate:
         reuse="fresh" if sample is None else sample.reuse,
         figures=figures,
         source=(lambda _: {}) if sample is None else cache(recorded.source_of(sample)),
-        own=(*latency, *(f"{kind}.{name}" for kind, values in named for name in sorted(values))),
+        own_metrics=(*latency, *(f"{kind}.{name}" for kind, values in named for name in sorted(values))),
     )
 
 
@@ -300,7 +300,7 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
             lock_wait_share=recorded.figure_of(Metric.LOCK_WAIT, stored.recordings),
         ),
         source=source,
-        own=tuple(name for name in newest.values if name.partition(".")[0] in metrics.OWN),
+        own_metrics=tuple(name for name in newest.values if name.partition(".")[0] in metrics.OWN),
     )
 
 
@@ -499,14 +499,14 @@ def _choice(group: Sequence[Candidate], weights: Weights) -> Choice:
     else:
         alike = all(_sign(ratio(side, pareto[0], name)) == 0 for side in pareto for name in criteria)
         advised = tuple(side.name for side in pareto) if alike else ()
-    own = dict.fromkeys(name for side in rivals for name in side.own)
+    own_metrics = dict.fromkeys(name for side in rivals for name in side.own_metrics)
     return Choice(
         workers=group[0].counted,
         setting=group[0].setting,
         windows=group[0].windows,
         time=time,
         memory=_ranking(rivals, figure) if figure else None,
-        own=tuple(_ranking([side for side in rivals if name in side.own], name) for name in own),
+        own=tuple(_ranking([side for side in rivals if name in side.own_metrics], name) for name in own_metrics),
         pareto=tuple(side.name for side in pareto),
         advised=advised,
         limits=tuple(_ranked(side, fastest, Metric.WALL) for side in group if side not in rivals),

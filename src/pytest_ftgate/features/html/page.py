@@ -223,9 +223,9 @@ def _tests(report: Report) -> Iterator[Said]:
     for table in report.tables:
         on = f" on {report.machine_of(table.rows[0]).fingerprint}" if unlike and table.rows else ""
         tables.setdefault(f"{said.test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(table)
-    for number, (title, own) in enumerate(tables.items(), start=1):
-        rows = [row for table in own for row in table.rows]
-        notes = [table.note for table in own if table.note]
+    for number, (title, of_test) in enumerate(tables.items(), start=1):
+        rows = [row for table in of_test for row in table.rows]
+        notes = [table.note for table in of_test if table.note]
         notes += said.shortfalls(rows)
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         columns = {head: texts for head, texts in _columns(rows).items() if any(text for text, _ in texts)}
@@ -234,7 +234,7 @@ def _tests(report: Report) -> Iterator[Said]:
             "title": title,
             "anchor": f"t{number}",
             "result": said.result(report, rows),
-            "reference": own[0].reference if any(row.figures.ratio is not None for row in rows) else "",
+            "reference": of_test[0].reference if any(row.figures.ratio is not None for row in rows) else "",
             "notes": dict.fromkeys(notes),
             "heads": list(columns),
             "cells": [
