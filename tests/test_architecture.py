@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -278,6 +279,16 @@ def test_a_wing_hands_nothing_on() -> None:
 
 def test_no_modules_import_each_other() -> None:
     assert circles(MODULES) == []
+
+
+def test_no_two_classes_have_one_name() -> None:
+    """A name says which class is meant wherever it is read."""
+    homes = defaultdict[str, list[str]](list)
+    for module in MODULES:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(module.name)
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
 def test_the_runner_needs_the_standard_library_alone() -> None:

@@ -38,8 +38,7 @@ from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, M
 from pytest_ftgate.model.spec import Cell, Interpreter
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.plugin.collection import CELL
-from pytest_ftgate.run import phase
-from pytest_ftgate.run import run as session
+from pytest_ftgate.run import phase, run
 from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.store.folder import Store
 from pytest_ftgate.store.update import apply_updates, update_plan
@@ -151,8 +150,8 @@ class MadeUp:
         """Replace what measures, until the end of the run."""
         patch = pytest.MonkeyPatch()
         config.add_cleanup(patch.undo)
-        patch.setattr(session, "Launchers", lambda *_: None)
-        patch.setattr(session, "install_runner", lambda _: None)
+        patch.setattr(run, "Launchers", lambda *_: None)
+        patch.setattr(run, "install_runner", lambda _: None)
         patch.setattr(Targets, "lookup", lookup)
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
         patch.setattr(decide, "unfit", lambda *_: "")
@@ -206,7 +205,7 @@ def store(folder: Path, cells: Sequence[Cell], iterations: int) -> None:
     apply_updates(plan, at, stored_values, machine=machine, recorded_at=recorded_at, commit="", seed=1)
 
 
-def run(plugin: MadeUp, *arguments: str) -> None:
+def silent(plugin: MadeUp, *arguments: str) -> None:
     """One run of pytest in this process, silent."""
     with contextlib.redirect_stdout(io.StringIO()):
         pytest.main(["-q", "-p", "no:cacheprovider", "--ftgate", *arguments], plugins=[plugin])
@@ -230,10 +229,10 @@ def take(step: str, launches: int, iterations: int, reports: Sequence[str]) -> N
     """A step, in the project's folder: `store` its baselines, or `run` it and print what that took."""
     made = MadeUp(Launches(launches, iterations), Launches(launches, iterations, slower=True))
     if step == "store":
-        run(made, "--collect-only")
+        silent(made, "--collect-only")
         store(Path.cwd(), made.cells, iterations)
         return
-    run(made, *(f"--ftgate-report={kind}:report.{kind}" for kind in reports))
+    silent(made, *(f"--ftgate-report={kind}:report.{kind}" for kind in reports))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     sizes = {kind: Path(f"report.{kind}").stat().st_size for kind in reports}
     print(json.dumps({"cells": len(made.cells), "parts": made.parts, "peak": peak, "sizes": sizes}))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from .model.report import Report, Row
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
-    from .plugin.gate import Run
-    from .run.run import Session
+    from .plugin.gate import Gate
+    from .run.run import Run
     from .run.sides.worktrees import Pair
 
 GROUP: Final = "ftgate"
@@ -36,12 +36,12 @@ _hookspec = pluggy.HookspecMarker(GROUP)
 
 
 @_hookspec
-def ftgate_begin(run: Session) -> None:
+def ftgate_begin(run: Run) -> None:
     """A run begins in this process. A feature that keeps something of it registers an object with `run.plugins`."""
 
 
 @_hookspec
-def ftgate_configure(gate: Run) -> None:
+def ftgate_configure(gate: Gate) -> None:
     """Pytest is configured, and both sides are checked out: a feature registers its hooks of pytest's here.
 
     Raises pytest.UsageError to refuse the run.
@@ -54,24 +54,22 @@ def ftgate_plan(plan: Plan) -> Plan | None:
 
 
 @_hookspec
-def ftgate_collected(run: Session, config: pytest.Config, nodeids: Sequence[str]) -> None:
+def ftgate_collected(run: Run, config: pytest.Config, nodeids: Sequence[str]) -> None:
     """All cells, before any was deselected. Raises FtgateError and OSError to refuse them."""
 
 
 @_hookspec(firstresult=True)
-def ftgate_settle(
-    run: Session, group: Group, cells: Sequence[Cell], pair: Pair
-) -> tuple[Mapping[str, str], str] | None:
+def ftgate_settle(run: Run, group: Group, cells: Sequence[Cell], pair: Pair) -> tuple[Mapping[str, str], str] | None:
     """Why cells of a test need no measurement, by node id; and why others need one, empty if that is not known."""
 
 
 @_hookspec
-def ftgate_amend(run: Session, group: Group) -> Callable[[Row], Verdict] | None:
+def ftgate_amend(run: Run, group: Group) -> Callable[[Row], Verdict] | None:
     """What makes the final verdict of a judged row of this test; each gets the row as the one before left it."""
 
 
 @_hookspec
-def ftgate_measured(gate: Run, session: pytest.Session) -> str | None:
+def ftgate_measured(gate: Gate, session: pytest.Session) -> str | None:
     """Nothing more is measured: may add rows; what is missing all the same, empty if nothing is."""
 
 

@@ -13,7 +13,7 @@ from report_by_hand import FREE_THREADED
 from pytest_ftgate.features import doctor
 from pytest_ftgate.features import doctor as diagnosis
 from pytest_ftgate.features.doctor import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
-from pytest_ftgate.features.pythons import Progress, outcome_text
+from pytest_ftgate.features.pythons import InstallProgress, outcome_text
 from pytest_ftgate.model.report import Machine
 from pytest_ftgate.model.spec import TargetError, parse_target
 from pytest_ftgate.targets.provide import Provided
@@ -167,7 +167,7 @@ def test_progress_is_one_line_on_a_terminal_and_rare_elsewhere(terminal: bool, m
     monkeypatch.setattr("pytest_ftgate.features.pythons.time.monotonic", lambda: float(next(clock)))
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen(terminal=terminal)
-    with Progress("3.14", screen) as progress:  # type: ignore[arg-type]
+    with InstallProgress("3.14", screen) as progress:  # type: ignore[arg-type]
         for step in range(32):
             progress(f"compiling {step}")
     lines = screen.written

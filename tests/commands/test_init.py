@@ -623,12 +623,12 @@ def test_from_a_folder_below_the_project_paths_are_seen_from_there(
 
 
 def test_nothing_is_replaced_and_nothing_stays_half_written(folder: Path) -> None:
-    change = init.Change(path=folder / "tests" / "test_a.py", text="new")
+    change = init.NewFile(path=folder / "tests" / "test_a.py", text="new")
     lay(folder, {"tests/test_a.py": "old"})
     with pytest.raises(FtgateError, match="written by another process meanwhile"):
         init.write(change)
     with pytest.raises(FtgateError, match="cannot be written"):
-        init.write(init.Change(path=folder / "tests" / "test_a.py" / "b.py", text="new"))
+        init.write(init.NewFile(path=folder / "tests" / "test_a.py" / "b.py", text="new"))
     assert contents(folder) == {"tests/test_a.py": b"old"}
 
 

@@ -206,26 +206,26 @@ def test_an_ended_run_leaves_nothing(ended: Path, phase: str, hang: str, name: s
 SLOW_END = """
     import time
     from pytest_ftgate.run.run import Ending
-    write = Ending._failed
+    write = Ending._write
 
     def slowly(self, report):
         pathlib.Path("hangs").touch()
         time.sleep(0.5)
         return write(self, report)
 
-    Ending._failed = slowly
+    Ending._write = slowly
 """
 SLOW_UPDATE = """
     import time
-    from pytest_ftgate.run.run import Session
-    store = Session.store
+    from pytest_ftgate.run.run import Run
+    store = Run.store
 
     def slowly(self, report):
         pathlib.Path("hangs").touch()
         time.sleep(0.5)
         return store(self, report)
 
-    Session.store = slowly
+    Run.store = slowly
 """
 
 

@@ -15,7 +15,7 @@ from pytest_ftgate.kit.values import Struct
 from pytest_ftgate.measure.context import PreparedTarget, Reference
 from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.launch import LaunchRole
-from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
 
@@ -73,7 +73,7 @@ def outcome_of(trouble: Callable[[At], BaseException | None], *, paired: bool = 
         group,
         TARGETS,
         launcher,
-        Limits(launches=2, iterations=2),
+        Allowance(launches=2, iterations=2),
         random.Random(1),
         Quiet(),
         launcher.clock,

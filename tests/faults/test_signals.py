@@ -20,7 +20,7 @@ from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.measure.launchers import workload
-from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.model.spec import Cell, Group, Source, Spec, Target
 
@@ -104,7 +104,7 @@ def outcome_of(bench: Bench, python: str, sender: Sender, timeout_s: float) -> O
         Group(key="test_it", spec=spec, cells=cells),
         {"3.14": prepared},
         launcher,
-        Limits(launches=1, iterations=2, timeout_s=timeout_s),
+        Allowance(launches=1, iterations=2, timeout_s=timeout_s),
         random.Random(1),
         sender,
         first_needs={cell.nodeid: frozenset({"time", "control", "locks"}) for cell in cells},

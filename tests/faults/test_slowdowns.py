@@ -20,8 +20,7 @@ from pytest_ftgate.measure import group as interleaved
 from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.report import Row
-from pytest_ftgate.run import context
-from pytest_ftgate.run import run as session
+from pytest_ftgate.run import context, run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
@@ -75,7 +74,7 @@ def scripted() -> Any:
         monotonic = types.SimpleNamespace(monotonic=clock)
         for module in (interleaved, context):
             patch.setattr(module, "time", monotonic)
-        patch.setattr(session, "read_machine", lambda: MACHINE)
+        patch.setattr(run, "read_machine", lambda: MACHINE)
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
         patch.setattr(decide, "deviation", lambda *_: 0.0)
         patch.setattr(decide, "unfit", lambda *_: "")
@@ -85,7 +84,7 @@ def scripted() -> Any:
         yield patch, clock
 
 
-def run(root: Path, scripted: Any, how: str, body_ms: int, factor: float, budget_s: float) -> Row:
+def measured(root: Path, scripted: Any, how: str, body_ms: int, factor: float, budget_s: float) -> Row:
     """The row of a cell whose body became slower, judged in so much time."""
     patch, clock = scripted
 
@@ -101,7 +100,7 @@ def run(root: Path, scripted: Any, how: str, body_ms: int, factor: float, budget
 
     def one(launcher: Slowed, **options: Any) -> Row:
         config = dataclasses.replace(CONFIG, **options)
-        made = session.Session(config, root, f"run-{launcher.factor}", Listener(), launcher)
+        made = run.Run(config, root, f"run-{launcher.factor}", Listener(), launcher)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for cell in group.cells))
         message = made.message(CELL)
@@ -125,7 +124,7 @@ class Listener(Quiet):
 def green(root: Path, scripted: Any, how: str, cases: Any) -> list[str]:
     found = []
     for number, (body_ms, budget_s, factor) in enumerate(cases):
-        verdict = run(root / str(number), scripted, how, body_ms, factor, budget_s).verdict
+        verdict = measured(root / str(number), scripted, how, body_ms, factor, budget_s).verdict
         if not verdict.decision.fails:
             found.append(f"{body_ms} ms, {factor}x in {budget_s} s: {verdict.decision}: {verdict.reason}")
     return found
@@ -145,5 +144,5 @@ def test_no_slowdown_of_the_whole_grid_is_green(tmp_path: Path, scripted: Any, h
 
 
 def test_unchanged_code_passes_where_the_time_suffices(tmp_path: Path, scripted: Any) -> None:
-    found = [run(tmp_path / str(body), scripted, "against", body, 1.0, 90.0).verdict for body in (1, 100, 1000)]
+    found = [measured(tmp_path / str(body), scripted, "against", body, 1.0, 90.0).verdict for body in (1, 100, 1000)]
     assert [str(verdict.decision) for verdict in found] == ["passed"] * 3

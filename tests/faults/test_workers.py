@@ -27,7 +27,7 @@ TESTS = """
 """
 KILL = """
     import os, pathlib, signal
-    from pytest_ftgate.run import run
+    from pytest_ftgate.run import rows
     from pytest_ftgate.run.trial import Trial
 
     HERE = pathlib.Path(__file__).parent
@@ -61,14 +61,14 @@ KILL = """
     wrapped(Trial, "begin", "begin")
     wrapped(Trial, "step", "step")
     wrapped(Trial, "rows", "judge")
-    write_whole = run.write_whole
+    write_whole = rows.write_whole
 
     def written(path, content):
         write_whole(path, content)
         if path.name.startswith("rows"):
             at("kept", b"".join(content).decode())
 
-    run.write_whole = written
+    rows.write_whole = written
 
     def pytest_collection_modifyitems(config):
         if hasattr(config, "workerinput"):

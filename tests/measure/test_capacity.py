@@ -23,12 +23,12 @@ from pytest_ftgate.measure.context import (
     Reference,
 )
 from pytest_ftgate.measure.group import InterleavedRun
-from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.spec import Group
 from pytest_ftgate.runner.protocol import MEASURED
 
 READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={})
-THREE = Limits(launches=3, iterations=4)
+THREE = Allowance(launches=3, iterations=4)
 
 
 def group_of_cells(count: int) -> Group:
@@ -42,7 +42,7 @@ def group_of_cells(count: int) -> Group:
 
 
 def run_of(
-    launcher: FakeLauncher, group: Group, capacity: Capacity | None, *, paired: bool = False, limits: Limits = THREE
+    launcher: FakeLauncher, group: Group, capacity: Capacity | None, *, paired: bool = False, limits: Allowance = THREE
 ) -> InterleavedRun:
     references = {cell.nodeid: Reference(cell=cell, spec=group.spec, target=READY) for cell in group.cells}
     return InterleavedRun(
@@ -153,7 +153,7 @@ def test_the_iterations_are_planned_for_all_cells_together() -> None:
     found = []
     for capacity in (None, Capacity(descriptors=SPARE_DESCRIPTORS + 3 * DESCRIPTORS)):
         launcher = FakeLauncher(wall_ns=noisy(20 * MS, 0.01, 0.3))
-        run = run_of(launcher, group_of_cells(4), capacity, limits=Limits(launches=3, budget_s=8.0))
+        run = run_of(launcher, group_of_cells(4), capacity, limits=Allowance(launches=3, budget_s=8.0))
         run.step()
         counts = {len(launch.iterations) for sample in run.samples_so_far() for launch in sample.launches}
         found.append((counts, round(run.budget.iteration_ns / MS)))

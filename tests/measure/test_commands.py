@@ -39,7 +39,7 @@ from pytest_ftgate.measure.launchers.command import (
 )
 from pytest_ftgate.measure.launchers.factory import Launchers
 from pytest_ftgate.measure.launchers.process import PipeOutput, Process
-from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.model.sample import Iteration, Sample, Timer, executor_cell
 from pytest_ftgate.model.spec import Cell, Executor, Group, Param, Program, Source, Spec, Target
@@ -558,7 +558,7 @@ def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -
     ready = {"3.14": PreparedTarget(interpreter=GIL, python="python", key="key", environment={})}
     limits = {"launches": 2, "iterations": 3, **limits}
     run = InterleavedRun(
-        group, ready, fake, Limits(**limits), random.Random(1), Quiet(), clock=fake.clock, stopping_rule=judge
+        group, ready, fake, Allowance(**limits), random.Random(1), Quiet(), clock=fake.clock, stopping_rule=judge
     )
     return run.measure()
 

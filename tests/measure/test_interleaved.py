@@ -33,7 +33,7 @@ from pytest_ftgate.measure.context import Floors, PreparedTarget, Reference
 from pytest_ftgate.measure.group import InterleavedRun, StoppingRule
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import BARE_HOLDS, BARRIERS, GROWTH_AT_LEAST, GROWTH_AT_MOST, GROWTHS
-from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Limits
+from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
 from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings
@@ -50,8 +50,8 @@ FREE = PreparedTarget(
     environment={},
 )
 TARGETS = {"3.14": READY, "3.14t": FREE}
-THREE = Limits(launches=3, iterations=4)
-ADAPTING = Limits()
+THREE = Allowance(launches=3, iterations=4)
+ADAPTING = Allowance()
 LABELS = ("3.14-threads-w2", "3.14-fork-w2", "3.14-spawn-w2")
 
 
@@ -70,7 +70,7 @@ def run_of(
     launcher: FakeLauncher,
     group: Group | None = None,
     *,
-    limits: Limits = THREE,
+    limits: Allowance = THREE,
     seed: int = 1,
     loops: int | None = None,
     listener: Recorder | None = None,
@@ -80,7 +80,7 @@ def run_of(
     return InterleavedRun(group, TARGETS, launcher, limits, random.Random(seed), listener, launcher.clock, loops)
 
 
-def measured(launcher: FakeLauncher, *executors: str, limits: Limits = ADAPTING, **declared: object) -> list[Sample]:
+def measured(launcher: FakeLauncher, *executors: str, limits: Allowance = ADAPTING, **declared: object) -> list[Sample]:
     group = group_of(spec=spec_of(*(executors or ("threads", "fork")), **declared))  # type: ignore[arg-type]
     return run_of(launcher, group, limits=limits).measure()
 
@@ -118,7 +118,7 @@ def test_all_sides_of_a_round_are_started_together() -> None:
 
 def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None:
     launcher = FakeLauncher()
-    run_of(launcher, limits=Limits(launches=3, iterations=16)).measure()
+    run_of(launcher, limits=Allowance(launches=3, iterations=16)).measure()
     orders, controls_first = [], []
     for events in rounds(launcher).values():
         bare = [event for event in events if event.at.side != "locks"]
@@ -148,7 +148,7 @@ def test_every_cell_is_paired_with_a_control_workload_of_its_own() -> None:
 def test_the_lock_probe_takes_the_first_iterations_of_a_round_next_to_the_bare_launch() -> None:
     launcher = FakeLauncher()
     launcher.waited_ns = steady(3 * MS)
-    samples = run_of(launcher, limits=Limits(launches=3, iterations=MOST_LOCK_ITERATIONS + 3)).measure()
+    samples = run_of(launcher, limits=Allowance(launches=3, iterations=MOST_LOCK_ITERATIONS + 3)).measure()
     for sample in samples:
         assert [launch.order for launch in sample.of("locks")] == [0, 1, 2]
         assert {len(launch.iterations) for launch in sample.of("locks")} == {MOST_LOCK_ITERATIONS}
@@ -250,7 +250,7 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
 def test_growth_is_shown_where_something_can_grow(executor: str, reuse: str, launches: int, target: str) -> None:
     launcher = FakeLauncher()
     group = group_of(spec=spec_of(executor, reuse=reuse), targets=(target,))
-    (sample,) = run_of(launcher, group, limits=Limits(launches=GROWTHS + 2, iterations=1)).measure()
+    (sample,) = run_of(launcher, group, limits=Allowance(launches=GROWTHS + 2, iterations=1)).measure()
     assert len(sample.of("growth")) == launches
     assert len(sample.of("growth_empty")) == min(launches, 1)
     assert {len(launch.barriers) for launch in (*sample.of("growth"), *sample.of("growth_empty"))} <= {GROWTH_AT_MOST}
@@ -286,7 +286,7 @@ def test_samples_at_barriers_are_as_many_as_time_allows() -> None:
     found = []
     for wall_ns in (20 * MS, 100 * MS, 1000 * MS):
         launcher = FakeLauncher(wall_ns=steady(wall_ns))
-        (sample,) = measured(launcher, "threads", limits=Limits(launches=1, iterations=1))
+        (sample,) = measured(launcher, "threads", limits=Allowance(launches=1, iterations=1))
         found.append(len(sample.of("growth")[0].barriers))
     assert found == [GROWTH_AT_MOST, 5, GROWTH_AT_LEAST]
 
@@ -294,7 +294,7 @@ def test_samples_at_barriers_are_as_many_as_time_allows() -> None:
 def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
     launcher = FakeLauncher(wall_ns=steady(2 * MS))
     launcher.watched = steady(1.5)
-    (sample,) = measured(launcher, "threads", limits=Limits(launches=BARE_HOLDS + 2, iterations=1))
+    (sample,) = measured(launcher, "threads", limits=Allowance(launches=BARE_HOLDS + 2, iterations=1))
     seen = [launch.sampling_cost for launch in sample.of("memory")]
     assert seen[BARE_HOLDS:] == [None, None]
     for cost in seen[:BARE_HOLDS]:
@@ -305,7 +305,7 @@ def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
 
 def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 90 * MS if at.event != MEASURED else 20 * MS)
-    samples = measured(launcher, limits=Limits(launches=2, iterations=3), warmup=2.0)
+    samples = measured(launcher, limits=Allowance(launches=2, iterations=3), warmup=2.0)
     for sample in samples:
         for launch in sample.launches:
             assert [iteration.wall_ns for iteration in launch.iterations] == [20 * MS] * 3
@@ -337,7 +337,7 @@ def test_results_are_compared_in_every_launch_and_twice_in_the_first(
     declared: dict[str, object], wall_ns: int, first: tuple[str, ...], later: tuple[str, ...]
 ) -> None:
     launcher = FakeLauncher(wall_ns=steady(wall_ns))
-    measured(launcher, limits=Limits(launches=2, iterations=1, budget_s=200.0), **declared)
+    measured(launcher, limits=Allowance(launches=2, iterations=1, budget_s=200.0), **declared)
     found = defaultdict(list)
     for event in launcher.of(*ITERATIONS, side="own"):
         found[event.handle].append(event.at.event)
@@ -348,7 +348,7 @@ def test_results_are_compared_in_every_launch_and_twice_in_the_first(
 def test_a_long_launch_with_the_lock_probe_has_no_cold_iteration() -> None:
     for wall_ns, kinds in ((20 * MS, [COLD, WARMUP]), (4000 * MS, [WARMUP])):
         launcher = FakeLauncher(wall_ns=steady(wall_ns))
-        measured(launcher, "threads", limits=Limits(launches=1, iterations=1))
+        measured(launcher, "threads", limits=Allowance(launches=1, iterations=1))
         assert [event.at.event for event in launcher.of(COLD, WARMUP, side="locks")] == kinds
 
 
@@ -367,7 +367,7 @@ def test_each_launch_gets_a_hash_seed_and_a_layout_of_its_own() -> None:
 def test_a_seed_repeats_the_order_and_another_does_not() -> None:
     def order(seed: int) -> list[tuple[At, int]]:
         launcher = FakeLauncher(wall_ns=noisy(20 * MS, 0.02, 0.02))
-        run_of(launcher, limits=Limits(), seed=seed).measure()
+        run_of(launcher, limits=Allowance(), seed=seed).measure()
         return [
             (event.at, launcher.requests[event.handle].hash_seed) for event in launcher.of("ready", *ITERATIONS, HOLD)
         ]
@@ -388,8 +388,8 @@ def test_each_target_is_asked_for_in_its_own_words() -> None:
 
 def test_a_timeout_of_the_test_goes_before_that_of_the_run() -> None:
     launcher = FakeLauncher()
-    measured(launcher, limits=Limits(launches=1, iterations=1, timeout_s=7.0))
-    measured(launcher, limits=Limits(launches=1, iterations=1, timeout_s=7.0), timeout_s=3.0)
+    measured(launcher, limits=Allowance(launches=1, iterations=1, timeout_s=7.0))
+    measured(launcher, limits=Allowance(launches=1, iterations=1, timeout_s=7.0), timeout_s=3.0)
     assert [request.timeout_s for request in launcher.requests] == [7.0] * 10 + [3.0] * 10
 
 
@@ -410,7 +410,7 @@ def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
 
 def test_a_duration_is_measured_in_windows() -> None:
     launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, 1.0))
-    samples = measured(launcher, duration_s=1.0, warmup=0.5, reuse="pool", limits=Limits(launches=2))
+    samples = measured(launcher, duration_s=1.0, warmup=0.5, reuse="pool", limits=Allowance(launches=2))
     windows = {event.at.window_ns for event in launcher.of(*ITERATIONS)}
     assert windows == {200 * MS}
     assert not launcher.of(CHECK)
@@ -427,20 +427,20 @@ def test_a_duration_is_measured_in_windows() -> None:
 )
 def test_windows_fill_the_duration_at_most(duration_s: float, window_ns: int, iterations: int) -> None:
     launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, 1.0))
-    samples = measured(launcher, duration_s=duration_s, limits=Limits(launches=2))
+    samples = measured(launcher, duration_s=duration_s, limits=Allowance(launches=2))
     assert {event.at.window_ns for event in launcher.of(*ITERATIONS)} == {window_ns}
     assert {len(launch.iterations) for sample in samples for launch in sample.launches} == {iterations}
 
 
 def test_quiet_windows_take_fewer_than_the_duration_holds() -> None:
     launcher = FakeLauncher(wall_ns=steady(MS))
-    samples = measured(launcher, duration_s=5.0, limits=Limits(launches=2))
+    samples = measured(launcher, duration_s=5.0, limits=Allowance(launches=2))
     assert {len(launch.iterations) for sample in samples for launch in sample.launches} == {LEAST_ITERATIONS}
 
 
 def test_a_window_in_which_nothing_ended_has_no_value_and_stops_nothing() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 0 if at.event == MEASURED and at.number == 1 else MS)
-    samples = measured(launcher, duration_s=2.0, limits=Limits(launches=2))
+    samples = measured(launcher, duration_s=2.0, limits=Allowance(launches=2))
     assert [sample.error for sample in samples] == [None, None]
     assert samples[0].launches[0].iterations[1].rate == 0.0
 
@@ -526,13 +526,13 @@ def test_loops_of_the_baseline_are_kept() -> None:
 
 def test_without_a_warm_up_the_cold_iteration_calibrates() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 30_000 if at.event == COLD else 3_000)
-    measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, iterations=3))
+    measured(launcher, "threads", warmup=0.0, limits=Allowance(launches=2, iterations=3))
     assert not launcher.of(WARMUP, side="own")
     assert len(launcher.of(WARMUP, side="control")) == 2
     assert loops_of(launcher) == {5}  # 5 x 30 us
     launcher.wall_ns = lambda at: 30_000 if at.event == COLD or at.control else 3_000
     launcher.events.clear()
-    measured(launcher, "threads", warmup=0.0, limits=Limits(launches=2, iterations=3))
+    measured(launcher, "threads", warmup=0.0, limits=Allowance(launches=2, iterations=3))
     assert loops_of(launcher) == {5}
 
 
@@ -548,7 +548,7 @@ def counts(samples: list[Sample]) -> tuple[int, int]:
     return launches.pop(), iterations.pop()
 
 
-AMPLE = Limits(budget_s=1e6, floor=5, at_most=30)
+AMPLE = Allowance(budget_s=1e6, floor=5, at_most=30)
 
 
 def test_without_variance_the_least_is_taken() -> None:
@@ -559,7 +559,7 @@ def test_without_variance_the_least_is_taken() -> None:
 
 def test_long_iterations_have_a_shorter_pilot_and_none_for_the_tail_alone() -> None:
     def first_two(wall_ns: int) -> list[int]:
-        limits = Limits(launches=2, budget_s=1e6, least_iterations=10)
+        limits = Allowance(launches=2, budget_s=1e6, least_iterations=10)
         sample, _ = measured(FakeLauncher(wall_ns=steady(wall_ns)), limits=limits)
         return [len(launch.iterations) for launch in sample.launches]
 
@@ -569,7 +569,7 @@ def test_long_iterations_have_a_shorter_pilot_and_none_for_the_tail_alone() -> N
 
 def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
     launcher = FakeLauncher(wall_ns=steady(2000 * MS))
-    limits = Limits(floor=13, at_most=80, budget_s=60.0, least_iterations=10)
+    limits = Allowance(floor=13, at_most=80, budget_s=60.0, least_iterations=10)
     paired(launcher, stopping_rule=lambda _: {}, limits=limits).measure()
     assert launcher.clock() < 40
 
@@ -577,7 +577,7 @@ def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
 def test_a_body_of_five_seconds_has_five_pairs_in_three_minutes() -> None:
     """What an unchanged cell needs; memory and lock wait are decided after two."""
     launcher = FakeLauncher(wall_ns=steady(5000 * MS))
-    limits = Limits(floor=80, at_most=80, budget_s=180.0, least_iterations=10)
+    limits = Allowance(floor=80, at_most=80, budget_s=180.0, least_iterations=10)
 
     def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         needs: frozenset[Need] = frozenset({"time"}) if len(samples[0].of("memory")) >= 2 else IN_PAIRS
@@ -614,7 +614,7 @@ def test_a_slow_machine_and_its_control_workload_alike_take_no_more() -> None:
 @pytest.mark.parametrize("budget_s", [30.0, 45.0, 60.0])
 def test_the_budget_is_kept(budget_s: float) -> None:
     launcher = FakeLauncher(wall_ns=noisy(40 * MS, 0.2, 0.2))
-    samples = measured(launcher, limits=Limits(budget_s=budget_s))
+    samples = measured(launcher, limits=Allowance(budget_s=budget_s))
     launches = len(samples[0].launches)
     assert launches >= 5
     assert min(len(launch.iterations) for sample in samples for launch in sample.launches) >= LEAST_ITERATIONS
@@ -624,7 +624,7 @@ def test_the_budget_is_kept(budget_s: float) -> None:
 
 def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     launcher = FakeLauncher(wall_ns=steady(1000 * MS))
-    samples = measured(launcher, limits=Limits(budget_s=60.0))
+    samples = measured(launcher, limits=Allowance(budget_s=60.0))
     for sample in samples:
         assert (sample.of("growth"), sample.of("empty")) == ((), ())
         assert {len(launch.iterations) for launch in sample.of("locks")} <= {1, 2}
@@ -633,7 +633,7 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     assert len(samples[0].launches) == 3
     assert launcher.clock() < 61
     short = FakeLauncher(wall_ns=steady(5 * MS))
-    sample, _ = measured(short, limits=Limits(budget_s=40.0))
+    sample, _ = measured(short, limits=Allowance(budget_s=40.0))
     assert sample.of("growth")
     assert sample.of("empty")
     assert len(sample.of("locks")[0].iterations) == MOST_LOCK_ITERATIONS
@@ -641,22 +641,22 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
 
 def test_a_small_budget_gives_two_launches_as_far_as_it_goes() -> None:
     launcher = FakeLauncher(wall_ns=noisy(400 * MS, 0.2, 0.2))
-    assert counts(measured(launcher, limits=Limits(budget_s=25.0))) == (2, LEAST_ITERATIONS)
+    assert counts(measured(launcher, limits=Allowance(budget_s=25.0))) == (2, LEAST_ITERATIONS)
     assert launcher.clock() < 26
 
 
 def test_memory_waits_where_two_rounds_of_time_would_not_fit_beside_it() -> None:
     launcher = FakeLauncher(wall_ns=steady(400 * MS))
-    sample, _ = measured(launcher, limits=Limits(budget_s=20.0))
+    sample, _ = measured(launcher, limits=Allowance(budget_s=20.0))
     assert [launch.order for launch in sample.launches] == [0, 1]
     assert 0 not in {launch.order for launch in sample.of("memory")}
 
 
 def test_launches_and_iterations_are_fixed_when_asked_for() -> None:
     for wall_ns in (steady(MS), noisy(MS, 0.3, 0.3)):
-        assert counts(measured(FakeLauncher(wall_ns=wall_ns), limits=Limits(launches=4, iterations=7))) == (4, 7)
+        assert counts(measured(FakeLauncher(wall_ns=wall_ns), limits=Allowance(launches=4, iterations=7))) == (4, 7)
     # The time plans nothing of them, and ends them.
-    cut = measured(FakeLauncher(), limits=Limits(launches=400, iterations=7, budget_s=5.0))
+    cut = measured(FakeLauncher(), limits=Allowance(launches=400, iterations=7, budget_s=5.0))
     assert 1 < len(cut[0].launches) < 400
     assert [len(launch.iterations) for launch in cut[0].launches[:-1]] == [7] * (len(cut[0].launches) - 1)
 
@@ -866,7 +866,7 @@ def test_the_control_workload_gives_no_result_to_compare() -> None:
 
 
 def test_a_sample_says_what_it_can_be_compared_with() -> None:
-    (sample,) = measured(FakeLauncher(), "threads", reuse="pool", limits=Limits(launches=1, iterations=1))
+    (sample,) = measured(FakeLauncher(), "threads", reuse="pool", limits=Allowance(launches=1, iterations=1))
     assert sample.cell.nodeid == f"{TEST}[3.14-threads-w2]"
     assert (sample.reuse, sample.duration_s, sample.key) == ("pool", None, "build")
     assert sample.launches[0].counters == {"inserts": 1.0}
@@ -881,7 +881,7 @@ def paired(
     launcher: FakeLauncher,
     *,
     stopping_rule: StoppingRule | None = None,
-    limits: Limits = THREE,
+    limits: Allowance = THREE,
     executors: tuple[str, ...] = ("threads",),
 ) -> InterleavedRun:
     """Cells that are paired with a reference of their own."""
@@ -923,7 +923,7 @@ def test_short_iterations_are_many_as_another_launch_costs_more() -> None:
         (sample,) = paired(launcher, limits=AMPLE).measure()
         return max(len(launch.iterations) for launch in sample.launches)
 
-    assert iterations_of(MS) == Limits().most_iterations
+    assert iterations_of(MS) == Allowance().most_iterations
     assert iterations_of(100 * MS) < iterations_of(MS)
 
 
@@ -969,7 +969,7 @@ def test_the_time_that_is_over_leaves_the_reference_alone() -> None:
     launcher = FakeLauncher()
     launcher.trouble = lambda at: failed("slow") if (at.event, at.reference) == ("ready", False) else None
     launcher.startup_ns = lambda at: 0 if at.reference else 60e9
-    (sample,) = paired(launcher, limits=Limits(launches=3, iterations=4, budget_s=10)).measure()
+    (sample,) = paired(launcher, limits=Allowance(launches=3, iterations=4, budget_s=10)).measure()
     assert sample.reference is not None
     assert sample.reference.begun <= 1
 
@@ -1015,7 +1015,9 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
             return {threads: frozenset({"time"}), fork: frozenset({"memory"})}
         return {threads: frozenset({"time"})} if len(seen) < 4 else {}
 
-    run = paired(launcher, stopping_rule=rule, limits=Limits(iterations=4, at_most=40), executors=("threads", "fork"))
+    run = paired(
+        launcher, stopping_rule=rule, limits=Allowance(iterations=4, at_most=40), executors=("threads", "fork")
+    )
     threads, fork = run.measure()
     assert seen == [1, 2, 3, 4]
     assert (len(threads.launches), len(threads.of("memory")), len(threads.of("locks"))) == (4, 1, 1)
@@ -1026,7 +1028,7 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
 
 def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_time_is_decided() -> None:
     launcher = FakeLauncher()
-    limits = Limits(at_most=40, floor=13)
+    limits = Allowance(at_most=40, floor=13)
 
     def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         (sample,) = samples
@@ -1043,7 +1045,7 @@ def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_ti
 
 def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
     launcher = FakeLauncher()
-    limits = Limits(iterations=4, at_most=40, budget_s=30.0)
+    limits = Allowance(iterations=4, at_most=40, budget_s=30.0)
     paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS}, limits=limits).measure()
     assert 20 < launcher.clock() < 33
 
@@ -1053,7 +1055,7 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
     run = paired(
         launcher,
         stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS},
-        limits=Limits(iterations=4, at_most=40, budget_s=3.0),
+        limits=Allowance(iterations=4, at_most=40, budget_s=3.0),
     )
     while run.step():
         pass
@@ -1068,7 +1070,7 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
 def test_iterations_follow_the_share_and_rounds_the_time_until_the_end() -> None:
     def taken(share_s: float, left_s: float) -> tuple[int, int]:
         launcher = FakeLauncher(wall_ns=noisy(40 * MS, 0.2, 0.2))
-        limits = Limits(at_most=40, floor=13)
+        limits = Allowance(at_most=40, floor=13)
         needs: dict[str, frozenset[Need]] = {THREADS: frozenset({"time"})}
         run = paired(launcher, stopping_rule=lambda _: needs, limits=limits)
         run.grant(share_s, left_s)
@@ -1093,7 +1095,7 @@ PACE = 300 * MS
 @pytest.mark.parametrize("tenths", range(3, 400, 21))
 def test_no_iteration_begins_when_the_time_is_over(tenths: int, executors: tuple[str, ...]) -> None:
     launcher = FakeLauncher(wall_ns=noisy(PACE, 0.1, 0.1))
-    limits = Limits(budget_s=tenths / 10, at_most=40, floor=13)
+    limits = Allowance(budget_s=tenths / 10, at_most=40, floor=13)
     everything = {f"{TEST}[3.14-{name}-w2]": EVERYTHING for name in executors}
     run = paired(launcher, stopping_rule=lambda _: everything, limits=limits, executors=executors)
     samples = run.measure()
@@ -1118,10 +1120,10 @@ def test_no_iteration_begins_when_the_time_is_over(tenths: int, executors: tuple
 
 def test_a_round_that_the_end_cut_counts_with_the_iterations_that_all_sides_had() -> None:
     launcher = FakeLauncher()
-    paired(launcher, limits=Limits(launches=3, iterations=40)).measure()
+    paired(launcher, limits=Allowance(launches=3, iterations=40)).measure()
     near_end = launcher.of(MEASURED, side="own")[-2 * 21]
     launcher = FakeLauncher()
-    limits = Limits(launches=3, iterations=40, budget_s=near_end.ended_ns / 1e9)
+    limits = Allowance(launches=3, iterations=40, budget_s=near_end.ended_ns / 1e9)
     (cut,) = paired(launcher, limits=limits).measure()
     begun = Counter(event.at.reference for event in launcher.of(MEASURED, side="own") if event.at.order == 2)
     shared = min(begun[True], begun[False])
@@ -1136,7 +1138,7 @@ def test_a_round_that_the_end_cut_counts_with_the_iterations_that_all_sides_had(
 
 def test_a_control_workload_is_cut_with_its_cell() -> None:
     launcher = FakeLauncher(wall_ns=steady(PACE))
-    limits = Limits(launches=9, iterations=4, budget_s=30.0)
+    limits = Allowance(launches=9, iterations=4, budget_s=30.0)
     (sample,) = measured(launcher, "threads", limits=limits)
     assert len(launcher.of("start", side="own")) > len(sample.launches) >= 2
     assert [len(sample.launches)] * 2 == [len(sample.of("control")), len(sample.of("locks"))]
@@ -1144,7 +1146,7 @@ def test_a_control_workload_is_cut_with_its_cell() -> None:
 
 def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
     launcher = FakeLauncher()
-    limits = Limits(iterations=4, at_most=40, budget_s=10.0)
+    limits = Allowance(iterations=4, at_most=40, budget_s=10.0)
     run = paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS}, limits=limits)
     run.step()
     left = run.budget.rounds_wanted

@@ -16,7 +16,7 @@ from bench import (
 )
 
 from physical import confirm, confirm_near
-from pytest_ftgate.measure.launch import Held
+from pytest_ftgate.measure.launch import HeldIteration
 from pytest_ftgate.model.sample import LockSite, LockWaits, Waits
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
@@ -211,7 +211,7 @@ BUSY = """
 def watched(bench: Bench, executor: Executor, build: str, workers: int = 2) -> Waits:
     handle = bench.start(executor, build=build, workers=workers)
     handle.ready()
-    held: Held = handle.measure_held(500_000_000, True)
+    held: HeldIteration = handle.measure_held(500_000_000, True)
     handle.finish()
     assert held.waits is not None
     assert held.waits.unavailable == ""

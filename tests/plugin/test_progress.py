@@ -375,3 +375,16 @@ def test_a_quiet_run_and_a_stream_that_is_gone_start_no_thread(monkeypatch: pyte
     run.progress.advance("main", "checking out", 0, 0)
     run.progress.clear()
     assert threading.active_count() == before
+
+
+def test_where_no_thread_can_be_started_events_draw_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    terminal = Terminal()
+    shown = Progress(terminal, "terminal", clock=Clock(), columns=lambda: 80)
+    shown.begin("test_a.py::test_it", CELLS)
+    assert "starting" in terminal.screen()
+    shown.clear()
+    assert not terminal.screen().strip()

@@ -18,7 +18,7 @@ from pytest_ftgate.model.report import Report, RowMessage
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json, said, terminal
 from pytest_ftgate.run.rows import on_host
-from pytest_ftgate.run.run import Session
+from pytest_ftgate.run.run import Run
 
 DAYS = ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00")
 HOSTS = {"one": MACHINE, "two": MACHINE, "other": OTHER_MACHINE}
@@ -37,24 +37,24 @@ def message(host: str, label: str = "3.14t-threads-w2", position: int = 0, scale
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
-    made = Session(dataclasses.replace(CONFIG, update=("new",)), tmp_path, "run", Nobody())
+def session(tmp_path: Path) -> Run:
+    made = Run(dataclasses.replace(CONFIG, update=("new",)), tmp_path, "run", Nobody())
     made.start()
     return made
 
 
-def reported(session: Session, *messages: RowMessage) -> Report:
+def reported(session: Run, *messages: RowMessage) -> Report:
     return session.report(messages, "0.1.0", None)
 
 
-def test_a_report_of_this_machine_has_no_hosts(session: Session) -> None:
+def test_a_report_of_this_machine_has_no_hosts(session: Run) -> None:
     report = reported(session, message(""))
     assert report.hosts == ()
     assert report.machine == session.machine
     assert report.machine_of(report.rows[0]) == session.machine
 
 
-def test_hosts_of_one_class_share_a_table_and_the_report_names_the_one_of_each_row(session: Session) -> None:
+def test_hosts_of_one_class_share_a_table_and_the_report_names_the_one_of_each_row(session: Run) -> None:
     report = reported(session, message("two"), message("one", "3.14t-threads-w4", position=1))
     assert [table.title for table in report.tables] == [TEST]
     assert [row.host for row in report.rows] == ["two", "one"]
@@ -65,7 +65,7 @@ def test_hosts_of_one_class_share_a_table_and_the_report_names_the_one_of_each_r
     assert report.by_fingerprint() == [(MACHINE, report.rows)]
 
 
-def test_unlike_hosts_have_tables_and_advice_of_their_own(session: Session) -> None:
+def test_unlike_hosts_have_tables_and_advice_of_their_own(session: Run) -> None:
     report = reported(session, message("one"), message("other", scale=3))
     titles = [f"{TEST} on {machine.fingerprint}" for machine in (MACHINE, OTHER_MACHINE)]
     assert [table.title for table in report.tables] == titles
@@ -76,7 +76,7 @@ def test_unlike_hosts_have_tables_and_advice_of_their_own(session: Session) -> N
         assert all(machine.fingerprint in shown for machine in (MACHINE, OTHER_MACHINE))
 
 
-def test_each_machine_s_rows_are_stored_under_its_fingerprint(session: Session) -> None:
+def test_each_machine_s_rows_are_stored_under_its_fingerprint(session: Run) -> None:
     report = session.store(reported(session, message("one"), message("other", scale=3)))
     assert [line.startswith("recorded ") for line in report.updates] == [True, True]
     stored = session.stored.store.load(TEST)
@@ -89,7 +89,7 @@ def test_each_machine_s_rows_are_stored_under_its_fingerprint(session: Session) 
     }
 
 
-def test_rows_show_the_history_of_their_own_machine(session: Session) -> None:
+def test_rows_show_the_history_of_their_own_machine(session: Run) -> None:
     label = "3.14t-threads-w2"
     for machine in (MACHINE, OTHER_MACHINE):
         for day in DAYS:
@@ -99,13 +99,13 @@ def test_rows_show_the_history_of_their_own_machine(session: Session) -> None:
         assert fingerprints == {HOSTS[row.host].fingerprint}
 
 
-def test_a_host_s_rows_keep_what_was_noted_there(session: Session) -> None:
+def test_a_host_s_rows_keep_what_was_noted_there(session: Run) -> None:
     noted = msgspec.structs.replace(message(""), note="2 other tests ran meanwhile")
     table = reported(session, on_host(noted, "one", MACHINE)).tables[0]
     assert table.note == f"measured on one ({MACHINE.fingerprint}); 2 other tests ran meanwhile"
 
 
-def test_a_cell_that_failed_on_one_machine_did_not_on_the_other(session: Session) -> None:
+def test_a_cell_that_failed_on_one_machine_did_not_on_the_other(session: Run) -> None:
     good, bad = message("one"), message("other", scale=3)
     verdicts = {"one": Decision.PASSED, "other": Decision.REGRESSED}
     both = [
@@ -117,7 +117,7 @@ def test_a_cell_that_failed_on_one_machine_did_not_on_the_other(session: Session
 
 
 @pytest.mark.parametrize("kind", ["bmf", "gha-benchmark", "benchstat", "otava", "openmetrics"])
-def test_no_export_mixes_the_figures_of_two_machines(session: Session, kind: str) -> None:
+def test_no_export_mixes_the_figures_of_two_machines(session: Run, kind: str) -> None:
     both = reported(session, message("one"), message("other", scale=3))
     text = "".join(json.rendered(kind, both))
     if kind == "openmetrics":
@@ -128,6 +128,6 @@ def test_no_export_mixes_the_figures_of_two_machines(session: Session, kind: str
     assert MACHINE.fingerprint not in "".join(json.rendered(kind, alike))
 
 
-def test_junit_names_the_machine_of_each_suite(session: Session) -> None:
+def test_junit_names_the_machine_of_each_suite(session: Run) -> None:
     text = junit.render(reported(session, message("one"), message("other", scale=3)))
     assert all(f'hostname="{machine.fingerprint}"' in text for machine in (MACHINE, OTHER_MACHINE))

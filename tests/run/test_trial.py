@@ -42,7 +42,7 @@ from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.context import Capacity, PreparedTarget
-from pytest_ftgate.measure.plan import Limits
+from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Expectation, Group, Requirement, Spec, parse_target
@@ -51,7 +51,7 @@ from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.context import RunTime
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.run import Session
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
@@ -150,11 +150,11 @@ class ScriptedStored(StoredBaselines):
         return self.recording
 
 
-class ScriptedSession(Session):
+class ScriptedRun(Run):
     """Limits that are set, whatever is recorded."""
 
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
-        return Limits(budget_s=budget_s, launches=self.config.launches, least_iterations=10)
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Allowance:
+        return Allowance(budget_s=budget_s, launches=self.config.launches, least_iterations=10)
 
 
 class Desk:
@@ -187,7 +187,7 @@ class Desk:
             test_time=self.budget_s,
             explain=explains,
         )
-        session = ScriptedSession(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
+        session = ScriptedRun(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
         session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
         session.floors, session.capacity = {}, Capacity()

@@ -21,9 +21,9 @@ from pytest_ftgate.features.unchanged import (
     ABSENT,
     OPENED,
     Checked,
-    Finding,
-    Note,
+    Compared,
     Place,
+    Read,
     Side,
     UnchangedCells,
     compare,
@@ -37,21 +37,21 @@ from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
 from pytest_ftgate.model.spec import Cell, Executor, Group, Program, Spec
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.run import Session
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import Targets
 from pytest_ftgate.runner import reads
 
-BEGUN = Note(reads.STARTED, "/python")
+BEGUN = Read(reads.STARTED, "/python")
 
 
 # -- the comparison ------------------------------------------------------------------------------------------------
 
 
 def finding(
-    *notes: Note, changed: dict[str, str] | None = None, reference: dict[str, str] | None = None, watched: bool = True
-) -> Finding:
+    *notes: Read, changed: dict[str, str] | None = None, reference: dict[str, str] | None = None, watched: bool = True
+) -> Compared:
     """Paths below /top belong to a side; `changed` and `reference` map them to what is there, by default the same."""
 
     def look(found: dict[str, str] | None) -> Callable[[str, Place], str]:
@@ -65,51 +65,51 @@ def finding(
 
 def test_the_same_everywhere_is_no_reason_and_files_are_counted_once() -> None:
     found = finding(
-        Note(reads.FILE, "/top/a.py"),
-        Note(reads.FILE, "/top/__pycache__/a.cpython-314.pyc"),
-        Note(reads.FILE, "/top/b.txt"),
-        Note(reads.FILE, "/top/none.txt"),
-        Note(reads.FILE, "/usr/lib/x"),
-        Note(reads.FOLDER, "/top/data"),
+        Read(reads.FILE, "/top/a.py"),
+        Read(reads.FILE, "/top/__pycache__/a.cpython-314.pyc"),
+        Read(reads.FILE, "/top/b.txt"),
+        Read(reads.FILE, "/top/none.txt"),
+        Read(reads.FILE, "/usr/lib/x"),
+        Read(reads.FOLDER, "/top/data"),
         changed={"none.txt": ABSENT},
         reference={"none.txt": ABSENT},
     )
-    assert found == Finding(2, "")
+    assert found == Compared(2, "")
 
 
 @pytest.mark.parametrize(
     ("note", "reason"),
     [
-        (Note(reads.FILE, "/top/x.txt"), "x.txt differs"),
-        (Note(reads.FOLDER, "/top/x.txt"), "x.txt differs"),
-        (Note(reads.MODULE, "/top/x.txt"), "x.txt differs"),
-        (Note(reads.WRITTEN, "/top/same.txt"), "it writes same.txt"),
-        (Note(reads.WRITTEN, "/top/deep/__pycache__/a.nbi"), "it writes deep/__pycache__/a.nbi"),
-        (Note(reads.UNKNOWN, "the program git"), "the program git cannot be followed"),
-        (Note(reads.CONNECTED, "/run/db"), "a connection to /run/db cannot be followed"),
+        (Read(reads.FILE, "/top/x.txt"), "x.txt differs"),
+        (Read(reads.FOLDER, "/top/x.txt"), "x.txt differs"),
+        (Read(reads.MODULE, "/top/x.txt"), "x.txt differs"),
+        (Read(reads.WRITTEN, "/top/same.txt"), "it writes same.txt"),
+        (Read(reads.WRITTEN, "/top/deep/__pycache__/a.nbi"), "it writes deep/__pycache__/a.nbi"),
+        (Read(reads.UNKNOWN, "the program git"), "the program git cannot be followed"),
+        (Read(reads.CONNECTED, "/run/db"), "a connection to /run/db cannot be followed"),
     ],
 )
-def test_the_first_difference_is_the_reason(note: Note, reason: str) -> None:
-    assert finding(note, Note(reads.UNKNOWN, "more"), changed={"x.txt": "1"}, reference={"x.txt": "2"}).reason == reason
+def test_the_first_difference_is_the_reason(note: Read, reason: str) -> None:
+    assert finding(note, Read(reads.UNKNOWN, "more"), changed={"x.txt": "1"}, reference={"x.txt": "2"}).reason == reason
 
 
 def test_bytecode_stands_for_its_source() -> None:
-    note = Note(reads.FILE, "/top/pkg/__pycache__/mod.cpython-314t.opt-1.pyc")
+    note = Read(reads.FILE, "/top/pkg/__pycache__/mod.cpython-314t.opt-1.pyc")
     assert finding(note, changed={"pkg/mod.py": "1"}, reference={"pkg/mod.py": "2"}).reason == "pkg/mod.py differs"
 
 
 @pytest.mark.parametrize("path", ["/top/__pycache__", "/top/a/__pycache__/m.cpython-314.pyc.14", "/tmp/out.txt"])
 def test_what_import_writes_and_what_is_written_elsewhere_is_no_reason(path: str) -> None:
-    assert finding(Note(reads.WRITTEN, path)).reason == ""
+    assert finding(Read(reads.WRITTEN, path)).reason == ""
 
 
 def test_a_local_socket_that_the_launch_bound_is_its_own() -> None:
-    assert finding(Note(reads.CONNECTED, "/tmp/s"), Note(reads.BOUND, "/tmp/s")).reason == ""
+    assert finding(Read(reads.CONNECTED, "/tmp/s"), Read(reads.BOUND, "/tmp/s")).reason == ""
 
 
 def test_what_native_code_reads_is_known_only_where_the_kernel_tells_it() -> None:
-    own = Note(reads.NATIVE, "/opt/python/lib/python3.14/lib-dynload/_json.so")
-    foreign = Note(reads.NATIVE, "/opt/env/lib/numpy/core.so")
+    own = Read(reads.NATIVE, "/opt/python/lib/python3.14/lib-dynload/_json.so")
+    foreign = Read(reads.NATIVE, "/opt/env/lib/numpy/core.so")
     assert finding(own, foreign).reason == ""
     assert finding(own, watched=False).reason == ""
     assert finding(own, foreign, watched=False).reason == "what core.so reads cannot be followed"
@@ -141,13 +141,13 @@ def test_of_a_source_that_is_run_only_what_runs_counts(sides: tuple[Side, Side],
         write(side, "mod.py", text.replace("{}", side.bases["top"]))
     path = f"{changed.bases['top']}/mod.py"
 
-    def found(*kinds: str) -> Finding:
-        notes = [BEGUN, *(Note(kind, path) for kind in kinds)]
+    def found(*kinds: str) -> Compared:
+        notes = [BEGUN, *(Read(kind, path) for kind in kinds)]
         return compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
 
-    differs = Finding(0, "mod.py differs")
+    differs = Compared(0, "mod.py differs")
     for kinds in ([reads.CODE], [reads.ASKED], [OPENED, reads.CODE]):
-        assert found(*kinds) == (Finding(1, "", 1) if alike else differs), kinds
+        assert found(*kinds) == (Compared(1, "", 1) if alike else differs), kinds
     # read as text, opened by who knows whom, or with an ear for lines
     for kinds in ([reads.FILE], [OPENED], [OPENED, reads.ASKED], [reads.CODE, reads.FILE], [reads.CODE, reads.TRACED]):
         assert found(*kinds).reason == "mod.py differs", kinds
@@ -156,14 +156,14 @@ def test_of_a_source_that_is_run_only_what_runs_counts(sides: tuple[Side, Side],
 def test_bytecode_that_is_run_stands_for_what_runs_of_its_source(sides: tuple[Side, Side]) -> None:
     for side, text in zip(sides, ("x = 1\n", "x = 1  # one\n"), strict=True):
         write(side, "mod.py", text)
-    notes = [BEGUN, Note(reads.CODE, f"{sides[0].bases['top']}/__pycache__/mod.cpython-314.pyc")]
-    notes += [Note(OPENED, f"{sides[0].bases['top']}/mod.py")]
+    notes = [BEGUN, Read(reads.CODE, f"{sides[0].bases['top']}/__pycache__/mod.cpython-314.pyc")]
+    notes += [Read(OPENED, f"{sides[0].bases['top']}/mod.py")]
     found = compare(notes, sides[0].place_of, sides[0].fingerprint, sides[1].fingerprint, watched=True)
-    assert found == Finding(1, "", 1)
+    assert found == Compared(1, "", 1)
 
 
 def test_without_any_note_of_a_start_nothing_is_known() -> None:
-    found = compare([Note(reads.FILE, "/top/a")], lambda _: None, lambda *_: "", lambda *_: "", watched=True)
+    found = compare([Read(reads.FILE, "/top/a")], lambda _: None, lambda *_: "", lambda *_: "", watched=True)
     assert found.reason == "what it reads could not be noted"
 
 
@@ -172,9 +172,9 @@ def test_notes_are_read_whatever_a_path_holds(tmp_path: Path) -> None:
     odd = "/a b\n\\c'\udcff\u00e9"
     file.write_text(f"{reads.FILE} {odd!a}\n{reads.STARTED} {'/p'!a}\n{reads.FILE} '/cut", encoding="ascii")
     assert read_notes(file) == [
-        Note(reads.FILE, odd),
-        Note(reads.STARTED, "/p"),
-        Note(reads.UNKNOWN, "an unreadable note"),
+        Read(reads.FILE, odd),
+        Read(reads.STARTED, "/p"),
+        Read(reads.UNKNOWN, "an unreadable note"),
     ]
 
 
@@ -295,7 +295,7 @@ def test_a_folder_is_its_names_kinds_and_sizes_without_bytecode(sides: tuple[Sid
     assert same(sides, reads.FOLDER, "more")
 
 
-SEARCHED = (Note(reads.SUFFIX, ".py"), Note(reads.SUFFIX, ".cpython-314-x.so"))
+SEARCHED = (Read(reads.SUFFIX, ".py"), Read(reads.SUFFIX, ".cpython-314-x.so"))
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ SEARCHED = (Note(reads.SUFFIX, ".py"), Note(reads.SUFFIX, ".cpython-314-x.so"))
 def test_a_search_sees_only_what_may_be_that_module(sides: tuple[Side, Side], added: str, differs: str) -> None:
     changed, reference = sides
     write(reference, added, "")
-    notes = (BEGUN, *SEARCHED, Note(reads.MODULE, f"{changed.bases['top']}/mod"))
+    notes = (BEGUN, *SEARCHED, Read(reads.MODULE, f"{changed.bases['top']}/mod"))
     found = compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
     assert found.reason == (f"{differs} differs" if differs else "")
 
@@ -323,7 +323,7 @@ def test_a_folder_that_becomes_a_package_is_found_by_a_search(sides: tuple[Side,
     for side in sides:
         write(side, "mod/x.py", "")
     write(reference, "mod/__init__.py", "")
-    notes = (BEGUN, *SEARCHED, Note(reads.MODULE, f"{changed.bases['top']}/mod"))
+    notes = (BEGUN, *SEARCHED, Read(reads.MODULE, f"{changed.bases['top']}/mod"))
     found = compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
     assert found.reason == "mod/__init__.py differs"
 
@@ -414,7 +414,7 @@ class Desk(Targets):
         run = SimpleNamespace(
             config=config, targets=self, references=references, launcher=self.launcher, listener=Quiet()
         )
-        return UnchangedCells(cast(Session, run)).check(group, group.cells, self.pair)
+        return UnchangedCells(cast(Run, run)).check(group, group.cells, self.pair)
 
     def with_spec(self, **changed: object) -> None:
         spec: Spec = msgspec.structs.replace(self.group.spec, **changed)
@@ -428,7 +428,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_cells_that_read_the_same_are_unchanged_and_say_by_what(desk: Desk) -> None:
-    desk.notes.append(Note(reads.FILE, f"{desk.pair.changed.root}/helper.py"))
+    desk.notes.append(Read(reads.FILE, f"{desk.pair.changed.root}/helper.py"))
     same = "the file that it reads is the same at main (1eb3b87)"
     assert desk.check() == Checked({cell.nodeid: same for cell in desk.group.cells})
 
@@ -437,13 +437,13 @@ def test_a_comment_in_what_they_run_is_no_change_and_is_said(desk: Desk) -> None
     for name in ("test_work.py", "helper.py"):
         with (desk.pair.changed.project / name).open("a") as file:
             file.write("# why\n")
-        desk.notes.append(Note(reads.CODE, f"{desk.pair.changed.root}/{name}"))
+        desk.notes.append(Read(reads.CODE, f"{desk.pair.changed.root}/{name}"))
     (found, _) = desk.check().same.values()
     same = "the 2 files that it reads are the same at main (1eb3b87), but for comments, docstrings or layout"
     assert found == same
     (desk.pair.changed.project / "plain.py").touch()
     (desk.pair.reference.project / "plain.py").touch()
-    desk.notes.append(Note(reads.FILE, f"{desk.pair.changed.root}/plain.py"))
+    desk.notes.append(Read(reads.FILE, f"{desk.pair.changed.root}/plain.py"))
     (found, _) = desk.check().same.values()
     assert "3 files that it reads are the same at main (1eb3b87), 2 of them but for comments," in found
 
@@ -473,7 +473,7 @@ def test_one_cell_that_reads_a_change_means_measuring_its_group(desk: Desk) -> N
 
     def note(request: Request) -> None:
         begun.append(request.cell)
-        desk.notes = [BEGUN, Note(reads.FILE, f"{desk.pair.changed.root}/helper.py")] if len(begun) == 2 else [BEGUN]
+        desk.notes = [BEGUN, Read(reads.FILE, f"{desk.pair.changed.root}/helper.py")] if len(begun) == 2 else [BEGUN]
         desk._note(request)
 
     desk.launcher.on_start = note

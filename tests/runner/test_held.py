@@ -15,7 +15,7 @@ from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.measure.watch.memory import SAMPLED
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.clock import now_ns
-from pytest_ftgate.runner.held import ENDLESS, FileWords, Stop, Tally, TaskTally, endless, task_words
+from pytest_ftgate.runner.held import ENDLESS, CallTally, FileWords, Stop, TaskTally, endless, task_words
 
 HOLD_NS = 150_000_000
 CALL_NS = 100_000
@@ -24,7 +24,7 @@ CALL_NS = 100_000
 # -- stopping together ---------------------------------------------------------------------------------------------
 
 
-def worked(tally: Tally, batch: int, done: list[int], sleep_s: float) -> None:
+def worked(tally: CallTally, batch: int, done: list[int], sleep_s: float) -> None:
     calls = 0
     while more := tally.allowed(calls, batch):
         calls += more
@@ -40,7 +40,7 @@ def test_workers_of_any_pace_stop_after_the_same_number_of_calls(tmp_path: Path,
     done: list[int] = []
     threads = [
         threading.Thread(
-            target=worked, args=(Tally(words, index), rng.choice((1, 2, 10)), done, rng.choice((1e-4, 1e-3)))
+            target=worked, args=(CallTally(words, index), rng.choice((1, 2, 10)), done, rng.choice((1e-4, 1e-3)))
         )
         for index in range(3)
     ]
@@ -58,7 +58,7 @@ def test_workers_of_any_pace_stop_after_the_same_number_of_calls(tmp_path: Path,
 
 def test_a_worker_that_did_not_see_the_end_in_time_sets_a_later_one() -> None:
     words = endless(2)
-    slow, fast = Tally(words, 0), Tally(words, 1)
+    slow, fast = CallTally(words, 0), CallTally(words, 1)
     pauses: list[float] = []
 
     def pause(seconds: float) -> bool:
@@ -78,7 +78,7 @@ def test_a_worker_that_did_not_see_the_end_in_time_sets_a_later_one() -> None:
 
 def test_after_a_worker_has_ended_by_itself_nobody_is_waited_for() -> None:
     words = endless(2)
-    assert Tally(words, 0).allowed(0, 1) == 1
+    assert CallTally(words, 0).allowed(0, 1) == 1
     stop = Stop(words, 2, lambda _: True)
     stop.wait_for_first()
     stop.after(100.0)

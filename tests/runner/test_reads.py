@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
-from pytest_ftgate.features.unchanged import Note, read_notes
+from pytest_ftgate.features.unchanged import Read, read_notes
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner import reads
 from pytest_ftgate.runner.protocol import CHECK
@@ -15,7 +15,7 @@ from pytest_ftgate.runner.protocol import CHECK
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS)
 
 
-def notes_of(bench: Bench, executor: Executor = THREADS, build: str = "3.14", **options: object) -> set[Note]:
+def notes_of(bench: Bench, executor: Executor = THREADS, build: str = "3.14", **options: object) -> set[Read]:
     """The notes of one check launch of `test_it`."""
     file = bench.folder / "notes"
     file.write_bytes(b"")
@@ -26,7 +26,7 @@ def notes_of(bench: Bench, executor: Executor = THREADS, build: str = "3.14", **
     return set(read_notes(file))
 
 
-def below(bench: Bench, notes: set[Note], kind: str) -> set[str]:
+def below(bench: Bench, notes: set[Read], kind: str) -> set[str]:
     """The paths of a kind below the workload's folder, relative to it."""
     paths = {Path(note.text) for note in notes if note.kind == kind}
     return {str(path.relative_to(bench.folder)) for path in paths if path.is_relative_to(bench.folder)}
@@ -62,7 +62,7 @@ def test_what_only_a_worker_reads_is_noted_whatever_the_worker_is(bench: Bench, 
     assert not any(".py" in file for file in files)
     assert {"pkg", "pkg/lazy", "test_workload"} <= below(bench, notes, reads.MODULE)
     assert not any(note.kind == reads.UNKNOWN for note in notes)
-    assert Note(reads.STARTED, bench.executables[build]) in notes
+    assert Read(reads.STARTED, bench.executables[build]) in notes
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -90,35 +90,35 @@ def test_a_task_and_a_pools_workers_are_noted(bench: Bench, build: str) -> None:
 
 
 BODIES = {
-    "open('a.txt', 'w').close()": Note(reads.WRITTEN, "a.txt"),
-    "os.close(os.open('a.txt', os.O_CREAT | os.O_WRONLY))": Note(reads.WRITTEN, "a.txt"),
-    "os.close(os.open('b.txt', os.O_RDONLY))": Note(reads.FILE, "b.txt"),
-    "os.close(os.open('b.txt', os.O_RDONLY, dir_fd=FOLDER))": Note(reads.FILE, "b.txt"),
-    "open('b.txt', 'r+').close()": Note(reads.WRITTEN, "b.txt"),
-    "os.mkdir('made'), os.rmdir('made')": Note(reads.WRITTEN, "made"),
-    "os.rename('b.txt', 'c.txt'), os.rename('c.txt', 'b.txt')": Note(reads.WRITTEN, "c.txt"),
-    "os.unlink('gone.txt', dir_fd=FOLDER)": Note(reads.WRITTEN, "gone.txt"),
-    "os.path.isfile('d.txt')": Note(reads.ASKED, "d.txt"),
-    "os.access('d.txt', os.R_OK)": Note(reads.ASKED, "d.txt"),
-    "os.stat('b.txt', dir_fd=FOLDER)": Note(reads.ASKED, "b.txt"),
-    "os.path.realpath('b.txt')": Note(reads.ASKED, "b.txt"),
-    "os.listdir('folder')": Note(reads.FOLDER, "folder"),
-    "os.listdir(os.open('folder', os.O_RDONLY))": Note(reads.FOLDER, "folder"),
-    "list(Path('folder').glob('*.txt'))": Note(reads.FOLDER, "folder"),
-    "[*os.walk('folder')]": Note(reads.FOLDER, "folder"),
-    "[*importlib.metadata.distributions(path=['folder'])]": Note(reads.NAMES, "folder"),
-    "importlib.util.find_spec('absent_module')": Note(reads.MODULE, "absent_module"),
-    "importlib.import_module('present')": Note(reads.MODULE, "present"),
-    "sqlite3.connect('base.db').close()": Note(reads.WRITTEN, "base.db"),
-    "os.close(os.open(b'b.txt', os.O_RDONLY))": Note(reads.FILE, "b.txt"),
-    "present = importlib.import_module('present')": Note(reads.CODE, "present.py"),
-    "open(__file__).close()": Note(reads.FILE, "test_workload.py"),
-    "inspect.getsource(sys.modules[__name__])": Note(reads.FILE, "test_workload.py"),
-    "importlib.import_module('present').__loader__.get_source('present')": Note(reads.FILE, "present.py"),
-    "importlib.resources.files('present_package').joinpath('__init__.py').read_text()": Note(
+    "open('a.txt', 'w').close()": Read(reads.WRITTEN, "a.txt"),
+    "os.close(os.open('a.txt', os.O_CREAT | os.O_WRONLY))": Read(reads.WRITTEN, "a.txt"),
+    "os.close(os.open('b.txt', os.O_RDONLY))": Read(reads.FILE, "b.txt"),
+    "os.close(os.open('b.txt', os.O_RDONLY, dir_fd=FOLDER))": Read(reads.FILE, "b.txt"),
+    "open('b.txt', 'r+').close()": Read(reads.WRITTEN, "b.txt"),
+    "os.mkdir('made'), os.rmdir('made')": Read(reads.WRITTEN, "made"),
+    "os.rename('b.txt', 'c.txt'), os.rename('c.txt', 'b.txt')": Read(reads.WRITTEN, "c.txt"),
+    "os.unlink('gone.txt', dir_fd=FOLDER)": Read(reads.WRITTEN, "gone.txt"),
+    "os.path.isfile('d.txt')": Read(reads.ASKED, "d.txt"),
+    "os.access('d.txt', os.R_OK)": Read(reads.ASKED, "d.txt"),
+    "os.stat('b.txt', dir_fd=FOLDER)": Read(reads.ASKED, "b.txt"),
+    "os.path.realpath('b.txt')": Read(reads.ASKED, "b.txt"),
+    "os.listdir('folder')": Read(reads.FOLDER, "folder"),
+    "os.listdir(os.open('folder', os.O_RDONLY))": Read(reads.FOLDER, "folder"),
+    "list(Path('folder').glob('*.txt'))": Read(reads.FOLDER, "folder"),
+    "[*os.walk('folder')]": Read(reads.FOLDER, "folder"),
+    "[*importlib.metadata.distributions(path=['folder'])]": Read(reads.NAMES, "folder"),
+    "importlib.util.find_spec('absent_module')": Read(reads.MODULE, "absent_module"),
+    "importlib.import_module('present')": Read(reads.MODULE, "present"),
+    "sqlite3.connect('base.db').close()": Read(reads.WRITTEN, "base.db"),
+    "os.close(os.open(b'b.txt', os.O_RDONLY))": Read(reads.FILE, "b.txt"),
+    "present = importlib.import_module('present')": Read(reads.CODE, "present.py"),
+    "open(__file__).close()": Read(reads.FILE, "test_workload.py"),
+    "inspect.getsource(sys.modules[__name__])": Read(reads.FILE, "test_workload.py"),
+    "importlib.import_module('present').__loader__.get_source('present')": Read(reads.FILE, "present.py"),
+    "importlib.resources.files('present_package').joinpath('__init__.py').read_text()": Read(
         reads.FILE, "present_package/__init__.py"
     ),
-    "pkgutil.get_data('present_package', '__init__.py')": Note(reads.FILE, "present_package/__init__.py"),
+    "pkgutil.get_data('present_package', '__init__.py')": Read(reads.FILE, "present_package/__init__.py"),
 }
 
 
@@ -165,7 +165,7 @@ def test_a_program_or_a_connection_cannot_be_followed(bench: Bench, body: str) -
         def test_it(worker):
             {body}
     """)
-    assert Note(reads.UNKNOWN, UNFOLLOWED[body]) in notes_of(bench, workers=1)
+    assert Read(reads.UNKNOWN, UNFOLLOWED[body]) in notes_of(bench, workers=1)
 
 
 @pytest.mark.parametrize("body", ["sys.settrace(lambda *_: None)", "sys.monitoring.register_callback(5, 32, print)"])
@@ -178,7 +178,7 @@ def test_who_hears_of_lines_is_noted(bench: Bench, body: str) -> None:
             {body}
             sys.settrace(None)
     """)
-    assert Note(reads.TRACED, "") in notes_of(bench, workers=1)
+    assert Read(reads.TRACED, "") in notes_of(bench, workers=1)
 
 
 def test_a_library_that_is_loaded_is_noted_and_ctypes_alone_is_none(bench: Bench) -> None:
@@ -190,9 +190,9 @@ def test_a_library_that_is_loaded_is_noted_and_ctypes_alone_is_none(bench: Bench
             if os.path.exists(os.path.join(os.path.dirname(__file__), "load")):
                 ctypes.CDLL("libc.so.6")
     """)
-    assert Note(reads.NATIVE, "libc.so.6") not in notes_of(bench)
+    assert Read(reads.NATIVE, "libc.so.6") not in notes_of(bench)
     (bench.folder / "load").touch()
-    assert Note(reads.NATIVE, "libc.so.6") in notes_of(bench)
+    assert Read(reads.NATIVE, "libc.so.6") in notes_of(bench)
 
 
 def test_a_manager_is_reached_at_an_address_that_the_launch_bound(bench: Bench) -> None:
@@ -221,7 +221,7 @@ def test_too_many_notes_say_so_and_end(bench: Bench) -> None:
     """)
     notes = notes_of(bench, workers=1)
     assert len(notes) == reads.MOST + 1
-    assert Note(reads.UNKNOWN, f"more than {reads.MOST} files") in notes
+    assert Read(reads.UNKNOWN, f"more than {reads.MOST} files") in notes
 
 
 def test_the_workload_still_reaches_what_is_wrapped(bench: Bench) -> None:

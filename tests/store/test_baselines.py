@@ -40,7 +40,7 @@ from pytest_ftgate.store import folder as assembly
 from pytest_ftgate.store import update as unused_module
 from pytest_ftgate.store.folder import Store
 from pytest_ftgate.store.names import matches
-from pytest_ftgate.store.recording import Change
+from pytest_ftgate.store.recording import Edit
 from pytest_ftgate.store.schema import BaselineError, StoredCell, TestBaseline
 from pytest_ftgate.store.update import apply_updates, differences, prunable, prune, source_is_gone, update_plan
 from pytest_ftgate.targets.describe import build_key
@@ -65,7 +65,7 @@ def probed_sample(label: str = "3.14t-threads-w2") -> Sample:
     return msgspec.structs.replace(made, single=tuple(launch(order, 3000, 3300, loops=3) for order in (0, 2)))
 
 
-def entry_of(changed: Change) -> StoredCell:
+def entry_of(changed: Edit) -> StoredCell:
     assert changed.entry is not None
     return changed.entry
 
@@ -352,7 +352,7 @@ def test_recordings_of_two_branches_merge(store: Store, before: int) -> None:
     git(root, "init", "-q", "-b", "main")
     git(root, "commit", "-q", "--allow-empty", "-m", "empty")
 
-    def recorded(label: str, number: int) -> Change:
+    def recorded(label: str, number: int) -> Edit:
         made = make_sample(label)
         timed = tuple(launch(order, *(rng.randrange(10**6, 10**7) for _ in range(3))) for order in range(4))
         made = made.with_launches("time", timed).with_launches("control", timed)
@@ -552,12 +552,12 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 import msgspec
-from pytest_ftgate.store.recording import Change
+from pytest_ftgate.store.recording import Edit
 from pytest_ftgate.store.folder import Store
 from pytest_ftgate.model.report import Machine
 
 root, prefix, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-template = msgspec.json.decode(sys.stdin.buffer.read(), type=Change)
+template = msgspec.json.decode(sys.stdin.buffer.read(), type=Edit)
 if prefix == "full":
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))

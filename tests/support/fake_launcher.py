@@ -11,7 +11,7 @@ import msgspec
 import report_by_hand
 
 from pytest_ftgate.declare.options import Options
-from pytest_ftgate.measure.launch import CellUnsupported, Held, LaunchFailed, LaunchRole, Request
+from pytest_ftgate.measure.launch import CellUnsupported, HeldIteration, LaunchFailed, LaunchRole, Request
 from pytest_ftgate.model.sample import (
     Barrier,
     Iteration,
@@ -247,7 +247,7 @@ class FakeHandle:
             self.warmed_ops += iteration.ops
         return iteration
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
         """A held iteration of as many operations as fit; one that is sampled takes `watched` times as long for each."""
         must(self.alive)
         must(self.is_ready)
@@ -264,7 +264,9 @@ class FakeHandle:
             ops=1,
             rate=1e9 / one_ns if one_ns else 0.0,
         )
-        return Held(iteration=iteration, memory=points, waits=Waits(unavailable="scripted") if sampled else None)
+        return HeldIteration(
+            iteration=iteration, memory=points, waits=Waits(unavailable="scripted") if sampled else None
+        )
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """An iteration, and a sample of memory at its end."""

@@ -11,7 +11,7 @@ from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Sample, W
 from pytest_ftgate.model.spec import Cell, Executor, Reuse, Target
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.store import recording
-from pytest_ftgate.store.recording import Change
+from pytest_ftgate.store.recording import Edit
 from pytest_ftgate.store.schema import StoredCell
 from pytest_ftgate.targets.describe import build_key
 
@@ -105,14 +105,12 @@ def change(
     uss: int = 4_000_000,
     recorded_at: str = RECORDED,
     append: bool = False,
-) -> Change:
+) -> Edit:
     sample = make_sample(label, scale=scale, uss=uss)
     return change_of(sample, machine=machine, recorded_at=recorded_at, append=append)
 
 
-def change_of(
-    sample: Sample, *, machine: Machine = MACHINE, recorded_at: str = RECORDED, append: bool = False
-) -> Change:
+def change_of(sample: Sample, *, machine: Machine = MACHINE, recorded_at: str = RECORDED, append: bool = False) -> Edit:
     """The change that records a sample as a run at that time does."""
     return recording.change_of(
         sample,

@@ -32,7 +32,7 @@ from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdi
 if TYPE_CHECKING:
     import pytest
 
-    from ..run.run import Session
+    from ..run.run import Run
 
 
 KEY: Final = "Ftgate-Accept"
@@ -178,7 +178,7 @@ class Branch(Struct, frozen=True, kw_only=True):
 
 
 @hookimpl
-def ftgate_begin(run: Session) -> None:
+def ftgate_begin(run: Run) -> None:
     """Under `--ftgate-trust=base` a change accepts nothing of itself."""
     run.plugins.register(Acceptances(run.folder, run.listener, counted=run.config.trust == "head"))
 
@@ -197,7 +197,7 @@ class Acceptances:
         self._warned = False
 
     @hookimpl
-    def ftgate_collected(self, run: Session, config: pytest.Config, nodeids: Sequence[str]) -> None:
+    def ftgate_collected(self, run: Run, config: pytest.Config, nodeids: Sequence[str]) -> None:
         """Refuse trailers of this branch that accept nothing."""
         reference = run.references.requested().reference.commit if run.config.against else ""
         self.check(Collected.of(config, nodeids), reference)

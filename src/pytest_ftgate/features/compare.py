@@ -29,7 +29,7 @@ from .report import add_forms, checked, command, show, write
 # Two recorded runs, judged by the rules of stored launches: the first is what a baseline would hold. Pure.
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class NamedReport(Struct, frozen=True, kw_only=True):
     """A recorded run, and the name of its file."""
 
     name: str
@@ -50,7 +50,7 @@ def _comparable(rows: Iterable[Row]) -> dict[str, Sample]:
     }
 
 
-def judged(before: Run, after: Run, policy: Policy) -> Report:
+def judged(before: NamedReport, after: NamedReport, policy: Policy) -> Report:
     """The report of `after`, whose verdicts are those against `before`; cells that only one of them has are named.
 
     `policy.alpha` is split over all that gates. A cell is compared as with a baseline of one recording: by prediction
@@ -90,13 +90,13 @@ def _merged(tables: list[Table]) -> Iterator[Table]:
         yield msgspec.structs.replace(first, rows=tuple(row for table in (first, *rest) for row in table.rows))
 
 
-def _left(row: Row, other: Run) -> Row:
+def _left(row: Row, other: NamedReport) -> Row:
     """The row of a cell that another run does not have."""
     verdict = Verdict(decision=Decision.INCONCLUSIVE, reason=f"not compared: {other.name} has no such cell")
     return Row(cell=row.cell, verdict=verdict, line=row.line)
 
 
-def _level(before: Run, after: Run, policy: Policy) -> float:
+def _level(before: NamedReport, after: NamedReport, policy: Policy) -> float:
     """The error level of each hypothesis."""
     common = _comparable(before.report.rows).keys() & _comparable(after.report.rows).keys()
     count = 0
@@ -132,7 +132,12 @@ class _Test:
     """The cells of one test in both runs."""
 
     def __init__(
-        self, before: Run, rows_before: Callable[[str], dict[str, Row]], after: Run, policy: Policy, table: Table
+        self,
+        before: NamedReport,
+        rows_before: Callable[[str], dict[str, Row]],
+        after: NamedReport,
+        policy: Policy,
+        table: Table,
     ) -> None:
         self.before = before
         self.after = after
@@ -255,7 +260,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the comparison, and write the files of --to. Raises FtgateError."""
     targets = checked(args.to)
-    before, after = (Run(name=str(path), report=read(path)) for path in (args.before, args.after))
+    before, after = (NamedReport(name=str(path), report=read(path)) for path in (args.before, args.after))
     report = judged(before, after, _policy(rootdir(args)))
     report = msgspec.structs.replace(report, command=command("compare", before.name, after.name))
     show(report, args.verbose)

@@ -15,7 +15,7 @@ from ..report import said
 from . import markdown
 
 if TYPE_CHECKING:
-    from ..plugin.gate import Run
+    from ..plugin.gate import Gate
 
 SUMMARY_BYTES = 1024 * 1024
 """GitHub takes no more of a step; what is longer is lost as a whole."""
@@ -29,7 +29,7 @@ OTHER_PLUGIN = "annotate_errors"
 
 
 @hookimpl
-def ftgate_configure(gate: Run) -> None:
+def ftgate_configure(gate: Gate) -> None:
     """The controller publishes."""
     if not gate.is_worker:
         gate.config.pluginmanager.register(Publisher(gate))
@@ -38,14 +38,14 @@ def ftgate_configure(gate: Run) -> None:
 class Publisher:
     """Writes the summary and the annotations at the end of a run, after its report was made."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """Publish the report, if there is one."""
-        if self.run.report is not None:
-            publish(self.run.report, self.run.config)
+        if self.gate.report is not None:
+            publish(self.gate.report, self.gate.config)
 
 
 def publish(report: Report, config: pytest.Config) -> None:

@@ -18,7 +18,7 @@ from ..model.verdict import Decision
 from ..report import said
 from ..store.folder import Store
 from ..store.names import SUFFIX, entry_key, is_recording, join_nodeid
-from ..store.recording import Change
+from ..store.recording import Edit
 from ..store.schema import BaselineError, RecordedRun, Recording, StoredCell
 from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
 from .report import add_forms, checked, command, show, write
@@ -381,7 +381,7 @@ def join(store: Store, folders: Sequence[Path]) -> list[str]:
     """
     known = {each.key: (store.root, each.recording) for each in _recordings(store)}
     places: dict[tuple[str, str, str], Path] = {}
-    changes: dict[str, list[Change]] = {}
+    changes: dict[str, list[Edit]] = {}
     lines = []
     for folder in folders:
         others = (path for path in sorted(folder.rglob(f"*{SUFFIX}")) if not is_recording(path.name))
@@ -424,10 +424,10 @@ def _recordings(store: Store) -> Iterator[_Recorded]:
             yield from (_Recorded(test, name, label, run) for label in run.cells)
 
 
-def _change(each: _Recorded) -> Change:
+def _change(each: _Recorded) -> Edit:
     run, recording = each.run, each.recording
     whole = msgspec.structs.replace(recording, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
-    return Change(
+    return Edit(
         label=each.label,
         key=each.place[2],
         entry=StoredCell(interpreter=run.interpreters[recording.build], recordings=(whole,)),

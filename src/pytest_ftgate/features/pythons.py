@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     targets = [parse_target(spec) for spec in args.target or default_targets(Path())]
     missing = []
     for target in targets:
-        with Progress(target.spec, sys.stdout) as progress:
+        with InstallProgress(target.spec, sys.stdout) as progress:
             outcome = provide(target, progress=progress)
         print(outcome_text(outcome), flush=True)
         if outcome.interpreter is None:
@@ -68,7 +68,7 @@ def outcome_text(outcome: Provided) -> str:
     return "\n".join([head, *notes])
 
 
-class Progress:
+class InstallProgress:
     """Shows the progress of a long job: one line that is rewritten on a terminal, a plain line every 15 s elsewhere."""
 
     def __init__(self, label: str, stream: TextIO) -> None:

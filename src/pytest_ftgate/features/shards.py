@@ -21,18 +21,18 @@ from ..plugin.collection import CELL
 from ..plugin.options import options_of
 from ..run.context import hypotheses_of
 from ..run.rows import positions_of
-from ..run.run import Session
+from ..run.run import Run
 from ..run.stored import StoredBaselines
 from ..store.names import split_nodeid
 
 if TYPE_CHECKING:
-    from ..plugin.gate import Run
+    from ..plugin.gate import Gate
 
 
 # The parts of a run that several machines share: which tests each of them measures.
 
 
-def take_part(run: Session, whole: Plan, given: Mapping[str, str]) -> Plan:
+def take_part(run: Run, whole: Plan, given: Mapping[str, str]) -> Plan:
     """The part of the whole plan that a run measures, before `collect`; `given` are the options that are set."""
     run.whole = whole = run.limited(whole)
     if run.config.against:
@@ -90,19 +90,19 @@ def split(costs: Mapping[str, float], parts: int) -> list[int]:
 
 
 @hookimpl
-def ftgate_configure(gate: Run) -> None:
+def ftgate_configure(gate: Gate) -> None:
     """Of every process of such a run."""
-    if gate.session.config.shard:
-        gate.config.pluginmanager.register(Sharding(gate.config, gate.session))
+    if gate.run.config.shard:
+        gate.config.pluginmanager.register(Sharding(gate.config, gate.run))
 
 
 class Sharding:
     """Splits what is selected: cells by what their tests cost, other tests by their names."""
 
-    def __init__(self, config: pytest.Config, session: Session) -> None:
-        self.part, self.parts = session.config.shard or (1, 1)
+    def __init__(self, config: pytest.Config, run: Run) -> None:
+        self.part, self.parts = run.config.shard or (1, 1)
         self.config = config
-        self.session = session
+        self.run = run
         self.tests = self.kept = 0
 
     @property
@@ -117,7 +117,7 @@ class Sharding:
         if not items:
             return
         whole = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
-        part = take_part(self.session, whole, shared_options(self.config))
+        part = take_part(self.run, whole, shared_options(self.config))
         cells = {cell.nodeid for group in part.groups for cell in group.cells}
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
@@ -142,13 +142,13 @@ class Sharding:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A part without a test is no failure: there are more parts than tests."""
-        split = self.tests or self.session.shard is not None
+        split = self.tests or self.run.shard is not None
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and split:
             session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say that there was nothing to do."""
-        shard = self.session.shard
+        shard = self.run.shard
         if not self.kept and not (shard and shard.places) and (self.tests or shard):
             terminalreporter.write_line(f"ftgate: {self.name} is empty: there are fewer tests than shards")
 

@@ -30,7 +30,7 @@ from ..run.rows import message_of, positions_of
 from ..store.names import split_nodeid
 
 if TYPE_CHECKING:
-    from ..plugin.gate import Run
+    from ..plugin.gate import Gate
 
 
 OF_A_TEST: Final = ("thresholds", "gated", "requirements", "expectations")
@@ -109,11 +109,11 @@ _OF_COVERAGE: Final = ("COV_CORE_", "COVERAGE_PROCESS_")
 
 
 @hookimpl
-def ftgate_configure(gate: Run) -> None:
+def ftgate_configure(gate: Gate) -> None:
     """Let the commit that is compared with judge, if it is the one to judge."""
     from ..plugin.gate import failing_of
 
-    run = gate.session
+    run = gate.run
     if run.config.trust == "head":
         return
     run.listener.advance("the commit that is compared with", "collecting the tests of", 0, 0, None)
@@ -145,14 +145,14 @@ class Trusted:
         return self.base.limited(plan)
 
     @hookimpl
-    def ftgate_measured(self, gate: Run, session: pytest.Session) -> str:
+    def ftgate_measured(self, gate: Gate, session: pytest.Session) -> str:
         """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
-        planned, shard = set(gate.planned()), gate.session.shard
+        planned, shard = set(gate.planned()), gate.run.shard
         known = planned - gate.reported | gate.lost | gate.messages.keys()
         if shard:  # the other parts' cells are theirs
             known |= set(shard.planned) - planned
         absent = self.base.absent(known)
-        if gate.session.config.shard and (shard is None or shard.part > 1):  # the first part names what no part has
+        if gate.run.config.shard and (shard is None or shard.part > 1):  # the first part names what no part has
             absent = {nodeid: message for nodeid, message in absent.items() if nodeid in planned}
         gate.messages |= absent
         if gate.failed() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):

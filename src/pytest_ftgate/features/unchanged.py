@@ -28,10 +28,10 @@ from ..hookspec import hookimpl
 from ..kit.git import Checkout
 from ..measure.context import PreparedTarget
 from ..measure.launch import CellUnsupported, LaunchFailed, request_here
-from ..measure.plan import IterationPlan, Limits
+from ..measure.plan import Allowance, IterationPlan
 from ..measure.watch.opened_files import OpenedFiles
 from ..model.spec import Cell, Group, Spec
-from ..run.run import Session
+from ..run.run import Run
 from ..run.sides import worktrees
 from ..runner import reads
 from ..runner.protocol import CHECK, WARMUP
@@ -58,7 +58,7 @@ _ZEROS: Final = 8
 _CANNOT: Final = "cannot be followed"
 
 
-class Note(NamedTuple):
+class Read(NamedTuple):
     """What a process of the check launch read or did: a kind of `runner.reads`, and a path or words."""
 
     kind: str
@@ -72,7 +72,7 @@ class Place(NamedTuple):
     path: str
 
 
-class Finding(NamedTuple):
+class Compared(NamedTuple):
     """How many files were compared, and the first reason to measure; empty if there is none.
 
     Of the files so many are the same `but_for_text`: what runs of them is.
@@ -88,20 +88,20 @@ Fingerprint = Callable[[str, Place], str]
 
 
 def compare(
-    notes: Iterable[Note],
+    notes: Iterable[Read],
     place_of: Callable[[str], Place | None],
     changed: Fingerprint,
     reference: Fingerprint,
     *,
     watched: bool,
-) -> Finding:
+) -> Compared:
     """Whether two sides have the same at all places of `notes`.
 
     `place_of` returns None for a path that both sides share. `watched` says that the notes have what C code opened.
     """
     notes = list(dict.fromkeys(notes))
     if not any(note.kind == reads.STARTED for note in notes):
-        return Finding(0, "what it reads could not be noted")
+        return Compared(0, "what it reads could not be noted")
     bound, suffixes = ({note.text for note in notes if note.kind == kind} for kind in (reads.BOUND, reads.SUFFIX))
     run = {_source_place(place) for note in notes if note.kind == reads.CODE and (place := place_of(note.text))}
     traced = any(note.kind == reads.TRACED for note in notes)
@@ -109,7 +109,7 @@ def compare(
     for note in notes:
         place = place_of(note.text) if note.kind in _PLACED else None
         if reason := _not_followed(note, place, bound, watched):
-            return Finding(len(files), reason)
+            return Compared(len(files), reason)
         kind = reads.FILE if note.kind in _FILES else note.kind
         for each in _compared(note, place, suffixes):
             found = changed(kind, each)
@@ -117,14 +117,14 @@ def compare(
                 # Who asks about a source, or opens it to run it, does not see its text.
                 blind = note.kind in (reads.ASKED, reads.CODE) or (note.kind == OPENED and each in run)
                 if traced or not blind or changed(reads.CODE, each) != reference(reads.CODE, each):
-                    return Finding(len(files), f"{each.path or 'its folder'} differs")
+                    return Compared(len(files), f"{each.path or 'its folder'} differs")
                 differing.add(each)
             if kind == reads.FILE and found not in (ABSENT, IS_FOLDER):
                 files.add(each)
-    return Finding(len(files), "", len(differing))
+    return Compared(len(files), "", len(differing))
 
 
-def _compared(note: Note, place: Place | None, suffixes: Iterable[str]) -> list[Place]:
+def _compared(note: Read, place: Place | None, suffixes: Iterable[str]) -> list[Place]:
     """The places that a note is about: of a search all that it may find, of bytecode the source."""
     if place is None or note.kind == reads.WRITTEN:
         return []
@@ -135,7 +135,7 @@ def _compared(note: Note, place: Place | None, suffixes: Iterable[str]) -> list[
     return [place, *(Place(place.base, path) for path in files)]
 
 
-def _not_followed(note: Note, place: Place | None, bound: set[str], watched: bool) -> str:
+def _not_followed(note: Read, place: Place | None, bound: set[str], watched: bool) -> str:
     """Why nobody can tell what a process reads after this; empty if that is known."""
     if note.kind == reads.UNKNOWN:
         return f"{note.text} {_CANNOT}"
@@ -155,15 +155,15 @@ def _source_place(place: Place) -> Place:
     return Place(place.base, os.path.join(bytecode[1] or "", f"{bytecode[2]}.py")) if bytecode else place
 
 
-def read_notes(file: Path) -> list[Note]:
+def read_notes(file: Path) -> list[Read]:
     """The notes of a launch; a line that is not whole counts as one that cannot be followed. Raises OSError."""
     notes = []
     for line in file.read_text(encoding="ascii", errors="replace").splitlines():
         kind, _, literal = line.partition(" ")
         try:
-            notes.append(Note(kind, str(ast.literal_eval(literal))))
+            notes.append(Read(kind, str(ast.literal_eval(literal))))
         except (SyntaxError, ValueError):
-            notes.append(Note(reads.UNKNOWN, "an unreadable note"))
+            notes.append(Read(reads.UNKNOWN, "an unreadable note"))
     return notes
 
 
@@ -331,7 +331,7 @@ class Checked(NamedTuple):
     why: str = ""
 
 
-BEGUN: Final = Note(reads.STARTED, "")
+BEGUN: Final = Read(reads.STARTED, "")
 
 
 class Sides(NamedTuple):
@@ -342,14 +342,14 @@ class Sides(NamedTuple):
     reference: Side
     differs: str
 
-    def compare(self, notes: Sequence[Note], watched: bool = True) -> Finding:
+    def compare(self, notes: Sequence[Read], watched: bool = True) -> Compared:
         """See `sides.compare`."""
         changed, reference = self.changed, self.reference
         return compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=watched)
 
 
 @hookimpl
-def ftgate_begin(run: Session) -> None:
+def ftgate_begin(run: Run) -> None:
     """What is read of both sides is kept for the whole run."""
     run.plugins.register(UnchangedCells(run))
 
@@ -357,7 +357,7 @@ def ftgate_begin(run: Session) -> None:
 class UnchangedCells:
     """Finds the cells of a comparison that need no measurement."""
 
-    def __init__(self, run: Session) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
         self._sides: dict[tuple[str, str], Side] = {}
 
@@ -379,7 +379,7 @@ class UnchangedCells:
             sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
             spec = self.run.references.relocated(group.spec, pair.changed)
             for each in sides.values():
-                if reason := each.differs or each.compare([Note(reads.CODE, spec.source.path), BEGUN]).reason:
+                if reason := each.differs or each.compare([Read(reads.CODE, spec.source.path), BEGUN]).reason:
                     return Checked(why=reason)
             for cell in sorted(cells, key=lambda each: each.executor.program is not None):
                 try:
@@ -389,7 +389,7 @@ class UnchangedCells:
                 except LaunchFailed:
                     if cell.executor.program is None:
                         return Checked()  # the measurement finds the error again, and reports it
-                    finding = Finding(0, "its check launch failed")
+                    finding = Compared(0, "its check launch failed")
                 if not finding.reason:
                     same[cell.nodeid] = _same(finding, pair.reference)
                 elif cell.executor.program is None:
@@ -424,7 +424,7 @@ class UnchangedCells:
             self._sides[key] = Side(checkout.top(checkout.project), Path(target.python).parent.parent)
         return self._sides[key]
 
-    def _finding(self, cell: Cell, spec: Spec, sides: Sides) -> Finding:
+    def _finding(self, cell: Cell, spec: Spec, sides: Sides) -> Compared:
         """What the check launch of a cell finds. Raises LaunchFailed, CellUnsupported and OSError.
 
         Of a program the kernel alone tells what it opens. What it looks for in vain is not heard of, so the folders in
@@ -433,17 +433,17 @@ class UnchangedCells:
         program = cell.executor.program is not None
         with OpenedFiles.watching(map(Path, sides.changed.bases.values())) as watch:
             if program and watch is None:
-                return Finding(0, "what a program reads cannot be followed here")
+                return Compared(0, "what a program reads cannot be followed here")
             notes = self._notes(cell, spec, sides.target)
             heard = _heard(watch)
         if program:
-            heard += [Note(reads.NAMES, os.path.dirname(note.text)) for note in heard if note.kind == OPENED]
+            heard += [Read(reads.NAMES, os.path.dirname(note.text)) for note in heard if note.kind == OPENED]
         return sides.compare([*notes, *heard], watched=watch is not None)
 
-    def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Note]:
+    def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
         self.run.listener.advance(cell.label, "checking what is read by", 0, 0, None)
-        plan = IterationPlan(spec, Limits(timeout_s=self.run.config.timeout))
+        plan = IterationPlan(spec, Allowance(timeout_s=self.run.config.timeout))
         program = cell.executor.program is not None
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")
@@ -468,17 +468,17 @@ class UnchangedCells:
             return [BEGUN] if program else read_notes(file)
 
 
-def _heard(watch: OpenedFiles | None) -> list[Note]:
+def _heard(watch: OpenedFiles | None) -> list[Read]:
     """What the kernel says of the same launch."""
     if watch is None:
         return []
     events = watch.events()
     if events is None:
-        return [Note(reads.UNKNOWN, "a launch that opens so many files")]
-    return [Note(reads.WRITTEN if event.changed else OPENED, event.path) for event in events]
+        return [Read(reads.UNKNOWN, "a launch that opens so many files")]
+    return [Read(reads.WRITTEN if event.changed else OPENED, event.path) for event in events]
 
 
-def _same(finding: Finding, reference: Checkout) -> str:
+def _same(finding: Compared, reference: Checkout) -> str:
     files, text = finding.files, finding.but_for_text
     what = "file that it reads is" if files == 1 else f"{files} files that it reads are"
     but = f", {f'{text} of them ' if files > text else ''}but for comments, docstrings or layout" if text else ""

@@ -38,7 +38,7 @@ class Numbers(NamedTuple):
     recordings: tuple[tuple[float, ...], ...] = ()
 
 
-class Pair(NamedTuple):
+class PairedValue(NamedTuple):
     """The values of both sides of a round, and the standard error of their log-ratio; of a tail its `wall_growth`."""
 
     new: float
@@ -70,7 +70,7 @@ def paired(sample: Sample, names: Collection[str] = metrics.GATING) -> dict[str,
     return found
 
 
-def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[Pair]:
+def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[PairedValue]:
     if row.name in (Metric.WALL, Metric.TAIL):
         sides = readers.sides_by_order(sample.launches, reference.launches).values()
         return [pair for own, other in sides if (pair := time_pair(row.name, own, other)) is not None]
@@ -86,10 +86,10 @@ def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[Pa
         return [pair if windows > 1 else pair._replace(error=LONE_WINDOW_ERROR) for pair, windows in pairs]
     new, old = (_values(row, sample, reference)(side) for side in (sample, reference))
     errors = {} if row.sampled is None else sampling_errors(sample.of("memory"), reference.of("memory"), row.sampled)
-    return [Pair(new[order], old[order], errors.get(order, 0.0)) for order in sorted(new.keys() & old.keys())]
+    return [PairedValue(new[order], old[order], errors.get(order, 0.0)) for order in sorted(new.keys() & old.keys())]
 
 
-def _tails_beyond_walls(sample: Sample, reference: Sample) -> list[Pair]:
+def _tails_beyond_walls(sample: Sample, reference: Sample) -> list[PairedValue]:
     """The tails, of which the reference's are as much longer as the wall times are: what is judged is what a tail adds.
 
     The wall times are those of the rounds so far, so that later rounds change no earlier value: each look of the test
@@ -122,19 +122,19 @@ def _all_written(sides: Iterable[Sample]) -> bool:
     return all(point.written_bytes is not None or point.uss_bytes is None for point in points)
 
 
-def time_pair(metric: str, own: tuple[float, ...], other: tuple[float, ...]) -> Pair | None:
+def time_pair(metric: str, own: tuple[float, ...], other: tuple[float, ...]) -> PairedValue | None:
     """The wall time or its tail in a round, from the iterations of both sides in ns; None with too few for a tail."""
     middle = neighbour_pair(own, other)
     if metric == Metric.WALL:
         return middle
     if min(len(own), len(other)) < LEAST_TAIL_ITERATIONS:
         return None
-    return Pair(rank_tests.tail(own), rank_tests.tail(other), TAIL_ERROR * middle.error)
+    return PairedValue(rank_tests.tail(own), rank_tests.tail(other), TAIL_ERROR * middle.error)
 
 
 @lru_cache(maxsize=8192)  # asked for after each round
-def neighbour_pair(own: tuple[float, ...], other: tuple[float, ...]) -> Pair:
+def neighbour_pair(own: tuple[float, ...], other: tuple[float, ...]) -> PairedValue:
     """The reference's median, and that times the ratio of neighbouring iterations."""
     shift, error = rank_tests.paired_shift(own, other)
     middle = median(other)
-    return Pair(middle * math.exp(shift), middle, error)
+    return PairedValue(middle * math.exp(shift), middle, error)

@@ -41,7 +41,10 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     launches. Regressed above that limit, improved below the mirrored one. Passed if a change as large as the effect
     would have shown a larger median with probability 1 - beta. Else suspect if it lies beyond the effect and either the
     limit of `decide.suspect_level` or OBVIOUS, else inconclusive. `moved` is what the conditions of this run add: see
-    `disturbance.deviation`.
+    `decide.deviation`.
+
+    Where no run has two launches, nothing shows how far launches of unchanged code lie apart: the metric's prior stands
+    for it, and nothing has regressed or improved. What is OBVIOUS is suspect then.
 
     There is one look, so no level is split: at `final`, or once more launches would hardly narrow the limits. When that
     is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
@@ -60,7 +63,7 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     half = spread.reach((1 - INTERVAL_LEVEL) / 2)
     low, value, high = (spread.shown(spread.own + step) for step in (-half, 0.0, half))
     shift = Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
-    limit = min(spread.limit(costs.alpha), _suspect_limit(spread))
+    limit = min(spread.limit(costs.alpha), _suspect_limit(spread)) if spread.seen else _suspect_limit(spread)
     passes = spread.passing(costs.limits.effect)
     return MetricVerdict(
         metric=costs.metric,
@@ -80,10 +83,10 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
 
 def _decided(spread: _Spread) -> Decision:
     costs = spread.costs
-    if spread.own > spread.limit(costs.alpha):
+    if spread.own > spread.limit(costs.alpha) and spread.seen:
         return Decision.REGRESSED
     measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
-    if spread.failing(spread.own) + spread.reach(costs.alpha) < measured:
+    if spread.failing(spread.own) + spread.reach(costs.alpha) < measured and spread.seen:
         return Decision.IMPROVED
     if spread.rejects(costs.limits.effect):
         return Decision.PASSED
@@ -92,9 +95,11 @@ def _decided(spread: _Spread) -> Decision:
 
 def _suspect_limit(spread: _Spread) -> float:
     """The limit above which the next median fails as suspect."""
-    likely = spread.limit(suspect_level(spread.costs.alpha))
-    if spread.apart and not is_share(spread.costs.metric):
-        likely = min(likely, spread.failing(spread.middle) + OBVIOUS)
+    likely, obvious = spread.limit(suspect_level(spread.costs.alpha)), spread.failing(spread.middle) + OBVIOUS
+    if not spread.seen:
+        likely = max(likely, obvious)
+    elif spread.apart and not is_share(spread.costs.metric):
+        likely = min(likely, obvious)
     return max(likely, spread.passing(spread.costs.limits.effect))
 
 
@@ -103,7 +108,7 @@ class _Spread(NamedTuple):
 
     `launch` is the standard deviation of the median that one new launch would give, `others` that of everything but the
     new launches: of the recordings, and of the medians of the stored ones. `apart` says that three quarters of the new
-    launches lie above three quarters of the stored ones.
+    launches lie above three quarters of the stored ones, `seen` that a run has several launches, which show `launch`.
     """
 
     costs: Comparison
@@ -114,13 +119,16 @@ class _Spread(NamedTuple):
     launch: float
     others: float
     apart: bool
+    seen: bool
 
     @classmethod
     def of(cls, costs: Comparison, stored: Sequence[Sequence[float]], moved: float) -> _Spread:
         """The spread of new launches and of each recording's, all as costs."""
         new, *recordings = (tested(costs, run) for run in (costs.new, *stored))
         own, *centres = tested(costs, [median(costs.new), *map(median, stored)])
-        launch, launches = _launch_deviation([new, *recordings])
+        runs = [new, *recordings]
+        seen = any(len(run) > 1 for run in runs)
+        launch, launches = _launch_deviation(runs) if seen else (row(costs.metric).spread, PRIOR_FREEDOM)
         shares = sum(1 / len(run) for run in recordings) / len(recordings) ** 2
         between, freedom = _between(costs.metric, centres, moved)
         others = math.hypot(between, launch * math.sqrt(shares))
@@ -136,6 +144,7 @@ class _Spread(NamedTuple):
             launch=launch,
             others=others,
             apart=_apart(new, [value for run in recordings for value in run]),
+            seen=seen,
         )
 
     def reach(self, error: float) -> float:
@@ -190,14 +199,14 @@ def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:
 def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     """The standard deviation of the median of one launch's log around its run's centre, and its degrees of freedom.
 
-    It is pooled over all runs, from absolute deviations: a median does not follow single launches, and they are not to
+    It is pooled over all runs, of which one has several launches, from absolute deviations: a median does not follow single launches, and they are not to
     widen its limits. Of a normal value it is pi / 2 times the mean absolute deviation (Laplace 1818).
     """
     several = [run for run in runs if len(run) > 1]
     freedom = sum(len(run) - 1 for run in several)
     # The deviations from n values' own median are too small by about the root of (n - 1) / n.
     found = (math.sqrt(len(run) / (len(run) - 1)) * abs(value - median(run)) for run in several for value in run)
-    return (math.pi / 2 * fmean(found) if several else 0.0), freedom
+    return math.pi / 2 * fmean(found), freedom
 
 
 def _between(metric: str, centres: Sequence[float], moved: float) -> tuple[float, int]:

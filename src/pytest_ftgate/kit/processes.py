@@ -353,7 +353,7 @@ def temporary_folder(mark: str) -> str:
     return os.path.join(tempfile.gettempdir(), f"{FOLDER}{mark}")
 
 
-class Held(NamedTuple):
+class Use(NamedTuple):
     """What processes had in use shortly before they were killed; `since` is when the first of them began."""
 
     shared: frozenset[Path]
@@ -379,7 +379,7 @@ class Held(NamedTuple):
         return False
 
 
-def held_by(processes: Iterable[psutil.Process]) -> Held:
+def held_by(processes: Iterable[psutil.Process]) -> Use:
     """What these processes have in use now."""
     shared, folders, began = set[Path](), set[Path](), [float("inf")]
     for process in processes:
@@ -388,7 +388,7 @@ def held_by(processes: Iterable[psutil.Process]) -> Held:
             shared |= _mapped(process.pid)
             sockets = (Path(str(each.laddr)) for each in process.net_connections("unix") if each.laddr)
             folders |= {path.parent for path in sockets if path.parent.name.startswith(FOLDER)}
-    return Held(frozenset(shared), frozenset(folders), min(began))
+    return Use(frozenset(shared), frozenset(folders), min(began))
 
 
 def _mapped(pid: int) -> set[Path]:

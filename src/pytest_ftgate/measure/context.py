@@ -22,7 +22,7 @@ from ..runner.protocol import CHECK, MEASURED
 from .conditions import ConditionsMonitor
 from .launch import CellUnsupported, Handle, Launcher, LaunchRole, Request, error_of
 from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
-from .plan import IterationPlan, RunBudget, TimeIsUp
+from .plan import IterationPlan, OutOfTime, RunBudget
 
 T = TypeVar("T")
 FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
@@ -199,7 +199,7 @@ class CellRun:
                 self._void_locks(WorkloadError(reason=f"{ROLES[role]}unsupported: {reason}"))
             else:
                 self.unsupported = str(reason)
-        except TimeIsUp:
+        except OutOfTime:
             raise
         except Exception as failure:  # noqa: BLE001 -- also a mistake of ours costs this cell alone
             launch, told = self.begun if role == "own" else 0, error_of(failure)

@@ -35,7 +35,7 @@ from .context import (
 )
 from .launch import Launcher
 from .memory_round import measure_memory
-from .plan import Costs, IterationPlan, Limits, RunBudget, TimeIsUp
+from .plan import Allowance, Costs, IterationPlan, OutOfTime, RunBudget
 from .time_round import measure_round, ratios_of, roles
 
 LEAST_REFERENCES = 3
@@ -62,7 +62,7 @@ class InterleavedRun(RunContext):
         group: Group,
         targets: Mapping[str, PreparedTarget],
         launcher: Launcher,
-        limits: Limits,
+        limits: Allowance,
         rng: random.Random,
         listener: Listener,
         clock: Callable[[], float] | None = None,
@@ -222,7 +222,7 @@ class InterleavedRun(RunContext):
             reference, error = cell_run.reference, cell_run.error
             if reference is None or error is None:
                 continue
-            with contextlib.suppress(TimeIsUp):
+            with contextlib.suppress(OutOfTime):
                 while reference.alive and reference.begun < max(LEAST_REFERENCES, error.launch):
                     self.report(reference, "trying, after an error, the reference of")
                     with reference.attribute_errors(), self.ready(reference, "own") as launch:

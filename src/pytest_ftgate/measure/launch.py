@@ -114,7 +114,7 @@ def _hides(folder: Path, modules: Sequence[str]) -> bool:
     return any((folder / name).is_dir() or (folder / f"{name}.py").is_file() for name in modules)
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class HeldIteration(Struct, frozen=True, kw_only=True):
     """An iteration in which the workers were held at work, and the samples of it; none where it was not sampled.
 
     `dropped` is how often a look at its memory gave no sample.
@@ -169,7 +169,7 @@ class Handle(Protocol):
         """One iteration. Raises LaunchFailed or CellUnsupported."""
         ...
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
         """One iteration of at least `window_ns`, its memory and its threads' waits sampled from outside if `sampled`.
 
         With `one_ns`, the time of a call of the body, all workers stop after the same number of calls once the window

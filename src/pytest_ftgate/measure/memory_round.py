@@ -21,8 +21,8 @@ from ..runner.profile import END
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
 from .context import LONG_NS, ROLES, CellRun, RunContext, RunningLaunch
-from .launch import CellUnsupported, Handle, Held, error_of
-from .plan import LEAST_LAUNCHES, RunBudget, TimeIsUp
+from .launch import CellUnsupported, Handle, HeldIteration, error_of
+from .plan import LEAST_LAUNCHES, OutOfTime, RunBudget
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
 """How long workers are held at least; in a paired comparison long enough for what is judged."""
@@ -49,7 +49,7 @@ def measure_memory(context: RunContext) -> None:
         timing_ns = budget.round_so_far_s * 1e9 - budget.iteration_ns * plan.taken
         budget.omitted_ns = cost_ns + timing_ns / 3  # they have to be started too
         return
-    with contextlib.suppress(TimeIsUp):
+    with contextlib.suppress(OutOfTime):
         for cell_run in context.shuffled(needing):
             context.report(cell_run, "measuring memory of")
             # 1. The cell and its reference: both are started, then both held, closed and recorded.
@@ -205,7 +205,7 @@ def _growth_barriers(wall_ns: float, window_ns: int) -> int:
     return max(GROWTH_AT_LEAST, min(GROWTH_AT_MOST, int(GROWTH_S * 1e9 / one_ns)))
 
 
-def _sampling_cost(held: Mapping[bool, Held]) -> SamplingCost | None:
+def _sampling_cost(held: Mapping[bool, HeldIteration]) -> SamplingCost | None:
     """The time of an operation unsampled and sampled; None unless it was held both ways and did something."""
     values = {sampled: iteration_value(each.iteration, 1, per_op=True) for sampled, each in held.items()}
     if len(values) < 2 or not all(map(math.isfinite, values.values())):
@@ -255,7 +255,7 @@ def measure_profiles(context: RunContext, cell_run: CellRun, left_s: float) -> t
         for side in context.shuffled([reference, cell_run]):
             context.report(side, "sampling the stacks of")
             profiles[side] = _profile(context, side, min(MOST_S, WORK_SHARE * budget.left_s / (2 - len(profiles))))
-    except TimeIsUp:
+    except OutOfTime:
         raise NoProfile("no time left") from None
     except CellUnsupported as error:
         raise NoProfile(f"{ROLES['profile']}{error}") from error

@@ -37,11 +37,11 @@ LATER_ROUNDS = 0.5, 0.8
 RESOLUTIONS_PER_VALUE = 1000
 
 
-class TimeIsUp(Exception):
+class OutOfTime(Exception):
     """The time of a run has ended: nothing more is started, and no iteration begins."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class Allowance(Struct, frozen=True, kw_only=True):
     """How much may be measured; seconds and counts. `launches` and `iterations` fix what else adapts.
 
     `budget_s` ends the measurement, whatever else is wanted. `least_iterations` are taken where they are cheap and the
@@ -74,7 +74,7 @@ class IterationPlan:
     `loops` is None until it is calibrated; `count`, the iterations of a launch, is None until the pilot iterations.
     """
 
-    def __init__(self, spec: Spec, limits: Limits, loops: int | None = None) -> None:
+    def __init__(self, spec: Spec, limits: Allowance, loops: int | None = None) -> None:
         self.spec = spec
         self.limits = limits
         self.loops = 1 if spec.one_call else None if spec.duration_s is not None else loops
@@ -144,7 +144,7 @@ class RunBudget:
     seconds, unless tests share them.
     """
 
-    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: Allowance, clock: Callable[[], float]) -> None:
         self.limits = limits
         self.clock = clock
         self.rounds = 0
@@ -203,7 +203,7 @@ class RunBudget:
     def check(self) -> None:
         """Raise TimeIsUp if the time is over."""
         if self.expired:
-            raise TimeIsUp
+            raise OutOfTime
 
     @property
     def round_so_far_s(self) -> float:

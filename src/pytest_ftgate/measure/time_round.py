@@ -13,7 +13,7 @@ from ..runner.protocol import CHECK, CHECKED_COLD, COLD, WARMUP
 from .context import ROLES, CellRun, Family, Needed, RunContext, RunningLaunch, total
 from .launch import LaunchRole
 from .memory_round import memory_cost_ns
-from .plan import Costs, TimeIsUp, calibrated_loops
+from .plan import Costs, OutOfTime, calibrated_loops
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
@@ -79,7 +79,7 @@ def _measure_batch(context: RunContext, batch: Batch) -> float:
     launches have all had the least iterations.
     """
     iteration_ns = 0.0
-    with contextlib.suppress(TimeIsUp), context.started(_wanted(context, batch)) as launches:
+    with contextlib.suppress(OutOfTime), context.started(_wanted(context, batch)) as launches:
         counted = launches
         try:
             _warm_up(context, batch, launches)
@@ -94,7 +94,7 @@ def _measure_batch(context: RunContext, batch: Batch) -> float:
                 and (not launch.checked or (first and context.spares(launch.latest_wall_ns or 0, 0.1)))
             ]
             _each(context, last, "checking results of", _check)
-        except TimeIsUp:
+        except OutOfTime:
             counted = _cut(context, batch, launches)
         context.sample_conditions()
         _each(context, counted, "ending", lambda launch: launch.handle.close(), late=True)

@@ -24,13 +24,12 @@ from ..model.report import Report, Row, RowMessage
 from ..model.spec import Plan
 from ..model.verdict import Decision, Verdict
 from ..report import measured, said, terminal
-from ..run import libraries, privacy, run
+from ..run import libraries, privacy
 from ..run.rows import on_host
-from ..run.run import Session
+from ..run.run import Ending, Run, missing
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
 from . import failures, signals, xdist
-from . import failures as repeat
 from .collection import CELL, default_pair
 from .options import options_of, usage_errors
 from .progress import Progress, mode_of
@@ -39,7 +38,7 @@ FAILED = "failed"
 """In place of the decision of a cell whose pass fails the test: pytest counts and shows it as any other failure."""
 
 
-class Run:
+class Gate:
     """A run under --ftgate: registered as a plugin, so that its hooks exist only then."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -57,7 +56,7 @@ class Run:
         self.relay = xdist.Relay(given.channel) if given else None
         shown = _progress(config)
         self.progress = self.relay or shown
-        self.session = Session(
+        self.run = Run(
             run_options(config, self.seed),
             config.rootpath,
             self.id,
@@ -68,8 +67,8 @@ class Run:
         taken = signals.Signals(config, is_worker=self.is_worker)
         config.pluginmanager.register(taken)
         taken.install()
-        self.session.start()
-        self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.session.time.spent_s)
+        self.run.start()
+        self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.run.time.spent_s)
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
         self.failures = failures.Failures()
@@ -82,26 +81,22 @@ class Run:
         reports = {target: target.partition(":")[0] for target in options.report}
         self.left_out = libraries.left_out(config.rootpath, reports.values())
         made = [target for target, kind in reports.items() if kind not in self.left_out]
-        self.ending = run.Ending(self.session, made, config.invocation_params.dir)
-        self._register_parts(config.pluginmanager)
-        self.session.hooks.ftgate_configure(gate=self)
-
-    def _register_parts(self, plugins: pytest.PytestPluginManager) -> None:
-        """The hooks of a worker and of the controller."""
-        if self.session.turn is not None:
-            plugins.register(xdist.Worker(self.session.turn))
+        self.ending = Ending(self.run, made, config.invocation_params.dir)
+        self.refused: FtgateError | OSError | None = None
+        """Why nothing can be measured in a worker: of its usage errors xdist shows nothing."""
+        self.trouble = ""
+        self.shown = False
+        if self.run.turn is not None:
+            config.pluginmanager.register(xdist.WorkerTurns(self.run.turn))
         if not self.is_worker:
-            plugins.register(self.handover)
-            self._check_out()
-
-    def _check_out(self) -> None:
-        """Check out both sides of a comparison before any worker or test starts; a failure of git is a usage error."""
-        try:
-            self.session.check_out()
-        except FtgateError as error:
-            raise pytest.UsageError(plain(str(error))) from None
-        finally:
-            self.progress.clear()
+            config.pluginmanager.register(self.handover)
+            try:  # both sides of a comparison, before any worker or test starts
+                self.run.check_out()
+            except FtgateError as error:
+                raise pytest.UsageError(plain(str(error))) from None
+            finally:
+                self.progress.clear()
+        self.run.hooks.ftgate_configure(gate=self)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
@@ -121,29 +116,24 @@ class Run:
                 'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
                 "is imported"
             )
-        self._check_collected()
-        self.session.collect(planned)
-        if self.relay is not None:
-            self.relay.collected(self.collected, self.session.planned())
-        self.progress.start(len(planned.groups), self.session.config.time)
-        self.session.tell_new()
-
-    def _check_collected(self) -> None:
         try:
             if self.collected:
-                self.session.folder.make()  # else nothing measured could be kept
-            self.session.hooks.ftgate_collected(run=self.session, config=self.config, nodeids=self.collected)
+                self.run.folder.make()  # else nothing measured could be kept
+            self.run.hooks.ftgate_collected(run=self.run, config=self.config, nodeids=self.collected)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             if not self.is_worker:
                 raise pytest.UsageError(plain(str(error))) from None
-            self.refused = error  # of a worker's usage error xdist shows nothing
-
-    refused: FtgateError | OSError | None = None
+            self.refused = error
+        self.run.collect(planned)
+        if self.relay is not None:
+            self.relay.collected(self.collected, self.run.planned())
+        self.progress.start(len(planned.groups), self.run.config.time)
+        self.run.tell_new()
 
     def pytest_report_header(self) -> list[str]:
         """The seed, with which a run can be repeated, and the targets of tests that name none."""
         lines = [f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"]
-        if not self.session.config.python:
+        if not self.run.config.python:
             pair = default_pair(self.config)
             lines.append(f"ftgate: targets of tests that name none: {' and '.join(pair.targets)}, {pair.why}")
         if own := libraries.note(self.config.rootpath):
@@ -167,14 +157,14 @@ class Run:
             with shown:
                 if self.refused is not None:
                     raise self.refused
-                message = self.session.message(item.stash[CELL][1].nodeid)
+                message = self.run.message(item.stash[CELL][1].nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             item.stash[HEADLINE] = str(error).partition("\n")[0]
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
         if self.host:
-            message = on_host(message, self.host, self.session.machine)
+            message = on_host(message, self.host, self.run.machine)
         item.stash[ROW_MESSAGE] = message
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
@@ -202,9 +192,9 @@ class Run:
             if self.is_worker:
                 report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
                 if (
-                    self.session.rows.unwritten and not self.host
+                    self.run.rows.unwritten and not self.host
                 ):  # nobody else can read them; those of a host come one by one
-                    held = [*self.session.rows.all().values()]
+                    held = [*self.run.rows.all().values()]
                     report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
             else:
                 self.messages[item.nodeid] = message
@@ -265,26 +255,33 @@ class Run:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Make the report of all rows there are, write the report files, update baselines."""
         self.progress.end()
-        self.failures.finish(_stream_width(self.config))
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
+        self.failures.finish(80 if reporter is None else int(reporter._tw.fullwidth))
         if self.is_worker:
             return
         self.collected = self.collected or list(self.handover.collected)
         missing = self._missing(session)
-        partial = "; ".join(filter(None, (missing, *self.session.hooks.ftgate_measured(gate=self, session=session))))
-        if not (self.messages or partial or self.session.shard):
+        partial = "; ".join(filter(None, (missing, *self.run.hooks.ftgate_measured(gate=self, session=session))))
+        if not (self.messages or partial or self.run.shard):
             return
-        if session.exitstatus == pytest.ExitCode.OK and self._nothing_measured():
+        decisions = {message.row.verdict.decision for message in self.messages.values()}
+        nothing = decisions == {Decision.UNSUPPORTED} and not self.plain
+        # A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
+        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.config.shard:
             self.trouble = "nothing was measured: every cell is unsupported here"
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        collected = None if self._narrowed() else self.collected
-        report = self.session.report(self.messages.values(), version("pytest-ftgate"), collected)
-        again = privacy.without_home(repeat.command(self.config, self.seed))
+        # A run that may have collected only some cells cannot tell which baselines are unused.
+        named = "python" in self.run.config.before_declared
+        narrowed = named or not self.collected or any("[" in argument for argument in self.config.args)
+        collected = None if narrowed else self.collected
+        report = self.run.report(self.messages.values(), version("pytest-ftgate"), collected)
+        again = privacy.without_home(failures.command(self.config, self.seed))
         report = msgspec.structs.replace(
             report,
             partial=partial,
             command=again,
             failing=self.failed(),
-            undecided_fails=UNDECIDED_RUN in self.failing and not self.session.config.update,
+            undecided_fails=UNDECIDED_RUN in self.failing and not self.run.config.update,
         )
         if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
@@ -294,34 +291,24 @@ class Run:
 
     def planned(self) -> list[str]:
         """The node ids of the cells that were not deselected."""
-        return self.session.planned() or list(self.handover.planned)
+        return self.run.planned() or list(self.handover.planned)
 
     def _missing(self, session: pytest.Session) -> str:
         """Why rows are missing; of cells that were not asked for, what was measured is taken."""
         planned = self.planned()
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
         crashed = self.crashed.intersection(planned) - self.messages.keys()
-        kept = self.session.rows.all(crashed) if unasked or crashed else {}
+        kept = self.run.rows.all(crashed) if unasked or crashed else {}
         self.messages |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
         ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))
-        return run.missing(
+        return missing(
             self.stopped or (ended if unasked else ""),
             planned=len(planned),
             unasked=len(unasked),
             in_part=sum(message.row.in_part for message in self.messages.values()),
             lost=len(self.lost.intersection(planned) - self.messages.keys()),
         )
-
-    def _nothing_measured(self) -> bool:
-        """Whether every cell is unsupported: a gate that judged nothing must not pass."""
-        if self.session.config.shard:  # `ftgate merge` looks at all of them
-            return False
-        decisions = {message.row.verdict.decision for message in self.messages.values()}
-        return decisions == {Decision.UNSUPPORTED} and not self.plain
-
-    trouble = ""
-    shown = False
 
     def failed(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""
@@ -332,11 +319,6 @@ class Run:
         """The row if it fails its test, as it is or by what was not accepted of it."""
         rest = msgspec.structs.replace(row, verdict=otherwise(row.verdict))
         return next((each for each in (row, rest) if fails(each.verdict, self.failing)), None)
-
-    def _narrowed(self) -> bool:
-        """Whether this run may have collected only some cells, so that it cannot tell which baselines are unused."""
-        named = "python" in self.session.config.before_declared
-        return named or not self.collected or any("[" in argument for argument in self.config.args)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The tables and verdicts; which files were written, and which were not."""
@@ -396,7 +378,7 @@ def run_options(config: pytest.Config, seed: int) -> Options:
     with usage_errors():
         limits.check(cli=options.thresholds, ini=options.ini_thresholds)
     baselines = options.baselines or default_folder(config.rootpath)
-    return dataclasses.replace(options, seed=seed, baselines=baselines, rerun=repeat.given(config))
+    return dataclasses.replace(options, seed=seed, baselines=baselines, rerun=failures.given(config))
 
 
 def fails(verdict: Verdict, failing: Collection[str]) -> bool:
@@ -419,11 +401,6 @@ def otherwise(verdict: Verdict) -> Verdict:
 def _is_strict(verdict: Verdict) -> bool:
     """Whether a cell passed although a strict mark says that it does not."""
     return verdict.decision is Decision.XPASSED and verdict.expected is not None and verdict.expected.strict
-
-
-def _stream_width(config: pytest.Config) -> int:
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    return 80 if reporter is None else int(reporter._tw.fullwidth)
 
 
 def _progress(config: pytest.Config) -> Progress:

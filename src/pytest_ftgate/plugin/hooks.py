@@ -27,7 +27,7 @@ __all__ = [
     "pytest_terminal_summary",
 ]
 
-RUN = "ftgate-run"
+GATE = "ftgate-run"
 """The name under which the plugin of a measuring run is registered."""
 
 
@@ -52,9 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"--ftgate cannot measure here: {why}. Without --ftgate the tests run as plain tests"
             )
-        from .gate import Run
+        from .gate import Gate
 
-        config.pluginmanager.register(Run(config), RUN)
+        config.pluginmanager.register(Gate(config), GATE)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -138,7 +138,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 
     if CELL not in pyfuncitem.stash:
         return None
-    run = pyfuncitem.config.pluginmanager.get_plugin(RUN)
+    run = pyfuncitem.config.pluginmanager.get_plugin(GATE)
     if run is not None:
         run.gate(pyfuncitem)
     else:

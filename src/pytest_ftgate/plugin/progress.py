@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -174,8 +175,10 @@ class Progress:
                 self._draw(doing, left_s, self._told)
         if self._beats is None:
             ended = threading.Event()
-            self._beats = threading.Thread(target=self._keep_on, args=(ended,), daemon=True), ended
-            self._beats[0].start()
+            thread = threading.Thread(target=self._keep_on, args=(ended,), daemon=True)
+            with contextlib.suppress(RuntimeError):  # no thread can be started here: events alone draw the line
+                thread.start()
+                self._beats = thread, ended
 
     def _keep_on(self, ended: threading.Event) -> None:
         while self._mode != "quiet" and not ended.wait(max(0.0, self._last + PLAIN_EVERY_S - self._clock())):

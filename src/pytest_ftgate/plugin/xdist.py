@@ -88,7 +88,7 @@ class Relay:
             self._channel.send((name, arguments))
 
 
-class Worker:
+class WorkerTurns:
     """In a worker: no test of it runs while another worker measures."""
 
     def __init__(self, turn: MeasuringTurn) -> None:

@@ -35,7 +35,7 @@ FIGURES = {
 """Headings of figures, and the names that they are stored by. The first three stand in every table."""
 
 
-class Summary(NamedTuple):
+class CellSummary(NamedTuple):
     """A cell, stored or new: its recordings or its sample, with the newest recording's time and commit."""
 
     sides: tuple[Sample | Recording, ...] = ()
@@ -56,7 +56,7 @@ class Summary(NamedTuple):
         value = self.value(name)
         return NOTHING if value is None else units.of(_unit(name), value, unicode=unicode)
 
-    def change(self, name: str, since: Summary) -> str:
+    def change(self, name: str, since: CellSummary) -> str:
         """The change of a figure, where both sides have it."""
         was, now = since.value(name), self.value(name)
         if was is None or now is None:
@@ -70,14 +70,14 @@ def _unit(name: str) -> str:
     return "ratio" if FIGURES[name] == WALL_OF_CONTROL else metrics.row(FIGURES[name]).unit
 
 
-def _summary(side: StoredCell | Sample | None) -> Summary:
+def _summary(side: StoredCell | Sample | None) -> CellSummary:
     if side is None or isinstance(side, Sample):
-        return Summary(() if side is None else (side,))
+        return CellSummary(() if side is None else (side,))
     newest = side.recordings[-1]
-    return Summary(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
+    return CellSummary(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
 
 
-def _shown(summaries: Iterable[Summary]) -> list[str]:
+def _shown(summaries: Iterable[CellSummary]) -> list[str]:
     """The figures that every test has, and those that any of these has."""
     known, names = list(summaries), list(FIGURES)
     return [*names[:3], *(name for name in names[3:] if any(short.value(name) is not None for short in known))]

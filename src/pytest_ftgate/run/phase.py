@@ -29,7 +29,7 @@ from .sides.references import described
 from .targets import target_of, unavailable
 
 if TYPE_CHECKING:
-    from .run import Session
+    from .run import Run
 
 LEAST_ROUNDS = 5
 """Rounds of a comparison for which iterations are given up if the budget is small; more if a decision needs more.
@@ -71,7 +71,7 @@ class Phase:
     needed: int = dataclasses.field(init=False)
     """Rounds that a decision needs at least; 0 if nothing is judged."""
 
-    def begin(self, run: Session, group: Group, monitor: ConditionsMonitor, left_s: float, waiting: int) -> None:
+    def begin(self, run: Run, group: Group, monitor: ConditionsMonitor, left_s: float, waiting: int) -> None:
         """Install the targets, and find what each cell is compared with. Raises FtgateError.
 
         `left_s` is the rest of the test's time, for this phase and those `waiting`. A screen leaves half of it to what
@@ -160,7 +160,7 @@ class Phase:
             self.interleaved.grant(min(share_s * self.share, own_s), min(left_s, own_s))
         return self.interleaved.step()
 
-    def basis_of(self, cell: Cell, run: Session, group: Group) -> ComparedWith:
+    def basis_of(self, cell: Cell, run: Run, group: Group) -> ComparedWith:
         """What a cell is compared with."""
         reference = self.pair.reference if self.pair else None
         if why := self.same.get(cell.nodeid):

@@ -26,7 +26,7 @@ from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
-from ..measure.plan import Limits
+from ..measure.plan import Allowance
 from ..model.report import Machine, Report, Row, RowMessage, Shard, failed_row, first_line
 from ..model.spec import Cell, Group, Plan
 from ..report import json, said
@@ -43,8 +43,6 @@ from .targets import Targets
 from .trial import Trial
 from .turns import MeasuringTurn
 
-# Writes the report files of a run.
-
 
 def write_report(target: str, report: Report, folder: Path) -> Path:
     """Write the report as `KIND:PATH` says, a path relative to `folder`; a file that is there stays if that fails.
@@ -58,13 +56,10 @@ def write_report(target: str, report: Report, folder: Path) -> Path:
     return path
 
 
-# Refuses a `.ftgate` that git tracks: a change could bring its own runner, environments and worktrees.
-
-
 def refuse_tracked(folder: Path) -> None:
     """Raise FtgateError if git tracks anything in `folder`, or the folder as a link or a submodule.
 
-    Outside of a repository there is nothing to refuse.
+    A change could bring its own runner, environments and worktrees. Outside of a repository nothing is refused.
     """
     try:
         repository = Repository(folder.parent)
@@ -78,8 +73,6 @@ def refuse_tracked(folder: Path) -> None:
             f"it; remove it with `git rm -r -f {folder.name}` and commit that"
         )
 
-
-# The project as it is checked out.
 
 _BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 """What GitHub and GitLab call the branch of a run; the first only for a pull request."""
@@ -120,7 +113,7 @@ class ProgressListener(Listener, Protocol):
         ...
 
 
-class Session:
+class Run:
     """A run in one process, and what its trials share.
 
     Under pytest-xdist each worker has one; a lock lets one of them measure at a time.
@@ -258,7 +251,8 @@ class Session:
             with self.turn.paused() if self.turn else nothing, self.folder.locked("measuring"):
                 self.rows.keep_lost()
                 if not self.rows.has(group):
-                    with self.turn.excluded(self._tell_waiting) if self.turn else nothing:
+                    waiting = partial(self.listener.advance, phase="waiting for", done=0, wanted=0, left_s=None)
+                    with self.turn.excluded(waiting) if self.turn else nothing:
                         self.measure(group)
         return self.rows.of(group)[nodeid]
 
@@ -282,14 +276,21 @@ class Session:
                             test, _ = names.split_nodeid(group.cells[0].nodeid)
                             self.targets.make_all(group, self.references.requested().sides_with(test))
                         self._attributing(trials[-1], trials[-1].begin)
-                while trials := self._without_ended(trials):
+                while True:
+                    # 2. Keep the rows of the tests that have ended.
+                    for trial in trials:
+                        if not trial.open:
+                            self.rows.add(trial.group, self._placed(trial, trial.rows()))
+                    trials = [trial for trial in trials if trial.open]
+                    if not trials:
+                        break
                     left_s = self.time.left_s
                     if left_s is not None and left_s <= 0:
-                        # 2. The time of the run is used up: judge what there is.
+                        # 3. The time of the run is used up: judge what there is.
                         for trial in trials:
                             self._attributing(trial, trial.close)
                     else:
-                        # 3. One round of the test that has had the fewest.
+                        # 4. One round of the test that has had the fewest.
                         trial = min(trials, key=lambda each: each.rounds)
                         self._announce(trial.group)
                         share_s = None if left_s is None else left_s / len(trials)
@@ -350,28 +351,10 @@ class Session:
                 raise
             trial.fail(error)
 
-    def _without_ended(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Those that are still open; the rows of the others are kept."""
-        for trial in trials:
-            if not trial.open:
-                self.rows.add(trial.group, self._placed(trial, trial.rows()))
-        return [trial for trial in trials if trial.open]
-
     def _placed(self, trial: Trial, rows: Iterable[Row]) -> list[RowMessage]:
         """Rows of a test with their places in the report."""
         note = "; ".join(filter(None, (trial.note, self.turn.note if self.turn else "")))
         return [message_of(self._positions[row.cell.nodeid], trial.group, row, note) for row in rows]
-
-    def _tell_waiting(self, test: str) -> None:
-        self.listener.advance(test, "waiting for", 0, 0, None)
-
-    def _lost(self, group: Group, worker: str) -> list[RowMessage]:
-        """The rows of a test whose measurement ends with this process."""
-        reason = f"the process that measured it ended: worker {worker} of pytest-xdist"
-        fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
-        given = {"line": group.spec.source.line, "options": self.config.rerun}
-        lost = [msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells]
-        return [message_of(self._positions[row.cell.nodeid], group, row) for row in lost]
 
     def _prepare(self) -> None:
         """What all trials share; the error levels depend on which targets and baselines the plan has."""
@@ -392,9 +375,9 @@ class Session:
         self.capacity = Capacity.of_this_process()
         self._prepared = True
 
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Limits:
+    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Allowance:
         """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
-        return Limits(
+        return Allowance(
             budget_s=budget_s,
             floor=LAUNCHES,
             launches=self.config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
@@ -411,14 +394,14 @@ class Session:
         """Name the group that is measured from now on, if it is another than before."""
         if group.key != self._announced:
             self._announced = group.key
-            if self.turn is not None:
-                self.rows.begin(group, self._lost(group, self.turn.name))
+            if self.turn is not None:  # its rows, should its measurement end with this process
+                reason = f"the process that measured it ended: worker {self.turn.name} of pytest-xdist"
+                fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
+                given = {"line": group.spec.source.line, "options": self.config.rerun}
+                lost = (msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells)
+                places = self._positions
+                self.rows.begin(group, [message_of(places[row.cell.nodeid], group, row) for row in lost])
             self.listener.begin(group.key, [cell.label for cell in group.cells])
-
-
-# The end of a run, however it ends: what is missing is said, every file is written, then baselines are stored.
-
-Write = Callable[[Report], object]
 
 
 class Ending:
@@ -428,14 +411,13 @@ class Ending:
     again with the report as it is then after baselines were stored or another file could not be written.
     """
 
-    def __init__(self, session: Session, targets: Sequence[str], folder: Path) -> None:
+    def __init__(self, run: Run, targets: Sequence[str], folder: Path) -> None:
         """`targets` are of the form `KIND:PATH`, their paths relative to `folder`."""
-        self.session = session
-        self.files: dict[str, Write] = {f".ftgate/{LAST_RUN}": self._keep}
+        self.run = run
+        self.files: dict[str, Callable[[Report], object]] = {f".ftgate/{LAST_RUN}": self._keep}
+        self.files |= {target: partial(self._write_file, target, folder) for target in targets}
         self.written: dict[str, Path] = {}
         self.troubles: list[str] = []
-        for target in targets:
-            self.files[target] = self._writer(target, folder)
 
     def finish(self, report: Report) -> Report:
         """Write the files, store the baselines; the report as it is then.
@@ -445,7 +427,7 @@ class Ending:
         report = self._write(report)
         stored = report
         try:
-            stored = self.session.store(report)
+            stored = self.run.store(report)
         except Exception as error:  # noqa: BLE001 -- a failure is reported, whatever it is
             self._note("the baselines cannot be stored", error)
         if self.troubles or stored.updates != report.updates:
@@ -458,21 +440,17 @@ class Ending:
         while True:
             texts = (missing, *(first_line(trouble) for trouble in self.troubles if first_line(trouble) not in missing))
             report = msgspec.structs.replace(report, partial=without_home("; ".join(filter(None, texts))))
-            if not self._failed(report):
+            failed = []
+            for name, write in self.files.items():
+                try:
+                    write(report)
+                except Exception as error:  # noqa: BLE001 -- the other files are still written
+                    self._note(f"{name} cannot be written", error)
+                    failed.append(name)
+            if not failed:
                 return report
-
-    def _failed(self, report: Report) -> list[str]:
-        """Write every file once; those that failed are not written again."""
-        failed = []
-        for name, write in self.files.items():
-            try:
-                write(report)
-            except Exception as error:  # noqa: BLE001 -- the other files are still written
-                self._note(f"{name} cannot be written", error)
-                failed.append(name)
-        for name in failed:
-            del self.files[name]
-        return failed
+            for name in failed:  # it is not written again
+                del self.files[name]
 
     def _note(self, what: str, error: Exception) -> None:
         """Name what failed; a mistake of ours comes with its traceback."""
@@ -488,13 +466,10 @@ class Ending:
     def _keep(self, report: Report) -> None:
         """A run that ended before its first result does not replace the last one that has some."""
         if report.tables:
-            self.session.folder.keep(json.rendered("json", report))
+            self.run.folder.keep(json.rendered("json", report))
 
-    def _writer(self, target: str, folder: Path) -> Write:
-        def write(report: Report) -> None:
-            self.written[target] = write_report(target, report, folder)
-
-        return write
+    def _write_file(self, target: str, folder: Path, report: Report) -> None:
+        self.written[target] = write_report(target, report, folder)
 
 
 def missing(stopped: str, planned: int, unasked: int, in_part: int, lost: int) -> str:

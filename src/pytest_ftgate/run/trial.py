@@ -30,7 +30,7 @@ from .sides import worktrees
 from .targets import same, unavailable
 
 if TYPE_CHECKING:
-    from .run import Session
+    from .run import Run
 
 
 class Trial:
@@ -40,7 +40,7 @@ class Trial:
     measured again, paired with the baseline's commit; where that cannot be done, the verdict is predicted.
     """
 
-    def __init__(self, run: Session, group: Group) -> None:
+    def __init__(self, run: Run, group: Group) -> None:
         self.run = run
         self.group = group
         self.monitor = ConditionsMonitor()

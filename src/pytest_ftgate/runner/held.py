@@ -48,7 +48,7 @@ def endless(workers: int) -> list[int]:
     return [ENDLESS << 1, *[0] * workers] if workers else []
 
 
-class Tally:
+class CallTally:
     """A worker's part: how many calls it may begin."""
 
     def __init__(self, words: list[int] | FileWords, index: int) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .held import Tally, TaskTally
+    from .held import CallTally, TaskTally
     from .loading import Body, Setup
 
 ORDER = struct.Struct("<IIQ")
@@ -57,7 +57,9 @@ class Order:
 
     __slots__ = ("flags", "loops", "tally", "window_ns")
 
-    def __init__(self, loops: int, window_ns: int = 0, flags: int = 0, tally: Tally | TaskTally | None = None) -> None:
+    def __init__(
+        self, loops: int, window_ns: int = 0, flags: int = 0, tally: CallTally | TaskTally | None = None
+    ) -> None:
         self.loops = loops
         self.window_ns = window_ns
         self.flags = flags
@@ -342,7 +344,7 @@ def call(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
     return ops, result
 
 
-def _call_together(function: Callable[[Worker], Any], worker: Worker, tally: Tally | TaskTally) -> tuple[int, Any]:
+def _call_together(function: Callable[[Worker], Any], worker: Worker, tally: CallTally | TaskTally) -> tuple[int, Any]:
     calls, batch, result = 0, 1, None
     since = now_ns()
     while allowed := tally.allowed(calls, batch):
@@ -522,14 +524,14 @@ def _run_together(
     body: Body, worker: Worker, order: Order, own_cpu: bool, words: list[int] | str, index: int, loop: Any = None
 ) -> dict[str, Any]:
     """As `run`, until all workers stop; `words` are in this process or in the file of this name."""
-    from .held import FileWords, Tally
+    from .held import CallTally, FileWords
 
     if not isinstance(words, str):
-        order.tally = Tally(words, index)
+        order.tally = CallTally(words, index)
         return run(body, worker, order, own_cpu, loop)
     file = FileWords(words)
     try:
-        order.tally = Tally(file, index)
+        order.tally = CallTally(file, index)
         return run(body, worker, order, own_cpu, loop)
     finally:
         file.close()

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from ..kit.files import hide_from_git, write_whole
 from ..targets.environments import discovers_packages
 from .names import SUFFIX, entry_key, file_name, folder_name, split_nodeid
-from .recording import Change
+from .recording import Edit
 from .schema import (
     SCHEMA,
     STATISTIC,
@@ -64,7 +64,7 @@ def assembled(test: str, runs: Runs) -> TestBaseline:
     )
 
 
-def changed(test: str, runs: Runs, changes: Iterable[Change]) -> dict[str, RecordedRun]:
+def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, RecordedRun]:
     """The files after these changes."""
     found = dict(runs)
     for change in changes:
@@ -114,7 +114,7 @@ def _counting(runs: Runs) -> dict[_Place, list[str]]:
     return counting
 
 
-def _recorded(test: str, change: Change, entry: StoredCell, recording: Recording) -> tuple[str, RecordedRun]:
+def _recorded(test: str, change: Edit, entry: StoredCell, recording: Recording) -> tuple[str, RecordedRun]:
     """The name and the content of the file that holds this recording alone."""
     assert change.machine is not None  # given with every entry
     recorded_at, commit, seed = recording.recorded_at, recording.commit, recording.seed
@@ -132,7 +132,7 @@ def _recorded(test: str, change: Change, entry: StoredCell, recording: Recording
     return file_name(recorded_at, commit, seed, change.machine.fingerprint), run
 
 
-def _without(run: RecordedRun, change: Change) -> RecordedRun:
+def _without(run: RecordedRun, change: Edit) -> RecordedRun:
     """A file without a cell on a machine and build."""
     cells = {
         label: recording
@@ -202,7 +202,7 @@ class Store:
                 tests.setdefault(run.test, {})[path.name] = run
         return dict(tests)
 
-    def save(self, test: str, changes: Iterable[Change]) -> TestBaseline:
+    def save(self, test: str, changes: Iterable[Edit]) -> TestBaseline:
         """Read and change the files of one test under the lock; cells without a change stay as they are.
 
         A file that is not valid is not overwritten: the error of `load` is raised first. A file without cells is

@@ -21,7 +21,7 @@ DIGITS = 6
 """Significant digits of a stored value: a thousandth of what any launch repeats."""
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class Edit(Struct, frozen=True, kw_only=True):
     """One edit of a test's baseline: the cell to store under label and key, or None to remove it.
 
     With `append` its recordings are added to the stored ones; else they take their place.
@@ -44,7 +44,7 @@ def change_of(
     machine: Machine,
     append: bool = False,
     took_s: float = 0.0,
-) -> Change:
+) -> Edit:
     """The change that makes this sample the cell's baseline: one new recording, in place of the old ones or after them.
 
     `values` are the sample's, `took_s` the seconds that the whole test took. Raises
@@ -61,7 +61,7 @@ def change_of(
         recordings=(recording,),
     )
     key = entry_key(machine.fingerprint, build_key(sample.interpreter))
-    return Change(label=split_nodeid(sample.cell.nodeid)[1], key=key, entry=entry, machine=machine, append=append)
+    return Edit(label=split_nodeid(sample.cell.nodeid)[1], key=key, entry=entry, machine=machine, append=append)
 
 
 def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: str, seed: int) -> Recording:

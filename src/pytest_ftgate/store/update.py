@@ -14,7 +14,7 @@ from ..model.verdict import Acceptance, Decision, Verdict
 from ..targets.describe import build_key
 from .folder import Store
 from .names import join_nodeid, matches, split_nodeid
-from .recording import Change, Values, change_of, mismatch
+from .recording import Edit, Values, change_of, mismatch
 from .schema import StoredCell, T
 
 Action = Literal["record", "skip", "refuse"]
@@ -165,7 +165,7 @@ def apply_updates(
 
     Raises BaselineError; the files before the faulty one are then written, those after it are unchanged.
     """
-    changes: list[tuple[str, Change]] = []
+    changes: list[tuple[str, Edit]] = []
     for each in updates:
         if each.action == "record" and each.new is not None:
             change = change_of(
@@ -254,4 +254,4 @@ def prune(store: Store, cells: Iterable[tuple[str, str]]) -> None:
     for test, labels in grouped(cells).items():
         baseline = store.load(test)
         stored = baseline.cells if baseline else {}
-        store.save(test, [Change(label=label, key=key) for label in labels for key in stored.get(label, {})])
+        store.save(test, [Edit(label=label, key=key) for label in labels for key in stored.get(label, {})])

@@ -11,11 +11,11 @@ from ...hookspec import hookimpl
 if TYPE_CHECKING:
     import pytest
 
-    from ...plugin.gate import Run
+    from ...plugin.gate import Gate
 
 
 @hookimpl
-def ftgate_configure(gate: Run) -> None:
+def ftgate_configure(gate: Gate) -> None:
     """Measure on the machines that `--tx` names, if it names any."""
     if gate.is_worker:
         if gate.host:
@@ -23,7 +23,7 @@ def ftgate_configure(gate: Run) -> None:
     elif has_hosts(gate.config):
         from .controller import Hosts
 
-        run = gate.session
+        run = gate.run
         hosts = Hosts(gate.config, gate.id, run.references.requested().reference.commit if run.config.against else "")
         gate.config.pluginmanager.register(hosts)
         run.plugins.register(hosts)

@@ -48,7 +48,7 @@ else:
 """
 
 
-class Host:
+class HostLink:
     """A host with the connection that holds it for this run; the worker of pytest-xdist has one of its own."""
 
     def __init__(self, spec: Any) -> None:
@@ -111,7 +111,7 @@ class Hosts:
         self.config = config
         self.run = run
         self.reference = reference
-        self.hosts: list[Host] = []
+        self.hosts: list[HostLink] = []
         self.scheduler = HostScheduler({})
         self.patch = pytest.MonkeyPatch()
         specs = [execnet.XSpec(each) for each in workermanage.parse_tx_spec_config(config)]
@@ -120,7 +120,7 @@ class Hosts:
                 "--ftgate measures on hosts of `--tx ssh=...` alone: leave out the other --tx, or give this machine as "
                 "a host too, `--tx ssh=localhost`"
             )
-        names = [Host(spec).name for spec in specs]
+        names = [HostLink(spec).name for spec in specs]
         if twice := {name for name in names if names.count(name) > 1}:
             raise pytest.UsageError(f"a host measures with one worker: {', '.join(sorted(twice))} stands in --tx twice")
         _refuse_together(config)
@@ -129,7 +129,7 @@ class Hosts:
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Bring the project to every host before pytest-xdist connects to it."""
         for spec in specs:
-            self.hosts.append(Host(spec))
+            self.hosts.append(HostLink(spec))
             spec.ssh = " ".join([spec.ssh, *(f"-o {option}" for option in SSH)])
             spec.env = _variables() | spec.env
         try:

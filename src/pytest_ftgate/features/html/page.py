@@ -35,7 +35,7 @@ Text = tuple[str, float | None]
 """A text of a table, and what it is sorted by; None: it is empty."""
 
 
-class Cell(NamedTuple):
+class CellRow(NamedTuple):
     """One cell in a table: the texts of its columns with what they are sorted by, and all other figures as lines."""
 
     row: Row
@@ -44,7 +44,7 @@ class Cell(NamedTuple):
     details: str
 
 
-class Site(NamedTuple):
+class SiteRow(NamedTuple):
     """One lock site of one cell."""
 
     cell: str
@@ -60,8 +60,8 @@ class Test(NamedTuple):
     reference: str
     notes: tuple[str, ...]
     heads: tuple[str, ...]
-    cells: tuple[Cell, ...]
-    sites: tuple[Site, ...]
+    cells: tuple[CellRow, ...]
+    sites: tuple[SiteRow, ...]
     data: dict[str, Any] | None
     advice: tuple[advice.Sentence, ...]
 
@@ -180,7 +180,7 @@ class Item(NamedTuple):
     why: tuple[str, ...]
 
 
-class Group(NamedTuple):
+class TestBlocks(NamedTuple):
     """The blocks of a test that need attention: what all were compared with and judged by, and how to repeat them.
 
     `test` is its node id; of errors that several tests share `3 tests`.
@@ -203,7 +203,7 @@ class Others(NamedTuple):
     cells: list[tuple[str, str]]
 
 
-def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
+def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[TestBlocks]:
     """These cells, worst first, by their tests."""
     by_test: dict[str, list[list[Row]]] = {}
     for block in said.blocks(rows):
@@ -214,7 +214,7 @@ def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Group]:
         items = tuple(_item(block, anchors) for block in blocks)
         judged = [item.found for item in items if item.row.verdict.decision is not Decision.ERROR]
         groups.append(
-            Group(
+            TestBlocks(
                 test=test,
                 anchor=items[0].cells[0][0].partition("c")[0],
                 items=items,
@@ -283,11 +283,11 @@ def _tests(report: Report) -> Iterator[Test]:
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         heads, texts = _columns(rows)
         cells = [
-            Cell(row, f"t{number}c{at}", texts[at], "\n".join(line[6:] for line in detail_lines(row, PLAIN)))
+            CellRow(row, f"t{number}c{at}", texts[at], "\n".join(line[6:] for line in detail_lines(row, PLAIN)))
             for at, row in enumerate(rows)
         ]
         ratios = any(row.figures.ratio is not None for row in rows)
-        sites = [Site(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]
+        sites = [SiteRow(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]
         yield Test(
             title=title,
             anchor=f"t{number}",

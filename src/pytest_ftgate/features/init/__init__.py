@@ -44,7 +44,7 @@ MATRIX: Final = range(2, 257)
 """The numbers of jobs that a matrix of GitHub may have."""
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class NewFile(Struct, frozen=True, kw_only=True):
     """A file to write."""
 
     path: Path
@@ -54,7 +54,7 @@ class Change(Struct, frozen=True, kw_only=True):
 class Outline(Struct, frozen=True, kw_only=True):
     """What init does: the files that it writes, those that it leaves with the reason, and notes."""
 
-    changes: list[Change] = msgspec.field(default_factory=list)
+    changes: list[NewFile] = msgspec.field(default_factory=list)
     left: list[tuple[Path, str]] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
 
@@ -76,7 +76,7 @@ class Outline(Struct, frozen=True, kw_only=True):
             keep_trailing_newline=True,
             autoescape=False,  # YAML and Python, not HTML
         )
-        self.changes.append(Change(path=path, text=environment.get_template(template).render(values)))
+        self.changes.append(NewFile(path=path, text=environment.get_template(template).render(values)))
 
 
 @hookimpl
@@ -356,7 +356,7 @@ def _asked_ci(project: Project, *, ask: bool) -> str:
     return usual
 
 
-def write(change: Change) -> None:
+def write(change: NewFile) -> None:
     """Write one file whole or not at all; a file that appeared meanwhile is not replaced. Raises FtgateError."""
     path = change.path.resolve()
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")

@@ -18,7 +18,7 @@ from ...model.spec import Cell, Program, Spec
 from ...runner.clock import resolution_ns
 from ...runner.protocol import HOLD, MEASURED
 from ...runner.record import LaunchRecord
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here
+from ..launch import CellUnsupported, HeldIteration, LaunchFailed, Request, recorded, request_here
 from ..watch.memory import SAMPLED, sample_tree
 from .process import PipeOutput, Process, exit_text, left_behind
 from .words import absent, decimal, missing, path_with, values_of, variables_of, which
@@ -154,7 +154,7 @@ class CommandHandle:
         """`loops` runs one after the other, or one of `window_ns`."""
         return self._recorded(kind, [self._ended(self._started(window_ns), window_ns) for _ in range(loops)])
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
         """One run, sampled in its middle: of `window_ns`, or as long as it takes, which is about `one_ns`."""
         seconds = one_ns / 1e9 if one_ns else window_ns / 1e9
         memory: tuple[MemoryPoint, ...] = ()
@@ -167,7 +167,7 @@ class CommandHandle:
             if process.over():  # the last sample may be of its end
                 memory, dropped = memory[:-1], dropped + len(memory[-1:])
         run = self._ended(process, 0 if one_ns else window_ns)
-        return Held(iteration=self._recorded(HOLD, [run]), memory=memory, dropped=dropped, waits=waits)
+        return HeldIteration(iteration=self._recorded(HOLD, [run]), memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """Not for programs, whose workers cannot be stopped at a barrier: nobody asks for it."""

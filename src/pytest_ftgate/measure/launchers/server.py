@@ -48,7 +48,7 @@ from ...runner.client import Server, ask, below
 from ...runner.protocol import COLD, WARMUP
 from ...runner.record import LaunchRecord
 from .. import machine, stacks
-from ..launch import CellUnsupported, Held, LaunchFailed, Request, recorded, request_here, setup_of
+from ..launch import CellUnsupported, HeldIteration, LaunchFailed, Request, recorded, request_here, setup_of
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s, sample_tree
 from . import load as load_generators
 from .command import program_environment
@@ -375,7 +375,7 @@ class ServerHandle:
         self.record.add(kind, to_builtins(iteration), ())
         return iteration
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
         """A window of load, its first and last tenth not sampled; longer where a sample of memory takes long."""
         if not self.sample_cost_s:  # once it is at work, and then the same for all holds of a launch
             self.sample_cost_s = sample_cost_s(self.server.process_map)
@@ -389,7 +389,7 @@ class ServerHandle:
 
         iteration = self._drive(max(window_ns, round(needed_ns)), sample if sampled else None)
         memory, dropped, waits = samples[-1] if samples else ((), 0, None)
-        return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
+        return HeldIteration(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """A window of load, and a sample of the memory that is left once it is over."""

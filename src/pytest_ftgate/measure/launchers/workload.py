@@ -31,7 +31,7 @@ from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, MEASURED, P
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
 from .. import memory_round, stacks
-from ..launch import LEFT_FIX, CellUnsupported, Held, LaunchFailed, Request, setup_of
+from ..launch import LEFT_FIX, CellUnsupported, HeldIteration, LaunchFailed, Request, setup_of
 from ..machine import pinned, usable_cores
 from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
@@ -442,7 +442,7 @@ class WorkloadHandle:
             self.measured.append(iteration)
         return iteration
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> Held:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
         """One held iteration; of a long body one call, without its first and its last tenth."""
         needed_s = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
         if self.request.spec.one_call:
@@ -455,20 +455,20 @@ class WorkloadHandle:
         window_ns = 0 if one_call else round(seconds * 1e9)
         return self._held(loops, window_ns, (after_s, seconds * SAMPLED) if sampled else None, timeout_s)
 
-    def _held_calls(self, needed_s: float, sampled: bool, one_ns: float) -> Held:
+    def _held_calls(self, needed_s: float, sampled: bool, one_ns: float) -> HeldIteration:
         """Calls that have setups and teardowns of their own, of which nothing is sampled: enough to last `needed_s`."""
         count = max(1, min(MOST_HELD_CALLS, math.ceil(needed_s * 1e9 / max(1.0, one_ns))))
         seconds = max(needed_s, HELD_CALLS * one_ns / 1e9) if one_ns >= SHORT_CALL_NS else 0.0
         timeout_s = max(self.timeout_s, 2 * one_ns / 1e9)
         calls = [self._held(1, 0, (0.0, seconds) if sampled else None, timeout_s) for _ in range(count)]
-        return Held(
+        return HeldIteration(
             iteration=sorted((call.iteration for call in calls), key=lambda each: each.rate)[count // 2],
             memory=tuple(point for call in calls for point in call.memory),
             dropped=sum(call.dropped for call in calls),
             waits=max((call.waits for call in calls if call.waits), key=lambda each: each.span_s, default=None),
         )
 
-    def _held(self, loops: int, window_ns: int, sampled: tuple[float, float] | None, timeout_s: float) -> Held:
+    def _held(self, loops: int, window_ns: int, sampled: tuple[float, float] | None, timeout_s: float) -> HeldIteration:
         """One iteration, `sampled` after so many seconds for so many; if that gives no sample of memory, at its end.
 
         No worker ends before that, so every sample has all of them.
@@ -488,7 +488,7 @@ class WorkloadHandle:
             memory, dropped = (() if point is None else (point,)), dropped + (point is None)
         self.channel.send({"do": "go on"})
         iteration = self.awaited_iteration(self.timeout_s, "ending its workers")
-        return Held(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
+        return HeldIteration(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
         """One iteration, and a sample of the memory that is left after it; see Handle."""

@@ -46,7 +46,7 @@ class File(Struct, frozen=True, kw_only=True):
     lives: tuple[tuple[int, int], ...] = ()
 
 
-class Recorded(NamedTuple):
+class ProbeRecord(NamedTuple):
     """What all processes of a launch recorded."""
 
     sites: tuple[LockSite, ...]
@@ -70,7 +70,7 @@ def thread_ns(cell: Cell, work_ns: int, lived_ns: int) -> int:
     return max(workers_ns, lived_ns) + (work_ns if cell.body == "executor" else 0)
 
 
-def read(folder: Path) -> Recorded:
+def read(folder: Path) -> ProbeRecord:
     """All `*.json` of a launch's folder, merged. Raises FtgateError that names a file that cannot be understood."""
     for broken in folder.glob("*" + BROKEN):
         raise FtgateError(f"{broken}: the lock waits of one process are not whole; make room on the disk")
@@ -81,7 +81,7 @@ def read(folder: Path) -> Recorded:
         except (OSError, ValueError, RecursionError) as error:
             fix = "run again; a disk that is full leaves such a file"
             raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error
-    return Recorded(merged(file.sites for file in files), tuple(life for file in files for life in file.lives))
+    return ProbeRecord(merged(file.sites for file in files), tuple(life for file in files for life in file.lives))
 
 
 def merged(files: Iterable[Iterable[Written]]) -> tuple[LockSite, ...]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ..loading import Setup
     from ..setups import WorkerSetups
-    from .standing import Gate
+    from .standing import StartGate
 
 STARTED = ("threads", "processes", "interpreters")
 """Pools of `concurrent.futures`, which start their workers as tasks come."""
@@ -119,9 +119,9 @@ class PoolWorkers(StandingTimes):
         """Make the pool; one that is kept starts all of its workers, unless its factory is the test's own."""
         gate = None
         if self.stands and self.setup["kind"] in STARTED and not threads_are_greenlets():
-            from .standing import Gate
+            from .standing import StartGate
 
-            gate = Gate(self.setup)
+            gate = StartGate(self.setup)
         self.opened = make_pool(self.setup, self.shared, self.context, executor, gate)
         self.pool = self.opened.__enter__()
         if gate is not None:
@@ -159,7 +159,7 @@ def executor_class(kind: str) -> Any:
     return InlineExecutor
 
 
-def make_pool(setup: Setup, shared: Any, context: Any, executor: Any, gate: Gate | None) -> Any:
+def make_pool(setup: Setup, shared: Any, context: Any, executor: Any, gate: StartGate | None) -> Any:
     """A context manager that gives the cell's `concurrent.futures.Executor`, of that class.
 
     Its workers pass the gate as they start. Raises Failure where a factory returned something else.

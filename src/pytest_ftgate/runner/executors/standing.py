@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LOOK_MS = 50
 
 
-class Gate:
+class StartGate:
     """Holds each worker of a pool in its initializer until all of them are there."""
 
     def __init__(self, setup: Setup) -> None:

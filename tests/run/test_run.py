@@ -54,7 +54,7 @@ from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Ver
 from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run import run as session_module
 from pytest_ftgate.run.context import LAUNCHES, hypotheses_of
-from pytest_ftgate.run.run import Session
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
@@ -88,7 +88,7 @@ class Watcher(Quiet):
 class Outcome:
     """One run from its plan to its report."""
 
-    def __init__(self, running: Session, launcher: FakeLauncher, report: Report) -> None:
+    def __init__(self, running: Run, launcher: FakeLauncher, report: Report) -> None:
         self.session = running
         self.launcher = launcher
         self.report = report
@@ -150,10 +150,10 @@ class Project:
 
     label = "main (1eb3b87)"
 
-    def session(self, launcher: FakeLauncher, *groups: Group, run: str = "", **changed: Any) -> Session:
+    def session(self, launcher: FakeLauncher, *groups: Group, run: str = "", **changed: Any) -> Run:
         self.count += 1
         config = dataclasses.replace(CONFIG, **changed)
-        made = Session(config, self.root, run or f"run-{self.count}", Watcher(), launcher)
+        made = Run(config, self.root, run or f"run-{self.count}", Watcher(), launcher)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
         return made
