@@ -199,8 +199,9 @@ def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:
 def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     """The standard deviation of the median of one launch's log around its run's centre, and its degrees of freedom.
 
-    It is pooled over all runs, of which one has several launches, from absolute deviations: a median does not follow single launches, and they are not to
-    widen its limits. Of a normal value it is pi / 2 times the mean absolute deviation (Laplace 1818).
+    It is pooled over all runs, of which one has several launches, from absolute deviations: a median does not follow
+    single launches, and they are not to widen its limits. Of a normal value it is pi / 2 times the mean absolute
+    deviation (Laplace 1818).
     """
     several = [run for run in runs if len(run) > 1]
     freedom = sum(len(run) - 1 for run in several)
