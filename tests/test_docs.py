@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import reference
 
 from pytest_ftgate import cli, hookspec
 from pytest_ftgate.declare.options import OPTIONS
@@ -31,11 +35,6 @@ def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     named = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     return named | set(re.findall(r'<a id="([^"]+)"', text))
-
-
-def test_every_option_is_documented() -> None:
-    named = set(re.findall(r"--ftgate[-a-z]*", TEXT))
-    assert {option.cli for option in OPTIONS} - named == set()
 
 
 def test_the_order_of_decisions_is_that_of_the_code() -> None:
@@ -60,10 +59,13 @@ def test_every_promise_is_a_sentence_with_tests_that_exist() -> None:
         assert path, promise
 
 
-def test_every_metric_is_documented() -> None:
-    table = (ROOT / "docs" / "judging.md").read_text(encoding="utf-8").partition("\n## Metrics\n")[2]
-    named = set(re.findall(r"`([a-z0-9_.]+|[a-z]+\.NAME)`", table.partition("\n## ")[0]))
-    assert {*metrics.NAMES, *(f"{kind}.NAME" for kind in metrics.OWN)} - named == {"ratio"}
+@pytest.mark.parametrize("name", reference.pages())
+def test_the_reference_is_what_the_code_says(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text("utf-8") == reference.pages()[name], "run docs/reference.py"
+
+
+def test_every_metric_says_what_it_is() -> None:
+    assert [row.name for row in metrics.TABLE.values() if not row.meaning] == []
 
 
 def test_options_and_keys_that_the_pages_name_exist() -> None:
@@ -204,3 +206,60 @@ def test_pytest_takes_its_commands(tmp_path: Path) -> None:
     given = "\n".join(sorted({"\x1f".join(words) for words in lines}))
     done = subprocess.run([sys.executable, "-c", MANY], cwd=tmp_path, input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+
+
+# -- the site ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it: every warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    (command,) = re.findall(r"\$\(PY\) (-m sphinx .*)", (ROOT / "Makefile").read_text("utf-8"))
+    words = command.replace(".ftgate/doctrees", f"{folder}/doctrees").replace(".ftgate/docs", f"{folder}/html").split()
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "html"
+
+
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    for page in PAGES:
+        path = (site / page.relative_to(ROOT)).with_suffix(".html")
+        loaded = re.findall(r'<(?:script|link|img|iframe)[^>]*?(?:src|href)="([^"]+)"', path.read_text("utf-8"))
+        assert loaded
+        assert [address for address in loaded if re.match(r"(https?:)?//", address)] == [], page
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Logs nothing."""
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_the_site_opens_in_a_browser(site: Path) -> None:
+    """The first page leads to the manual, a link to its page, and a search finds a term."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no browser here")
+    from playwright.sync_api import sync_playwright
+
+    said, asked = list[str](), list[str]()
+    handler = functools.partial(QuietHandler, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as tools:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        browser = tools.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=300_000)
+        page = browser.new_page()
+        page.set_default_timeout(300_000)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(address)
+        page.wait_for_url("**/docs/index.html")
+        page.get_by_role("link", name="Terms").first.click()
+        page.wait_for_url("**/docs/terms.html")
+        page.goto(f"{address}/search.html?q=interleaved")
+        page.locator("#search-results li").first.wait_for()
+        browser.close()
+        server.shutdown()
+    assert said == []
+    assert [each for each in asked if not each.startswith(address)] == []

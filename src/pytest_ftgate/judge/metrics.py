@@ -40,7 +40,7 @@ class MetricRow(NamedTuple):
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
     can have such a value. `in_window` is its value in one window of load: pairs are then of neighbouring windows.
     `sampled` is its value in one sample of memory: the scatter of a launch's samples counts in its comparisons.
-    `beside` is a kind of launch that it needs beside those of `need`.
+    `beside` is a kind of launch that it needs beside those of `need`. `meaning` is for docs/metrics.md.
     """
 
     name: str
@@ -61,6 +61,7 @@ class MetricRow(NamedTuple):
     in_window: Callable[[Iteration], float | None] | None = None
     sampled: Callable[[MemoryPoint], int | None] | None = None
     beside: Need | None = None
+    meaning: str = ""
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -130,25 +131,27 @@ _SHARE: Final = Limits(0.25, 0.5, 0.01)
 _TAIL: Final = (Limits(0.10, 0.25), Limits(0.15, 0.40))
 
 
-def _size(name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], *, gates: bool = False) -> MetricRow:
+def _size(
+    name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], meaning: str, *, gates: bool = False
+) -> MetricRow:
     absent = "no sample was taken while all of its workers were held"
-    read = _memory(bytes_of)
-    return MetricRow(
-        name, label, "size", read, "memory", "cost", *_SIZE, 0.02, gates, absent, between=0.02, sampled=bytes_of
-    )
+    row = MetricRow(name, label, "size", _memory(bytes_of), "memory", "cost", *_SIZE, 0.02, gates, absent)
+    return row._replace(between=0.02, sampled=bytes_of, meaning=meaning)
 
 
-def _share(name: str, label: str, read: Reader, need: Need = "locks", *, gates: bool = False) -> MetricRow:
+def _share(
+    name: str, label: str, read: Reader, meaning: str, need: Need = "locks", *, gates: bool = False
+) -> MetricRow:
     absent = "no launch of this run gave one"
     limits, spread = (_SHARE, _SHARE), 0.15
-    return MetricRow(
-        name, label, "share", read, need, "share", *limits, spread, gates, absent, _is_workload, between=spread
-    )
+    row = MetricRow(name, label, "share", read, need, "share", *limits, spread, gates, absent, _is_workload)
+    return row._replace(between=spread, meaning=meaning)
 
 
-def _once(name: str, read: Reader) -> MetricRow:
+def _once(name: str, read: Reader, meaning: str) -> MetricRow:
     """A time that a launch has once, so that no quantile takes its scatter out."""
-    return MetricRow(name, name, "time", read, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
+    row = MetricRow(name, name, "time", read, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
+    return row._replace(meaning=meaning)
 
 
 def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
@@ -156,7 +159,8 @@ def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
         return of(iteration.latency) if iteration.latency else None
 
     row = MetricRow(name, label, "time", _latency(of), applies=is_server, in_window=in_window)
-    return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
+    meaning = "the response time of a server, in the median window of a launch"
+    return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, meaning=meaning)
 
 
 TABLE: Final[Mapping[str, MetricRow]] = {
@@ -170,21 +174,58 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             gates=True,
             absent="no operation ended in any iteration",
             between=0.025,
+            meaning="one call of the body in every worker: the lower quartile of a launch's iterations. With "
+            'reuse="fresh" the start and join of the workers count; with duration= it is one operation of any worker',
         ),
-        MetricRow(Metric.TAIL, "tail", "time", tails, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, gates=True),
-        _once("cold", readers.cold_values),
-        _once("start", _of_launch(readers.start_of)),
-        MetricRow("work", "work", "time", _of_launch(readers.work_of)),
-        _once("join", _of_launch(readers.join_of)),
-        _size(Metric.USS, "USS", lambda point: point.steadiest_bytes, gates=True),
-        _size("pss", "PSS", lambda point: point.pss_bytes),
-        _size("rss", "RSS", lambda point: point.rss_bytes),
-        _size("growth", "growth", lambda _: None)._replace(
+        MetricRow(
+            Metric.TAIL,
+            "tail",
+            "time",
+            tails,
+            paired=_TAIL[0],
+            apart=_TAIL[1],
+            spread=TAIL_SPREAD,
+            gates=True,
+            meaning="the 90 % quantile of the same iterations",
+        ),
+        _once("cold", readers.cold_values, "the first iteration of a launch"),
+        _once("start", _of_launch(readers.start_of), "starting the workers"),
+        MetricRow(
+            "work", "work", "time", _of_launch(readers.work_of), meaning="an iteration without its start and join"
+        ),
+        _once("join", _of_launch(readers.join_of), "ending the workers"),
+        _size(
+            Metric.USS,
+            "USS",
+            lambda point: point.steadiest_bytes,
+            "memory that no other process shares, of the process tree while all workers are at work: its written part",
+            gates=True,
+        ),
+        _size("pss", "PSS", lambda point: point.pss_bytes, "the same with a part of what is shared, on Linux"),
+        _size("rss", "RSS", lambda point: point.rss_bytes, "the same with all that is shared"),
+        _size("growth", "growth", lambda _: None, "memory that each iteration leaves behind")._replace(
             read=readers.growth_values, may_be_zero=True, sampled=None, beside="growth"
         ),
-        _share(Metric.LOCK_WAIT, "lock wait", lambda sample: readers.shares_by_order(sample, "lock"), gates=True),
-        _share("queue_wait_share", "queue wait", lambda sample: readers.shares_by_order(sample, "queue")),
-        _share("gil_wait_share", "GIL wait", readers.gil_shares, "memory")._replace(applies=_is_no_command),
+        _share(
+            Metric.LOCK_WAIT,
+            "lock wait",
+            lambda sample: readers.shares_by_order(sample, "lock"),
+            "the part of the threads' time spent waiting for a lock that another holds",
+            gates=True,
+        ),
+        _share(
+            "queue_wait_share",
+            "queue wait",
+            lambda sample: readers.shares_by_order(sample, "queue"),
+            "the same for an item of a queue, an event or a permit",
+        ),
+        _share(
+            "gil_wait_share",
+            "GIL wait",
+            readers.gil_shares,
+            "the part of the workers' time spent waiting for the GIL",
+            "memory",
+        )._replace(applies=_is_no_command),
         MetricRow(
             Metric.SCALING,
             "scaling",
@@ -194,15 +235,50 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "gain",
             applies=_is_counted,
             explains=True,
+            meaning="throughput over that of the same cell with one worker",
         ),
-        MetricRow("efficiency", "efficiency", "ratio", _efficiency, "time", "gain", applies=_is_counted, explains=True),
-        MetricRow("cores", "cores", "number", readers.core_values, explains=True),
-        MetricRow("ops_per_s", "operations", "number", readers.rate_values, "time", "gain"),
+        MetricRow(
+            "efficiency",
+            "efficiency",
+            "ratio",
+            _efficiency,
+            "time",
+            "gain",
+            applies=_is_counted,
+            explains=True,
+            meaning="scaling over the number of workers",
+        ),
+        MetricRow(
+            "cores",
+            "cores",
+            "number",
+            readers.core_values,
+            explains=True,
+            meaning="CPU time of all processes of a launch over wall time",
+        ),
+        MetricRow(
+            "ops_per_s",
+            "operations",
+            "number",
+            readers.rate_values,
+            "time",
+            "gain",
+            meaning="calls of the body in all workers per second of wall time; with roles those of the leading role, "
+            "of a server its answers",
+        ),
         _answer("latency_mean", "mean latency", lambda latency: latency.mean_ns),
         _answer("latency_p50", "p50 latency", lambda latency: latency.p50_ns),
         _answer("latency_p95", "p95 latency", lambda latency: latency.p95_ns),
         _answer("latency_p99", "p99 latency", lambda latency: latency.p99_ns),
-        MetricRow("errors", "errors", "number", readers.error_values, may_be_zero=True, applies=is_server),
+        MetricRow(
+            "errors",
+            "errors",
+            "number",
+            readers.error_values,
+            may_be_zero=True,
+            applies=is_server,
+            meaning="requests that failed or were answered with an error, in the median window of a launch",
+        ),
         MetricRow(
             "gil_wait_p95",
             "p95 GIL wait",
@@ -214,6 +290,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             apart=Limits(0.25, 0.5),
             spread=0.3,
             applies=_is_no_command,
+            meaning="the length of single waits for the GIL in a launch, 0 if none was seen",
         ),
     )
 }
@@ -250,23 +327,34 @@ HEADINGS: Final[Mapping[str, str]] = {
 
 
 class OwnKind(NamedTuple):
-    """A kind of a workload's own metrics; `read` takes the name that the workload gave."""
+    """A kind of a workload's own metrics; `read` takes the name that the workload gave, `meaning` is for the docs."""
 
     unit: Unit
     scale: Scale
     read: Callable[[Sample, str], Mapping[int, float]]
+    meaning: str
 
 
 OWN: Final[Mapping[str, OwnKind]] = {
-    "timer": OwnKind("time", "cost", lambda sample, name: readers.timer_values(sample.launches, name)),
-    "counter": OwnKind("number", "gain", lambda sample, name: readers.counter_values(sample.launches, name)),
+    "timer": OwnKind(
+        "time",
+        "cost",
+        lambda sample, name: readers.timer_values(sample.launches, name),
+        "the mean of `worker.timed(NAME)`, or of a program's own timer",
+    ),
+    "counter": OwnKind(
+        "number",
+        "gain",
+        lambda sample, name: readers.counter_values(sample.launches, name),
+        "`worker.count(NAME)` per second of the work",
+    ),
     "peak": OwnKind(
         "number",
         "cost",
         lambda sample, name: readers.by_order(sample.launches, lambda launch: launch.peaks.get(name)),
+        "the largest value of `worker.peak(NAME, n)` in a launch",
     ),
 }
-"""A timer's mean, a counter per second, a peak."""
 
 
 def row(name: str) -> MetricRow:
@@ -278,7 +366,7 @@ def row(name: str) -> MetricRow:
     if not known(name):
         raise KeyError(name)
     kind, _, own = name.partition(".")
-    unit, scale, read = OWN[kind]
+    unit, scale, read, _ = OWN[kind]
     return MetricRow(
         name,
         f"{kind} {own}",

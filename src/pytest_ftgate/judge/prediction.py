@@ -43,8 +43,8 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     limit of `decide.suspect_level` or OBVIOUS, else inconclusive. `moved` is what the conditions of this run add: see
     `decide.deviation`.
 
-    Where no run has two launches, nothing shows how far launches of unchanged code lie apart: the metric's prior stands
-    for it, and nothing has regressed or improved. What is OBVIOUS is suspect then.
+    Where no run has two launches, nothing shows how far launches of unchanged code lie apart. The metric's prior stands
+    for it, and nothing is decided: what is OBVIOUS is suspect.
 
     There is one look, so no level is split: at `final`, or once more launches would hardly narrow the limits. When that
     is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
@@ -76,17 +76,19 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
         allowed=allowed(costs.metric, spread.shown(limit)),
         effect=allowed(costs.metric, spread.shown(passes)),
         wall_growth=max(costs.wall_growth, default=1.0),
-        ruled_out=None if more else ruled_out(costs, before, spread.rejects),
+        ruled_out=None if more or not spread.seen else ruled_out(costs, before, spread.rejects),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > passes,
     )
 
 
 def _decided(spread: _Spread) -> Decision:
     costs = spread.costs
-    if spread.own > spread.limit(costs.alpha) and spread.seen:
+    if not spread.seen:
+        return Decision.SUSPECT if spread.own > _suspect_limit(spread) else Decision.INCONCLUSIVE
+    if spread.own > spread.limit(costs.alpha):
         return Decision.REGRESSED
     measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
-    if spread.failing(spread.own) + spread.reach(costs.alpha) < measured and spread.seen:
+    if spread.failing(spread.own) + spread.reach(costs.alpha) < measured:
         return Decision.IMPROVED
     if spread.rejects(costs.limits.effect):
         return Decision.PASSED
@@ -199,8 +201,9 @@ def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:
 def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     """The standard deviation of the median of one launch's log around its run's centre, and its degrees of freedom.
 
-    It is pooled over all runs, of which one has several launches, from absolute deviations: a median does not follow single launches, and they are not to
-    widen its limits. Of a normal value it is pi / 2 times the mean absolute deviation (Laplace 1818).
+    It is pooled over all runs, of which one has several launches, from absolute deviations: a median does not follow
+    single launches, and they are not to widen its limits. Of a normal value it is pi / 2 times the mean absolute
+    deviation (Laplace 1818).
     """
     several = [run for run in runs if len(run) > 1]
     freedom = sum(len(run) - 1 for run in several)
@@ -233,6 +236,11 @@ def _foretold(decision: Decision, spread: _Spread, recordings: int) -> str:
         return f"{change} is beyond the range predicted from {stored} (needs p <= {costs.alpha:.2g})"
     if decision is Decision.PASSED:
         return ""
+    if not spread.seen:
+        return (
+            f"{change} from one launch on either side, which shows no scatter: more time (--ftgate-test-time) or more "
+            "--ftgate-launches would settle it"
+        )
     return (
         f"{change} against {stored}, which can only detect a change beyond {beyond}; "
         "--ftgate-against or more recordings would settle it"

@@ -235,7 +235,7 @@ class Declaration:
         return self._scoped("setup", scope)
 
     def add_teardown(self, scope: Any) -> Any:
-        """`@test.teardown`: as `add_setup`, after the iteration, worker or launch, also where it failed."""
+        """`@test.teardown`: as `@test.setup`, after the iteration, worker or launch, also where it failed."""
         return self._scoped("teardown", scope)
 
     def _scoped(self, what: str, scope: Any) -> Any:
