@@ -78,7 +78,7 @@ def test_the_memory_of_a_further_worker_that_may_be_none_is_given_by_its_upper_e
 
 
 def test_a_number_stays_with_its_unit_and_an_interval_in_one_piece() -> None:
-    style = Style(20, color=False, unicode=True, verbosity=0)
+    style = Style(20)
     assert wrapped("it takes 12345678 ms [1, 2] at 31.2 % or 8 workers", style, indent=0) == [
         "it takes 12345678 ms",
         "[1, 2] at 31.2 % or",

@@ -496,7 +496,7 @@ def detail_lines(verbosity: int = 0, width: int = 120, *, unicode: bool = True, 
     """The lines beneath a row of these figures, each without its indentation."""
     of = cell("t.py::test", "3.14t", "threads", workers)
     one = Row(cell=of, verdict=Verdict(decision=Decision.PASSED), figures=Figures(**fields))
-    style = Style(width, color=False, unicode=unicode, verbosity=verbosity)
+    style = Style(width, unicode=unicode, verbosity=verbosity)
     return "\n".join(line.strip() for line in block_of(one, style))
 
 
@@ -671,11 +671,11 @@ def test_overhead_of_a_probe_is_shown_with_the_figure() -> None:
     ],
 )
 def test_long_path_gives_way_from_the_left(path: str, room: int, text: str) -> None:
-    assert shortened(path, room, Style(80, color=False, unicode=True, verbosity=0)) == text
+    assert shortened(path, room, Style(80)) == text
 
 
 def test_long_path_in_ascii() -> None:
-    style = Style(80, color=False, unicode=False, verbosity=0)
+    style = Style(80, unicode=False)
     assert shortened("src/words/storage/cache.py", 22, style) == ".../storage/cache.py"
     deep = (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),)
     line = detail_lines(sites=deep, lock_wait_share=0.5, width=80, unicode=False).splitlines()[0]
@@ -683,13 +683,13 @@ def test_long_path_in_ascii() -> None:
 
 
 def test_a_long_name_covers_nothing_of_its_text() -> None:
-    style = Style(40, color=False, unicode=True, verbosity=0)
+    style = Style(40)
     assert details.entry("wall time", "20 ms", style, 2, 11) == ["  wall time  20 ms"]
     assert details.entry("mean latency", "20 ms", style, 2, 11) == ["  mean latency 20 ms"]
 
 
 def test_phrases_are_broken_between_parts() -> None:
-    style = Style(40, color=False, unicode=True, verbosity=0)
+    style = Style(40)
     details = phrases(
         "lock", ["one part of this", "another part", "last part;", "x" * 20 + " " + "y" * 20], style, 2, 6
     )

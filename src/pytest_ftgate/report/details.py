@@ -56,9 +56,9 @@ class Style(NamedTuple):
     """What the stream can show: its width in columns, colour, and characters beyond ASCII; how much is asked for."""
 
     width: int
-    color: bool
-    unicode: bool
-    verbosity: int
+    color: bool = False
+    unicode: bool = True
+    verbosity: int = 0
 
     def paint(self, text: str, *names: str) -> str:
         """The text in the named colours, or as it is."""

@@ -140,22 +140,17 @@ def headline(row: Row, *, unicode: bool = True) -> str:
     `wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %`, `threads.scaling >= 1.6: 1.12x`, `KeyError: 'missing'`; of an
     open cell `wall +3.1 % (95 % CI -2.0 % to +8.2 %), uss too; rules out +21 %; +5 % needs about 14 more pairs, 40 s`.
     """
-    verdict, deciding = row.verdict, _deciding(row)
+    verdict = row.verdict
     if verdict.decision is Decision.ERROR:
         return f"{'also in the reference: ' if _same_there(row) else ''}{exception(error_of(row))}"
     if verdict.decision is Decision.INCONCLUSIVE:
-        # The first with its interval, the names of the others, what would settle the one that needs most, and why
-        # others have no figures.
-        compared = [each for each in deciding if each.ratio or each.points]
-        texts = []
-        if compared:
-            too = f", {listed([each.metric for each in compared[1:]], 'and')} too" if compared[1:] else ""
-            most = max(compared, key=lambda each: each.more or math.inf)
-            texts = [f"{compared[0].metric} {change_text(compared[0])}{too}", most.reason]
-        bare = (each for each in deciding if each not in compared)
+        compared, bare, settles = open_metrics(row)
+        others = [each.metric for each in compared[1:]]
+        too = f", {listed(others, 'and')} too" if others else ""
+        texts = [*(f"{each.metric} {change_text(each)}{too}" for each in compared[:1]), settles]
         texts += [": ".join(filter(None, (each.contract or each.metric, each.reason))) for each in bare]
     else:
-        texts = [_figure_and_limit(each, row, unicode) for each in deciding]
+        texts = [_figure_and_limit(each, row, unicode) for each in _deciding(row)]
     text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
     return plain(text.partition("\n")[0])
 
@@ -175,6 +170,15 @@ def _figure_and_limit(judged: MetricVerdict, row: Row, unicode: bool) -> str:
     values = now_and_was(judged, row, unicode=unicode)
     text = f"{judged.metric} {shown(difference.value)}{units.beyond_body(judged.wall_growth)}"
     return ", ".join(filter(None, (text + (f" ({values})" if values else ""), allowed(judged))))
+
+
+def open_metrics(row: Row) -> tuple[list[MetricVerdict], list[MetricVerdict], str]:
+    """Of an open cell the metrics with a change, those without figures, and what would settle what needs most."""
+    left = _deciding(row)
+    compared = [each for each in left if each.ratio or each.points]
+    most = max(compared, key=lambda each: each.more or math.inf, default=None)
+    settles = most.reason if most else "" if left else row.verdict.reason
+    return compared, [each for each in left if each not in compared], settles
 
 
 def _deciding(row: Row) -> list[MetricVerdict]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -60,7 +59,7 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
 def cell_text(row: Row, verbosity: int = 0) -> str:
     """What pytest's FAILURES and a JUnit file say of one cell: also the output of one with an error; may be empty."""
     if row.verdict.decision is not Decision.ERROR:
-        style = Style(100, color=False, unicode=True, verbosity=verbosity)
+        style = Style(100, verbosity=verbosity)
         return printable("\n".join(_finding(row, style)), style).strip() or row.verdict.reason
     error = said.error_of(row)
     raised = said.RAISED.fullmatch(error.reason)
@@ -360,21 +359,17 @@ def _open(row: Row, style: Style) -> list[str]:
 
     What has no figures, a contract too, says why.
     """
-    left = [each for each in row.verdict.metrics if each.decision is Decision.INCONCLUSIVE]
-    compared = [each for each in left if each.ratio or each.points]
+    compared, bare, settles = said.open_metrics(row)
     lines = _named(row, style)
     for each in compared[:1]:
         others = [metrics.row(other.metric).label for other in compared[1:]]
         more = f"; {listed(others, 'and')} too (-v)" if others else ""
         found = said.metric_text(each, row, unicode=style.unicode)
         lines += entry(found.label, found.text + more, style, indent=6, column=11)
-    for each in [each for each in left if each not in compared]:
+    for each in bare:
         text = ": ".join(filter(None, (each.contract, each.reason)))
         lines += entry(metrics.row(each.metric).label, text, style, indent=6, column=11)
-    if compared or not left:
-        most = max(compared, key=lambda each: each.more or math.inf, default=row.verdict)
-        lines += wrapped(plain(most.reason), style, indent=6)
-    return lines
+    return lines + wrapped(plain(settles), style, indent=6)
 
 
 def _error(block: Sequence[Row], style: Style) -> list[str]:

@@ -110,7 +110,7 @@ def as_json(found: Iterable[Advice]) -> str:
 
 def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True) -> str:
     """The sentences as lines of at most `width` columns, a paragraph each, the topic in a column of its own."""
-    style = Style(max(width, 40), False, unicode, 0)
+    style = Style(max(width, 40), unicode=unicode)
     blocks = []
     for each in advised:
         title = f"{each.test} ({each.place})" if each.place else each.test

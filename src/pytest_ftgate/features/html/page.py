@@ -26,7 +26,7 @@ from . import plots
 PLOTS_BYTES = 1_000_000
 """What the data of the plots takes at most: tests beyond it, those without a failure first, have figures alone."""
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "page.js")
-PLAIN = Style(width=110, color=False, unicode=True, verbosity=1)
+PLAIN = Style(width=110, verbosity=1)
 SITES = 12
 """Lock sites of a test that are listed."""
 
