@@ -21,7 +21,6 @@ NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate baseline` and its actions to the command line."""
     parser = subparsers.add_parser("baseline", help="list, show, compare, accept and prune stored baselines")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _action(actions, "list", list_baselines, "every stored cell: machine, build, launches, when, commit")

@@ -206,7 +206,6 @@ def _not_compared(why: str) -> Verdict:
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate compare` to the command line."""
     parser = subparsers.add_parser(
         "compare",
         help="judge two recorded runs",

@@ -21,7 +21,6 @@ from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store,
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate report` to the command line."""
     parser = subparsers.add_parser(
         "report",
         help="show a recorded run, or write it in other forms",
@@ -86,7 +85,6 @@ def command(*words: str) -> str:
 
 
 def show(report: Report, verbosity: int) -> None:
-    """Print the report as a run does."""
     text = terminal.render(
         report, width=terminal_width(), color=sys.stdout.isatty(), unicode=unicode(), verbosity=verbosity
     )

@@ -44,7 +44,6 @@ class CellSummary(NamedTuple):
 
     @property
     def launches(self) -> int:
-        """The number of timing launches."""
         return sum(len(source_of(side)(Metric.WALL)) for side in self.sides)
 
     def value(self, name: str) -> float | None:
@@ -52,7 +51,6 @@ class CellSummary(NamedTuple):
         return figure_of(FIGURES[name], self.sides)
 
     def text(self, name: str, unicode: bool) -> str:
-        """A figure with its unit."""
         value = self.value(name)
         return NOTHING if value is None else units.of(_unit(name), value, unicode=unicode)
 

@@ -70,7 +70,6 @@ def interval_head(rows: Iterable[Row]) -> str:
 
 
 def judged_wall(row: Row) -> MetricVerdict | None:
-    """The verdict on the wall time."""
     return next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
 
 
@@ -99,7 +98,6 @@ class Measured(NamedTuple):
 
     @property
     def has_interval(self) -> bool:
-        """Whether both ends are known."""
         return self.estimate.level > 0 and math.isfinite(self.estimate.low) and math.isfinite(self.estimate.high)
 
 

@@ -116,7 +116,6 @@ class MetricText(NamedTuple):
 
 
 def metric_text(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> MetricText:
-    """What is said of one metric of a cell."""
     ruled = "" if "rules out" in judged.reason else rules_out(judged)
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     evidence = (f"rules out {ruled}" if ruled else "", "" if p is None else units.p_value(p))
@@ -425,7 +424,6 @@ def together(block: Sequence[Row]) -> str:
 
 
 def test_of(row: Row) -> str:
-    """The node id of a cell's test."""
     return split_nodeid(row.cell.nodeid)[0]
 
 
@@ -637,7 +635,6 @@ def machines(report: Report) -> list[tuple[str, Machine]]:
 
 
 def counts(report: Report) -> Counter[Decision]:
-    """How many cells there are of each decision."""
     return Counter(row.verdict.decision for row in report.rows)
 
 

@@ -20,7 +20,6 @@ PLACES = ("run", "baselines")
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate decide` to the command line."""
     text = "which executor on which interpreter, by the figures of the last run or of stored baselines"
     parser = subparsers.add_parser("decide", help=text, description=text[0].upper() + text[1:] + ".")
     parser.add_argument("tests", metavar="TEST", nargs="*", help=f"tests: {NAMES} (default: all)")

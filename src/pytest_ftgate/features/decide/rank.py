@@ -249,7 +249,6 @@ class Candidate(NamedTuple):
 
 
 def of_row(row: Row) -> Candidate:
-    """The candidate of a row of a report."""
     cell, sample, figures = row.cell, row.sample, row.figures
     target = "" if cell.executor.kind == "command" else cell.target.spec
     windows = figures.ops_per_s is not None if sample is None else sample.duration_s is not None

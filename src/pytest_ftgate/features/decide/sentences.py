@@ -66,7 +66,6 @@ def of_report(report: Report, weights: rank.Weights = ()) -> tuple[Advised, ...]
 
 
 def said(advice: Advice) -> Advised:
-    """The sentences of one Advice."""
     words = {choice.workers for choice in advice.choices}
     same = words.pop() if len(words) == 1 else ""
 

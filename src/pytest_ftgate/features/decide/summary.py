@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def ftgate_configure(gate: Gate) -> None:
-    """Only where it is asked for."""
     if gate.config.getoption("ftgate_decide"):
         gate.config.pluginmanager.register(AdvicePrinter(gate))
 
@@ -31,7 +30,6 @@ class AdvicePrinter:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """A section of its own, after the one with the tables."""
         if self.gate.report is None or not self.gate.report.tables:
             return
         advised = sentences.of_report(self.gate.report, options_of(self.gate.config).decide)
