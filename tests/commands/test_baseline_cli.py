@@ -12,14 +12,14 @@ import pytest
 from stored_values import COMMIT, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, change, make_row, make_sample
 
 from golden import check_golden
-from pytest_ftgate.features import baseline
+from pytest_ftgate.features.baseline import ftgate_commands, render_diff, render_test
 from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Host, Report, Row, Table
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import json
-from pytest_ftgate.report.baselines import render_diff, render_test, update_lines
+from pytest_ftgate.report.baselines import update_lines
 from pytest_ftgate.store import recording, update
 from pytest_ftgate.store.folder import Store
 
@@ -48,7 +48,7 @@ def ftgate(project: Path) -> Ftgate:
 
     def run(*argv: str) -> int:
         parser = argparse.ArgumentParser()
-        baseline.ftgate_commands(parser.add_subparsers(required=True))
+        ftgate_commands(parser.add_subparsers(required=True))
         args = parser.parse_args(["baseline", *argv])
         assert Path.cwd().is_relative_to(project)
         return int(args.run(args))

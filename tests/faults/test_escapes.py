@@ -16,13 +16,14 @@ from mutations import places
 from stored_values import TEST, change
 
 from pytest_ftgate import cli, features
+from pytest_ftgate.features.baseline import render_diff, render_list, render_test
 from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Report
 from pytest_ftgate.model.verdict import Decision
-from pytest_ftgate.report import baselines, terminal
 from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import json as report_json
+from pytest_ftgate.report import terminal
 from pytest_ftgate.store.folder import assembled, changed
 from pytest_ftgate.store.schema import decode, encode
 from pytest_ftgate.store.update import Difference
@@ -78,9 +79,9 @@ def test_nor_has_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 SHOWN: dict[str, Callable[[Any], str]] = {
-    "list": lambda baseline: baselines.render_list([baseline]),
-    "show": lambda baseline: baselines.render_test(baseline, unicode=True),
-    "diff": lambda baseline: baselines.render_diff(
+    "list": lambda baseline: render_list([baseline]),
+    "show": lambda baseline: render_test(baseline, unicode=True),
+    "diff": lambda baseline: render_diff(
         [
             Difference(nodeid=f"{baseline.test}[{label}]", decision=Decision.REGRESSED, old=cell, reason=HOSTILE)
             for label, builds in baseline.cells.items()

@@ -17,6 +17,7 @@ from report_by_hand import KIB, MIB, around, cell, of_rows, role, site
 from values import entry, held, probed, sample_of, timed
 
 from golden import check_golden
+from pytest_ftgate.features.baseline import render_diff
 from pytest_ftgate.judge import figures
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.errors import FtgateError
@@ -25,7 +26,7 @@ from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortf
 from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
 from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
 from pytest_ftgate.report import details, json, said, terminal
-from pytest_ftgate.report.baselines import render_diff, update_lines
+from pytest_ftgate.report.baselines import update_lines
 from pytest_ftgate.report.details import Style, phrases, shortened
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.store.update import Difference, Update

@@ -14,6 +14,7 @@ import msgspec
 import report_by_hand
 from stored_values import MACHINE, TEST, change, make_sample
 
+from pytest_ftgate.features.baseline import render_list
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.judge import history, recorded
 from pytest_ftgate.kit.errors import FtgateError
@@ -21,9 +22,9 @@ from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure.launchers import command, load, workload
 from pytest_ftgate.measure.watch import lock_waits
 from pytest_ftgate.model.report import Report, RowMessage
-from pytest_ftgate.report import baselines, terminal
 from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import json as report_json
+from pytest_ftgate.report import terminal
 from pytest_ftgate.runner.protocol import MARSHAL, PROTOCOL
 from pytest_ftgate.store.folder import assembled, changed
 from pytest_ftgate.store.schema import decode, encode
@@ -62,7 +63,7 @@ def read_baseline(content: bytes) -> None:
     """Decode a file, list it, and compare a sample with each of its cells."""
     run = decode(content, "baselines/test_words.json")
     baseline = assembled(run.test, {"file.json": run})
-    baselines.render_list([baseline])
+    render_list([baseline])
     sample = make_sample()
     for label, places in baseline.cells.items():
         for key, entry in places.items():

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge.recorded import stored_values
+from ..kit import units
+from ..kit.text import plain
 from ..model.report import Row
-from ..report.baselines import render_diff, render_list, render_prune, render_test, update_lines
-from ..store.names import named
-from ..store.update import Update, apply_updates, differences, prunable, prune, update_plan
+from ..report.baselines import FIGURES, NOTHING, CellSummary, summary, update_lines
+from ..report.details import GAP, padded
+from ..report.said import accepted_texts
+from ..store.names import named, split_nodeid
+from ..store.schema import StoredCell, TestBaseline
+from ..store.update import Difference, Update, apply_updates, differences, grouped, prunable, prune, update_plan
 from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir, unicode
 from .last_run import store as store_of
 
 ACCEPT = "ftgate baseline accept "
+ALWAYS = ("wall", "to control", "USS")
+"""Figures that stand in every table."""
 NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 
 
@@ -135,3 +143,94 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
 def _print(text: str) -> int:
     print(text, end="")
     return FINE
+
+
+# ---- as text
+
+
+def _shown(sides: Iterable[CellSummary]) -> list[str]:
+    """The figures that every test has, and those that any of these has."""
+    known = list(sides)
+    return [name for name in FIGURES if name in ALWAYS or any(side.value(name) is not None for side in known)]
+
+
+def render_list(baselines: Iterable[TestBaseline]) -> str:
+    """One block per test, in it one per machine and build; a line per stored cell: cell, launches, time and commit."""
+    header = ("cell", "launches", "recorded", "commit")
+    blocks = []
+    for baseline in baselines:
+        lines = [baseline.test]
+        places = grouped((key, (label, summary(entry))) for label, key, entry in _entries(baseline))
+        for key, entries in places.items():
+            rows = [(label, str(side.launches), side.recorded_at, side.commit) for label, side in entries]
+            lines += [f"  {key.replace('/', ', ', 1)}", *(f"  {line}" for line in _table(header, rows))]
+        blocks.append(lines)
+    return _blocks(blocks)
+
+
+def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
+    """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
+    entries = [(label, key.partition("/"), entry, summary(entry)) for label, key, entry in _entries(baseline)]
+    shown = _shown(side for *_, side in entries)
+    header = ("cell", "machine", "build", *shown, "launches", "recordings", "recorded", "commit")
+    rows, about = [], []
+    for label, (fingerprint, _, build), entry, side in entries:
+        figures = [side.text(name, unicode) for name in shown]
+        counts = (str(side.launches), str(len(entry.recordings)))
+        rows.append((label, fingerprint, build, *figures, *counts, side.recorded_at, side.commit))
+        python = entry.interpreter
+        parts = [f"{python.implementation} {python.version}{'t' if python.free_threaded else ''}"]
+        parts += [f"GIL {'on' if python.gil_enabled else 'off'}", python.build, python.compiler]
+        parts += [word for word in ("pgo", "lto", "shared", "debug") if getattr(python, word)]
+        about.append(f"build {build}: {', '.join(filter(None, parts))}")
+    machines = []
+    for name, machine in sorted(baseline.machines.items()):
+        parts = [machine.system, machine.arch, machine.cpu, f"{machine.cores} cores", f"kernel {machine.kernel}"]
+        parts += [f"governor {machine.governor}"] if machine.governor else []
+        parts += [f"CPU quota {machine.cpu_quota:g}"] if machine.cpu_quota is not None else []
+        parts += [f"memory limit {units.size(machine.memory_limit_bytes)}"] if machine.memory_limit_bytes else []
+        machines.append(f"machine {name}: {', '.join(parts)}")
+    return _blocks([[baseline.test, *_table(header, rows)], [*machines, *sorted({*about})]])
+
+
+def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> str:
+    """The cells of a run with their baselines, one block per test; `was -> is` and the change of each figure."""
+    blocks = []
+    for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
+        cells = list(group)
+        sides = [(summary(each.old), summary(each.new)) for each in cells]
+        shown = _shown(side for both in sides for side in both)
+        header = ("cell", *(head for name in shown for head in (name, "change")), "verdict", "baseline")
+        rows = []
+        for each, (was, now) in zip(cells, sides, strict=True):
+            figures = []
+            for name in shown:
+                before, after = was.text(name, unicode), now.text(name, unicode)
+                arrow = after if before == NOTHING else f"{before} -> {after}"
+                figures += [arrow, now.change(name, was)]
+            baseline = f"{was.recorded_at} {was.commit}" if each.old else NOTHING
+            rows.append((split_nodeid(each.nodeid)[1], *figures, str(each.decision), baseline))
+        reasons = [(each, each.reason) for each in cells if each.reason]
+        accepted = [(each, text) for each in cells for text in accepted_texts(each.accepted)]
+        notes = [f"  {split_nodeid(each.nodeid)[1]}: {text}" for each, text in (*reasons, *accepted)]
+        blocks.append([test, *_table(header, rows), *notes])
+    return _blocks(blocks)
+
+
+def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
+    """One line for each cell that is, or would be, removed."""
+    word = "removed" if done else "unused"
+    return plain("".join(f"{word} {test}[{label}]\n" for test, label in cells))
+
+
+def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:
+    return [(label, key, builds[key]) for label, builds in sorted(baseline.cells.items()) for key in sorted(builds)]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    columns = [padded(texts, str.ljust) for texts in zip(header, *rows, strict=True)]
+    return [GAP + GAP.join(texts).rstrip() for texts in zip(*columns, strict=True)]
+
+
+def _blocks(blocks: Iterable[Sequence[str]]) -> str:
+    return plain("\n".join("\n".join(block) + "\n" for block in blocks))
