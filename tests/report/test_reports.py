@@ -27,7 +27,7 @@ from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sam
 from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
 from pytest_ftgate.report import details, json, said, terminal
 from pytest_ftgate.report.baselines import update_lines
-from pytest_ftgate.report.details import Style, phrases, shortened
+from pytest_ftgate.report.details import Style, phrases, short_path
 from pytest_ftgate.report.details import detail_lines as block_of
 from pytest_ftgate.store.update import Difference, Update
 
@@ -672,12 +672,12 @@ def test_overhead_of_a_probe_is_shown_with_the_figure() -> None:
     ],
 )
 def test_long_path_gives_way_from_the_left(path: str, room: int, text: str) -> None:
-    assert shortened(path, room, Style(80)) == text
+    assert short_path(path, room, Style(80)) == text
 
 
 def test_long_path_in_ascii() -> None:
     style = Style(80, unicode=False)
-    assert shortened("src/words/storage/cache.py", 22, style) == ".../storage/cache.py"
+    assert short_path("src/words/storage/cache.py", 22, style) == ".../storage/cache.py"
     deep = (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),)
     line = detail_lines(sites=deep, lock_wait_share=0.5, width=80, unicode=False).splitlines()[0]
     assert re.match(r"lock     \.\.\.(/deeper)+/cache\.py:7 Lock  50\.0 %", line)

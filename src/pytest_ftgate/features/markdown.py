@@ -99,7 +99,7 @@ def _head(report: Report) -> str:
     lines = [f"{text(about)}\n\n" if about else "", "" if result == headline else f"{text(result)}. "]
     lines += [f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}{': ' if every else ''}{every}.\n"]
     lines += [f"\nLimits: {text(limits)}.\n" if limits else ""]
-    return f"{MARKER}\n## ftgate: {part}{text(_shortened(first, HEADING))}\n{warned}\n{''.join(lines)}"
+    return f"{MARKER}\n## ftgate: {part}{text(_short_name(first, HEADING))}\n{warned}\n{''.join(lines)}"
 
 
 def _sections(report: Report) -> Iterator[Section]:
@@ -138,7 +138,7 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
     for block in sorted(said.blocks(rows), key=lambda block: order.index(said.test_of(block[0]))):
         tests = list(dict.fromkeys(map(said.test_of, block)))
         of = code(tests[0]) if len(tests) == 1 else f"{len(tests)} tests"
-        short_of = code(_shortened(tests[0])) if len(tests) == 1 else of
+        short_of = code(_short_name(tests[0])) if len(tests) == 1 else of
         name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
         test = of
         labels = said.names(block)
@@ -146,8 +146,8 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
         details = "".join(f"  - {each}\n" for each in _details(block))
         if block[0].verdict.decision is Decision.ERROR:
             details += _output(block[0])
-        few = said.cells(code(_shortened(label)) for label in labels)
-        short = f"- {few} {text(_shortened(said.in_one_line(block[0])))}\n"
+        few = said.cells(code(_short_name(label)) for label in labels)
+        short = f"- {few} {text(_short_name(said.in_one_line(block[0])))}\n"
         yield Piece((name + line + details, name + line, short_name + short), len(block))
 
 
@@ -272,6 +272,6 @@ def _line_of(words: str) -> str:
     return " ".join(plain(words).split())
 
 
-def _shortened(name: str, most: int = SHORT_NAME) -> str:
+def _short_name(name: str, most: int = SHORT_NAME) -> str:
     """The beginning and the end of a long name."""
     return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-(most // 2) :]}"

@@ -123,7 +123,7 @@ def wrapped(text: str, style: Style, indent: int, hanging: int | None = None) ->
     return [line.replace(TIED, " ") for line in lines]
 
 
-def shortened(path: str, room: int, style: Style) -> str:
+def short_path(path: str, room: int, style: Style) -> str:
     """A path within `room` columns: directories give way from the left, then the beginning of its name."""
     if len(path) <= room:
         return path
@@ -244,7 +244,7 @@ def site_place(site: SiteFigures, file: str) -> str:
 
 def _site(site: SiteFigures, gil: bool, style: Style) -> Iterator[str]:
     """`app.py:12 Lock "cache"  31.2 % of the time`, `45 % contended (1.20 k/s)`, `p50 12 µs`, ..."""
-    place = site_place(site, shortened(site.file, max(20, style.width // 3), style))
+    place = site_place(site, short_path(site.file, max(20, style.width // 3), style))
     # A waiting task does not hold its thread, so its wait does not include one for the GIL.
     label = WITH_GIL if gil and not site.kind.startswith("asyncio.") else ""
     share = f"{units.share(site.share)} of the time{label}"

@@ -273,7 +273,7 @@ def _grid(table: Table, style: Style) -> list[str]:
     half = partial(units.half_width, unicode=style.unicode)
     every = {
         "cell": ["", *labels],
-        "short": ["", *_shortened(labels)],
+        "short": ["", *_short_labels(labels)],
         "ends": [interval_head(rows), *(units.time_ends(wall) if wall else "" for wall in walls)],
         "half": [interval_head(rows), *(half(wall) if wall else "" for wall in walls)],
         "verdict": ["verdict", *(row.verdict.decision.value for row in rows)],
@@ -295,7 +295,7 @@ def _grid(table: Table, style: Style) -> list[str]:
     return found
 
 
-def _shortened(labels: Sequence[str]) -> Iterable[str]:
+def _short_labels(labels: Sequence[str]) -> Iterable[str]:
     """Labels without the parts that end all of them, such as the workers: the title has those."""
     parts = [label.split("-") for label in labels]
     while len(parts) > 1 and min(map(len, parts)) > 1 and len({part[-1] for part in parts}) == 1:
