@@ -171,7 +171,19 @@ def test_the_text_of_a_diff(store: Store) -> None:
     stored(store)
     found = update.differences(rows(), store, fingerprint=MACHINE.fingerprint)
     check_golden("baseline_diff.txt", render_diff(found))
-    assert render_diff(found, unicode=False).isascii()
+
+
+def test_a_stream_that_is_not_unicode_gets_ascii(
+    ftgate: Ftgate, store: Store, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(store)
+    leave_run(project, *rows())
+    monkeypatch.setattr("pytest_ftgate.features.baseline.unicode", lambda: False)
+    for words in (["show", TEST], ["diff"], ["accept"]):
+        ftgate(*words)
+        text = capsys.readouterr().out
+        assert text.isascii()
+        assert "2.05 us" in text
 
 
 def test_a_diff_says_what_is_accepted_and_why(store: Store) -> None:

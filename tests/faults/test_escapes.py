@@ -80,14 +80,13 @@ def test_nor_has_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 SHOWN: dict[str, Callable[[Any], str]] = {
     "list": lambda baseline: render_list([baseline]),
-    "show": lambda baseline: render_test(baseline, unicode=True),
+    "show": render_test,
     "diff": lambda baseline: render_diff(
         [
             Difference(nodeid=f"{baseline.test}[{label}]", decision=Decision.REGRESSED, old=cell, reason=HOSTILE)
             for label, builds in baseline.cells.items()
             for cell in builds.values()
         ],
-        unicode=True,
     ),
 }
 

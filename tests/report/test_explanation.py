@@ -27,8 +27,8 @@ def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:
 
 def test_never_more_is_said_to_be_spent_than_was_added() -> None:
     one = FunctionTime(file="a.py", line=3, name="f", before=1.0, after=1.0, added_ns=501_000.0)
-    assert explained(Explanation(functions=(one,), added_ns=367_000.0), unicode=False) == (
-        "all of the 367 us added are spent in f, a.py:3",
+    assert explained(Explanation(functions=(one,), added_ns=367_000.0)) == (
+        "all of the 367 µs added are spent in f, a.py:3",
     )
 
 

@@ -13,7 +13,7 @@ from ..kit import units
 from ..kit.text import plain
 from ..model.report import Row
 from ..report.baselines import FIGURES, NOTHING, CellSummary, summary, update_lines
-from ..report.details import GAP, padded
+from ..report.details import GAP, padded, plain_units
 from ..report.said import accepted_texts
 from ..store.names import named, split_nodeid
 from ..store.schema import StoredCell, TestBaseline
@@ -71,7 +71,7 @@ def show_test(args: argparse.Namespace) -> int:
     found = [stored[test] for test in named(args.test, stored)]
     if not found:
         return nothing(f"no baseline of {args.test} in {store.root}: see ftgate baseline list")
-    return _print("\n".join(render_test(baseline, unicode=unicode()) for baseline in found))
+    return _print("\n".join(render_test(baseline) for baseline in found))
 
 
 def diff_run(args: argparse.Namespace) -> int:
@@ -88,7 +88,7 @@ def diff_run(args: argparse.Namespace) -> int:
         for machine, measured in report.by_fingerprint()
         for each in differences(_chosen(measured, args.cells), store, fingerprint=machine.fingerprint)
     ]
-    _print(render_diff(found, unicode=unicode()))
+    _print(render_diff(found))
     return REGRESSED if any(cell.decision.worse for cell in found) else FINE
 
 
@@ -116,8 +116,7 @@ def accept_run(args: argparse.Namespace) -> int:
             seed=report.seed,
         )
         plan += updates
-    for line in update_lines(plan, naming=ACCEPT, unicode=unicode()):
-        print(line)
+    _print("".join(f"{line}\n" for line in update_lines(plan, naming=ACCEPT)))
     return REGRESSED if any(update.action == "refuse" for update in plan) else FINE
 
 
@@ -141,7 +140,7 @@ def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
 
 
 def _print(text: str) -> int:
-    print(text, end="")
+    print(text if unicode() else plain_units(text), end="")
     return FINE
 
 
@@ -168,14 +167,14 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
     return _blocks(blocks)
 
 
-def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
+def render_test(baseline: TestBaseline) -> str:
     """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
     entries = [(label, key.partition("/"), entry, summary(entry)) for label, key, entry in _entries(baseline)]
     shown = _shown(side for *_, side in entries)
     header = ("cell", "machine", "build", *shown, "launches", "recordings", "recorded", "commit")
     rows, about = [], []
     for label, (fingerprint, _, build), entry, side in entries:
-        figures = [side.text(name, unicode) for name in shown]
+        figures = [side.text(name) for name in shown]
         counts = (str(side.launches), str(len(entry.recordings)))
         rows.append((label, fingerprint, build, *figures, *counts, side.recorded_at, side.commit))
         python = entry.interpreter
@@ -193,7 +192,7 @@ def render_test(baseline: TestBaseline, *, unicode: bool = True) -> str:
     return _blocks([[baseline.test, *_table(header, rows)], [*machines, *sorted({*about})]])
 
 
-def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> str:
+def render_diff(differences: Sequence[Difference]) -> str:
     """The cells of a run with their baselines, one block per test; `was -> is` and the change of each figure."""
     blocks = []
     for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
@@ -205,7 +204,7 @@ def render_diff(differences: Sequence[Difference], *, unicode: bool = True) -> s
         for each, (was, now) in zip(cells, sides, strict=True):
             figures = []
             for name in shown:
-                before, after = was.text(name, unicode), now.text(name, unicode)
+                before, after = was.text(name), now.text(name)
                 arrow = after if before == NOTHING else f"{before} -> {after}"
                 figures += [arrow, now.change(name, was)]
             baseline = f"{was.recorded_at} {was.commit}" if each.old else NOTHING

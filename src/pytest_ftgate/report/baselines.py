@@ -44,9 +44,9 @@ class CellSummary(NamedTuple):
         """A figure over all launches."""
         return figure_of(FIGURES[name], self.sides)
 
-    def text(self, name: str, unicode: bool) -> str:
+    def text(self, name: str) -> str:
         value = self.value(name)
-        return NOTHING if value is None else units.of(_unit(name), value, unicode=unicode)
+        return NOTHING if value is None else units.of(_unit(name), value, unicode=True)
 
     def change(self, name: str, since: CellSummary) -> str:
         """The change of a figure, where both sides have it."""
@@ -69,7 +69,7 @@ def summary(side: StoredCell | Sample | None) -> CellSummary:
     return CellSummary(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
 
 
-def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unicode: bool = True) -> tuple[str, ...]:
+def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION) -> tuple[str, ...]:
     """A line for each cell that an update records, refuses or cannot take, and one for all that it keeps.
 
     `naming` is what a user writes before a cell's quoted name to have it taken.
@@ -84,8 +84,8 @@ def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION, unic
         for name in FIGURES:
             if now.value(name) is not None:
                 change = now.change(name, was)
-                aside = f" (was {was.text(name, unicode)}, {change})" if change != NOTHING else ""
-                figures.append(f"{name} {now.text(name, unicode)}{aside}")
+                aside = f" (was {was.text(name)}, {change})" if change != NOTHING else ""
+                figures.append(f"{name} {now.text(name)}{aside}")
         text = ", ".join(figures)
         if update.action == "record":
             lines.append(f"recorded {update.nodeid}: {text}" + (" (new)" if update.old is None else ""))

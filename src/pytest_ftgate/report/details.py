@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from ..kit import units
@@ -132,12 +131,19 @@ def short_path(path: str, room: int, style: Style) -> str:
     return style.cut + (slash + rest if slash and rest else directory)
 
 
+def plain_units(text: str) -> str:
+    """The text as a stream that is not Unicode can show it, as far as it is ours: only units have other letters."""
+    return text.replace("µs", "us")
+
+
 def printable(text: str, style: Style) -> str:
     """All of a report as the stream can show it: whatever a name holds, no control but our own colours is left."""
     ours = "|".join(("0", *SGR.values()))
     parts = re.split(rf"(\x1b\[(?:(?:{ours})(?:;(?:{ours}))*)m)", text)
     kept = (part if number % 2 and style.color else plain(part) for number, part in enumerate(parts))
-    return "".join(kept).encode("utf-8" if style.unicode else "ascii", "backslashreplace").decode()
+    if style.unicode:
+        return "".join(kept).encode("utf-8", "backslashreplace").decode()
+    return plain_units("".join(kept)).encode("ascii", "backslashreplace").decode()
 
 
 # ---- the details below a row
@@ -168,15 +174,14 @@ def detail_lines(row: Row, style: Style) -> list[str]:
 
 def _own(figures: Figures, style: Style) -> list[str]:
     """The workload's own figures, and with -v the phases of an iteration."""
-    time = partial(units.time, unicode=style.unicode)
     parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
-    parts += [f"{name} {time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
+    parts += [f"{name} {units.time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
     parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
     if style.verbosity > 0:
         # A window of load has no start and no join, and its length is fixed.
         phases = ("start", "work", "join", "cold") if figures.latency is None else ("cold",)
         known = ((name, getattr(figures, f"{name}_ns")) for name in phases)
-        parts += [f"{name} {time(ns)}" for name, ns in known if ns is not None]
+        parts += [f"{name} {units.time(ns)}" for name, ns in known if ns is not None]
         if figures.control_ratio is not None:
             parts.append(f"{units.ratio(figures.control_ratio)} the control")
         sizes = (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes))
@@ -200,7 +205,7 @@ def _load(figures: Figures, style: Style) -> Iterator[Fact]:
         of = f" of {units.requests(asked)}" if asked else ""
         rate = [f"{units.requests(per_s)}{of} req/s{': behind' if per_s < KEPT * asked else ''}"]
     times = [
-        f"{name} {units.time(getattr(latency, f'{name}_ns'), unicode=style.unicode, digits=2)}"
+        f"{name} {units.time(getattr(latency, f'{name}_ns'), digits=2)}"
         for name in ("mean", "p50", "p95", "p99", "max")
     ]
     yield "load", [rate, times, [plural(latency.errors, "error") if latency.errors else "no errors"]]
@@ -256,7 +261,7 @@ def _site(site: SiteFigures, gil: bool, style: Style) -> Iterator[str]:
     else:
         yield f"{units.whole_share(site.contended_ratio)} {word} ({per_s})"
     for name in ("p50", "p95", "p99", "max"):
-        yield f"{name} {units.time(getattr(site, f'{name}_ns'), unicode=style.unicode, digits=2)}"
+        yield f"{name} {units.time(getattr(site, f'{name}_ns'), digits=2)}"
 
 
 def _cost(name: str, cost: Interval | None, style: Style) -> list[str]:
@@ -305,7 +310,7 @@ def _waits(figures: Figures, style: Style) -> Iterator[Fact]:
         parts = []
         for state, (name, _) in STATES.items():
             share, p95_ns = getattr(waits, state), waits.gil_p95_ns if state == "gil" else None
-            length = "" if p95_ns is None else f" (p95 {units.time(p95_ns, unicode=style.unicode, digits=2)})"
+            length = "" if p95_ns is None else f" (p95 {units.time(p95_ns, digits=2)})"
             parts += [f"{name} {units.whole_share(share)}{length}"] if share >= WAIT_SHARE else []
         yield "waits", [parts or ["no samples"], _cost("sampled", figures.memory_cost, style)]
 

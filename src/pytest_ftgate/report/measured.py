@@ -39,9 +39,9 @@ class Column(NamedTuple):
         figure = row.figures.of(self.metric)
         return figure.value if isinstance(figure, Interval) else figure
 
-    def texts(self, rows: Iterable[Row], text: Callable[[float], str] | None = None) -> list[str]:
-        """The figure of each cell, written by `text` or in its own way; empty where there is none."""
-        return ["" if value is None else (text or self.text)(value) for value in map(self.value, rows)]
+    def texts(self, rows: Iterable[Row]) -> list[str]:
+        """The figure of each cell; empty where there is none."""
+        return ["" if value is None else self.text(value) for value in map(self.value, rows)]
 
 
 COLUMNS = {

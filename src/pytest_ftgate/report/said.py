@@ -75,13 +75,13 @@ def rules_out(judged: MetricVerdict) -> str:
     return limits.worse_text(judged.metric, judged.ruled_out)
 
 
-def now_and_was(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> str:
+def now_and_was(judged: MetricVerdict, row: Row) -> str:
     """`12.3 ms, was 4.36 ms`, as measured on each side, without what is unknown.
 
     A change is judged pair by pair. Where it is not that of the two figures, `, compared pair by pair` follows.
     """
     unit, now, was = metrics.row(judged.metric).unit, judged.now, judged.was
-    here, there = ("" if each is None else units.of(unit, each, unicode=unicode) for each in (now, was))
+    here, there = ("" if each is None else units.of(unit, each, unicode=True) for each in (now, was))
     change = shown = 0.0  # what was judged, and what the two figures show
     if now is not None and was is not None:
         if judged.points is not None:
@@ -115,7 +115,7 @@ class MetricText(NamedTuple):
         return ", ".join(filter(None, (self.now, self.change)))
 
 
-def metric_text(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> MetricText:
+def metric_text(judged: MetricVerdict, row: Row) -> MetricText:
     ruled = "" if "rules out" in judged.reason else rules_out(judged)
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
     evidence = (f"rules out {ruled}" if ruled else "", "" if p is None else units.p_value(p))
@@ -123,7 +123,7 @@ def metric_text(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Met
         metric=judged.metric,
         label=metrics.row(judged.metric).label,
         decision=judged.decision,
-        now=plain(judged.contract) or now_and_was(judged, row, unicode=unicode),
+        now=plain(judged.contract) or now_and_was(judged, row),
         change="" if judged.contract else change_text(judged),
         reason=plain(judged.reason),
         evidence=", ".join(filter(None, evidence)),
@@ -133,7 +133,7 @@ def metric_text(judged: MetricVerdict, row: Row, *, unicode: bool = True) -> Met
 # ---- a cell in one line
 
 
-def headline(row: Row, *, unicode: bool = True) -> str:
+def headline(row: Row) -> str:
     """What pytest's summary says of a cell after its node id, the figure first, because long lines are cut there.
 
     `wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %`, `threads.scaling >= 1.6: 1.12x`, `KeyError: 'missing'`; of an
@@ -149,12 +149,12 @@ def headline(row: Row, *, unicode: bool = True) -> str:
         texts = [*(f"{each.metric} {change_text(each)}{too}" for each in compared[:1]), settles]
         texts += [": ".join(filter(None, (each.contract or each.metric, each.reason))) for each in bare]
     else:
-        texts = [_figure_and_limit(each, row, unicode) for each in _deciding(row)]
+        texts = [_figure_and_limit(each, row) for each in _deciding(row)]
     text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
     return plain(text.partition("\n")[0])
 
 
-def _figure_and_limit(judged: MetricVerdict, row: Row, unicode: bool) -> str:
+def _figure_and_limit(judged: MetricVerdict, row: Row) -> str:
     """A metric with its change and limit; a contract with its value."""
     if judged.contract:
         value = judged.reason.partition("; ")[0]
@@ -166,7 +166,7 @@ def _figure_and_limit(judged: MetricVerdict, row: Row, unicode: bool) -> str:
     if difference is None:
         return f"{judged.metric}: {judged.reason}" if judged.reason else ""
     shown = units.points if judged.points else units.change
-    values = now_and_was(judged, row, unicode=unicode)
+    values = now_and_was(judged, row)
     text = f"{judged.metric} {shown(difference.value)}{units.beyond_body(judged.wall_growth)}"
     return ", ".join(filter(None, (text + (f" ({values})" if values else ""), allowed(judged))))
 
@@ -233,7 +233,7 @@ class Finding(NamedTuple):
     """A sentence for each thing that changed beneath a regression."""
 
 
-def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
+def finding(row: Row, *, every: bool = False) -> Finding:
     """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
     verdict = row.verdict
     broken = verdict.decision is Decision.BROKEN  # which ends the measurement: other contracts are left undecided
@@ -247,11 +247,11 @@ def finding(row: Row, *, unicode: bool = True, every: bool = False) -> Finding:
     said = any(each.reason and each.reason in verdict.reason for each in shown)
     baseline, at = verdict.baseline, commit(verdict.commit)
     return Finding(
-        changes=tuple(metric_text(each, row, unicode=unicode) for each in shown),
+        changes=tuple(metric_text(each, row) for each in shown),
         reason="" if said else plain(verdict.reason),
         against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
         basis=plain(basis(verdict)),
-        explanation=explained(row.explanation, unicode=unicode),
+        explanation=explained(row.explanation),
     )
 
 
@@ -261,7 +261,7 @@ def basis(verdict: Verdict) -> str:
     return f"{text} ({verdict.why})" if text and verdict.why else text or verdict.why
 
 
-def explained(explanation: Explanation | None, *, unicode: bool = True) -> tuple[str, ...]:
+def explained(explanation: Explanation | None) -> tuple[str, ...]:
     """What changed beneath a regression, the functions that take the added time first; empty without an explanation.
 
     `38.0 ms of the 41.2 ms added are spent in iterencode, json/encoder.py:204`.
@@ -269,19 +269,16 @@ def explained(explanation: Explanation | None, *, unicode: bool = True) -> tuple
     if explanation is None:
         return ()
 
-    def time(ns: float) -> str:
-        return units.time(ns, unicode=unicode)
-
     def shares(moved: Moved) -> str:
         return f"{units.whole_share(moved.before)} -> {units.whole_share(moved.after)}"
 
     texts = []
     for each in explanation.functions:
         # One that takes more than was added, because something else takes less, takes all of it.
-        part = "all" if each.added_ns > explanation.added_ns else time(each.added_ns)
+        part = "all" if each.added_ns > explanation.added_ns else units.time(each.added_ns)
         place = f"{each.file}:{each.line}" if each.line else each.file
         there = f"as in {explanation.like}: " if explanation.like else ""
-        texts.append(f"{there}{part} of the {time(explanation.added_ns)} added are spent in {each.name}, {place}")
+        texts.append(f"{there}{part} of the {units.time(explanation.added_ns)} added are spent in {each.name}, {place}")
     if explanation.refused and not explanation.refused.startswith(UNKNOWN):
         texts.append(f"functions that take the added time: {explanation.refused}")
     texts += [f"waits at {site.name}: {shares(site)} of the workers' time" for site in explanation.sites]
@@ -291,7 +288,7 @@ def explained(explanation: Explanation | None, *, unicode: bool = True) -> tuple
         texts.append(f"of the workers' time {listed(states, 'and')}")
     if (busy := explanation.cores) is not None:
         texts.append(f"cores kept busy: {units.cores(busy.before)} -> {units.cores(busy.after)}")
-    texts += [f"{phase.name}: {time(phase.before)} -> {time(phase.after)}" for phase in explanation.phases]
+    texts += [f"{phase.name}: {units.time(phase.before)} -> {units.time(phase.after)}" for phase in explanation.phases]
     return tuple(map(plain, texts))
 
 

@@ -139,8 +139,8 @@ def _failed(report: Report, style: Style) -> list[str]:
     for row, *others in blocks[:SUMMED]:
         names = said.cells(each.cell.nodeid for each in (row, *others))
         lines += _worded(row.verdict.decision, names, style, indent=0)
-        why = said.finding(row, unicode=style.unicode).explanation[:1]
-        for text in (said.headline(row, unicode=style.unicode), *why):
+        why = said.finding(row).explanation[:1]
+        for text in (said.headline(row), *why):
             lines += wrapped(plain(text), style, indent=4)
     more = sum(map(len, blocks[SUMMED:]))
     return [*lines, *([f"and {plural(more, 'more cell')}, above"] if more > 0 else []), ""]
@@ -279,8 +279,7 @@ def _grid(table: Table, style: Style) -> list[str]:
         "verdict": ["verdict", *(row.verdict.decision.value for row in rows)],
     }
     for name, column in COLUMNS.items():
-        text = partial(units.time, unicode=style.unicode) if name == "time" else column.text
-        every[name] = [column.head, *column.texts(rows, text)]
+        every[name] = [column.head, *column.texts(rows)]
     every["locks"] = ["lock", *every["lock"][1:]]
     for layout in LAYOUTS:
         shown = [name for name in layout if any(every[name][1:])]
@@ -333,7 +332,7 @@ def _finding(row: Row, style: Style) -> list[str]:
 
 def _measured(row: Row, style: Style) -> list[str]:
     """A heading, a line for each metric that led to the decision, the reason, the reference and the basis."""
-    found = said.finding(row, unicode=style.unicode, every=style.verbosity > 0)
+    found = said.finding(row, every=style.verbosity > 0)
     limits = {each.metric: said.allowed(each) for each in row.verdict.metrics if not each.contract}
     lines = _named(row, style)
     for each in found.changes:
@@ -364,7 +363,7 @@ def _open(row: Row, style: Style) -> list[str]:
     for each in compared[:1]:
         others = [metrics.row(other.metric).label for other in compared[1:]]
         more = f"; {listed(others, 'and')} too (-v)" if others else ""
-        found = said.metric_text(each, row, unicode=style.unicode)
+        found = said.metric_text(each, row)
         lines += entry(found.label, found.text + more, style, indent=6, column=11)
     for each in bare:
         text = ": ".join(filter(None, (each.contract, each.reason)))

@@ -16,7 +16,7 @@ from ...kit.text import listed, percent, plain, plural
 from ...kit.values import Interval, Metric, to_builtins
 from ...model.report import Report
 from ...report import json
-from ...report.details import Style, entry, wrapped
+from ...report.details import Style, entry, plain_units, wrapped
 from . import rank
 from .rank import Advice, Choice, Contention, MemoryUse, Ranking, ScalingAdvice, StartTax
 
@@ -116,7 +116,7 @@ def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True)
         lines = [title, *entry("from", each.source, style, indent=2, column=12)]
         for topic, texts in groupby(each.sentences, key=lambda sentence: sentence.topic):
             for number, sentence in enumerate(texts):
-                text = sentence.text if unicode else sentence.text.replace("µs", "us")
+                text = sentence.text if unicode else plain_units(sentence.text)
                 head, *below = text.split("\n")
                 lines += entry("" if number else topic, head, style, indent=2, column=12)
                 for line in below:
