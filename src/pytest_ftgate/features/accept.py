@@ -27,7 +27,7 @@ from ..report import said
 from ..run.folder import RunFolder, decoded
 from ..run.sides import worktrees
 from ..store.names import matches, named, split_nodeid
-from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir, unicode
+from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir
 
 if TYPE_CHECKING:
     import pytest
@@ -426,7 +426,7 @@ def _effects(rows: Sequence[Row], chosen: Sequence[Row], names: Sequence[str]) -
             named_here = row in chosen and any(covers(name, each.metric) for name in names)
             accepted = named_here and acceptable(each)
             if accepted or each.decision.missed:
-                found = said.metric_text(each, row, unicode=unicode())
+                found = said.metric_text(each, row)
                 word = "accepts" if accepted else "still fails"
                 yield f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()
 
