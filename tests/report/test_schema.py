@@ -6,8 +6,10 @@ import json as plain_json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 import report_by_hand
 from report_by_hand import of_rows
@@ -20,15 +22,44 @@ from pytest_ftgate.report import json
 PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
 
 
+def schema() -> str:
+    """The JSON Schema of what `json.render` writes, as JSON text."""
+    generated = msgspec.json.schema(Report)
+    generated["$defs"]["Report"]["properties"]["schema"] = {"const": json.SCHEMA}
+    about = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "pytest-ftgate report",
+        "description": "What --ftgate-report json:PATH and `ftgate report --to json:PATH` write.",
+    }
+    return msgspec.json.format(msgspec.json.encode(about | _published(generated)), indent=2).decode() + "\n"
+
+
+def _published(value: Any) -> Any:
+    """A part of the schema as `json.render` writes it: numbers that JSON cannot hold are strings."""
+    if isinstance(value, list):
+        return [_published(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") == "number":
+        rest = {key: item for key, item in value.items() if key != "type"}
+        return {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}], **rest}
+    # A default that is a whole struct says nothing that its own definition does not say.
+    kept = {key: item for key, item in value.items() if key != "default" or not (isinstance(item, dict) and item)}
+    described = kept.get("description")
+    if isinstance(described, str):
+        kept["description"] = " ".join(described.split())
+    return {key: _published(item) for key, item in kept.items()}
+
+
 @pytest.fixture(scope="module")
 def validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(plain_json.loads(json.schema()))
+    return jsonschema.Draft202012Validator(plain_json.loads(schema()))
 
 
 def test_the_published_file_is_what_the_code_generates() -> None:
     if os.environ.get("WRITE_GOLDEN"):
-        PUBLISHED.write_text(json.schema(), encoding="utf-8")
-    assert PUBLISHED.read_text(encoding="utf-8") == json.schema()
+        PUBLISHED.write_text(schema(), encoding="utf-8")
+    assert PUBLISHED.read_text(encoding="utf-8") == schema()
 
 
 def test_it_is_a_schema(validator: jsonschema.Draft202012Validator) -> None:

@@ -98,35 +98,6 @@ def parse(text: str | bytes, *, origin: str = "the report") -> Report:
         raise ReportError(f"{origin} is not a report: {place}: {fault}; {AGAIN}") from None
 
 
-def schema() -> str:
-    """The JSON Schema of what `render` writes, as JSON text."""
-    generated = msgspec.json.schema(Report)
-    generated["$defs"]["Report"]["properties"]["schema"] = {"const": SCHEMA}
-    about = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "pytest-ftgate report",
-        "description": "What --ftgate-report json:PATH and `ftgate report --to json:PATH` write.",
-    }
-    return msgspec.json.format(msgspec.json.encode(about | _published(generated)), indent=2).decode() + "\n"
-
-
-def _published(value: Any) -> Any:
-    """A part of the schema as `render` writes it: numbers that JSON cannot hold are strings."""
-    if isinstance(value, list):
-        return [_published(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if value.get("type") == "number":
-        rest = {key: item for key, item in value.items() if key != "type"}
-        return {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}], **rest}
-    # A default that is a whole struct says nothing that its own definition does not say.
-    kept = {key: item for key, item in value.items() if key != "default" or not (isinstance(item, dict) and item)}
-    described = kept.get("description")
-    if isinstance(described, str):
-        kept["description"] = " ".join(described.split())
-    return {key: _published(item) for key, item in kept.items()}
-
-
 def _spelled(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
