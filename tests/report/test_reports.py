@@ -690,14 +690,11 @@ def test_a_long_name_covers_nothing_of_its_text() -> None:
 
 
 def test_phrases_are_broken_between_parts() -> None:
-    style = Style(40)
-    details = phrases(
-        "lock", ["one part of this", "another part", "last part;", "x" * 20 + " " + "y" * 20], style, 2, 6
-    )
-    assert details == [
-        "  lock  one part of this, another part,",
-        "        last part; xxxxxxxxxxxxxxxxxxxx",
-        "        yyyyyyyyyyyyyyyyyyyy",
+    groups = [["one part of this", "another part", "last part"], [], ["x" * 20 + " " + "y" * 20]]
+    assert phrases("lock", groups, Style(47)) == [
+        "      lock     one part of this, another part,",
+        "               last part; xxxxxxxxxxxxxxxxxxxx",
+        "               yyyyyyyyyyyyyyyyyyyy",
     ]
 
 

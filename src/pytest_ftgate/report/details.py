@@ -83,27 +83,22 @@ def entry(name: str, text: str, style: Style, indent: int, column: int) -> list[
     return [" " * indent + style.paint(name, "dim") + first[indent + len(name) :], *rest]
 
 
-def phrases(name: str, parts: Iterable[str], style: Style, indent: int = INDENT, column: int = COLUMN) -> list[str]:
-    """An entry of parts joined by commas, but after one that ends in a semicolon; lines are broken between parts alone.
+def phrases(name: str, groups: Iterable[Sequence[str]], style: Style) -> list[str]:
+    """An entry of groups joined by semicolons, the parts of each by commas; lines are broken between parts alone.
 
     A part that is longer than a line is broken at its spaces.
     """
-    room = style.width - indent - column - 1  # and the comma
-    tied = [tie(plain(part), room) for part in parts]
-    text = ", ".join(tied).replace(";, ", "; ")
-    return entry(name, text, style, indent, column)
+    room = style.width - INDENT - COLUMN - 1  # and the comma
+    known = [list(map(plain, group)) for group in groups if group]
+    for group in known[:-1]:
+        group[-1] += ";"
+    tied = (tie(part, room) for group in known for part in group)
+    return entry(name, ", ".join(tied).replace(";, ", "; "), style, INDENT, COLUMN)
 
 
 def tie(text: str, room: int) -> str:
     """The text with no space to break it at, where it fits in `room` columns."""
     return text if len(text) > room else text.replace(" ", TIED)
-
-
-def grouped(*groups: Sequence[str]) -> list[str]:
-    """The parts of all groups for `phrases`, with a semicolon between one group and the next."""
-    known = [group for group in groups if group]
-    parts = [part for group in known[:-1] for part in (*group[:-1], f"{group[-1]};")]
-    return [*parts, *known[-1]] if known else []
 
 
 def wrapped(text: str, style: Style, indent: int, hanging: int | None = None) -> list[str]:
@@ -168,7 +163,7 @@ def detail_lines(row: Row, style: Style) -> list[str]:
     if style.verbosity > 0:
         facts += _waits(figures, style)
     lines = _own(figures, style)
-    lines += [line for name, groups in facts for line in phrases(name, grouped(*groups), style)]
+    lines += [line for name, groups in facts for line in phrases(name, groups, style)]
     return lines + (_memory(figures, style) if style.verbosity > 0 else [])
 
 
@@ -366,7 +361,7 @@ def _memory(figures: Figures, style: Style) -> list[str]:
         looks = figures.memory_samples + figures.memory_dropped
         parts.append(f"{figures.memory_samples} of {looks} samples hold")
     parts += _cost("sampled", figures.memory_cost, style)
-    return lines + (phrases("" if lines else "memory", grouped(*([part] for part in parts)), style) if parts else [])
+    return lines + (phrases("" if lines else "memory", ([part] for part in parts), style) if parts else [])
 
 
 def _grid(roles: dict[str, RoleFigures], style: Style) -> list[str]:
