@@ -13,7 +13,7 @@ from ..declare.options import SHORT_FORMS
 from ..hookspec import Subparsers, hookimpl
 from ..judge import decide, limits, recorded
 from ..judge.judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
-from ..kit.values import Metric, Struct
+from ..kit.values import Metric
 from ..model.report import Machine, Report, Row, Table
 from ..model.sample import Sample, TestSamples, executor_cell
 from ..model.spec import Expectation, Source, Spec
@@ -27,19 +27,6 @@ from .last_run import FINE, REGRESSED, add_rootdir, nothing, read, rootdir
 from .report import add_forms, checked, command, show, write
 
 
-class NamedReport(Struct, frozen=True, kw_only=True):
-    """A recorded run, and the name of its file."""
-
-    name: str
-    report: Report
-
-    def rows(self, fingerprint: str) -> dict[str, Row]:
-        """By node id: the row of each cell; of one that several machines measured, that of this one if it has any."""
-        there = self.report.rows
-        here = [row for row in there if self.report.machine_of(row).fingerprint == fingerprint]
-        return {row.cell.nodeid: row for row in (*there, *here)}
-
-
 def _comparable(rows: Iterable[Row]) -> dict[str, Sample]:
     """Node id -> what can be compared of each cell: its own launches, without those of a reference."""
     samples = (row.sample for row in rows if row.sample is not None and row.sample.launches)
@@ -48,8 +35,10 @@ def _comparable(rows: Iterable[Row]) -> dict[str, Sample]:
     }
 
 
-def judged(before: NamedReport, after: NamedReport, policy: Policy) -> Report:
+def judged(before: Report, after: Report, names: tuple[str, str], policy: Policy) -> Report:
     """The report of `after`, whose verdicts are those against `before`; cells that only one of them has are named.
+
+    `names` are those of their files.
 
     `policy.alpha` is split over all that gates. A cell is compared as with a baseline of one recording: by prediction
     limits on the same machine and build, else by machine-independent metrics. Contracts, which need no reference, and
@@ -57,23 +46,28 @@ def judged(before: NamedReport, after: NamedReport, policy: Policy) -> Report:
     decided fails nothing: more time would not help.
     """
     # The error level of each hypothesis.
-    common = _comparable(before.report.rows).keys() & _comparable(after.report.rows).keys()
+    common = _comparable(before.rows).keys() & _comparable(after.rows).keys()
     count = 0
-    for table in after.report.tables:
+    for table in after.tables:
         cells, gating = [row.cell for row in table.rows], (*policy.metrics, *table.gated)
         count += sum(hypotheses(_spec(table), gating, cell, cells, cell.nodeid in common) for cell in cells)
     alpha = decide.split_alpha(policy.alpha, policy.beta, max(1, count))[0]
     policy = msgspec.structs.replace(policy, alpha=alpha)
 
+    @functools.cache
+    def rows_before(fingerprint: str) -> dict[str, Row]:
+        """By node id: the row of each cell; of one that several machines measured, that of this one if it has any."""
+        here = [row for row in before.rows if before.machine_of(row).fingerprint == fingerprint]
+        return {row.cell.nodeid: row for row in (*before.rows, *here)}
+
     # Each test once: the cells that only the first run has are put with the others.
-    rows_before = functools.cache(before.rows)
     tables: dict[str, Table] = {}
-    for table in after.report.tables:
-        machine = after.report.machine_of(table.rows[0]) if table.rows else after.report.machine
-        _add(tables, _judged_table(table, before, rows_before(machine.fingerprint), after, machine, policy))
-    known = {row.cell.nodeid for row in after.report.rows}
-    for table in before.report.tables:
-        missing = _not_compared(f"{after.name} has no such cell")
+    for table in after.tables:
+        machine = after.machine_of(table.rows[0]) if table.rows else after.machine
+        _add(tables, _judged_table(table, before, rows_before(machine.fingerprint), names, machine, policy))
+    known = {row.cell.nodeid for row in after.rows}
+    for table in before.tables:
+        missing = _not_compared(f"{names[1]} has no such cell")
         gone = [row for row in table.rows if row.cell.nodeid not in known]
         rows = tuple(Row(cell=row.cell, verdict=missing, line=row.line) for row in gone)
         if rows:
@@ -81,7 +75,7 @@ def judged(before: NamedReport, after: NamedReport, policy: Policy) -> Report:
 
     failing = (row.cell.nodeid for table in tables.values() for row in table.rows if row.verdict.decision.fails)
     return msgspec.structs.replace(
-        after.report,
+        after,
         tables=tuple(tables.values()),
         updates=(),
         unused_baselines=(),
@@ -93,11 +87,6 @@ def judged(before: NamedReport, after: NamedReport, policy: Policy) -> Report:
 def _add(tables: dict[str, Table], table: Table) -> None:
     first = tables.get(table.title)
     tables[table.title] = msgspec.structs.replace(first, rows=first.rows + table.rows) if first else table
-
-
-def compared(report: Report) -> bool:
-    """Whether any cell of a report was compared."""
-    return any(row.verdict.basis for row in report.rows)
 
 
 def _spec(table: Table) -> Spec:
@@ -118,9 +107,9 @@ def _spec(table: Table) -> Spec:
 
 
 def _judged_table(
-    table: Table, before: NamedReport, known: dict[str, Row], after: NamedReport, machine: Machine, policy: Policy
+    table: Table, before: Report, known: dict[str, Row], names: tuple[str, str], machine: Machine, policy: Policy
 ) -> Table:
-    """A test of `after` with the verdicts on its cells; `known` are the rows of `before` by node id."""
+    """A test of the second run with the verdicts on its cells; `known` are the rows of `before` by node id."""
     old = _comparable(known[row.cell.nodeid] for row in table.rows if row.cell.nodeid in known)
     samples = TestSamples(_comparable(table.rows).values())
 
@@ -129,10 +118,10 @@ def _judged_table(
         change = recording.change_of(
             sample,
             recorded.stored_values(sample),
-            recorded_at=before.report.started_at,
-            commit=before.report.commit,
-            seed=before.report.seed,
-            machine=before.report.machine_of(known[sample.cell.nodeid]),
+            recorded_at=before.started_at,
+            commit=before.commit,
+            seed=before.seed,
+            machine=before.machine_of(known[sample.cell.nodeid]),
         )
         assert change.entry is not None  # nothing is removed
         return change.entry
@@ -141,12 +130,12 @@ def _judged_table(
         """What a cell is compared with: a stored cell that its launches in `before` make."""
         there = old.get(sample.cell.nodeid)
         if there is None:
-            return ComparedWith(why=f"{before.name} has no launches of it")
+            return ComparedWith(why=f"{names[0]} has no launches of it")
         builds = {build_key(each.interpreter) for each in (there, sample)}
-        fingerprint = before.report.machine_of(known[sample.cell.nodeid]).fingerprint
+        fingerprint = before.machine_of(known[sample.cell.nodeid]).fingerprint
         alike = fingerprint == machine.fingerprint and len(builds) == 1
         here = alike and bool(there.of("control") and sample.of("control"))
-        why = before.name
+        why = names[0]
         if not here:
             no_times = "; without a control workload in both runs no times are compared"
             why += no_times if alike else " is of another machine or build"
@@ -159,7 +148,7 @@ def _judged_table(
             entry=stored(there),
             executor=stored(old[executor.nodeid]) if executor and executor.nodeid in old else None,
             executor_nodeid=executor.nodeid if executor else "",
-            commit=before.report.commit,
+            commit=before.commit,
             elsewhere=not alike,
         )
 
@@ -174,7 +163,7 @@ def _judged_table(
         elif row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):
             verdict = row.verdict
         else:
-            verdict = _not_compared(f"{after.name} has no launches of it")
+            verdict = _not_compared(f"{names[1]} has no launches of it")
         rows.append(msgspec.structs.replace(row, verdict=verdict))
     return msgspec.structs.replace(table, rows=tuple(rows))
 
@@ -222,22 +211,13 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison, and write the files of --to. Raises FtgateError."""
-    targets = checked(args.to)
-    before, after = (NamedReport(name=str(path), report=read(path)) for path in (args.before, args.after))
-    report = judged(before, after, _policy(rootdir(args)))
-    report = msgspec.structs.replace(report, command=command("compare", before.name, after.name))
-    show(report, args.verbose)
-    write(report, targets)
-    if not compared(report):
-        return nothing(f"{before.name} and {after.name} have nothing in common that can be compared")
-    return REGRESSED if report.failing else FINE
+    targets, names = checked(args.to), (str(args.before), str(args.after))
+    before, after = read(args.before), read(args.after)
 
-
-def _policy(root: Path) -> Policy:
-    """What the environment and the project say about verdicts."""
-    options = options_of(root, "metrics", "alpha", "probe_cost", "gate", *SHORT_FORMS)
+    # What the environment and the project say about verdicts.
+    options = options_of(rootdir(args), "metrics", "alpha", "probe_cost", "gate", *SHORT_FORMS)
     limits.check(cli=options.thresholds, ini=options.ini_thresholds)
-    return Policy(
+    policy = Policy(
         metrics=options.metrics,
         cli=options.thresholds,
         ini=options.ini_thresholds,
@@ -245,3 +225,10 @@ def _policy(root: Path) -> Policy:
         beta=alpha_spending.BETA,
         probe_cost=options.probe_cost,
     )
+    report = judged(before, after, names, policy)
+    report = msgspec.structs.replace(report, command=command("compare", *names))
+    show(report, args.verbose)
+    write(report, targets)
+    if not any(row.verdict.basis for row in report.rows):
+        return nothing(f"{names[0]} and {names[1]} have nothing in common that can be compared")
+    return REGRESSED if report.failing else FINE
