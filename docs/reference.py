@@ -51,12 +51,17 @@ def options() -> Iterator[str]:
     yield "The ini key and the environment variable of an option have its name: `--ftgate-test-time` is"
     yield "`ftgate_test_time` and `FTGATE_TEST_TIME`. [Running](running.md#options) says which place counts."
     yield ""
-    rows = []
+    rows, rare = list[tuple[str, str]](), list[tuple[str, str]]()
     for option in OPTIONS:
         value = "" if option.flag else f"[={option.metavar}]" if option.optional else f" {option.metavar}"
         said = "default" in option.help or option.flag or option.default in (None, (), "", -1)
-        rows.append((f"`{option.cli}{value}`", f"{option.help}{'' if said else f' (default: {option.default:g})'}"))
+        text = f"{option.help}{'' if said else f' (default: {option.default:g})'}"
+        (rare if option.ini_only else rows).append(
+            (f"`{option.dest if option.ini_only else option.cli + value}`", text)
+        )
     yield from table(("option", "meaning"), rows)
+    yield from ("", "These are set in the ini alone, for one run by `-o ftgate_alpha=0.001`:", "")
+    yield from table(("ini key", "meaning"), rare)
 
 
 def commands() -> Iterator[str]:

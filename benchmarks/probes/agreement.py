@@ -87,10 +87,10 @@ def gate(example, report, rounds):
     """The rows of one run of the gate over an example, by their label."""
     command = [sys.executable, "-m", "pytest", "-q", "--ftgate", "--ftgate-baselines", str(report.parent / "none")]
     command += [
-        "--ftgate-launches",
-        str(rounds),
-        "--ftgate-iterations",
-        "5",
+        "-o",
+        f"ftgate_launches={rounds}",
+        "-o",
+        "ftgate_iterations=5",
         "--ftgate-report",
         f"json:{report}",
         example,

@@ -107,7 +107,7 @@ def test_work(worker):
     return sum(range(2000))
 """
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--ftgate", "--ftgate-python=3.14")
-QUICK = ("--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-test-time=60")
+QUICK = ("-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-test-time=60")
 ONE = ("-k", "threads-w1")
 
 

@@ -34,7 +34,7 @@ from pytest_ftgate.runner.protocol import COLD
 PROMISED_S = 5.0
 PATIENCE = 8
 """Times the promise on a loaded machine; the time that it took is printed."""
-OPTIONS = ("--ftgate", "--ftgate-launches=2", "--ftgate-iterations=3", "--ftgate-python=3.14t")
+OPTIONS = ("--ftgate", "-oftgate_launches=2", "-oftgate_iterations=3", "--ftgate-python=3.14t")
 HANGS = {"spinning": "while True: pass", "blocked": "threading.Event().wait()"}
 SHELL = {"spinning": "while :; do :; done", "blocked": "sleep 1000; true"}
 PROGRAMS = ("install", "worktree", "build")
@@ -235,7 +235,7 @@ def test_a_signal_while_the_report_is_written_does_not_lose_it(ended: Path, what
     project = Project(ended, "never", "blocked")
     slow = SLOW_END if what == "report" else SLOW_UPDATE
     project.write("conftest.py", textwrap.dedent(CONFTEST + slow))
-    pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "--ftgate-launches=1")
+    pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "-oftgate_launches=1")
     pytest_process.send_signal(signal.Signals[f"SIG{name}"])
     assert pytest_process.wait(300) == pytest.ExitCode.INTERRUPTED, project.output()
     assert json.loads((ended / "out.json").read_text())["tables"]
@@ -247,7 +247,7 @@ def test_a_signal_while_the_report_is_written_does_not_lose_it(ended: Path, what
 def test_a_run_that_is_killed_while_it_stores_baselines_has_its_report(ended: Path) -> None:
     project = Project(ended, "never", "blocked")
     project.write("conftest.py", textwrap.dedent(CONFTEST + SLOW_UPDATE))
-    pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "--ftgate-launches=1")
+    pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "-oftgate_launches=1")
     known = descendants(pytest_process.pid)
     pytest_process.kill()
     pytest_process.wait()

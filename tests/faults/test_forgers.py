@@ -425,7 +425,7 @@ ftgate_alpha = 1e-12
 addopts = --deselect test_b.py
 """
 QUICK = (
-    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "--ftgate-launches=1", "--ftgate-iterations=2",
+    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "-oftgate_launches=1", "-oftgate_iterations=2",
     "--ftgate-python=3.14t",
 )  # fmt: skip
 FORGED_TESTS = """

@@ -18,7 +18,7 @@ from project import commit
 from ssh_hosts import SshHost, ssh_hosts, unavailable
 
 pytestmark = pytest.mark.long
-QUICK = ("-p", "fake_run", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14", "-d")
+QUICK = ("-p", "fake_run", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14", "-d")
 BODY = "@ftgate.compare(threads, workers=[1, 2])\ndef test_{name}(worker): ...\n"
 # What a test is doing when its host is lost: a name with `held` in it is held.
 CONFTEST = """

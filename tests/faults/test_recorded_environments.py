@@ -43,7 +43,7 @@ def test_no_file_that_a_run_leaves_names_them(
         "-p",
         "fake_run",
         "--ftgate-update",
-        "--ftgate-launches=1",
+        "-oftgate_launches=1",
         "--ftgate-python=3.14t",
         *reports,
         f"--rootdir={pytester.path}",

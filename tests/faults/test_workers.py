@@ -8,7 +8,7 @@ import fake_run
 import pytest
 from example import Example
 
-QUICK = ("-p", "fake_run", "--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-report=json:out.json")
+QUICK = ("-p", "fake_run", "--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-report=json:out.json")
 TESTS = """
     @ftgate.compare(threads, workers=[1, 2])
     def test_first(worker):

@@ -21,7 +21,7 @@ from pytest_ftgate.store.folder import Store
 
 KINDS = tuple(features.FORMATS)
 OPTIONS = (
-    *("-p", "fake_run", "--ftgate", "--ftgate-launches=2", "--ftgate-iterations=2", "--ftgate-python=3.14t"),
+    *("-p", "fake_run", "--ftgate", "-oftgate_launches=2", "-oftgate_iterations=2", "--ftgate-python=3.14t"),
     *(f"--ftgate-report={kind}:out/{kind}" for kind in KINDS),
     "--ftgate-update=all",
 )

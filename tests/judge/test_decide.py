@@ -939,7 +939,7 @@ class TestRefused:
         assert verdict is not None
         assert (verdict.metric, verdict.decision) == (Metric.LOCK_WAIT, Decision.INCONCLUSIVE)
         assert verdict.reason.startswith(
-            "the lock probe slowed it 1.42x (limit 1.25x, --ftgate-probe-cost): the waits are not the workload's alone"
+            "the lock probe slowed it 1.42x (limit 1.25x, ftgate_probe_cost): the waits are not the workload's alone"
         )
 
     def test_noise_and_nothing_refuse_nothing(self) -> None:
@@ -951,7 +951,7 @@ class TestRefused:
         cost = Interval(value=2.0, low=1.9, high=2.1, level=0.95)
         found = {metric: decide.refused(metric, cost, 0.25) for metric in Metric}
         assert all(
-            verdict is not None and "slowed it 2.00x (limit 1.25x, --ftgate-probe-cost)" in verdict.reason
+            verdict is not None and "slowed it 2.00x (limit 1.25x, ftgate_probe_cost)" in verdict.reason
             for verdict in found.values()
         )
         memory = found[Metric.USS]

@@ -597,7 +597,7 @@ class TestVerdict:
         for cost, metric in (("memory_cost", Metric.USS), ("lock_cost", Metric.LOCK_WAIT)):
             found = by_metric(verdict(sample, shown=msgspec.structs.replace(SHOWN, **{cost: dear})))
             assert found[metric].decision is Decision.INCONCLUSIVE
-            assert "--ftgate-probe-cost" in found[metric].reason
+            assert "ftgate_probe_cost" in found[metric].reason
             others = {each.decision for each in found.values() if each.metric in (Metric.USS, Metric.LOCK_WAIT)}
             assert Decision.REGRESSED in others
         lenient = msgspec.structs.replace(POLICY, probe_cost=0.5)

@@ -206,18 +206,16 @@ def test_of_margin_and_effect_the_one_that_nobody_gave_makes_room() -> None:
 
 def test_all_roads_are_checked_at_once() -> None:
     thresholds.check()
-    thresholds.check(cli=thresholds.short_forms(margin=0.04, effect=0.2, memory_margin=0.05))
+    thresholds.check(cli=(of("wall", margin=0.04, effect=0.2), of("uss", margin=0.05)))
     thresholds.check(ini=(of("wall", margin=0.06),))
     with pytest.raises(ThresholdError, match=r"^tail: effect 4 % \(ini\).*margin 6 %"):
         thresholds.check(ini=(of("tail", margin=0.06, effect=0.04),))
 
 
-def test_short_forms() -> None:
-    assert thresholds.short_forms() == ()
-    found = thresholds.short_forms(margin=0.0, memory_effect=0.2)
-    assert found == (
-        of("wall", margin=0.0),
-        of("scaling", margin=0.0),
-        of("ratio", margin=0.0),
-        of("uss", effect=0.2),
-    )
+def test_what_is_said_of_the_time_holds_for_the_ratio_in_its_place() -> None:
+    given = (of("wall", margin=0.04, effect=0.2),)
+    assert effective(Metric.RATIO, "stored", cli=given)[:2] == (0.04, 0.2)
+    own = effective(Metric.RATIO, "stored", cli=given, ini=(of("ratio", margin=0.01),))
+    assert own[:2] == (0.04, 0.2), "the command line holds before the ini"
+    assert effective(Metric.RATIO, "stored", cli=(*given, of("ratio", margin=0.01)))[:2] == (0.01, 0.2)
+    assert effective(Metric.SCALING, "stored", cli=given) == effective(Metric.SCALING, "stored")

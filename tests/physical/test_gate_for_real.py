@@ -24,7 +24,7 @@ def test_burn(worker):
 ROUNDS = 30_000
 FAST = (
     "--ftgate",
-    "--ftgate-iterations=5",
+    "-oftgate_iterations=5",
     "--ftgate-metrics=wall",
     "--ftgate-test-time=60s",
     "-p",
@@ -84,7 +84,7 @@ def skip_where_it_cannot_tell(project: Project) -> None:
 def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None:
     project.write()
     commit(project.pytester.path)
-    recorded = project.run(*FAST, "--ftgate-update", "--ftgate-launches=9", "-k", "3.14t")  # both builds below
+    recorded = project.run(*FAST, "--ftgate-update", "-oftgate_launches=9", "-k", "3.14t")  # both builds below
     recorded.assert_outcomes()  # "no baseline" is a word of our own, not "passed"
     assert recorded.ret == 0
     recorded.stdout.fnmatch_lines(["*recorded test_burn.py::test_burn?3.14t-threads-w1?: wall*", "*1 no baseline*"])

@@ -144,7 +144,7 @@ def test_plain_runs(example: Example, python: str) -> None:
 
 def test_a_measuring_run(example: Example, python: str) -> None:
     code, text = run(example, python, *MEASURED, *DUMPED)
-    assert (code, summary(text)) == (1, {"failed": 1, "passed": 4, "no baseline": 3})
+    assert (code, summary(text)) == (1, {"failed": 1, "passed": 4, "undecided": 3})
     assert "Timeout" not in text, "neither pytest-timeout nor faulthandler_timeout"
     suite = JUnitXml.fromfile(str(example.pytester.path / "junit.xml"))
     assert (suite.tests, suite.failures + suite.errors) == (8, 1)
@@ -223,6 +223,6 @@ def test_plugins_that_run_async_tests_leave_cells_to_us(
 def test_cells_that_a_plugin_would_run_are_measured(
     pytester: pytest.Pytester, python: str, interpreters_on_path: None
 ) -> None:
-    quick = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2")
+    quick = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2")
     code, text = run(marked(pytester, BACKEND), python, *LEFT_TO_US, "-o", "anyio_mode=auto", *quick)
-    assert (code, summary(text)) == (0, {"no baseline": 3})
+    assert (code, summary(text)) == (0, {"undecided": 3})

@@ -18,7 +18,7 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
 
 
 def test_the_advice_stands_at_the_end_of_the_run(example: Example) -> None:
-    quick = ("--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-metrics=wall")
+    quick = ("-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-metrics=wall")
     result = example.run_fresh("--ftgate", "--ftgate-decide", *quick)
     text = result.stdout.str()
     assert result.ret == 0

@@ -11,7 +11,7 @@ from project import commit
 
 from pytest_ftgate.plugin import failures
 
-QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
+QUICK = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
 WORKLOADS = """
     @ftgate.compare(threads, serial, workers=[1, 2])
     def test_missing(worker):

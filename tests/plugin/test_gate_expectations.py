@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from example import Example
 
-QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t")
+QUICK = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t")
 WORKLOADS = """
     @ftgate.expect("broken", threads, reason="one lock for all, issue 7")
     @ftgate.require(gil="on")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from example import Example, assert_usage_error
 
-QUICK = ("--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14", "--ftgate-python=3.14t")
+QUICK = ("-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14", "--ftgate-python=3.14t")
 WORKLOAD = """
     @ftgate.compare(threads, workers=1)
     def test_it(worker):

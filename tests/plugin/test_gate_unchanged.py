@@ -39,7 +39,7 @@ FILES = {
             return lazy.text() + (Path(__file__).parent / "data" / "forked.txt").read_text()
         """,
 }
-QUICK = ("--ftgate", "--ftgate-against=HEAD~1", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t")
+QUICK = ("--ftgate", "--ftgate-against=HEAD~1", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t")
 
 
 class Project:

@@ -18,7 +18,7 @@ from pytest_ftgate.model.report import Report, Row
 from pytest_ftgate.model.verdict import Decision, Verdict
 
 QUICK = (
-    "-p", "fake_run", "--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t",
+    "-p", "fake_run", "--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t",
     "--ftgate-metrics=wall",
 )  # fmt: skip
 WORKLOADS = """

@@ -10,7 +10,7 @@ from junitparser import JUnitXml, Properties, TestCase
 
 from pytest_ftgate import cli
 
-QUICK = ("--ftgate", "--ftgate-launches=1", "--ftgate-iterations=2", "--ftgate-python=3.14t")
+QUICK = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t")
 WORKLOADS = """
     class TestIt:
         @ftgate.require(gil="on")

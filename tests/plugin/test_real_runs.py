@@ -69,7 +69,7 @@ def test_a_broken_baseline_is_named_and_kept(example: Example) -> None:
     path = example.pytester.path / "baselines" / "test_burn.py" / "test_burn" / "recording.json"
     path.parent.mkdir(parents=True)
     path.write_text("<<<<<<< HEAD\n{}\n=======\n", encoding="utf-8")
-    result = example.run_fresh("--ftgate", "--ftgate-update=all", "--ftgate-launches=1", "--ftgate-iterations=1")
+    result = example.run_fresh("--ftgate", "--ftgate-update=all", "-oftgate_launches=1", "-oftgate_iterations=1")
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*baselines/test_burn.py/test_burn/recording.json*"])
     assert path.read_text(encoding="utf-8") == "<<<<<<< HEAD\n{}\n=======\n"
@@ -78,8 +78,8 @@ def test_a_broken_baseline_is_named_and_kept(example: Example) -> None:
 def test_a_missing_interpreter_is_unsupported_and_strictly_an_error(example: Example) -> None:
     lenient = example.run_fresh("--ftgate", "--ftgate-python=3.99")
     lenient.stdout.fnmatch_lines(
-        ["*no interpreter found for the target '3.99'*", "*nothing was measured*", "*1 unsupported*"]
+        ["*no interpreter found for the target '3.99'*", "*nothing was measured*", "*1 skipped*"]
     )
     assert lenient.ret == pytest.ExitCode.NO_TESTS_COLLECTED
-    strict = example.run_fresh("--ftgate", "--ftgate-python=3.99", "--ftgate-strict")
+    strict = example.run_fresh("--ftgate", "--ftgate-python=3.99", "--ftgate-fail-on=undecided,skipped")
     assert strict.ret == pytest.ExitCode.TESTS_FAILED

@@ -16,8 +16,8 @@ QUICK = (
     "-p",
     "fake_run",
     "--ftgate",
-    "--ftgate-launches=5",
-    "--ftgate-iterations=4",
+    "-oftgate_launches=5",
+    "-oftgate_iterations=4",
     "--ftgate-explain=no",
 )
 TESTS = """

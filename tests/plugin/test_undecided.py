@@ -13,8 +13,8 @@ from pytest_ftgate import cli
 
 # One pair of launches cannot tell that nothing has changed.
 QUICK = (
-    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "--ftgate-unchanged=measure", "--ftgate-launches=1",
-    "--ftgate-iterations=2", "--ftgate-python=3.14t",
+    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "--ftgate-unchanged=measure", "-oftgate_launches=1",
+    "-oftgate_iterations=2", "--ftgate-python=3.14t",
 )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def test_a_run_that_decided_nothing_is_not_green(example: Example, options: tupl
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     assert "0 of 2 decided" in result.outlines
     result.stdout.fnmatch_lines(["nothing was decided: 0 of 2 compared cells;*"])
-    assert "give the tests more launches (--ftgate-launches)" in result.stdout.str(), "what to do"
+    assert "give the tests more launches (ftgate_launches)" in result.stdout.str(), "what to do"
     assert "undecided-run of --ftgate-fail-on" in " ".join(result.outlines)
 
 

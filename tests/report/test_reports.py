@@ -7,7 +7,7 @@ import math
 import random
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -24,7 +24,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, WaitFigures
 from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
-from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Outcome, Verdict
 from pytest_ftgate.report import details, json, said, terminal
 from pytest_ftgate.report.baselines import update_lines
 from pytest_ftgate.report.details import Style, phrases, short_path
@@ -204,12 +204,20 @@ def test_terminal_golden(name: str) -> None:
     check_golden(name, terminal.render(report_by_hand.report(), **TERMINALS[name]))
 
 
-def test_every_decision_has_a_status_of_its_own() -> None:
-    assert len({decision.letter for decision in Decision}) == len(Decision)
+def test_every_decision_is_an_outcome_of_pytest_s_with_a_reason() -> None:
+    found = {outcome: [each for each in Decision if each.outcome == outcome] for outcome in get_args(Outcome)}
+    assert found == {
+        "failed": [Decision.REGRESSED, Decision.BROKEN, Decision.SUSPECT, Decision.ERROR],
+        "passed": [Decision.ACCEPTED, Decision.UNCHANGED, Decision.IMPROVED, Decision.PASSED],
+        "undecided": [Decision.INCONCLUSIVE, Decision.NOT_MEASURED, Decision.NO_BASELINE],
+        "skipped": [Decision.UNSUPPORTED],
+        "xfailed": [Decision.XFAILED],
+        "xpassed": [Decision.XPASSED],
+    }
     assert [decision.severity for decision in Decision] == [*range(len(Decision))]
     worst, known = Decision.REGRESSED, Decision.XFAILED
-    assert (worst.letter, worst.word, worst.color, worst.fails) == ("R", "REGRESSED", "red", True)
-    assert (known.letter, known.word, known.color, known.fails) == ("x", "XFAIL", "yellow", False)
+    assert (worst.word, worst.color, worst.fails) == ("REGRESSED", "red", True)
+    assert (known.word, known.color, known.fails) == ("XFAIL", "yellow", False)
 
 
 @pytest.mark.parametrize("verbosity", [0, 1])

@@ -64,7 +64,7 @@ FREE_THREADED = msgspec.structs.replace(
 
 TOO_OLD = "sub-interpreters need Python 3.14 or newer: take 3.13 out of pythons, or this executor out of the test"
 TOO_COSTLY = (
-    "the lock probe made it 1.31x slower (limit 1.25x, --ftgate-probe-cost): its waits cannot stand for the workload "
+    "the lock probe made it 1.31x slower (limit 1.25x, ftgate_probe_cost): its waits cannot stand for the workload "
     "alone; do more between two acquisitions"
 )
 NO_CLASSIFIER = "its wait states cannot be distinguished: a lock (futex) was seen 60 times as asleep"
@@ -528,7 +528,7 @@ def part_of(number: int, **changed: Any) -> Report:
         alpha=0.01,
         hypotheses=12,
         own=4,
-        options={"--ftgate-alpha": "0.01"},
+        options={"ftgate_alpha": "0.01"},
     )
     of_shard = {name: value for name, value in changed.items() if name in Shard.__struct_fields__}
     rest = {name: value for name, value in changed.items() if name not in of_shard}

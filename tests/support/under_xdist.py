@@ -8,7 +8,7 @@ from typing import Any
 
 from example import Example
 
-QUICK = ("-p", "fake_run", "--ftgate", "--ftgate-launches=2", "--ftgate-iterations=2", "--ftgate-seed=3")
+QUICK = ("-p", "fake_run", "--ftgate", "-oftgate_launches=2", "-oftgate_iterations=2", "--ftgate-seed=3")
 FILES = ("--ftgate-report=json:out.json", "--ftgate-update=new")
 TESTS = """
     import pytest

@@ -149,17 +149,19 @@ FAILING = (
     "broken",
     "unsupported",
     "no-baseline",
+    "undecided",
+    "skipped",
     UNDECIDED_RUN,
 )
-"""What may fail a run, as it is written: decisions that fail a test, and UNDECIDED_RUN."""
+"""What may fail a run, as it is written: decisions that fail a test, outcomes of such, and UNDECIDED_RUN."""
 
 
 def decision(text: str) -> Decision | str:
-    """A decision that may fail a test, or BEYOND or UNDECIDED_RUN."""
+    """A decision or an outcome that may fail a test, or BEYOND or UNDECIDED_RUN."""
     word = text.strip().replace(" ", "-")
     if word not in FAILING:
         raise ValueError(f"{listed(FAILING)}{did_you_mean(word, FAILING)}; errors always fail")
-    if word in (BEYOND, UNDECIDED_RUN):
+    if word in (BEYOND, "undecided", "skipped", UNDECIDED_RUN):
         return word
     from ..model.verdict import Decision
 
@@ -265,6 +267,8 @@ class Option:
     optional: str = ""
     """The value of an option that is written without one."""
 
+    ini_only: bool = False
+    """It is set rarely: neither the command line nor the environment has it."""
     measures: bool = False
     """It makes a run measure."""
     plain: bool = False
@@ -338,20 +342,13 @@ class Options:
         measures=True,
         of_a_cell=False,
     )
-    strict: bool = row(
-        False,
-        truth,
-        "inconclusive, unsupported and no-baseline cells fail too (short for these three in --ftgate-fail-on)",
-        flag=True,
-        of_a_cell=False,
-        trusted=True,
-    )
     fail_on: tuple[str, ...] = row(
         ("regressed", "suspect", "broken", UNDECIDED_RUN),
         decision,
         "what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
-        "change worse than the effect), accepted (by a commit's trailer), improved, inconclusive, broken, unsupported, "
-        "no-baseline, undecided-run (exit status 5 where fewer than one in ten of the compared cells was decided) "
+        "change worse than the effect), accepted (by a commit's trailer), improved, broken; inconclusive, not-measured "
+        "and no-baseline, or undecided for the three; unsupported, or skipped; undecided-run (exit status 5 where "
+        "fewer than one in ten of the compared cells was decided) "
         "(default: regressed,suspect,broken,undecided-run); errors always fail",
         metavar="LIST",
         many=True,
@@ -442,10 +439,20 @@ class Options:
         trusted=True,
     )
     launches: int | None = row(
-        None, count, "number of launches per cell (default: from the variance)", metavar="N", trusted=True
+        None,
+        count,
+        "number of launches per cell (default: from the variance)",
+        metavar="N",
+        trusted=True,
+        ini_only=True,
     )
     iterations: int | None = row(
-        None, count, "number of iterations per launch (default: from the variance)", metavar="N", trusted=True
+        None,
+        count,
+        "number of iterations per launch (default: from the variance)",
+        metavar="N",
+        trusted=True,
+        ini_only=True,
     )
     timeout: float = row(
         60.0,
@@ -455,23 +462,13 @@ class Options:
         metavar="TIME",
         plain=True,
     )
-    margin: float | None = row(
-        None,
-        fraction,
-        "short for the margin in --ftgate-gate of wall and scaling: a slowdown up to this is not a regression",
-        metavar="SHARE",
-    )
-    effect: float | None = row(
-        None, fraction, "the same for the effect: a pass rules out a slowdown of this size", metavar="SHARE"
-    )
-    memory_margin: float | None = row(None, fraction, "the same as --ftgate-margin, for uss", metavar="SHARE")
-    memory_effect: float | None = row(None, fraction, "the same as --ftgate-effect, for uss", metavar="SHARE")
     probe_cost: float = row(
         0.25,
         fraction,
         "do not judge a figure whose probe slowed the workload by more than this",
         metavar="SHARE",
         trusted=True,
+        ini_only=True,
     )
     alpha: float = row(
         0.01,
@@ -479,6 +476,7 @@ class Options:
         "probability of a false alarm in a whole run, split over everything that gates",
         metavar="P",
         trusted=True,
+        ini_only=True,
     )
     install: tuple[tuple[str, ...], ...] | None = row(
         None,
@@ -559,7 +557,6 @@ OPTIONS: tuple[Option, ...] = tuple(
 )
 TRUSTED = (*(option.name for option in OPTIONS if option.trusted), "thresholds", "ini_thresholds")
 FIELDS = frozenset(option.name for option in OPTIONS)
-SHORT_FORMS = ("margin", "effect", "memory_margin", "memory_effect")
 
 
 def by_name(name: str) -> Option:
@@ -579,34 +576,24 @@ def read(
     for option in rows:
         said = (
             (option.cli, None if option.flag and option.many else cli.get(option.name)),
-            (f"environment variable {option.variable}", environment.get(option.variable)),
+            (f"environment variable {option.variable}", None if option.ini_only else environment.get(option.variable)),
             (f"ini option {option.dest}", ini.get(option.name)),
         )
         for layer, (place, raw) in zip(layers, said, strict=True):
             if raw is not None:
                 layer[option.name] = _parsed(option, raw, place)
-                if option.name not in ("gate", *SHORT_FORMS):  # each field of a threshold has its own precedence
+                if option.name != "gate":  # each field of a threshold has its own precedence
                     break
     given, variables, project = layers
     values = {**project, **variables, **given}
     own = {name: values.pop(name) for name in [*values] if name in FIELDS}
     return Options(
         **own,
-        thresholds=(*_thresholds(variables), *_thresholds(given)),
-        ini_thresholds=_thresholds(project),
+        thresholds=(*variables.get("gate", ()), *given.get("gate", ())),
+        ini_thresholds=tuple(project.get("gate", ())),
         before_declared=frozenset({**variables, **given}),
         others=values,
     )
-
-
-def _thresholds(said: Mapping[str, Any]) -> tuple[Threshold, ...]:
-    """What one place says of thresholds: the short forms, then `gate`, of which the last holds."""
-    short = {name: said[name] for name in SHORT_FORMS if name in said}
-    if not short:
-        return tuple(said.get("gate", ()))
-    from ..judge import limits
-
-    return (*limits.short_forms(**short), *said.get("gate", ()))
 
 
 def _parsed(option: Option, raw: Any, place: str) -> Any:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from ..declare.options import SHORT_FORMS
 from ..hookspec import Subparsers, hookimpl
 from ..judge import decide, limits, recorded
 from ..judge.judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
@@ -215,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
     before, after = read(args.before), read(args.after)
 
     # What the environment and the project say about verdicts.
-    options = options_of(rootdir(args), "metrics", "alpha", "probe_cost", "gate", *SHORT_FORMS)
+    options = options_of(rootdir(args), "metrics", "alpha", "probe_cost", "gate")
     limits.check(cli=options.thresholds, ini=options.ini_thresholds)
     policy = Policy(
         metrics=options.metrics,

@@ -203,7 +203,7 @@ def _alike(one: Report, shard: Shard, two: Report, other: Shard) -> Iterator[tup
     yield "the commit", one.commit, two.commit
     yield "the version of pytest-ftgate", one.version, two.version
     yield "the commit that limits are read from", one.limits_from, two.limits_from
-    yield "--ftgate-alpha", shard.alpha, other.alpha
+    yield "ftgate_alpha", shard.alpha, other.alpha
     for option in sorted({*shard.options, *other.options}):
         yield option, shard.options.get(option, UNSET), other.options.get(option, UNSET)
 

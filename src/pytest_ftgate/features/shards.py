@@ -161,4 +161,5 @@ def plain_of(items: Sequence[pytest.Item]) -> set[str]:
 def shared_options(config: pytest.Config) -> dict[str, str]:
     """What was set by the command line, the environment or the project, of the options that all parts must share."""
     values = ((option, getattr(options_of(config), option.name)) for option in OPTIONS if not option.shard_own)
-    return {option.cli: str(value) for option, value in values if value != option.default}
+    set_here = ((option, value) for option, value in values if value != option.default)
+    return {option.dest if option.ini_only else option.cli: str(value) for option, value in set_here}

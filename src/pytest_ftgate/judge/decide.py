@@ -352,7 +352,7 @@ def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict |
         return None
     probe, figure, fix = _PROBES.get(row(metric).need, _PROBES["time"])
     slowed, most = apart(cost.value, 1 + limit, lambda each, more: f"{each:.{2 + more}f}x")
-    slower = f"{probe} slowed it {slowed} (limit {most}, --ftgate-probe-cost)"
+    slower = f"{probe} slowed it {slowed} (limit {most}, ftgate_probe_cost)"
     reason = f"{slower}: {figure} not the workload's alone; {fix}"
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
 

@@ -26,8 +26,6 @@ SIZES_BYTES: Final[Mapping[str, float]] = {
     "MiB": 2.0**20,
     "GiB": 2.0**30,
 }
-LIKE_WALL: Final = (Metric.WALL, Metric.SCALING, Metric.RATIO)
-"""What the short forms `margin` and `effect` are for."""
 MOST = 10.0
 """A share at or above this is a typing error."""
 FORM = "METRIC: margin=3%, effect=8%, floor=1ms"
@@ -138,18 +136,6 @@ def _quantity(value: Any, units: Mapping[str, float]) -> float | None:
 # ---- precedence
 
 
-def short_forms(
-    margin: float | None = None,
-    effect: float | None = None,
-    memory_margin: float | None = None,
-    memory_effect: float | None = None,
-) -> tuple[Threshold, ...]:
-    """The thresholds that the options margin, effect (of time and scaling) and memory_margin, memory_effect say."""
-    found = [Threshold(metric=metric, margin=margin, effect=effect) for metric in LIKE_WALL]
-    found.append(Threshold(metric=Metric.USS, margin=memory_margin, effect=memory_effect))
-    return tuple(each for each in found if (each.margin, each.effect) != (None, None))
-
-
 def effective(
     metric: str,
     basis: BasisKind,
@@ -197,10 +183,12 @@ def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), 
 
 def _first(metric: str, field: str, layers: Mapping[str, Sequence[Threshold]], usual: float) -> tuple[float, str]:
     for place, given in layers.items():
-        for each in reversed(given):
-            value = getattr(each, field)
-            if each.metric == metric and value is not None:
-                return value, place
+        # The ratio is judged in place of the time, so what is said of the time holds for it, too.
+        for name in (metric, Metric.WALL) if metric == Metric.RATIO else (metric,):
+            for each in reversed(given):
+                value = getattr(each, field)
+                if each.metric == name and value is not None:
+                    return value, place
     return usual, ""
 
 

@@ -238,8 +238,8 @@ def _foretold(decision: Decision, spread: _Spread, recordings: int) -> str:
         return ""
     if not spread.seen:
         return (
-            f"{change} from one launch on either side, which shows no scatter: more time (--ftgate-test-time) or more "
-            "--ftgate-launches would settle it"
+            f"{change} from one launch on either side, which shows no scatter: more time (--ftgate-test-time) or "
+            "launches (ftgate_launches) would settle it"
         )
     return (
         f"{change} against {stored}, which can only detect a change beyond {beyond}; "

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 from ..kit.values import Interval, Struct
+
+Outcome: TypeAlias = Literal["failed", "passed", "undecided", "skipped", "xfailed", "xpassed"]
 
 
 class Decision(StrEnum):
@@ -19,29 +21,27 @@ class Decision(StrEnum):
     """
 
     # Worst first: a cell's is the first that one of its metrics has, and reports list the first ones first.
-    REGRESSED = "regressed", "R", "fails worse"
-    BROKEN = "broken", "B", "fails"
-    SUSPECT = "suspect", "S", "fails worse"
-    ERROR = "error", "E", "fails"
-    XPASSED = "xpassed", "X", ""
-    ACCEPTED = "accepted", "A", ""
-    INCONCLUSIVE = "inconclusive", "?", "strict open"
-    NOT_MEASURED = "not measured", "-", "strict open"
-    XFAILED = "xfailed", "x", "skipped"
-    UNCHANGED = "unchanged", ",", "good"
-    IMPROVED = "improved", "I", "good"
-    PASSED = "passed", ".", "good"
-    NO_BASELINE = "no baseline", "n", "strict"
-    UNSUPPORTED = "unsupported", "u", "strict skipped"
+    REGRESSED = "regressed", "fails worse"
+    BROKEN = "broken", "fails"
+    SUSPECT = "suspect", "fails worse"
+    ERROR = "error", "fails"
+    XPASSED = "xpassed", ""
+    ACCEPTED = "accepted", ""
+    INCONCLUSIVE = "inconclusive", "strict open"
+    NOT_MEASURED = "not measured", "strict open"
+    XFAILED = "xfailed", "skipped"
+    UNCHANGED = "unchanged", "good"
+    IMPROVED = "improved", "good"
+    PASSED = "passed", "good"
+    NO_BASELINE = "no baseline", "strict"
+    UNSUPPORTED = "unsupported", "strict skipped"
 
-    letter: str
-    """What pytest prints for a cell; with -v it is `word`."""
     severity: int
     """Its place in this list, 0 is the worst."""
     fails: bool
     """Whether it fails a run by default."""
     strict: bool
-    """Whether it fails one under --ftgate-strict, because nothing was decided."""
+    """Whether nothing was decided."""
     worse: bool
     """Whether a metric is, or probably is, worse than its limit allows."""
     open: bool
@@ -51,23 +51,34 @@ class Decision(StrEnum):
     good: bool
     """Whether nothing is to be done."""
 
-    def __new__(cls, value: str, letter: str = "", columns: str = "") -> Self:
+    def __new__(cls, value: str, columns: str = "") -> Self:
         """A row of the table above: `columns` are the attributes that are true of it."""
         self = str.__new__(cls, value)
-        self._value_, self.letter, self.severity = value, letter, len(cls.__members__)
+        self._value_, self.severity = value, len(cls.__members__)
         for column in ("fails", "strict", "worse", "open", "skipped", "good"):
             setattr(self, column, column in columns.split())
         return self
 
     @property
-    def word(self) -> str:
-        """`REGRESSED`; of known failures pytest's own words, `XFAIL` and `XPASS`."""
-        return self.value.upper().removesuffix("ED") if self.name[0] == "X" else self.value.upper()
+    def outcome(self) -> Outcome:
+        """Pytest's, or `undecided`."""
+        if self.fails:
+            return "failed"
+        if self.good or self is Decision.ACCEPTED:
+            return "passed"
+        if self.name[0] == "X":
+            return "xfailed" if self is Decision.XFAILED else "xpassed"
+        return "skipped" if self is Decision.UNSUPPORTED else "undecided"
 
     @property
     def color(self) -> str:
-        """Its colour in a terminal."""
-        return "red" if self.fails else "green" if self.good else "yellow"
+        """That of its outcome in a terminal."""
+        return {"failed": "red", "passed": "green"}.get(self.outcome, "yellow")
+
+    @property
+    def word(self) -> str:
+        """`REGRESSED`; of known failures pytest's own words, `XFAIL` and `XPASS`."""
+        return self.value.upper().removesuffix("ED") if self.name[0] == "X" else self.value.upper()
 
     @property
     def decided(self) -> bool:

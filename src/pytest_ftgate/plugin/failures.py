@@ -105,6 +105,11 @@ def given(config: pytest.Config) -> tuple[str, ...]:
     """The options of the command line, and of `addopts`, that change what is measured of a cell."""
     words: list[str] = []
     for option in OPTIONS:
+        if option.ini_only:
+            overridden = config.getoption("override_ini") or ()
+            said = [word for word in overridden if word.partition("=")[0] == option.dest]
+            words += [part for word in said[-1:] for part in ("-o", word)]
+            continue
         value = config.getoption(option.dest)
         if not option.of_a_cell or value in (None, False):
             continue

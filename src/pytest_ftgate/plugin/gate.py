@@ -9,8 +9,9 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from importlib.metadata import version
+from typing import Final
 
 import msgspec
 import pytest
@@ -22,7 +23,7 @@ from ..kit.errors import FtgateError
 from ..kit.text import plain, takes_unicode
 from ..model.report import Report, Row, RowMessage
 from ..model.spec import Plan
-from ..model.verdict import Decision, Verdict
+from ..model.verdict import Decision, Outcome, Verdict
 from ..report import measured, said, terminal
 from ..run import libraries, privacy
 from ..run.rows import on_host
@@ -34,6 +35,14 @@ from .collection import CELL, default_pair
 from .options import options_of, usage_errors
 from .progress import Progress, mode_of
 
+LETTERS: Final[Mapping[Outcome, str]] = {
+    "failed": "F",
+    "passed": ".",
+    "undecided": "?",
+    "skipped": "s",
+    "xfailed": "x",
+    "xpassed": "X",
+}
 FAILED = "failed"
 """In place of the decision of a cell whose pass fails the test: pytest counts and shows it as any other failure."""
 
@@ -206,7 +215,7 @@ class Gate:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, object, object]:
-        """The word and letter of a verdict, whatever other plugins call it."""
+        """The outcome of a verdict, by its letter, and with -v its word; whatever other plugins call it."""
         status = yield
         decision = getattr(report, "ftgate_decision", None)
         if decision is None or report.when != "call" or str(report.outcome) == "rerun":  # of pytest-rerunfailures
@@ -214,8 +223,11 @@ class Gate:
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
         decision = Decision(decision)
-        category = "failed" if report.failed else decision.value
-        return category, decision.letter, (decision.word, {decision.color: True})
+        outcome: Outcome = "failed" if report.failed else decision.outcome
+        if outcome == "failed" and not report.failed:  # --ftgate-fail-on leaves it out
+            outcome = "undecided"
+        color = "red" if outcome == "failed" else decision.color
+        return outcome, LETTERS[outcome], (decision.word, {color: True})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -368,8 +380,8 @@ def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
 
 def failing_of(options: Options) -> set[str]:
     """The decisions that fail a test, and perhaps BEYOND."""
-    strict = [each for each in Decision if each.strict and options.strict]
-    return {Decision.ERROR, *strict, *options.fail_on}
+    outcomes = [each for each in Decision if each.outcome in options.fail_on]
+    return {Decision.ERROR, *outcomes, *options.fail_on}
 
 
 def run_options(config: pytest.Config, seed: int) -> Options:

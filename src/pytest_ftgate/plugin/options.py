@@ -22,6 +22,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ftgate", "concurrency regression gating (ftgate)")
     for option in options.OPTIONS:
         parser.addini(option.dest, option.help, type=option.ini, default=None)
+        if option.ini_only:
+            continue
         how: dict[str, Any] = {"action": "append" if option.many else "store", "metavar": option.metavar}
         if option.flag:
             how = {"action": "store_true"}
@@ -48,7 +50,7 @@ def usage_errors() -> Iterator[None]:
 
 
 def _read(config: pytest.Config, rows: Sequence[Option]) -> Options:
-    cli = {option.name: config.getoption(option.dest) for option in rows}
+    cli = {option.name: config.getoption(option.dest, None) for option in rows}
     with usage_errors():
         return options.read(cli, os.environ, {option.name: _ini(config, option) for option in rows}, rows)
 

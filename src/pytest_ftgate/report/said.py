@@ -582,8 +582,8 @@ def undecided(report: Report) -> str:
     elif short:
         advice = shortfall_text(max(short, key=lambda each: each.wanted_s))
     else:
-        fixed = any(option.startswith("--ftgate-launches") for row in report.rows for option in row.options)
-        more = "launches (--ftgate-launches)" if fixed else "time (--ftgate-test-time)"
+        fixed = any(option.startswith("ftgate_launches") for row in report.rows for option in row.options)
+        more = "launches (ftgate_launches)" if fixed else "time (--ftgate-test-time)"
         advice = f"give the tests more {more}, a longer workload or a quieter machine"
     cells = f"{decided} of {plural(compared, 'compared cell')}"
     almost = "almost " if decided else ""

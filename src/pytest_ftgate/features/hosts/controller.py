@@ -164,7 +164,7 @@ class Hosts:
             words.append(f"--ftgate-against={self.reference}")
         classes = len(set(self.scheduler.classes.values()))
         if classes > 1:  # each test is judged so many times, and the error budget is the run's
-            words.append(f"--ftgate-alpha={options_of(self.config).alpha / classes!r}")
+            words += ["-o", f"ftgate_alpha={options_of(self.config).alpha / classes!r}"]
         return words
 
     def pytest_configure_node(self, node: Any) -> None:
