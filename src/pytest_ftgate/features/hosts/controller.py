@@ -36,13 +36,13 @@ SSH: Final = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "Se
 TIMEOUT_S: Final = 600.0
 ALIVE_S: Final = 20.0
 RESTARTS: Final = 3
-SERVE: Final = """
+SERVE: Final = f"""
 try:
-    from pytest_ftgate.run.host_checkout import serve
+    from {checkout.__name__} import serve
 except ImportError as error:
     import sys
     fix = "install pytest-ftgate[xdist] there"
-    channel.send({"error": "%s has no pytest-ftgate (%s): %s" % (sys.executable, error, fix)})
+    channel.send({{"error": "%s has no pytest-ftgate (%s): %s" % (sys.executable, error, fix)}})
 else:
     serve(channel)
 """
