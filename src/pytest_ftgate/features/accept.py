@@ -76,7 +76,7 @@ def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
     if end is None:
         word = next((each for each in ends[0][1].split(",") if not metrics.known(each)), "") if ends else ""
         why = metrics.no_metric(word) if word else "it names no metric"
-        if word in (Metric.CONTRACT, "contract", "require", "requires"):
+        if word == Metric.CONTRACT:
             why = (
                 "a broken contract is not accepted: mark the test with @ftgate.xfail('broken'), or change its contract"
             )
