@@ -14,12 +14,12 @@ import stat
 import struct
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -82,31 +82,33 @@ class Compared(NamedTuple):
     but_for_text: int = 0
 
 
-Fingerprint = Callable[[str, Place], str]
-"""What a side has at a place, for a kind of note: equal texts mean that a reader sees no difference."""
+class Places(Protocol):
+    """One of the two sides, of which both share some paths."""
+
+    def place_of(self, path: str) -> Place | None:
+        """The place of an absolute path; None for a path that both sides share."""
+        ...
+
+    def fingerprint(self, kind: str, place: Place) -> str:
+        """What a reader of that kind sees there: equal texts mean that it sees no difference."""
+        ...
 
 
-def compare(
-    notes: Iterable[Read],
-    place_of: Callable[[str], Place | None],
-    changed: Fingerprint,
-    reference: Fingerprint,
-    *,
-    watched: bool,
-) -> Compared:
-    """Whether two sides have the same at all places of `notes`.
+def compare(notes: Iterable[Read], changed: Places, reference: Places, *, watched: bool = True) -> Compared:
+    """Whether two sides have the same at all places of `notes`; `watched`: they have what C code opened."""
 
-    `place_of` returns None for a path that both sides share. `watched` says that the notes have what C code opened.
-    """
+    def alike(kind: str, place: Place) -> bool:
+        return changed.fingerprint(kind, place) == reference.fingerprint(kind, place)
+
     notes = list(dict.fromkeys(notes))
     if not any(note.kind == reads.STARTED for note in notes):
         return Compared(0, "what it reads could not be noted")
     bound, suffixes = ({note.text for note in notes if note.kind == kind} for kind in (reads.BOUND, reads.SUFFIX))
-    run = {_source_place(place) for note in notes if note.kind == reads.CODE and (place := place_of(note.text))}
+    run = {_source_place(place) for note in notes if note.kind == reads.CODE and (place := changed.place_of(note.text))}
     traced = any(note.kind == reads.TRACED for note in notes)
     files, differing = set[Place](), set[Place]()
     for note in notes:
-        place = place_of(note.text) if note.kind in _PLACED else None
+        place = changed.place_of(note.text) if note.kind in _PLACED else None
         # After some notes nobody can tell what the process reads.
         unknown = ""
         if note.kind == reads.UNKNOWN:
@@ -131,14 +133,13 @@ def compare(
             places = [place, *found]
         kind = reads.FILE if note.kind in _FILES else note.kind
         for each in places:
-            seen = changed(kind, each)
-            if seen != reference(kind, each):
+            if not alike(kind, each):
                 # Who asks about a source, or opens it to run it, does not see its text.
                 blind = note.kind in (reads.ASKED, reads.CODE) or (note.kind == OPENED and each in run)
-                if traced or not blind or changed(reads.CODE, each) != reference(reads.CODE, each):
+                if traced or not blind or not alike(reads.CODE, each):
                     return Compared(len(files), f"{each.path or 'its folder'} differs")
                 differing.add(each)
-            if kind == reads.FILE and seen not in (ABSENT, IS_FOLDER):
+            if kind == reads.FILE and changed.fingerprint(kind, each) not in (ABSENT, IS_FOLDER):
                 files.add(each)
     return Compared(len(files), "", len(differing))
 
@@ -179,7 +180,7 @@ class Side:
         return None
 
     def fingerprint(self, kind: str, place: Place) -> str:
-        """See Fingerprint; a path of this side within a file counts as the same path of the other."""
+        """See Places; a path of this side within a file counts as the same path of the other."""
         if (kind, place) not in self._found:
             try:
                 found = self._seen(kind, os.path.join(self.bases[place.base], place.path))
@@ -327,11 +328,6 @@ class Sides(NamedTuple):
     reference: Side
     differs: str
 
-    def compare(self, notes: Sequence[Read], watched: bool = True) -> Compared:
-        """See `sides.compare`."""
-        changed, reference = self.changed, self.reference
-        return compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=watched)
-
 
 @hookimpl
 def ftgate_begin(run: Run) -> None:
@@ -360,8 +356,9 @@ class UnchangedCells:
             # What can be compared before a launch is: also, a build for one target may leave files that another lists.
             sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
             spec = self.run.references.relocated(group.spec, pair.changed)
+            source = [Read(reads.CODE, spec.source.path), BEGUN]
             for each in sides.values():
-                if reason := each.differs or each.compare([Read(reads.CODE, spec.source.path), BEGUN]).reason:
+                if reason := each.differs or compare(source, each.changed, each.reference).reason:
                     return Checked(why=reason)
             for cell in sorted(cells, key=lambda each: each.executor.program is not None):
                 try:
@@ -419,7 +416,7 @@ class UnchangedCells:
         notes += [Read(reads.WRITTEN if event.changed else OPENED, event.path) for event in events or ()]
         if program:
             notes += [Read(reads.NAMES, os.path.dirname(note.text)) for note in notes if note.kind == OPENED]
-        return sides.compare(notes, watched=watch is not None)
+        return compare(notes, sides.changed, sides.reference, watched=watch is not None)
 
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""

@@ -26,13 +26,12 @@ from ...model.spec import is_path, parse_target
 from ...targets.environments import Step, is_command, spelled
 from ...targets.find import InterpreterNotFound, default_pair, find_interpreter
 from .builds import tried
-from .project import Project, ci_of, content, has_workload, look, name_for
+from .project import Project, ci_of, content, look, name_for, workload_path
 
 CI: Final = ("github", "gitlab", "none")
 TRIGGERS: Final = ("push", "label")
 OLDEST_HOST: Final = (3, 11)
 """The oldest Python that this plugin can be installed for."""
-WORKLOAD: Final = "test_concurrency.py"
 GITHUB: Final = Path(".github") / "workflows" / "ftgate.yml"
 GITHUB_COMMENT: Final = GITHUB.with_name("ftgate-comment.yml")
 GITLAB: Final = Path(".gitlab-ci.yml")
@@ -124,8 +123,10 @@ def run(args: argparse.Namespace) -> int:
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
     # What it is, what installs a clean checkout of it, where this plugin comes from, and which CI it has.
     project, trouble = tried(look(folder))
-    asked, unnamed = installed_from()
-    asked = args.requirement or asked
+    origin = json.loads(metadata.distribution("pytest-ftgate").read_text("direct_url.json") or "{}")
+    vcs = origin.get("vcs_info")
+    ours = f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else "pytest-ftgate"
+    asked = args.requirement or ours
     ours = f"pytest-ftgate @ {asked}" if "://" in asked and " @ " not in asked else asked
     project = msgspec.structs.replace(project, ours=ours)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
@@ -133,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     outline = plan(project, ci, args.trigger, comment=args.comment, shards=args.shards)
     if trouble:
         outline.notes.append(trouble)
-    if unnamed and not args.requirement and outline.files and ci != "none":
+    if origin and not vcs and not args.requirement and outline.files and ci != "none":
         outline.notes.append(UNNAMED)
     if args.dry_run:
         for path, text in outline.files.items():  # each as git would show it
@@ -263,18 +264,6 @@ def requirement(project: Project) -> str:
         markers.append('platform_python_implementation == "CPython"')
     mark = " ; " if "://" in project.ours else "; "  # a `;` may be part of an address
     return mark.join([project.ours, *([" and ".join(markers)] if markers else [])])
-
-
-def installed_from() -> tuple[str, bool]:
-    """This plugin as a requirement, by its name or the repository that it is from; whether it is from a folder."""
-    origin = json.loads(metadata.distribution("pytest-ftgate").read_text("direct_url.json") or "{}")
-    vcs = origin.get("vcs_info", {})
-    return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else "pytest-ftgate", bool(origin and not vcs)
-
-
-def workload_path(project: Project) -> Path:
-    """The existing workload, else the path of the first one."""
-    return has_workload(project) or project.tests / name_for(project.files, WORKLOAD, prefixes=False)
 
 
 def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:

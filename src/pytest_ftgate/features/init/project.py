@@ -320,8 +320,8 @@ def name_for(patterns: Sequence[str], wanted: str, *, prefixes: bool) -> str:
     return globs[0].replace("*", f"{ending}{word}", 1).replace("*", "")
 
 
-def has_workload(project: Project) -> Path | None:
-    """A test file of the project's that already uses the plugin."""
+def workload_path(project: Project) -> Path:
+    """The test file of the project's that already uses the plugin, else the path of the first one."""
     places = _folders(project.root, inifile.words(project.ini.get("testpaths")))
     for place in dict.fromkeys((project.tests, *places)):
         for folder, names, files in os.walk(place):
@@ -331,7 +331,7 @@ def has_workload(project: Project) -> Path | None:
             tests = (name for name in sorted(files) if any(fnmatch.fnmatchcase(name, glob) for glob in project.files))
             if found := next((name for name in tests if "pytest_ftgate" in content(Path(folder, name))), None):
                 return Path(folder, found)
-    return None
+    return project.tests / name_for(project.files, "test_concurrency.py", prefixes=False)
 
 
 def ci_of(git: Git | None) -> str:
