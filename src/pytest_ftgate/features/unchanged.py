@@ -128,8 +128,8 @@ def compare(notes: Iterable[Read], changed: Places, reference: Places, *, watche
         # A search is about all that it may find, bytecode about its source.
         places = [_source_place(place)]
         if note.kind == reads.MODULE:
-            names = (place.path, os.path.join(place.path, "__init__"))
-            found = (Place(place.base, f"{name}{suffix}") for name in names for suffix in sorted(suffixes))
+            stems = (place.path, os.path.join(place.path, "__init__"))
+            found = (Place(place.base, f"{stem}{suffix}") for stem in stems for suffix in sorted(suffixes))
             places = [place, *found]
         kind = reads.FILE if note.kind in _FILES else note.kind
         for each in places:

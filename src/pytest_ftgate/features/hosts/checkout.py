@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -83,26 +84,22 @@ class Shipment:
 
     def _pack(self, known: Iterable[str]) -> Iterator[bytes]:
         """The objects of the commits without those that are reached from the known ones, as git's pack format."""
-        process = subprocess.Popen(
-            ["git", "pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset"],
-            cwd=self.repository.root,
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        with process:
-            wanted = [*self.commits, *(f"^{commit}" for commit in known)]
-            process.stdin.write("".join(f"{each}\n" for each in wanted).encode())
-            process.stdin.close()
-            while chunk := process.stdout.read(CHUNK_BYTES):
+        wanted = [*self.commits, *(f"^{commit}" for commit in known)]
+        with tempfile.TemporaryFile() as pack:
+            done = subprocess.run(
+                ["git", "pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset"],
+                cwd=self.repository.root,
+                env=environment(),
+                input="".join(f"{each}\n" for each in wanted).encode(),
+                stdout=pack,
+                stderr=subprocess.PIPE,
+            )
+            if done.returncode:
+                said = done.stderr.decode(errors="replace").strip()
+                raise HostError(f"hosts get the project by git: git pack-objects: {said}")
+            pack.seek(0)
+            while chunk := pack.read(CHUNK_BYTES):
                 yield chunk
-            said = process.stderr.read().decode(errors="replace").strip()
-        if process.returncode:
-            raise HostError(f"hosts get the project by git: git pack-objects: {said}")
 
 
 def answer(channel: Channel, timeout_s: float) -> dict[str, Any]:
