@@ -56,7 +56,11 @@ def render(report: Report) -> str:
 
 
 def _case(row: Row, *, fails: bool) -> Case:
-    classname, name = address(row.cell.nodeid)
+    # The class name and the name as pytest's own JUnit file has them.
+    place, bracket, label = row.cell.nodeid.partition("[")
+    path, *names = place.split("::")
+    classname = ".".join([path.replace("/", ".").removesuffix(".py"), *names[:-1]])
+    name = (names or [""])[-1] + bracket + label
     sample = row.sample
     # The time of all iterations of the cell in this run.
     launches = (
@@ -82,11 +86,3 @@ def _case(row: Row, *, fails: bool) -> Case:
     elif text:
         case.system_out = text
     return case
-
-
-def address(nodeid: str) -> tuple[str, str]:
-    """The class name and the name of a case as pytest's own JUnit file has them."""
-    place, bracket, label = nodeid.partition("[")
-    file, *names = place.split("::")
-    module = file.replace("/", ".").removesuffix(".py")
-    return ".".join([module, *names[:-1]]), (names or [""])[-1] + bracket + label

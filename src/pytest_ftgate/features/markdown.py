@@ -110,9 +110,11 @@ def _sections(report: Report) -> Iterator[Section]:
         decision = rows[0].verdict.decision
         head = f"\n### {said.counted({decision: len(rows)})}"
         if passes and decision in (Decision.ACCEPTED, Decision.IMPROVED):
-            texts = ("; ".join([said.in_one_line(row), *said.accepted_texts(row.verdict.accepted)]) for row in rows)
-            lines = (f"- {code(row.cell.nodeid)}: {text(each)}\n" for row, each in zip(rows, texts, strict=True))
-            yield Section(f"{head}\n\n", tuple(Piece((line, "")) for line in lines))
+            pieces = []
+            for row in rows:
+                words = "; ".join([said.in_one_line(row), *said.accepted_texts(row.verdict.accepted)])
+                pieces.append(Piece((f"- {code(row.cell.nodeid)}: {text(words)}\n", "")))
+            yield Section(f"{head}\n\n", tuple(pieces))
         elif decision.needs_attention or not passes:
             yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(rows)))
     if report.tables:
@@ -122,8 +124,16 @@ def _sections(report: Report) -> Iterator[Section]:
             counts = Counter(row.verdict.decision for row in table.rows)
             tables.append(Piece((_table(report, table), f"\n- {code(table.title)}: {said.counted(counts)}\n", "")))
         yield Section(f"\n<details><summary>All cells ({total})</summary>\n", tuple(tables), END, "tests")
+    lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"]
+    for names, machine in said.machines(report):
+        system = f"{machine.system} {machine.kernel} {machine.arch}"
+        parts = [machine.cpu or machine.arch, f"{machine.cores} cores", system]
+        lines += map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
+    for each in report.interpreters:
+        lines.append(text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}"))
+    lines += [f"repeat it: {code(report.command)}"] if report.command else []
     head = "\n<details><summary>Machine and interpreters</summary>\n\n"
-    yield Section(head, tuple(Piece((f"- {line}\n", "")) for line in _run(report)), END, "lines")
+    yield Section(head, tuple(Piece((f"- {line}\n", "")) for line in lines), END, "lines")
 
 
 END = "\n</details>\n"
@@ -221,21 +231,6 @@ def _table(report: Report, table: Table) -> str:
     remarks = list(map(text, said.shortfalls(table.rows)))
     remarks += [f"{', '.join(cells)} {reason}" for reason, cells in why.items()]
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)
-
-
-# ---- the run
-
-
-def _run(report: Report) -> Iterator[str]:
-    yield f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"
-    for names, machine in said.machines(report):
-        system = f"{machine.system} {machine.kernel} {machine.arch}"
-        parts = [machine.cpu or machine.arch, f"{machine.cores} cores", system]
-        yield from map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
-    for each in report.interpreters:
-        yield text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}")
-    if report.command:
-        yield f"repeat it: {code(report.command)}"
 
 
 # ---- text that others wrote

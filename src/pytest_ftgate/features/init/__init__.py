@@ -230,13 +230,14 @@ def plan(
     else:
         why = "this is not a git repository" if project.git is None else "none was asked for"
         outline.notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
+    wanted = requirement(project)
     if not project.needs.declares_us:
         option, name = project.needs.place or ("--dev", "")
         where = {"--group": f"to the group {name}", "--optional": f"to the extra {name}"}.get(option, "next to pytest")
-        uv = f"uv add {shlex.join(filter(None, (option, name, requirement(project))))}"
-        how = uv if project.locked else f"add it {where}: {requirement(project)}"
+        uv = f"uv add {shlex.join(filter(None, (option, name, wanted)))}"
+        how = uv if project.locked else f"add it {where}: {wanted}"
         outline.notes.append(f"pytest-ftgate is not among the dependencies of the tests: {how}")
-    if ";" in requirement(project):
+    if ";" in wanted:
         outline.notes.append("where pytest-ftgate cannot be installed (Python below 3.11, PyPy), its tests are skipped")
     if project.strict:
         outline.notes.append(
@@ -336,8 +337,9 @@ def write(path: Path, text: str) -> None:
     if path.exists():
         raise FtgateError(f"{path} was written by another process meanwhile; run ftgate init again")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path.resolve(), [text.encode()])
+        target = path.resolve()  # a link may name a file that is not there yet
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, [text.encode()])
     except OSError as error:
         raise FtgateError(f"{path}: cannot be written: {error.strerror or error}") from error
 
