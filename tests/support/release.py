@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import email
+import json
 import re
 import shutil
 import subprocess
@@ -162,6 +163,9 @@ def untyped(wheel: Path) -> Iterator[str]:
         done = subprocess.run([*mypy, "test_typed.py"], cwd=folder, capture_output=True, text=True)
         if done.returncode:
             yield f"mypy: {done.stdout}{done.stderr}"
+        # As mypy, it is to refuse what the file says is refused.
+        strict = {"typeCheckingMode": "strict", "reportUnnecessaryTypeIgnoreComment": "error"}
+        Path(folder, "pyrightconfig.json").write_text(json.dumps(strict), "utf-8")
         words = ["--pythonpath", str(python), "--level", "error", "test_typed.py"]
         done = run_uv(["tool", "run", "--quiet", "--from", PYRIGHT, "basedpyright", *words], cwd=Path(folder))
         if done.returncode:
