@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import smoke
 import typed_workloads
+import yaml
 from packaging.metadata import Metadata
 from packaging.version import Version
 from readme_renderer import markdown
@@ -36,6 +37,7 @@ from pytest_ftgate.targets.environments import run_uv
 
 ROOT = Path(__file__).parents[2]
 PYRIGHT = "basedpyright==1.40.2"
+ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 UNRELEASED = "## [Unreleased]"
 
 
@@ -150,6 +152,58 @@ def long_description(wheel: Path) -> str:
     return text.decode()
 
 
+# -- its action ----------------------------------------------------------------------------------------------------
+
+
+def misread(root: Path) -> Iterator[str]:
+    """What actionlint says of a workflow that uses the action, of its steps, and of the workflows of `ftgate init`."""
+    action = (root / "action.yml").read_text("utf-8")
+    with tempfile.TemporaryDirectory(prefix="ftgate-actions-") as folder:
+        workflows = {"uses.yml": USES, "steps.yml": as_workflow(action)}
+        for shards in ([], ["--shards", "2"]):
+            made = Path(folder, f"project{len(shards)}")
+            words = ["init", "--ci", "github", "--comment", "--yes", *shards, str(made)]
+            subprocess.run(["git", "init", "--quiet", str(made)], check=True)
+            subprocess.run([sys.executable, "-m", "pytest_ftgate.cli", *words], check=True, capture_output=True)
+            written = made.glob(".github/workflows/*.yml")
+            workflows |= {f"{made.name}-{path.name}": path.read_text("utf-8") for path in written}
+        Path(folder, ".github", "workflows").mkdir(parents=True)
+        Path(folder, "action.yml").write_text(action, "utf-8")
+        for name, text in workflows.items():
+            Path(folder, ".github", "workflows", name).write_text(text, "utf-8")
+        subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
+        if not shutil.which("actionlint") and not shutil.which("go"):
+            yield "there is neither actionlint nor go, which gets it"
+            return
+        command = ["actionlint"] if shutil.which("actionlint") else ["go", "run", ACTIONLINT]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        if done.returncode:
+            yield f"actionlint: {done.stdout}{done.stderr}"
+
+
+USES = """
+on: pull_request
+jobs:
+  ftgate:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v5
+        with:
+          fetch-depth: 0
+      - uses: ./
+        with:
+          install: uv pip install -e .
+"""
+
+
+def as_workflow(action: str) -> str:
+    """The steps of an action as those of a job: actionlint reads workflows alone."""
+    read = yaml.safe_load(action)
+    inputs = {name: {"type": "string", "default": each["default"]} for name, each in read["inputs"].items()}
+    job = {"runs-on": "ubuntu-latest", "steps": read["runs"]["steps"]}
+    return str(yaml.safe_dump({"on": {"workflow_call": {"inputs": inputs}}, "jobs": {"ftgate": job}}, sort_keys=False))
+
+
 # -- its types -----------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +263,7 @@ def main() -> int:
         Check("the version has its section, its address and its commit", lambda: unnamed(ROOT)),
         Check("two builds of it have the same bytes", lambda: differing(ROOT, args.into)),
         Check("an index takes its metadata, and its links lead somewhere", lambda: indescribable(wheel())),
+        Check("actionlint reads its action and the workflows that it writes", lambda: misread(ROOT)),
         Check("what users write with it has types", lambda: untyped(wheel())),
         Check("it runs on each Python that it names", lambda: unusable(wheel())),
     ):
