@@ -28,7 +28,7 @@ from pytest_ftgate.judge.recorded import figure_of
 from pytest_ftgate.kit.values import Interval, Metric, Threshold
 from pytest_ftgate.model.report import Figures
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, TestSamples, WorkloadError
-from pytest_ftgate.model.spec import Cell, Requirement, Spec
+from pytest_ftgate.model.spec import Cell, DeclaredContract, Spec
 from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.stats import alpha_spending
 
@@ -49,7 +49,7 @@ def cells_of(
 def declared(*texts: str, executors: tuple[str, ...] = ("threads", "fork"), counts: tuple[int, ...] = (2,)) -> Spec:
     """A test with these contracts."""
     return msgspec.structs.replace(
-        spec_of(*executors), workers=counts, requirements=tuple(Requirement(text=text) for text in texts)
+        spec_of(*executors), workers=counts, contracts=tuple(DeclaredContract(text=text) for text in texts)
     )
 
 
@@ -341,7 +341,7 @@ class TestFirst:
         assert first(bare, Metric.WALL, Metric.SCALING) == {"time"}
         assert first(bare, Metric.USS) == {"time", "memory"}  # a memory launch's length is that of an iteration
         assert first(bare) == {"time"}
-        assert first(declared("lock_wait_share < 0.2"), Metric.TAIL) == {"time", "locks"}
+        assert first(declared("lock_wait < 0.2"), Metric.TAIL) == {"time", "locks"}
         assert first(declared("uss < 1 MiB", "threads.wall < 1 s")) == {"time", "memory"}
 
     def test_all_kinds_of_a_cell_that_is_compared_with_nothing_and_of_no_other(self) -> None:
@@ -355,7 +355,7 @@ class TestFirst:
         [
             ("threads.wall < 2 * processes[fork].wall", {"time"}, {"time"}),
             ("processes[fork].uss < 20 MiB", {"time"}, {"time", "memory"}),
-            ("threads.lock_wait_share < 0.2", {"time", "locks"}, {"time"}),
+            ("threads.lock_wait < 0.2", {"time", "locks"}, {"time"}),
             ("processes[fork].growth < 1 MiB", {"time"}, {"time", "memory", "growth"}),
             ("threads.gil == off", {"time"}, {"time"}),
         ],
@@ -629,8 +629,8 @@ class TestVerdict:
     def test_a_contract_about_lock_wait_says_that_a_lock_launch_failed(self) -> None:
         error = WorkloadError(reason="with the lock probe: hung")
         sample = msgspec.structs.replace(measured(locks=0), locks_error=error)
-        texts = ("lock_wait_share < 20 %", "wall < 1 s")
-        spec = msgspec.structs.replace(declared(), requirements=tuple(Requirement(text=text) for text in texts))
+        texts = ("lock_wait < 20 %", "wall < 1 s")
+        spec = msgspec.structs.replace(declared(), contracts=tuple(DeclaredContract(text=text) for text in texts))
         waits, wall = verdict(sample, spec=spec).metrics
         assert (waits.decision, waits.more) == (Decision.INCONCLUSIVE, 0)
         assert waits.reason == f"{sample.cell.label}: {error.reason}"

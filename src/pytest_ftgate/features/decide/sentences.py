@@ -28,7 +28,7 @@ ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
 CORES_APART = 0.2
 """Candidates whose busy cores differ by this much have a sentence on it."""
-WEIGH = "to choose, say in the ini what counts, such as ftgate_decide = time=1 memory=0.5"
+WEIGH = "to choose, say in the ini what counts, such as ftgate_weights = time=1 memory=0.5"
 UNKNOWN_COUNT = "the count beyond which more do not pay is not known"
 KINDS = {"lock": "waits for locks", "gil": "waits for the GIL", "unattributed": "unattributed waits"}
 MOST_NAMED = 6
@@ -171,7 +171,7 @@ def _told_apart_by(choices: Iterable[Choice]) -> str:
         return ""
     best = [f"{each.name} ({_time(each.value)})" for each in widest.ranked if each.name in widest.tied]
     most = units.ratio(_difference(widest))
-    return f"\nbut {metrics.row(widest.metric).label} is least with {_names(best)}, and up to {most} that with others"
+    return f"\nbut {widest.metric} is least with {_names(best)}, and up to {most} that with others"
 
 
 def _times(choices: Sequence[Choice], at: Prefix) -> list[str]:
@@ -211,10 +211,7 @@ def _own_figures(choices: Iterable[Choice], at: Prefix) -> list[str]:
         for ranking in choice.own:
             if (difference := _difference(ranking)) > found.get(ranking.metric, (1.0,))[0]:
                 found[ranking.metric] = difference, choice, ranking
-    return [
-        f"{at(choice)}{metrics.row(metric).label}: {_ranking(ranking)}"
-        for metric, (_, choice, ranking) in found.items()
-    ]
+    return [f"{at(choice)}{metric}: {_ranking(ranking)}" for metric, (_, choice, ranking) in found.items()]
 
 
 def _difference(ranking: Ranking) -> float:
