@@ -24,6 +24,7 @@ from pytest_ftgate.store import recording, update
 from pytest_ftgate.store.folder import Store
 
 Ftgate = Callable[..., int]
+TOML = pytest.mark.skipif(pytest.version_tuple < (9,), reason="this file is read from pytest 9 on")
 
 
 @pytest.fixture
@@ -361,8 +362,8 @@ def test_folders_can_be_given(ftgate: Ftgate, tmp_path_factory: pytest.TempPathF
     ("name", "text"),
     [
         ("pyproject.toml", '[tool.pytest.ini_options]\nftgate_baselines = "perf"\n'),
-        ("pyproject.toml", '[tool.pytest]\nftgate_baselines = "perf"\n'),
-        ("pytest.toml", '[pytest]\nftgate_baselines = "perf"\n'),
+        pytest.param("pyproject.toml", '[tool.pytest]\nftgate_baselines = "perf"\n', marks=TOML),
+        pytest.param("pytest.toml", '[pytest]\nftgate_baselines = "perf"\n', marks=TOML),
         ("pytest.ini", "[pytest]\nftgate_baselines = perf\nlog_format = %(message)s\n"),
         ("tox.ini", "[pytest]\nftgate_baselines = perf\n"),
         ("setup.cfg", "[tool:pytest]\nftgate_baselines = perf\n"),

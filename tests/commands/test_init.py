@@ -25,6 +25,7 @@ from pytest_ftgate.kit.errors import FtgateError
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
 MESON = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
 HATCH = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+TOML = pytest.mark.skipif(pytest.version_tuple < (9,), reason="this file is read from pytest 9 on")
 
 
 @pytest.fixture
@@ -71,8 +72,8 @@ def planned(folder: Path, ci: str = "none") -> dict[str, str]:
     ("name", "text"),
     [
         ("pyproject.toml", '[tool.pytest.ini_options]\naddopts = "-q --cov"\n'),
-        ("pyproject.toml", '[tool.pytest]\naddopts = ["-q", "--cov"]\n'),
-        ("pytest.toml", '[pytest]\naddopts = ["-q", "--cov"]\n'),
+        pytest.param("pyproject.toml", '[tool.pytest]\naddopts = ["-q", "--cov"]\n', marks=TOML),
+        pytest.param("pytest.toml", '[pytest]\naddopts = ["-q", "--cov"]\n', marks=TOML),
         (".pytest.ini", "[pytest]\r\naddopts =\r\n    # all\r\n    -q\r\n    --cov\r\n"),
         ("tox.ini", "[tox]\nenvlist = py\n[pytest]\naddopts = -q --cov\n"),
         ("setup.cfg", "[metadata]\nname = x\n\n[tool:pytest]\naddopts = -q --cov\nnorecursedirs: 5%%\n"),
