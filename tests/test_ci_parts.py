@@ -130,7 +130,7 @@ def test_their_form_is_what_the_services_read() -> None:
 def test_both_take_the_same_inputs_which_say_what_they_are() -> None:
     ours, theirs = ACTION["inputs"], HEADER["spec"]["inputs"]
     for name in ours.keys() & theirs.keys():
-        assert ours[name]["default"] == theirs[name]["default"], name
+        assert ours[name] == theirs[name]
     assert ours.keys() - theirs.keys() == {"artifact"}
     assert theirs.keys() - ours.keys() == {"job", "stage", "image", "requirement"}
     assert all(each["description"].endswith(".") for each in (*ours.values(), *theirs.values()))
@@ -151,6 +151,25 @@ def test_they_gate_as_the_workflows_do_that_init_writes() -> None:
             {"--ftgate-test-time"}  # which comments name
         )
         assert str(ACTION["inputs"]["fail-on"]["default"]) in theirs
+
+
+def test_the_manual_names_the_inputs_that_there_are() -> None:
+    page = (ROOT / "docs" / "action.md").read_text("utf-8")
+    assert page.endswith("".join(f"{row}\n" for row in rows())), "the table is not that of the files"
+    github, gitlab = map(yaml.safe_load, re.findall(r"^```yaml\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    assert github["jobs"]["ftgate"]["steps"][-1]["with"].keys() <= ACTION["inputs"].keys()
+    (included,) = gitlab["include"]
+    assert included["component"].partition("@")[0].endswith("/pytest-ftgate/ftgate")
+    assert included["inputs"].keys() <= HEADER["spec"]["inputs"].keys()
+
+
+def rows() -> Iterator[str]:
+    """The table of the inputs of both files."""
+    ours, theirs = ACTION["inputs"], HEADER["spec"]["inputs"]
+    for name, each in (ours | theirs).items():
+        where = "GitHub: " if name not in theirs else "GitLab: " if name not in ours else ""
+        default = f"`{each['default']}`" if each["default"] else "none"
+        yield f"| `{name}` | {default} | {where}{each['description']} |"
 
 
 @pytest.fixture
