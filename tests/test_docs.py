@@ -24,7 +24,7 @@ from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")])
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 OLD_NAMES = " ".join(re.findall(r"^\| (`.*?) \|", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE))
 """The first column of what changed."""
