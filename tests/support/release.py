@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import smoke
 import typed_workloads
@@ -39,6 +39,7 @@ ROOT = Path(__file__).parents[2]
 PYRIGHT = "basedpyright==1.40.2"
 ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 UNRELEASED = "## [Unreleased]"
+DIST = ROOT / "dist"
 
 
 def project(root: Path = ROOT) -> dict[str, Any]:
@@ -91,7 +92,8 @@ def differing(root: Path, into: Path) -> Iterator[str]:
         places = (Path(folder) / "a", 0o022), (Path(folder) / "another" / "place", 0o077)
         for place, umask in places:
             subprocess.run(["git", "clone", "--quiet", str(root), str(place)], check=True, umask=umask)
-        shutil.rmtree(into, ignore_errors=True)
+        for old in [*into.glob("*.whl"), *into.glob("*.tar.gz")]:
+            old.unlink()
         built = smoke.build(places[0][0], into, TZ="UTC", PYTHONHASHSEED="1")
         again = smoke.build(places[1][0], Path(folder) / "again", TZ="Pacific/Apia", PYTHONHASHSEED="2", LC_ALL="C")
         for one, other in zip(built, again, strict=True):
@@ -156,10 +158,12 @@ def long_description(wheel: Path) -> str:
 
 
 def misread(root: Path) -> Iterator[str]:
-    """What actionlint says of a workflow that uses the action, of its steps, and of the workflows of `ftgate init`."""
+    """What actionlint says of the action's steps, of the manual's workflow, and of those that `ftgate init` writes."""
     action = (root / "action.yml").read_text("utf-8")
+    page = (root / "docs" / "action.md").read_text("utf-8")
+    uses = page.partition("```yaml\n")[2].partition("```")[0]
     with tempfile.TemporaryDirectory(prefix="ftgate-actions-") as folder:
-        workflows = {"uses.yml": USES, "steps.yml": as_workflow(action)}
+        workflows = {"uses.yml": re.sub(r"NAME/pytest-ftgate@\S+", "./", uses), "steps.yml": as_workflow(action)}
         for shards in ([], ["--shards", "2"]):
             made = Path(folder, f"project{len(shards)}")
             words = ["init", "--ci", "github", "--comment", "--yes", *shards, str(made)]
@@ -179,21 +183,6 @@ def misread(root: Path) -> Iterator[str]:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             yield f"actionlint: {done.stdout}{done.stderr}"
-
-
-USES = """
-on: pull_request
-jobs:
-  ftgate:
-    runs-on: ubuntu-latest
-    steps:
-      - uses: actions/checkout@v5
-        with:
-          fetch-depth: 0
-      - uses: ./
-        with:
-          install: uv pip install -e .
-"""
 
 
 def as_workflow(action: str) -> str:
@@ -237,40 +226,33 @@ def unusable(wheel: Path) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------------------
 
 
-class Check(NamedTuple):
-    """One of the checks of a release: what holds, and what finds where it does not."""
-
-    said: str
-    faults: Callable[[], Iterator[str]]
-
-
 def main() -> int:
     """Every check, with what it found; exits with 1 if there is a fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--name", type=Version, metavar="VERSION", help="the version to give the project")
-    parser.add_argument("--into", type=Path, default=ROOT / "dist", metavar="FOLDER", help="default: dist")
     args = parser.parse_args()
     if args.name:
         name(args.name)
         return 0
 
     def wheel() -> Path:
-        (found,) = args.into.glob("*.whl")
-        return Path(found)
+        (path,) = DIST.glob("*.whl")
+        return Path(path)
 
+    checks: tuple[tuple[str, Callable[[], Iterator[str]]], ...] = (
+        ("the version has its section, its address and its commit", lambda: unnamed(ROOT)),
+        ("two builds of it have the same bytes", lambda: differing(ROOT, DIST)),
+        ("an index takes its metadata, and its links lead somewhere", lambda: indescribable(wheel())),
+        ("actionlint reads its action and the workflows that it writes", lambda: misread(ROOT)),
+        ("what users write with it has types", lambda: untyped(wheel())),
+        ("it runs on each Python that it names", lambda: unusable(wheel())),
+    )
     failed = False
-    for check in (
-        Check("the version has its section, its address and its commit", lambda: unnamed(ROOT)),
-        Check("two builds of it have the same bytes", lambda: differing(ROOT, args.into)),
-        Check("an index takes its metadata, and its links lead somewhere", lambda: indescribable(wheel())),
-        Check("actionlint reads its action and the workflows that it writes", lambda: misread(ROOT)),
-        Check("what users write with it has types", lambda: untyped(wheel())),
-        Check("it runs on each Python that it names", lambda: unusable(wheel())),
-    ):
-        faults = list(check.faults())
-        failed |= bool(faults)
-        print(f"{'FAILED' if faults else 'ok':6} {check.said}", *faults, sep="\n       ", flush=True)
-    print(*(f"{path.name} {path.stat().st_size / 1e3:.0f} KB" for path in sorted(args.into.iterdir())), sep="\n")
+    for holds, faults in checks:
+        found = list(faults())
+        failed |= bool(found)
+        print(f"{'FAILED' if found else 'ok':6} {holds}", *found, sep="\n       ", flush=True)
+    print(*(f"{path.name} {path.stat().st_size / 1e3:.0f} KB" for path in sorted(DIST.iterdir())), sep="\n")
     return int(failed)
 
 
