@@ -97,7 +97,7 @@ def _words(action: argparse.Action) -> str:
 def metric_table() -> Iterator[str]:
     """The metrics, with their default limits."""
     yield from ("# Metrics", "", MADE)
-    yield "Contracts, `--ftgate-metrics` and `--ftgate-gate` take these names. The last two columns are the default"
+    yield "Contracts, `--ftgate-metrics` and `--ftgate-limit` take these names. The last two columns are the default"
     yield "[margin](terms.md#margin) and [effect](terms.md#effect) of pairs and of stored values. What has none is"
     yield "derived from times: it explains a change. [Judging](judging.md#metrics) says more."
     yield ""
@@ -122,7 +122,7 @@ def metric_table() -> Iterator[str]:
 def api() -> Iterator[str]:
     """What `pytest_ftgate` exports."""
     yield from ("# API", "", MADE, "All names are those of `pytest_ftgate`.")
-    for name in ("compare", "serve", "gate", "require", "expect", "named", "shared_state"):
+    for name in ("compare", "serve", "contract", "limit", "xfail", "named", "shared_state"):
         yield from _function(f"ftgate.{name}", getattr(type(pytest_ftgate.ftgate), name))
     yield from ("", "## Decorators of a decorated test")
     of_test = ("set_shared", "set_check", "set_stop", "add_role", "add_variant", "add_setup", "add_teardown")

@@ -41,7 +41,7 @@ STRANGERS = {("judge", "measure"), ("report", "measure")}
 PURE = (
     *("stats/", "judge/", "report/", "model/", "kit/text", "kit/units", "kit/values", "declare/plan", "measure/plan"),
     *(
-        "features/expectations",
+        "features/xfail",
         "features/decide/rank",
         "features/decide/sentences",
         "features/html/",

@@ -47,7 +47,7 @@ def test_each_contract_has_a_row_and_each_row_a_contract(readme: Path, monkeypat
         (f"`{name}`", f"`{text}`")
         for name, function in functions.items()
         for note in notes_of(function)
-        if note.decorator == "require"
+        if note.decorator == "contract"
         for text in note.args
     }
     rows = SCRIPT["read"](table_of(readme))[1]

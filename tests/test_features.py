@@ -26,7 +26,7 @@ def test_each_feature_that_is_listed_has_a_hook(kind: str) -> None:
 
 def test_they_are_called_in_the_order_of_their_names() -> None:
     assert names_of("COMMANDS", "ftgate_commands") == list(features.COMMANDS)
-    assert names_of("IN_A_RUN", "ftgate_configure") == ["github", "hosts", "shards", "trust", "decide.summary"]
+    assert names_of("IN_A_RUN", "ftgate_configure") == ["github", "hosts", "shards", "trust"]
 
 
 def test_another_distribution_takes_part_after_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ STORED_LAUNCHES = 12
 TARGETS = ("3.14", "3.14t")
 WORK_NS, MIB = 20_000_000, 1 << 20
 TEST = """
-@ftgate.compare(threads, serial, interpreters, processes=["fork", "spawn"], pythons=["3.14", "3.14t"], workers=[2])
+@ftgate.compare(threads, serial, interpreters, processes("fork", "spawn"), pythons=["3.14", "3.14t"], workers=[2])
 def test_{}(worker):
     pass
 """

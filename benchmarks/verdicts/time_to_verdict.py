@@ -50,7 +50,7 @@ from pytest_ftgate.targets.find import find_interpreter
 
 BODIES_S = {"2 ms": 0.002, "20 ms": 0.02, "200 ms": 0.2, "2 s": 2.0}
 CHANGES = (0.0, 0.05, 0.10, 0.25, 1.0)
-CPU_CELLS = {"threads": ("threads", "3.14t"), "fork": ('processes=["fork"]', "3.14")}
+CPU_CELLS = {"threads": ("threads", "3.14t"), "fork": ('processes("fork")', "3.14")}
 FAILING = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR}
 GIT = ("git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@example.invalid", "-c", "commit.gpgsign=false")
 COMPARE_FAIL = "mean:10%"
@@ -208,7 +208,7 @@ asyncio.run(main())
 """
 
 SERVER_TEST = """
-from pytest_ftgate import command, ftgate, load
+from pytest_ftgate import command, ftgate, load, processes
 
 
 @ftgate.serve(
@@ -325,7 +325,7 @@ def unchanged(name: str, executors: str, workers: str, calls: tuple[str, ...], a
 
 def others() -> list[Workload]:
     """Those of a kind of their own."""
-    sixteen = 'threads, interpreters, processes=["fork", "forkserver"]'
+    sixteen = 'threads, interpreters, processes("fork", "forkserver")'
     return [
         Workload(
             name="new lock",
@@ -346,7 +346,7 @@ def others() -> list[Workload]:
             pythons=("3.14",),
             calls=("work.body()",),
         ),
-        unchanged("four unchanged cells", 'threads, processes=["fork"]', "2", ("threads(2)", "fork(2)"), aim_s=45.0),
+        unchanged("four unchanged cells", 'threads, processes("fork")', "2", ("threads(2)", "fork(2)"), aim_s=45.0),
         unchanged("sixteen unchanged cells", sixteen, "[1, 2]", (), aim_s=180.0),
         Workload(
             name="slow server",

@@ -1,13 +1,13 @@
-from pytest_ftgate import ftgate, threads
+from pytest_ftgate import ftgate, processes, threads
 
 from myproject import cache
 
 KEYS = range(8)
 
 
-@ftgate.require("threads[3.14t].gil == off", "threads[3.14t].scaling >= 1.6")
-@ftgate.require("threads.wall < 0.8 * processes[spawn].wall")
-@ftgate.require(uss="< 64 MiB", lock_wait_share="< 20 %")
-@ftgate.compare(threads, processes=["spawn"], workers=[1, 8])
+@ftgate.contract("threads[3.14t].gil == off", "threads[3.14t].scaling >= 1.6")
+@ftgate.contract("threads.wall < 0.8 * processes[spawn].wall")
+@ftgate.contract(uss="< 64 MiB", lock_wait_share="< 20 %")
+@ftgate.compare(threads, processes("spawn"), workers=[1, 8])
 def test_lookup(worker):
     return cache.lookup(KEYS[worker.index])

@@ -7,6 +7,6 @@ RUST = command(
 )
 
 
-@ftgate.require("threads[3.14t].ops_per_s > 0.4 * command[rust].ops_per_s")
-@ftgate.compare(threads, RUST, workers=[1, 8], duration=5, needs={"cargo": "apt install cargo"})
+@ftgate.contract("threads[3.14t].ops_per_s > 0.4 * command[rust].ops_per_s")
+@ftgate.compare(threads, RUST, workers=[1, 8], duration=5, programs={"cargo": "apt install cargo"})
 def test_shared_set(worker): ...

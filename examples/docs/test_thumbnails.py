@@ -11,6 +11,6 @@ def with_loky(workers):
     return loky.ProcessPoolExecutor(workers)
 
 
-@ftgate.compare(threads, executor("loky", with_loky, processes=True), requires=["loky"])
+@ftgate.compare(threads, executor("loky", with_loky, processes=True), packages=["loky"])
 def test_thumbnails(executor):
     return list(executor.map(thumbnail, range(64)))

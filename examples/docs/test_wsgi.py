@@ -10,9 +10,8 @@ from pytest_ftgate import command, ftgate, load
     load=load("{path}", connections=64),
     duration=10,
     window=2,
-    warmup=2,
     timeout=30,
-    requires=["granian", "flask"],
+    packages=["granian", "flask"],
 )
 @pytest.mark.parametrize("path", ["/json", "/wait"])
 def test_wsgi(server, path):

@@ -22,7 +22,7 @@ OPTIONS = {
     "window": 1,
     "warmup": 1,  # the port answers once one worker runs; other workers and blocking threads start during the warm-up
     "timeout": 60,
-    "requires": ["granian==2.8.7", "fastapi==0.165.0", "flask==3.1.3"],
+    "packages": ["granian==2.8.7", "fastapi==0.165.0", "flask==3.1.3"],
 }
 paths = pytest.mark.parametrize("path", ["/json", "/wait"])
 ANSWERS = {"/json": {"message": "Hello, world!"}, "/wait": {"waited": 0.01}}
@@ -35,15 +35,15 @@ def check(server, path):
     assert state["gil"] is not state["free_threaded"]
 
 
-@ftgate.require("server[3.14t].ops_per_s > 0.5 * server[3.14].ops_per_s")
+@ftgate.contract("server[3.14t].ops_per_s > 0.5 * server[3.14].ops_per_s")
 @ftgate.serve(ASGI, load=load("{path}", connections=128), workers=1, **OPTIONS)
 @paths
 def test_asgi(server, path):
     check(server, path)
 
 
-@ftgate.require("server[3.14t].uss < server[3.14].uss")
-@ftgate.require("server[3.14t].ops_per_s > 0.5 * server[3.14].ops_per_s")
+@ftgate.contract("server[3.14t].uss < server[3.14].uss")
+@ftgate.contract("server[3.14t].ops_per_s > 0.5 * server[3.14].ops_per_s")
 @ftgate.serve(ASGI, load=load("{path}", connections=256), workers=2, **OPTIONS)
 @paths
 def test_asgi_two_workers(server, path):
@@ -51,16 +51,16 @@ def test_asgi_two_workers(server, path):
 
 
 # How many cores they use depends on what the load, and other work, leaves of them; who waits for the GIL does not.
-@ftgate.require("server[3.14t].gil_wait_share < 0.2 * server[3.14].gil_wait_share")
-@ftgate.require("server[3.14t].ops_per_s > 0.3 * server[3.14].ops_per_s")
-@ftgate.require("server[3.14t].uss > 1.3 * server[3.14].uss")
+@ftgate.contract("server[3.14t].gil_wait_share < 0.2 * server[3.14].gil_wait_share")
+@ftgate.contract("server[3.14t].ops_per_s > 0.3 * server[3.14].ops_per_s")
+@ftgate.contract("server[3.14t].uss > 1.3 * server[3.14].uss")
 @ftgate.serve(WSGI, load=load("/json", connections=128), workers=1, **OPTIONS)
 def test_wsgi(server):
     check(server, "/json")
 
 
-@ftgate.require("server[3.14t].ops_per_s > 0.3 * server[3.14].ops_per_s")
-@ftgate.require("server[3.14t].uss > 1.3 * server[3.14].uss")
+@ftgate.contract("server[3.14t].ops_per_s > 0.3 * server[3.14].ops_per_s")
+@ftgate.contract("server[3.14t].uss > 1.3 * server[3.14].uss")
 @ftgate.serve(WSGI, load=load("/json", connections=256), workers=2, **OPTIONS)
 def test_wsgi_two_workers(server):
     check(server, "/json")
@@ -73,13 +73,13 @@ ALIKE = (
 )
 
 
-@ftgate.require(*ALIKE)
+@ftgate.contract(*ALIKE)
 @ftgate.serve(WSGI_WAIT, load=load("/wait", connections=128), workers=1, **OPTIONS)
 def test_wsgi_wait(server):
     check(server, "/wait")
 
 
-@ftgate.require(*ALIKE)
+@ftgate.contract(*ALIKE)
 @ftgate.serve(WSGI_WAIT, load=load("/wait", connections=256), workers=2, **OPTIONS)
 def test_wsgi_wait_two_workers(server):
     check(server, "/wait")
@@ -97,13 +97,13 @@ THREADS = [with_threads(number) for number in (1, 8, 32, 128)]
 
 
 # With the GIL, more threads are not faster if requests do not wait.
-@ftgate.require("server[blocking128].ops_per_s < 1.5 * server[blocking1].ops_per_s")
+@ftgate.contract("server[blocking128].ops_per_s < 1.5 * server[blocking1].ops_per_s")
 @ftgate.serve(*THREADS, load=load("/json", connections=128), **OPTIONS)
 def test_blocking_threads(server):
     check(server, "/json")
 
 
-@ftgate.require(
+@ftgate.contract(
     "server[blocking8].ops_per_s > 4 * server[blocking1].ops_per_s",
     "server[blocking8].ops_per_s < 12 * server[blocking1].ops_per_s",
     "server[blocking32].ops_per_s > 2 * server[blocking8].ops_per_s",

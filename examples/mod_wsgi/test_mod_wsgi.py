@@ -43,8 +43,8 @@ OPTIONS = {
     "window": 1,
     "warmup": 1,
     "timeout": 60,
-    "requires": ["mod_wsgi==6.1.1"],
-    "needs": {"apxs": "apt install apache2-bin apache2-dev", "mod_wsgi-express": "pip install mod_wsgi"},
+    "packages": ["mod_wsgi==6.1.1"],
+    "programs": {"apxs": "apt install apache2-bin apache2-dev", "mod_wsgi-express": "pip install mod_wsgi"},
 }
 LONGER = {"duration": 4, "window": 4}
 
@@ -56,7 +56,7 @@ def check(server, path):
     assert state["gil"] is not state["free_threaded"]
 
 
-@ftgate.require(
+@ftgate.contract(
     "server[1x10].cores < 0.9 * server[free-1x10].cores",  # one interpreter and Apache itself
     "server[free-1x10].ops_per_s > 1.1 * server[1x10].ops_per_s",
     "server[free-1xN].ops_per_s > 0.75 * server[Nx1].ops_per_s",
@@ -75,14 +75,14 @@ def test_fixed_work(server):
 
 # Who waits asks for the GIL once in an interval, and 0.1 ms is too short to tell one wait from the next from outside.
 # Of forty threads few waits begin and end while their own is sampled: a window must be longer.
-@ftgate.require("server[1x10-500us].gil_wait_p95 < server[1x10].gil_wait_p95")
+@ftgate.contract("server[1x10-500us].gil_wait_p95 < server[1x10].gil_wait_p95")
 @ftgate.serve(SLOW_SWITCH, HALF_MS_SWITCH, load=load("/fixed", connections=10), **(OPTIONS | LONGER))
 def test_gil_wait(server):
     check(server, "/fixed")
 
 
 # The trap: the apparent gain of a shorter interval is waiting time, counted as work.
-@ftgate.require("server[1x10-fast].ops_per_s > 1.5 * server[1x10].ops_per_s")
+@ftgate.contract("server[1x10-fast].ops_per_s > 1.5 * server[1x10].ops_per_s")
 @ftgate.serve(SLOW_SWITCH, FAST_SWITCH, load=load("/timed", connections=10), **OPTIONS)
 def test_wall_timed(server):
     check(server, "/timed")

@@ -46,7 +46,7 @@ def vowels(part):
     return sum(table.get(letter, 0) for letter in part)
 
 
-@ftgate.require("executor[initialized].wall < 2 * threads.wall")
+@ftgate.contract("executor[initialized].wall < 2 * threads.wall")
 @ftgate.compare(
     threads,
     processes("fork"),
@@ -54,7 +54,7 @@ def vowels(part):
     executor("dask", with_dask, processes=True),
     executor("initialized", with_initializer),
     reuse="pool",
-    requires=["loky", "distributed"],
+    packages=["loky", "distributed"],
 )
 def test_vowels(executor):
     return sum(executor.map(vowels, PARTS))

@@ -16,34 +16,34 @@ def work(iterations=WORK_ITERS):
     return x
 
 
-@ftgate.require("threads.start < processes[fork].start")
-@ftgate.require("processes[fork].start < processes[forkserver].start")
-@ftgate.require("processes[spawn].start > 2 * processes[forkserver].start")
-@ftgate.require("processes[spawn].start > 20 * threads.start")
-@ftgate.require("interpreters.start > 2 * processes[fork].start")
-@ftgate.require("processes[forkserver].wall > 1.2 * processes[fork].wall")
-@ftgate.require("processes[spawn].wall > 2 * processes[forkserver].wall")
-@ftgate.require("processes[spawn].wall > 3 * threads.wall")
-@ftgate.require("processes[spawn, w8, 3.14t].wall > 7 * threads[w8, 3.14t].wall")
+@ftgate.contract("threads.start < processes[fork].start")
+@ftgate.contract("processes[fork].start < processes[forkserver].start")
+@ftgate.contract("processes[spawn].start > 2 * processes[forkserver].start")
+@ftgate.contract("processes[spawn].start > 20 * threads.start")
+@ftgate.contract("interpreters.start > 2 * processes[fork].start")
+@ftgate.contract("processes[forkserver].wall > 1.2 * processes[fork].wall")
+@ftgate.contract("processes[spawn].wall > 2 * processes[forkserver].wall")
+@ftgate.contract("processes[spawn].wall > 3 * threads.wall")
+@ftgate.contract("processes[spawn, w8, 3.14t].wall > 7 * threads[w8, 3.14t].wall")
 @ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1, reuse="fresh")
 def test_fresh_workers(worker):
     """Profile *overhead*: each iteration starts the workers, runs them, and joins them."""
     return work()
 
 
-@ftgate.require("processes[spawn].wall < 0.5 * processes[spawn].start")
-@ftgate.require("processes[spawn].wall < 2 * processes[fork].wall")
+@ftgate.contract("processes[spawn].wall < 0.5 * processes[spawn].start")
+@ftgate.contract("processes[spawn].wall < 2 * processes[fork].wall")
 @ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1)
 def test_pool_of_workers(worker):
     """The same with workers that are kept: they start once in a launch."""
     return work()
 
 
-@ftgate.require("processes[fork].uss < threads.uss", "processes[fork].pss > 1.2 * threads.pss")
-@ftgate.require("processes[forkserver].uss > 1.5 * processes[fork].uss")
-@ftgate.require("processes[spawn].uss > 3 * threads.uss")
-@ftgate.require("interpreters.uss > 1.5 * threads.uss")
-@ftgate.compare(*EXECUTORS, workers=8, duration=0.25, window=0.05, warmup=0.05)
+@ftgate.contract("processes[fork].uss < threads.uss", "processes[fork].pss > 1.2 * threads.pss")
+@ftgate.contract("processes[forkserver].uss > 1.5 * processes[fork].uss")
+@ftgate.contract("processes[spawn].uss > 3 * threads.uss")
+@ftgate.contract("interpreters.uss > 1.5 * threads.uss")
+@ftgate.compare(*EXECUTORS, workers=8, duration=0.25, window=0.05, warmup=1)
 def test_memory_profile(worker):
     """Profile *memory*: workers that keep working while memory is sampled; a footprint, not a timing."""
     work(1000)

@@ -27,17 +27,17 @@ class SplitMix64:
         return z ^ (z >> 31)
 
 
-@ftgate.require("threads[w8].ops_per_s > 10 * processes[fork, w8].ops_per_s")
-@ftgate.require("threads[w8].ops_per_s > 10 * processes[forkserver, w8].ops_per_s")
-@ftgate.require("threads[w8].ops_per_s > 10 * processes[spawn, w8].ops_per_s")
-@ftgate.require("processes[fork, w8].timer.lock_wait > 10 * threads[w8].timer.lock_wait")
-@ftgate.require("processes[forkserver, w8].timer.lock_wait > 10 * threads[w8].timer.lock_wait")
-@ftgate.require("processes[spawn, w8].timer.lock_wait > 10 * threads[w8].timer.lock_wait")
-@ftgate.require("processes[fork, w8].ops_per_s < 3 * processes[spawn, w8].ops_per_s")
-@ftgate.require("processes[spawn, w8].ops_per_s < 3 * processes[fork, w8].ops_per_s")
-@ftgate.require("threads[w8].ops_per_s < 2 * threads[w2].ops_per_s")
-@ftgate.require("command[rust, w8].ops_per_s > threads[w8, 3.14t].ops_per_s")
-@ftgate.require("command[rust, w8].uss < 0.5 * threads[w8, 3.14t].uss")
+@ftgate.contract("threads[w8].ops_per_s > 10 * processes[fork, w8].ops_per_s")
+@ftgate.contract("threads[w8].ops_per_s > 10 * processes[forkserver, w8].ops_per_s")
+@ftgate.contract("threads[w8].ops_per_s > 10 * processes[spawn, w8].ops_per_s")
+@ftgate.contract("processes[fork, w8].timer.lock_wait > 10 * threads[w8].timer.lock_wait")
+@ftgate.contract("processes[forkserver, w8].timer.lock_wait > 10 * threads[w8].timer.lock_wait")
+@ftgate.contract("processes[spawn, w8].timer.lock_wait > 10 * threads[w8].timer.lock_wait")
+@ftgate.contract("processes[fork, w8].ops_per_s < 3 * processes[spawn, w8].ops_per_s")
+@ftgate.contract("processes[spawn, w8].ops_per_s < 3 * processes[fork, w8].ops_per_s")
+@ftgate.contract("threads[w8].ops_per_s < 2 * threads[w2].ops_per_s")
+@ftgate.contract("command[rust, w8].ops_per_s > threads[w8, 3.14t].ops_per_s")
+@ftgate.contract("command[rust, w8].uss < 0.5 * threads[w8, 3.14t].uss")
 @ftgate.compare(
     threads,
     processes("fork", "forkserver", "spawn"),
@@ -47,8 +47,8 @@ class SplitMix64:
     pythons=["3.14t", "3.14"],  # the program is listed with the first: threads without the GIL
     duration=0.5,
     window=0.1,
-    warmup=0.1,
-    needs={"cargo": "apt install cargo"},
+    warmup=1,
+    programs={"cargo": "apt install cargo"},
 )
 def test_shared_set(worker):
     """One operation: draw an id, take the lock, insert it if it is new."""

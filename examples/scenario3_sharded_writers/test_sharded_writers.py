@@ -3,7 +3,7 @@
 import os
 from time import perf_counter_ns
 
-from pytest_ftgate import ftgate, interpreters, threads
+from pytest_ftgate import ftgate, interpreters, processes, threads
 
 MASK = 0xFFFFFFFFFFFFFFFF
 GOLDEN = 0x9E3779B97F4A7C15
@@ -27,18 +27,18 @@ class SplitMix64:
         return z ^ (z >> 31)
 
 
-@ftgate.require("processes.timer.put_wait < processes.timer.ack_wait")
-@ftgate.require("processes[writer8].ops_per_s > 0.5 * processes[writer1].ops_per_s")
-@ftgate.require("interpreters[writer1].timer.ack_wait > 3 * threads[writer1].timer.ack_wait")
+@ftgate.contract("processes.timer.put_wait < processes.timer.ack_wait")
+@ftgate.contract("processes[writer8].ops_per_s > 0.5 * processes[writer1].ops_per_s")
+@ftgate.contract("interpreters[writer1].timer.ack_wait > 3 * threads[writer1].timer.ack_wait")
 @ftgate.compare(
     threads,
     interpreters,
-    processes=["fork"],
+    processes("fork"),
     workers=[{"producer": PRODUCERS, "writer": writers} for writers in WRITERS],
     reuse="pool",
     duration=0.5,
     window=0.1,
-    warmup=0.3,
+    warmup=3,
 )
 def test_sharded_writers(worker):
     """One operation of a producer: draw an id, send it to its shard's writer, wait for the acknowledgement."""
@@ -88,15 +88,15 @@ def queues(shared):
 # -- what the writers replace ----------------------------------------------------------------------------------------
 
 
-@ftgate.require("processes[IDS=writer].ops_per_s > 2 * processes[IDS=manager].ops_per_s")
+@ftgate.contract("processes[IDS=writer].ops_per_s > 2 * processes[IDS=manager].ops_per_s")
 @ftgate.compare(
-    processes=["fork"],
+    processes("fork"),
     workers={"producer": PRODUCERS, "writer": 1},
-    environment=[{"IDS": "writer"}, {"IDS": "manager"}],
+    env=[{"IDS": "writer"}, {"IDS": "manager"}],
     reuse="pool",
     duration=0.5,
     window=0.1,
-    warmup=0.3,
+    warmup=3,
 )
 def test_one_writer(worker):
     """One writer beside the design of scenario 2: the same ids in one dict of a Manager, under one lock."""

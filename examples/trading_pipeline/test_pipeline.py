@@ -178,8 +178,8 @@ async def evaluate_task(worker, proc_ms, eval_ms):
 MATRIX = {"workers": ROLES, "reuse": "fresh", "iterations": 2, "warmup": 0, "timeout": 60 + 10 * SECONDS}
 
 
-@ftgate.require("threads.counter.ticks > 0.75 * tasks.counter.ticks")
-@ftgate.require("threads.counter.ticks < 1.35 * tasks.counter.ticks")
+@ftgate.contract("threads.counter.ticks > 0.75 * tasks.counter.ticks")
+@ftgate.contract("threads.counter.ticks < 1.35 * tasks.counter.ticks")
 @ftgate.compare(tasks, threads, **MATRIX)
 @pytest.mark.parametrize("eval_ms", [1, 50])
 @pytest.mark.parametrize("proc_ms", [0.5, 1])
@@ -188,7 +188,7 @@ def test_with_room(worker, proc_ms, eval_ms):
     receive(worker)
 
 
-@ftgate.require("threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated")
+@ftgate.contract("threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated")
 @ftgate.compare(tasks, threads, **MATRIX)
 @pytest.mark.parametrize("eval_ms", [1])
 @pytest.mark.parametrize("proc_ms", [5])
@@ -197,7 +197,7 @@ def test_without_room(worker, proc_ms, eval_ms):
     receive(worker)
 
 
-@ftgate.require("threads[3.14t].timer.processed_to_evaluated < 1.5 * tasks[3.14t].timer.processed_to_evaluated")
+@ftgate.contract("threads[3.14t].timer.processed_to_evaluated < 1.5 * tasks[3.14t].timer.processed_to_evaluated")
 @ftgate.compare(tasks, threads, **MATRIX)
 @pytest.mark.parametrize("eval_ms", [10, 50])
 @pytest.mark.parametrize("proc_ms", [5])
@@ -206,7 +206,7 @@ def test_without_room_or_hurry(worker, proc_ms, eval_ms):
     receive(worker)
 
 
-@ftgate.require(
+@ftgate.contract(
     "threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated",
     "threads[3.14t].counter.evaluations > 2 * tasks[3.14t].counter.evaluations",
     "threads[3.14t].peak.late_ms < 0.5 * tasks[3.14t].peak.late_ms",

@@ -124,7 +124,7 @@ def test_it_prints_the_trailer_alone(project: Path, capsys: pytest.CaptureFixtur
         ("test_count[3.14t-threads-w2]", "wall", 3, f"write the whole node id, or a pattern: {CELL}; nothing"),
         ("no::such", "wall", 3, "the run has no cell no::such; nothing was written"),
         (CELL, "wal", 2, "did you mean 'wall'?"),
-        (CELL, "contract", 2, "@ftgate.expect('broken')"),
+        (CELL, "contract", 2, "@ftgate.xfail('broken')"),
     ],
 )
 def test_what_would_accept_nothing_is_not_written(
@@ -158,4 +158,4 @@ def test_where_git_makes_no_commit_it_says_so(project: Path, capsys: pytest.Capt
 def test_the_help_tells_it_from_the_acceptance_of_baselines(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["accept", "--help"])
-    assert "use ftgate baseline accept" in " ".join(capsys.readouterr().out.split())
+    assert "use ftgate baseline update" in " ".join(capsys.readouterr().out.split())

@@ -149,7 +149,7 @@ def test_a_part_of_a_name_that_is_unique_finds_its_test(
     assert capsys.readouterr().out.partition("\n")[0] == TEST
     assert ftgate("diff", name) == 0
     assert "other.py" not in capsys.readouterr().out
-    assert ftgate("accept", name) == 0
+    assert ftgate("update", name) == 0
     assert f"recorded {TEST}[3.14t-threads-w2]" in capsys.readouterr().out
 
 
@@ -159,7 +159,7 @@ def test_a_name_of_several_tests_lists_them(ftgate: Ftgate, store: Store, projec
     for test in others:
         store.save(test, [change()])
     leave_run(project, *(make_row(make_sample(test=test)) for test in others))
-    for action in ("show", "diff", "accept"):
+    for action in ("show", "diff", "update"):
         with pytest.raises(FtgateError, match=rf"^{name} fits several, name one of them:\n  a/test_words"):
             ftgate(action, name)
 
@@ -179,7 +179,7 @@ def test_a_stream_that_is_not_unicode_gets_ascii(
     stored(store)
     leave_run(project, *rows())
     monkeypatch.setattr("pytest_ftgate.features.baseline.unicode", lambda: False)
-    for words in (["show", TEST], ["diff"], ["accept"]):
+    for words in (["show", TEST], ["diff"], ["update"]):
         ftgate(*words)
         text = capsys.readouterr().out
         assert text.isascii()
@@ -210,13 +210,13 @@ def test_diff_exits_with_1_for_a_regressed_cell_alone(
     assert store.load(TEST) == before
 
 
-@pytest.mark.parametrize("action", ["diff", "accept", "prune"])
+@pytest.mark.parametrize("action", ["diff", "update", "prune"])
 def test_without_a_run_there_is_nothing_to_do(ftgate: Ftgate, action: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ftgate(action) == 3
     assert "run pytest --ftgate first" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("action", ["diff", "accept", "prune"])
+@pytest.mark.parametrize("action", ["diff", "update", "prune"])
 def test_a_run_file_that_cannot_be_read_is_named(ftgate: Ftgate, project: Path, action: str) -> None:
     (project / ".ftgate" / "last-run.json").write_text('{"schema": 3,', encoding="utf-8")
     with pytest.raises(FtgateError, match=r"last-run\.json is not JSON"):
@@ -226,13 +226,13 @@ def test_a_run_file_that_cannot_be_read_is_named(ftgate: Ftgate, project: Path, 
 # ---- accept
 
 
-def test_accept_takes_new_cells(
+def test_update_takes_new_cells(
     ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored(store)
     before = store.load(TEST)
     leave_run(project, *rows())
-    assert ftgate("accept") == 0
+    assert ftgate("update") == 0
     said = capsys.readouterr().out
     assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to control 2.00x, USS 3.82 MiB (new)" in said
     assert "kept 2 cells that have a baseline" in said
@@ -247,42 +247,42 @@ def test_accept_takes_new_cells(
     assert {label: builds for label, builds in after.cells.items() if label in before.cells} == before.cells
 
 
-def test_accept_of_all_refuses_what_regressed_until_it_is_named(
+def test_update_of_all_refuses_what_regressed_until_it_is_named(
     ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored(store)
     leave_run(project, *rows())
-    assert ftgate("accept", "--all") == 1
+    assert ftgate("update", "--all") == 1
     said = capsys.readouterr().out
     assert f"refused {TEST}[3.14t-threads-w4]: regressed, wall 4.10 µs (was 2.05 µs, +100 %)" in said
-    naming = f"ftgate baseline accept '{TEST}[3.14t-threads-w4]'"
+    naming = f"ftgate baseline update '{TEST}[3.14t-threads-w4]'"
     assert naming in said
     kept = store.load(TEST)
     assert kept is not None
     assert kept.cells["3.14t-threads-w4"] == {change("3.14t-threads-w4").key: change("3.14t-threads-w4").entry}
     assert next(iter(kept.cells["3.14t-fork-w2"].values())).recordings[-1].reuse == "pool"
-    assert ftgate("accept", f"{TEST}[3.14t-threads-w4]") == 0
+    assert ftgate("update", f"{TEST}[3.14t-threads-w4]") == 0
     taken = store.load(TEST)
     assert taken is not None
     assert taken.cells["3.14t-threads-w4"] != kept.cells["3.14t-threads-w4"]
 
 
-def test_accept_of_an_unknown_cell_stores_nothing(
+def test_update_of_an_unknown_cell_stores_nothing(
     ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leave_run(project, *rows())
-    assert ftgate("accept", f"{TEST}[3.14t-threads-w2]", "nowhere.py::test_n") == 3
+    assert ftgate("update", f"{TEST}[3.14t-threads-w2]", "nowhere.py::test_n") == 3
     assert "nowhere.py::test_n" in capsys.readouterr().err
     assert not store.root.exists()
 
 
-def test_accept_never_writes_over_a_broken_file(ftgate: Ftgate, store: Store, project: Path) -> None:
+def test_update_never_writes_over_a_broken_file(ftgate: Ftgate, store: Store, project: Path) -> None:
     stored(store)
     leave_run(project, *rows())
     (path,) = store.path(TEST).iterdir()
     path.write_text("<<<<<<< HEAD\n", encoding="utf-8")
     with pytest.raises(FtgateError, match="merge conflict"):
-        ftgate("accept", "--all")
+        ftgate("update", "--all")
     assert [each.read_text(encoding="utf-8") for each in store.path(TEST).iterdir()] == ["<<<<<<< HEAD\n"]
 
 
@@ -393,14 +393,14 @@ def test_a_broken_configuration_is_named(ftgate: Ftgate, project: Path) -> None:
 
 def test_a_run_and_the_command_take_the_same_lock(ftgate: Ftgate, store: Store, project: Path) -> None:
     leave_run(project, rows()[0])
-    assert ftgate("accept") == 0
+    assert ftgate("update") == 0
     assert (project / ".ftgate" / "baselines.lock").exists()
     assert store.lock_path == project / ".ftgate" / "baselines.lock"
 
 
 def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store: Store, project: Path) -> None:
     leave_run(project, rows()[0])
-    assert ftgate("accept") == 0
+    assert ftgate("update") == 0
     (path,) = store.path(TEST).iterdir()
     accepted = path.read_bytes()
     store.save(TEST, [msgspec.structs.replace(change(), entry=None)])
@@ -427,7 +427,7 @@ def test_rows_of_unlike_hosts_are_compared_and_stored_by_their_own_machine(
     report = json.parse(path.read_bytes())
     hosts = (Host(name="one", machine=MACHINE), Host(name="other", machine=OTHER_MACHINE))
     path.write_text(json.render(msgspec.structs.replace(report, hosts=hosts)), encoding="utf-8")
-    assert ftgate("accept") == 0
+    assert ftgate("update") == 0
     stored = store.load(TEST)
     assert stored is not None
     assert len(stored.cells["3.14t-threads-w2"]) == 2

@@ -21,7 +21,7 @@ from pytest_ftgate.store.folder import Store
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with baselines of two cells and without a run."""
     monkeypatch.chdir(tmp_path)
-    for name in ("FTGATE_BASELINES", "FTGATE_DECIDE"):
+    for name in ("FTGATE_BASELINES",):
         monkeypatch.delenv(name, raising=False)
     threads, fork = (make_sample(f"3.14t-{name}-w2") for name in ("threads", "fork"))
     fork = replace(fork, cell=replace(fork.cell, executor=Executor(kind="processes", method="fork")))
@@ -94,24 +94,24 @@ def test_what_is_not_there_exits_with_3(
     assert "pytest --ftgate" in capsys.readouterr().err
 
 
-def test_weights_are_those_of_the_ini_or_the_environment(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (project / "pytest.ini").write_text("[pytest]\nftgate_decide = time=1 memory=0.5\n", encoding="utf-8")
+def test_weights_are_those_of_the_command_line_or_the_ini(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pytest.ini").write_text("[pytest]\nftgate_weights = time=1 memory=0.5\n", encoding="utf-8")
     assert cli.main(["decide"]) == 0
     assert "by time=1 memory=0.5" in " ".join(capsys.readouterr().out.split())
-    monkeypatch.setenv("FTGATE_DECIDE", "memory=2")
-    assert cli.main(["decide"]) == 0
+    assert cli.main(["decide", "--weight", "memory=2"]) == 0
     assert "by memory=2" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("wrong", ["tme=1", "time", "time=-1", "time=nan", "memory=much"])
 def test_a_weight_that_is_none_names_the_option(project: Path, wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "pytest.ini").write_text(f"[pytest]\nftgate_decide = {wrong}\n", encoding="utf-8")
+    (project / "pytest.ini").write_text(f"[pytest]\nftgate_weights = {wrong}\n", encoding="utf-8")
     assert cli.main(["decide"]) == 2
     error = capsys.readouterr().err
-    assert f"ini option ftgate_decide={wrong}" in error
+    assert f"ini option ftgate_weights={wrong}" in error
     assert "time=1 memory=0.5" in error
+    with pytest.raises(SystemExit):
+        cli.main(["decide", "--weight", wrong])
+    assert "argument --weight: takes weights such as time=1 memory=0.5" in capsys.readouterr().err
 
 
 def test_a_report_that_is_broken_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

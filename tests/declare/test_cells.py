@@ -23,7 +23,7 @@ def variables(found: Spec) -> list[dict[str, str]]:
 
 
 def words(*environments: dict[str, str]) -> list[str]:
-    found = labels(compared(threads, environment=list(environments)), "3.14")
+    found = labels(compared(threads, env=list(environments)), "3.14")
     return [label.removeprefix("3.14-threads-w2").removeprefix("-") for label in found]
 
 
@@ -31,14 +31,14 @@ def words(*environments: dict[str, str]) -> list[str]:
 
 
 def test_one_environment_leaves_the_ids_alone() -> None:
-    test = compared(threads, environment=MANY, workers=[1, 8])
+    test = compared(threads, env=MANY, workers=[1, 8])
     assert variables(spec(test)) == [MANY]
     assert labels(test, "3.14") == ["3.14-threads-w1", "3.14-threads-w8"]
-    assert variables(spec(compared(threads))) == variables(spec(compared(threads, environment=None))) == [{}]
+    assert variables(spec(compared(threads))) == variables(spec(compared(threads, env=None))) == [{}]
 
 
 def test_several_environments_multiply_the_cells_of_each_worker_count() -> None:
-    test = compared(threads, environment=[ONE, MANY], workers=[1, 8])
+    test = compared(threads, env=[ONE, MANY], workers=[1, 8])
     assert labels(test, "3.14", "3.14t") == [
         f"{target}-threads-w{workers}-OMP_NUM_THREADS:{threads_of}"
         for workers in (1, 8)
@@ -56,25 +56,25 @@ def test_ids_have_the_variables_that_differ_and_characters_that_k_takes() -> Non
 
 def test_programs_get_it_too() -> None:
     native = command("c", ["./c"])
-    assert labels(compared(threads, native, environment=MANY, workers=[2, 8]), "3.14") == [
+    assert labels(compared(threads, native, env=MANY, workers=[2, 8]), "3.14") == [
         "3.14-threads-w2",
         "c-w2",
         "3.14-threads-w8",
         "c-w8",
     ]
-    assert labels(compared(native, environment=[ONE, {}]), "3.14") == ["c-OMP_NUM_THREADS:1", "c"]
-    server = served(["x", "{port}"], environment=MANY, workers=[1, 2])
+    assert labels(compared(native, env=[ONE, {}]), "3.14") == ["c-OMP_NUM_THREADS:1", "c"]
+    server = served(["x", "{port}"], env=MANY, workers=[1, 2])
     assert labels(server, "3.14") == ["3.14-server-w1", "3.14-server-w2"]
-    told = served(["x"], environment={"PORT": "{port}"})
+    told = served(["x"], env={"PORT": "{port}"})
     check_placeholders(told.__ftgate__, spec(told), [])
 
 
 @pytest.mark.parametrize(
     ("environment", "said"),
     [
-        ("OMP_NUM_THREADS=1", "environment= takes a dict of strings such as {'OMP_NUM_THREADS': '1'}, or a list"),
-        ({"OMP_NUM_THREADS": 1}, "environment= takes a dict of strings"),
-        ([ONE, "x"], "environment= takes a dict of strings"),
+        ("OMP_NUM_THREADS=1", "env= takes a dict of strings such as {'OMP_NUM_THREADS': '1'}, or a list"),
+        ({"OMP_NUM_THREADS": 1}, "env= takes a dict of strings"),
+        ([ONE, "x"], "env= takes a dict of strings"),
         ({"A=B": "1"}, "'A=B' and '1' are no variable (letters, digits and _) and its value"),
         ({"A": "\0"}, "are no variable"),
         ({"PYTHON_GIL": "1"}, "PYTHON_GIL is a setting of the target, such as 3.14t[gil=on]"),
@@ -85,13 +85,13 @@ def test_programs_get_it_too() -> None:
 )
 def test_wrong_environments(environment: Any, said: str) -> None:
     with pytest.raises(DeclarationError) as caught:
-        spec(compared(threads, environment=environment))
+        spec(compared(threads, env=environment))
     assert "test_a.py:" in str(caught.value)
     assert said in str(caught.value)
 
 
 def test_a_server_may_have_a_path_of_its_own() -> None:
-    assert variables(spec(served(["x", "{port}"], environment={"PYTHONPATH": "lib"}))) == [{"PYTHONPATH": "lib"}]
+    assert variables(spec(served(["x", "{port}"], env={"PYTHONPATH": "lib"}))) == [{"PYTHONPATH": "lib"}]
 
 
 def test_placeholders_are_those_of_commands() -> None:
@@ -100,11 +100,11 @@ def test_placeholders_are_those_of_commands() -> None:
         ([{}, {"A": "{port}"}], "nothing fills in {port}"),
         ({"A": "{seconds}"}, "{seconds} is the length of an iteration of duration=, which is missing"),
     ):
-        test = compared(threads, environment=environment)
+        test = compared(threads, env=environment)
         with pytest.raises(DeclarationError) as caught:
             check_placeholders(test.__ftgate__, spec(test), [])
         assert said in str(caught.value)
-    test = compared(threads, environment={"A": "{size}{seconds}{folder}{python}"}, duration=1)
+    test = compared(threads, env={"A": "{size}{seconds}{folder}{python}"}, duration=1)
     check_placeholders(test.__ftgate__, spec(test), ["size"])
     with pytest.raises(DeclarationError, match="'workers' is an argument of the cell itself"):
         check_arguments(test.__ftgate__, source_of(test), {"workers": False})
@@ -130,7 +130,7 @@ def test_another_environment_is_another_measurement_and_none_orphans_nothing() -
     named = Environment(variables=(("A", "1"),), words=("A:1",))  # the id says it, the digest does not
     assert measures(cell_of(plain, environment=named), plain) in digests
     # As it was before tests had an environment: what is stored of programs and requirements stays valid.
-    required = spec(compared(threads, requires=["flask"]))
+    required = spec(compared(threads, packages=["flask"]))
     assert measures(cell_of(required), required) == "3306388ddefc4862"
     native = spec(compared(command("c", ["./c"])))
     assert measures(cell_of(native), native) == "63fd1e565a76d85e"
@@ -167,7 +167,7 @@ def test_a_number_that_is_that_of_the_cores_stands_for_it() -> None:
 
 @pytest.mark.usefixtures("four_cores")
 def test_cores_that_can_be_pinned_to_count_where_workers_are_pinned() -> None:
-    assert spec(compared(threads, workers="cores", cpus="each")).workers == (2,)
+    assert spec(compared(threads, workers="cores", pin=True)).workers == (2,)
 
 
 def test_contracts_are_right_or_wrong_whatever_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,17 +175,17 @@ def test_contracts_are_right_or_wrong_whatever_the_machine(monkeypatch: pytest.M
         monkeypatch.setattr(machine, "available", lambda there=there: there)
         test = compared(threads, workers=[1, 2, "cores"])
         for right in ("scaling >= 1.5", "threads[wcores].wall < 3 * threads[w2].wall", "threads[wcores].scaling > 1"):
-            assert spec(ftgate.require(right)(test)).requirements
+            assert spec(ftgate.contract(right)(test)).contracts
         only = compared(threads, workers=[1, "cores"])
-        assert spec(ftgate.require("scaling >= 1.5")(only)).requirements
+        assert spec(ftgate.contract("scaling >= 1.5")(only)).contracts
         for wrong, said in (
             ("threads[w8].wall < 1 s", "no cell has 8 workers: there are 1 and cores"),
             ("threads[w2].wall < 1 s", "no cell has 2 workers: there are 1 and cores"),
         ):
             with pytest.raises(DeclarationError, match=said):
-                spec(ftgate.require(wrong)(compared(threads, workers=[1, "cores"])))
+                spec(ftgate.contract(wrong)(compared(threads, workers=[1, "cores"])))
     with pytest.raises(DeclarationError, match="no cell has wcores: give the test workers="):
-        spec(ftgate.require("threads[wcores].wall < 1 s")(compared(threads, workers=[1, 2])))
+        spec(ftgate.contract("threads[wcores].wall < 1 s")(compared(threads, workers=[1, 2])))
 
 
 def test_known_failures_name_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +193,8 @@ def test_known_failures_name_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(machine, "available", lambda there=there: there)
 
         def known(workers: Any, counts: Any) -> tuple[int, ...]:
-            marked = ftgate.expect("regressed", reason="x", workers=workers)(compared(threads, workers=counts))
-            return spec(marked).expectations[0].workers
+            marked = ftgate.xfail("regressed", reason="x", workers=workers)(compared(threads, workers=counts))
+            return spec(marked).xfails[0].workers
 
         assert known("cores", [1, "cores"]) == (there,)
         assert known([2, "cores"], [1, 2, "cores"]) == (2, there)
@@ -207,8 +207,8 @@ def test_known_failures_name_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"workers": "core"}, "workers= takes a whole number from 1, 'cores', or a list of them, not 'core'"),
         ({"workers": {"a": "cores", "b": 1}}, "workers= takes a whole number from 1 for each role"),
-        ({"needs_cores": 0}, "needs_cores= takes a whole number above 0, not 0"),
-        ({"cpus": "all"}, "cpus= takes 'each', which pins each worker to a core of its own, not 'all'"),
+        ({"min_cores": 0}, "min_cores= takes a whole number above 0, not 0"),
+        ({"pin": "all"}, "pin= takes True or False, not 'all'"),
     ],
 )
 def test_wrong_cores(declared: dict[str, Any], said: str) -> None:
@@ -219,19 +219,19 @@ def test_wrong_cores(declared: dict[str, Any], said: str) -> None:
 
 def test_only_workers_of_ours_are_pinned() -> None:
     kept = (serial, threads, interpreters, processes("fork", "forkserver", "spawn"))
-    assert spec(compared(*kept, cpus="each")).cpus == "each"
+    assert spec(compared(*kept, pin=True)).pin
     with pytest.raises(DeclarationError, match="c is a program, which starts its workers itself; remove it"):
-        spec(compared(threads, command("c", ["./c"]), cpus="each"))
-    of_tasks = compared(threads, tasks, cpus="each")
+        spec(compared(threads, command("c", ["./c"]), pin=True))
+    of_tasks = compared(threads, tasks, pin=True)
     of_tasks.variant(tasks)(awaited)
     with pytest.raises(DeclarationError, match="tasks share one thread, so none can have a core of its own"):
         spec(of_tasks)
 
-    @ftgate.compare(threads, cpus="each")
+    @ftgate.compare(threads, pin=True)
     def test_pool(executor: Any) -> None: ...
 
     with pytest.raises(DeclarationError, match="a body that takes `executor` has no workers that wait to be pinned"):
         spec(test_pool)
-    with pytest.raises(DeclarationError, match="unknown argument 'cpus'"):
-        spec(served(["x", "{port}"], cpus="each"))
-    assert spec(served(["x", "{port}"], needs_cores=4)).needs_cores == 4
+    with pytest.raises(DeclarationError, match="unknown argument 'pin'"):
+        spec(served(["x", "{port}"], pin=True))
+    assert spec(served(["x", "{port}"], min_cores=4)).min_cores == 4

@@ -236,7 +236,7 @@ def test_a_command_runs_once_and_not_a_target_each() -> None:
 
 def test_a_command_that_is_told_no_number_of_workers_stands_once() -> None:
     assert labels(compared(command("c", ["./c"]), workers=[2, 8]), "3.14") == ["c"]
-    counted = command("c", ["./c"], environment={"THREADS": "{workers}"})
+    counted = command("c", ["./c"], env={"THREADS": "{workers}"})
     assert labels(compared(counted, workers=[2, 8]), "3.14") == ["c-w2", "c-w8"]
 
 
@@ -247,7 +247,7 @@ WRONG_COMMANDS: dict[str, tuple[Callable[[], Any], str]] = {
     "no words": (lambda: command("x", []), "as a list of strings, not []"),
     "build": (lambda: command("x", ["x"], build="make"), "build= takes a command line as a list"),
     "unknown": (lambda: command("x", ["x"], biuld=["make"]), "unknown argument 'biuld' (did you mean 'build'?)"),
-    "environment": (lambda: command("x", ["x"], environment={"A": 1}), "environment= takes a dict of strings"),
+    "env": (lambda: command("x", ["x"], env={"A": 1}), "env= takes a dict of strings"),
     "pythons": (lambda: command("x", ["x"], pythons=["3.14"]), "pythons= is for servers"),
 }
 
@@ -283,7 +283,7 @@ def test_seconds_are_those_of_a_window() -> None:
     words = ["x", "{seconds}"]
     told = compared(command("x", words), duration=1)
     check_placeholders(told.__ftgate__, spec(told), [])
-    of_environment = command("x", ["x"], environment={"SECONDS": "{seconds}"})
+    of_environment = command("x", ["x"], env={"SECONDS": "{seconds}"})
     for test in (compared(command("x", words)), compared(of_environment)):
         with pytest.raises(DeclarationError, match="the length of an iteration of duration=, which is missing"):
             check_placeholders(test.__ftgate__, spec(test), [])
@@ -307,9 +307,9 @@ def test_a_parameter_may_not_hide_a_placeholder() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"needs": ["cargo"]}, "needs= takes a dict such as"),
-        ({"requires": "flask"}, "requires= takes a list of requirements"),
-        ({"requires": ["-r more.txt"]}, "'-r more.txt' is an option"),
+        ({"programs": ["cargo"]}, "programs= takes a dict such as"),
+        ({"packages": "flask"}, "packages= takes a list of requirements"),
+        ({"packages": ["-r more.txt"]}, "'-r more.txt' is an option"),
         ({"window": 1}, "window= is the length of an iteration of duration="),
         ({"duration": 1, "window": 0}, "window= takes a number of seconds above 0"),
         ({"ready": "x"}, "unknown argument 'ready'"),
@@ -324,12 +324,12 @@ def test_wrong_options_of_a_comparison(given: dict[str, Any], said: str) -> None
 
 
 def test_a_server_has_a_cell_for_each_target_and_program() -> None:
-    test = served(["serve", "{port}"], load=load("/x", connections=3, generator="oha"), requires=["flask"])
+    test = served(["serve", "{port}"], load=load("/x", connections=3, generator="oha"), packages=["flask"])
     found = spec(test)
     assert labels(test, "3.14", "3.14t") == ["3.14-server", "3.14t-server"]
     assert found.service == Service(ready=READY, load=Load(path="/x", connections=3, generator="oha"))
     assert (found.body, found.reuse, found.duration_s, found.window_s) == ("server", "pool", 6.0, 1.0)
-    assert found.requires == ("flask",)
+    assert found.packages == ("flask",)
 
 
 def test_programs_for_some_targets_alone() -> None:
@@ -403,7 +403,7 @@ def test_a_server_is_told_its_port_and_asked_at_it(wrong: dict[str, Any], said: 
     with pytest.raises(DeclarationError) as caught:
         check_placeholders(test.__ftgate__, spec(test), [])
     assert said in str(caught.value)
-    told = served(command("x", ["x"], environment={"PORT": "{port}"}))
+    told = served(command("x", ["x"], env={"PORT": "{port}"}))
     check_placeholders(told.__ftgate__, spec(told), [])
 
 
@@ -434,9 +434,9 @@ def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
         served(["x", "{port}"], load=load("/", rate=128)),
         served(["x", "{port}"], load=load("/", body="x")),
         served(["x", "{port}"], load=load(["/", "/b"])),
-        served(["x", "{port}"], requires=["granian==2.9"]),
+        served(["x", "{port}"], packages=["granian==2.9"]),
         served(["x", "{port}"], window=2),
-        compared(threads, requires=["numpy"]),
+        compared(threads, packages=["numpy"]),
     ]
     assert len(set(map(measured, kinds))) == len(kinds)
     assert measured(served(["x", "{port}"])) == measured(kinds[0])

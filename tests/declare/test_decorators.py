@@ -22,7 +22,7 @@ from pytest_ftgate.declare import tests
 from pytest_ftgate.declare.arguments import DeclarationError, default_method
 from pytest_ftgate.declare.tests import param_of, spec_of
 from pytest_ftgate.kit.values import Metric, Threshold
-from pytest_ftgate.model.spec import Executor, Expectation, Requirement, Source, Spec
+from pytest_ftgate.model.spec import DeclaredContract, Executor, Source, Spec, Xfail
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.api import Declaration
@@ -62,13 +62,10 @@ def test_defaults() -> None:
     assert spec(threads, reuse="fresh").reuse == "fresh"
 
 
-def test_positional_and_keyword_executors_keep_their_order_and_come_once() -> None:
-    found = spec(
-        tasks, processes("spawn", "fork"), threads, function=coroutine, processes=["fork"], serial=True
-    ).executors
+def test_executors_keep_their_order_and_come_once() -> None:
+    found = spec(tasks, processes("spawn", "fork"), threads, processes("fork"), serial, function=coroutine).executors
     assert [executor.label for executor in found] == ["tasks", "spawn", "fork", "threads", "serial"]
-    assert spec(processes=True).executors == spec(processes).executors == spec(processes=default_method()).executors
-    assert spec(threads, serial=False, interpreters=None).executors == (Executor(kind="threads"),)
+    assert spec(processes).executors == spec(processes(default_method())).executors
     assert repr(processes("fork", "spawn")) == "processes('fork', 'spawn')"
 
 
@@ -87,11 +84,11 @@ def test_values() -> None:
     assert (found.iterations, found.warmup, found.timeout_s, found.duration_s) == (20, 0, 1.5, None)
 
 
-def test_a_duration_keeps_its_workers_and_counts_warmup_in_seconds() -> None:
-    found = spec(threads, duration=2, warmup=0.5)
-    assert (found.duration_s, found.reuse, found.warmup) == (2.0, "pool", 0.5)
-    with pytest.raises(DeclarationError, match="warmup= takes a number of seconds from 0"):
-        spec(threads, duration=2, warmup=-0.5)
+def test_a_duration_keeps_its_workers_and_warms_up_in_windows() -> None:
+    found = spec(threads, duration=2, warmup=3)
+    assert (found.duration_s, found.reuse, found.warmup) == (2.0, "pool", 3)
+    with pytest.raises(DeclarationError, match="warmup= takes a whole number above 0"):
+        spec(threads, duration=2, warmup=0)
     with pytest.raises(DeclarationError, match="warmup= takes a whole number from 0"):
         spec(threads, warmup=0.5)
 
@@ -269,12 +266,12 @@ def spec_with_notes(function: Any) -> Spec:
     return spec_of(found, SOURCE, "test_a.py::test_it")
 
 
-@ftgate.require("threads.wall < 0.8 * processes[spawn].wall", scaling=">= 1.6")
-@ftgate.gate("wall", margin="3%", effect=0.08)
-@ftgate.compare(threads, processes=["spawn"], workers=[1, 8])
-@ftgate.gate("uss", floor="1MiB")
-@ftgate.require(gil="off")
-@ftgate.require(
+@ftgate.contract("threads.wall < 0.8 * processes[spawn].wall", scaling=">= 1.6")
+@ftgate.limit("wall", margin="3%", effect=0.08)
+@ftgate.compare(threads, processes("spawn"), workers=[1, 8])
+@ftgate.limit("uss", floor="1MiB")
+@ftgate.contract(gil="off")
+@ftgate.contract(
     "wall < 20 ms",
     "threads.wall < 0.8 * processes[spawn].wall",
 )
@@ -283,13 +280,13 @@ def noted(worker: Any) -> Any:
 
 
 def test_contracts_and_thresholds_above_and_below_compare() -> None:
-    first = line_of(noted, '@ftgate.require("threads.wall')
+    first = line_of(noted, '@ftgate.contract("threads.wall')
     found = spec_with_notes(noted)
-    assert found.requirements == (
-        Requirement(text="threads.wall < 0.8 * processes[spawn].wall", line=first),
-        Requirement(text="scaling >= 1.6", line=first),
-        Requirement(text="gil == off", line=first + 4),
-        Requirement(text="wall < 20 ms", line=first + 5),
+    assert found.contracts == (
+        DeclaredContract(text="threads.wall < 0.8 * processes[spawn].wall", line=first),
+        DeclaredContract(text="scaling >= 1.6", line=first),
+        DeclaredContract(text="gil == off", line=first + 4),
+        DeclaredContract(text="wall < 20 ms", line=first + 5),
     )
     assert found.thresholds == (
         Threshold(metric=Metric.WALL, margin=0.03, effect=0.08),
@@ -301,14 +298,14 @@ def test_the_notes_leave_the_function_as_it_is() -> None:
     def plain(worker: Any) -> Any:
         return worker
 
-    assert ftgate.require("wall < 1 s")(plain) is plain
-    assert ftgate.gate("wall", margin=0.1)(plain) is plain
+    assert ftgate.contract("wall < 1 s")(plain) is plain
+    assert ftgate.limit("wall", margin=0.1)(plain) is plain
     assert ftgate.compare(threads)(plain) is plain
-    assert ftgate.require("wall < 2 s")(plain) is plain
+    assert ftgate.contract("wall < 2 s")(plain) is plain
     found = tests.declaration_of(plain)
     assert found is not None
     assert found.body is plain
-    assert [note.decorator for note in tests.notes_of(plain)] == ["require", "gate", "require"]
+    assert [note.decorator for note in tests.notes_of(plain)] == ["contract", "limit", "contract"]
     assert plain(5) == 5
     assert tests.notes_of(body) == tests.notes_of(3) == ()
 
@@ -322,24 +319,24 @@ def refused(function: Any) -> str:
 def test_known_failures() -> None:
     native = command("native", ["./native"])
 
-    @ftgate.expect("broken", processes("fork"), native, reason=" one lock\n for all ", workers=[1, 8])
-    @ftgate.expect("regressed", processes, reason="issue 7", strict=False, pythons="3.14t", cells="*-w8")
-    @ftgate.require("wall < 1 s")
-    @ftgate.compare(threads, native, processes=["fork", "spawn"], workers=[1, 8])
+    @ftgate.xfail("broken", processes("fork"), native, reason=" one lock\n for all ", workers=[1, 8])
+    @ftgate.xfail("regressed", processes, reason="issue 7", strict=False, pythons="3.14t", cells="*-w8")
+    @ftgate.contract("wall < 1 s")
+    @ftgate.compare(threads, native, processes("fork", "spawn"), workers=[1, 8])
     def known(worker: Any) -> None: ...
 
-    line = line_of(known, '@ftgate.expect("broken"')
+    line = line_of(known, '@ftgate.xfail("broken"')
     found = spec_with_notes(known)
     labels = {executor.label: executor for executor in found.executors}
-    assert found.expectations == (
-        Expectation(
+    assert found.xfails == (
+        Xfail(
             decision=Decision.BROKEN,
             reason="one lock for all",
             executors=(labels["fork"], labels["native"]),
             workers=(1, 8),
             line=line,
         ),
-        Expectation(
+        Xfail(
             decision=Decision.REGRESSED,
             reason="issue 7",
             strict=False,
@@ -356,30 +353,30 @@ def test_a_known_failure_of_an_executor_of_the_users_own() -> None:
         def pool(executor: Any) -> None: ...
 
         compared = ftgate.compare(executor("loky", list), executor("dask", list))(pool)
-        return ftgate.expect("regressed", token, reason="issue 7")(compared)
+        return ftgate.xfail("regressed", token, reason="issue 7")(compared)
 
-    (known,) = spec_with_notes(marked(executor("loky", list))).expectations
+    (known,) = spec_with_notes(marked(executor("loky", list))).xfails
     assert [each.label for each in known.executors] == ["loky"]
     assert "tasks is not among the executors of the test" in refused(marked(tasks))
 
 
 def test_a_bad_expression_points_at_its_column() -> None:
-    @ftgate.require("wall < 1 s")
-    @ftgate.require("wall < 1 s", " threads.wal\n  < 2 s")
+    @ftgate.contract("wall < 1 s")
+    @ftgate.contract("wall < 1 s", " threads.wal\n  < 2 s")
     @ftgate.compare(threads)
     def wrong(worker: Any) -> None: ...
 
     said = refused(wrong).split("\n")
     line = line_of(wrong, "threads.wal")
     assert said[0].startswith(
-        f"/project/test_a.py:{line}: @ftgate.require of test_it: 'wal' is not a metric (did you mean 'wall'?)"
+        f"/project/test_a.py:{line}: @ftgate.contract of test_it: 'wal' is not a metric (did you mean 'wall'?)"
     )
     assert said[1:] == ["  threads.wal < 2 s", "          ^"]
 
 
 def test_a_contract_about_a_cell_that_is_not_there() -> None:
     @ftgate.compare(threads)
-    @ftgate.require(wall="< serial.wall")
+    @ftgate.contract(wall="< serial.wall")
     def wrong(worker: Any) -> None: ...
 
     said = refused(wrong).split("\n")
@@ -396,40 +393,40 @@ def decorated(decorator: Any) -> Any:
 @pytest.mark.parametrize(
     ("decorator", "problem"),
     [
-        (ftgate.require(scaling=1.6), "it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not 1.6"),
-        (ftgate.require(" "), "it takes texts such as"),
-        (ftgate.require(None), "it takes texts such as"),
-        (ftgate.require(), "it requires nothing; for example @ftgate.require(scaling='>= 1.6')"),
-        (ftgate.require, "it needs parentheses and arguments: @ftgate.require(scaling='>= 1.6')"),
-        (ftgate.require(scalng=">= 1.6"), "'scalng' is not a metric (did you mean 'scaling'?)"),
-        (ftgate.require(scaling=">= 1.6"), "scaling compares with the same cell with one worker"),
-        (ftgate.gate, "it needs parentheses and arguments: @ftgate.gate('wall', margin='3%')"),
+        (ftgate.contract(scaling=1.6), "it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not 1.6"),
+        (ftgate.contract(" "), "it takes texts such as"),
+        (ftgate.contract(None), "it takes texts such as"),
+        (ftgate.contract(), "it requires nothing; for example @ftgate.contract(scaling='>= 1.6')"),
+        (ftgate.contract, "it needs parentheses and arguments: @ftgate.contract(scaling='>= 1.6')"),
+        (ftgate.contract(scalng=">= 1.6"), "'scalng' is not a metric (did you mean 'scaling'?)"),
+        (ftgate.contract(scaling=">= 1.6"), "scaling compares with the same cell with one worker"),
+        (ftgate.limit, "it needs parentheses and arguments: @ftgate.limit('wall', margin='3%')"),
         (
-            ftgate.gate("wal", margin=0.1),
+            ftgate.limit("wal", margin=0.1),
             "'wal' is not a metric that gates (did you mean 'wall'?); wall, tail, uss and lock_wait_share gate",
         ),
-        (ftgate.gate(["wall"], margin=0.1), "['wall'] is not a metric that gates"),
-        (ftgate.gate("latency_p99"), "the cells of this test have no latency_p99: it is of the answers of a server"),
-        (ftgate.gate("wall", margin="much"), "margin of wall takes a share such as 5% or 0.05, not 'much'"),
-        (ftgate.gate("wall", margin=3), "margin of wall takes a share such as 3% or 0.03, not 3, which is 300 %"),
-        (ftgate.gate("wall", margin=True), "margin of wall takes a share such as 5% or 0.05, not True"),
-        (ftgate.gate("wall", floor="3"), "floor of wall takes a time with its unit such as 1ms"),
-        (ftgate.gate("uss", margin=0.2, effect=0.1), "effect 10 % is not above margin 20 %"),
-        (ftgate.expect, "it needs parentheses and arguments: @ftgate.expect('broken', threads, reason="),
-        (ftgate.expect("slow", reason="x"), "it takes regressed or broken, not 'slow'"),
-        (ftgate.expect("regressed"), "it needs a reason, such as an issue"),
-        (ftgate.expect("regressed", reason=" "), "it needs a reason, such as an issue"),
-        (ftgate.expect("broken", reason="x"), "the test has no contract that could be broken: add @ftgate.require("),
-        (ftgate.expect("regressed", reason="x", strict="no"), "strict= takes True or False, not 'no'"),
-        (ftgate.expect("regressed", "threads", reason="x"), "'threads' is not an executor"),
-        (ftgate.expect("regressed", processes, reason="x"), "processes is not among the executors of the test"),
-        (ftgate.expect("regressed", reason="x", workers=8), "workers=8 is no number of workers of the test: it has 2"),
+        (ftgate.limit(["wall"], margin=0.1), "['wall'] is not a metric that gates"),
+        (ftgate.limit("latency_p99"), "the cells of this test have no latency_p99: it is of the answers of a server"),
+        (ftgate.limit("wall", margin="much"), "margin of wall takes a share such as 5% or 0.05, not 'much'"),
+        (ftgate.limit("wall", margin=3), "margin of wall takes a share such as 3% or 0.03, not 3, which is 300 %"),
+        (ftgate.limit("wall", margin=True), "margin of wall takes a share such as 5% or 0.05, not True"),
+        (ftgate.limit("wall", floor="3"), "floor of wall takes a time with its unit such as 1ms"),
+        (ftgate.limit("uss", margin=0.2, effect=0.1), "effect 10 % is not above margin 20 %"),
+        (ftgate.xfail, "it needs parentheses and arguments: @ftgate.xfail('broken', threads, reason="),
+        (ftgate.xfail("slow", reason="x"), "it takes regressed or broken, not 'slow'"),
+        (ftgate.xfail("regressed"), "it needs a reason, such as an issue"),
+        (ftgate.xfail("regressed", reason=" "), "it needs a reason, such as an issue"),
+        (ftgate.xfail("broken", reason="x"), "the test has no contract that could be broken: add @ftgate.contract("),
+        (ftgate.xfail("regressed", reason="x", strict="no"), "strict= takes True or False, not 'no'"),
+        (ftgate.xfail("regressed", "threads", reason="x"), "'threads' is not an executor"),
+        (ftgate.xfail("regressed", processes, reason="x"), "processes is not among the executors of the test"),
+        (ftgate.xfail("regressed", reason="x", workers=8), "workers=8 is no number of workers of the test: it has 2"),
         (
-            ftgate.expect("regressed", reason="x", workers="2"),
+            ftgate.xfail("regressed", reason="x", workers="2"),
             "workers= takes whole numbers or 'cores', one or a list of them",
         ),
-        (ftgate.expect("regressed", reason="x", pythons=[3.14]), "pythons= takes texts such as '3.14t', one or a list"),
-        (ftgate.expect("regressed", reason="x", cells=[]), "cells= takes texts such as '3.14t', one or a list"),
+        (ftgate.xfail("regressed", reason="x", pythons=[3.14]), "pythons= takes texts such as '3.14t', one or a list"),
+        (ftgate.xfail("regressed", reason="x", cells=[]), "cells= takes texts such as '3.14t', one or a list"),
     ],
 )
 def test_notes_that_say_nothing_of_use(decorator: Any, problem: str) -> None:
@@ -440,14 +437,14 @@ def test_notes_that_say_nothing_of_use(decorator: Any, problem: str) -> None:
 
 
 def test_two_gates_of_one_metric() -> None:
-    @ftgate.gate("tail", margin=0.1)
+    @ftgate.limit("tail", margin=0.1)
     @ftgate.compare(threads)
-    @ftgate.gate("tail", effect=0.9)
+    @ftgate.limit("tail", effect=0.9)
     def twice(worker: Any) -> None: ...
 
     first = line_of(twice, "margin=0.1")
     assert refused(twice) == (
-        f"/project/test_a.py:{first + 2}: @ftgate.gate of test_it: tail has a gate in line {first} already; "
+        f"/project/test_a.py:{first + 2}: @ftgate.limit of test_it: tail has a limit in line {first} already; "
         "merge the two"
     )
 
@@ -457,31 +454,31 @@ def test_notes_on_a_variant() -> None:
     def test_it(worker: Any) -> None: ...
 
     @test_it.variant(serial)
-    @ftgate.require("wall < 1 s")
+    @ftgate.contract("wall < 1 s")
     def alone(worker: Any) -> None: ...
 
-    assert "@ftgate.require of test_it: it is on the variant alone; put it on the test itself" in refused(test_it)
+    assert "@ftgate.contract of test_it: it is on the variant alone; put it on the test itself" in refused(test_it)
 
 
 def test_notes_without_a_comparison() -> None:
-    @ftgate.require("wall < 1 s")
+    @ftgate.contract("wall < 1 s")
     def lost(worker: Any) -> None: ...
 
-    line = line_of(lost, "@ftgate.require")
+    line = line_of(lost, "@ftgate.contract")
     with pytest.raises(DeclarationError) as caught:
         tests.check_notes(lost, "test_a.py")
-    assert str(caught.value).startswith(f"test_a.py:{line}: @ftgate.require of test_notes_without_a_comparison.")
+    assert str(caught.value).startswith(f"test_a.py:{line}: @ftgate.contract of test_notes_without_a_comparison.")
     assert "it has no cells; add @ftgate.compare(" in str(caught.value)
     tests.check_notes(noted, "test_a.py")
     tests.check_notes(body, "test_a.py")
 
 
 def test_notes_on_a_class() -> None:
-    @ftgate.require("wall < 1 s")
+    @ftgate.contract("wall < 1 s")
     class TestIt: ...
 
     with pytest.raises(
-        DeclarationError, match=r"@ftgate.require of .*TestIt: it is a class; decorate its test methods"
+        DeclarationError, match=r"@ftgate.contract of .*TestIt: it is a class; decorate its test methods"
     ):
         tests.check_class(TestIt)
 
@@ -489,13 +486,13 @@ def test_notes_on_a_class() -> None:
 def test_a_bad_contract_is_a_collection_error(pytester: pytest.Pytester) -> None:
     source = """
         @ftgate.compare(threads, workers=2)
-        @ftgate.require("threads.wall < 64 MiB")
+        @ftgate.contract("threads.wall < 64 MiB")
         def test_it(worker): ...
     """
     result = Example(pytester, {"test_a.py": source}).run_pytest()
     assert_collection_error(
         result,
-        "test_a.py:3: @ftgate.require of test_it: expected a time; this is a size",
+        "test_a.py:3: @ftgate.contract of test_it: expected a time; this is a size",
         "  threads.wall < 64 MiB",
         "                 ^",
     )
@@ -503,9 +500,9 @@ def test_a_bad_contract_is_a_collection_error(pytester: pytest.Pytester) -> None
 
 def test_contracts_let_a_test_run_here(pytester: pytest.Pytester) -> None:
     source = """
-        @ftgate.require("threads.wall < 1 ms", gil="off")
+        @ftgate.contract("threads.wall < 1 ms", gil="off")
         @ftgate.compare(threads, workers=2)
-        @ftgate.gate("wall", margin="3%")
+        @ftgate.limit("wall", margin="3%")
         def test_it(worker):
             assert test_it.__ftgate_notes__
     """

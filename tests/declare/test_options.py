@@ -211,7 +211,7 @@ def test_lists_in_an_ini_file(pytester: pytest.Pytester) -> None:
         [pytest]
         ftgate_fail_on = regressed, improved
         ftgate_escalate = no
-        ftgate_gate =
+        ftgate_limit =
             wall: margin=3%, effect=8%
             uss: floor=1 MiB
         """
@@ -219,7 +219,7 @@ def test_lists_in_an_ini_file(pytester: pytest.Pytester) -> None:
     config = pytester.parseconfig()
     assert options_of(config).fail_on == (Decision.REGRESSED, Decision.IMPROVED)
     assert options_of(config).escalate is False
-    assert options_of(config).gate == (
+    assert options_of(config).limit == (
         Threshold(metric=Metric.WALL, margin=0.03, effect=0.08),
         Threshold(metric=Metric.USS, floor=2.0**20),
     )
@@ -309,9 +309,9 @@ def layers(
 
 def test_thresholds_of_each_place() -> None:
     given, written = layers(
-        {"gate": ["wall: margin=1%"]},
-        {"FTGATE_GATE": "wall: floor=1 ms; tail: margin=7%; uss: effect=30%"},
-        {"gate": ["uss: effect=20%", "uss: margin=1%"]},
+        {"limit": ["wall: margin=1%"]},
+        {"FTGATE_LIMIT": "wall: floor=1 ms; tail: margin=7%; uss: effect=30%"},
+        {"limit": ["uss: effect=20%", "uss: margin=1%"]},
     )
     from_environment = (
         Threshold(metric=Metric.WALL, floor=0.001),
@@ -325,8 +325,8 @@ def test_thresholds_of_each_place() -> None:
     uss = limits.effective(Metric.USS, "paired", cli=given, ini=written)
     assert (uss.margin, uss.effect) == (0.01, 0.3)
     assert layers({}, {}, {}) == ((), ())
-    with pytest.raises(OptionError, match=r"--ftgate-gate=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):
-        layers({"gate": ["wal:margin=1%"]}, {}, {})
+    with pytest.raises(OptionError, match=r"--ftgate-limit=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):
+        layers({"limit": ["wal:margin=1%"]}, {}, {})
 
 
 def test_what_is_set_rarely_is_the_ini_s_alone() -> None:

@@ -418,7 +418,7 @@ BASE = {
         """,
 }
 LENIENT = """[pytest]
-ftgate_gate = wall: margin=900%, effect=950%
+ftgate_limit = wall: margin=900%, effect=950%
     tail: margin=900%, effect=950%
 ftgate_fail_on = improved
 ftgate_alpha = 1e-12
@@ -432,7 +432,7 @@ FORGED_TESTS = """
 from pytest_ftgate import ftgate, threads
 import pytest
 
-@ftgate.gate("wall", margin="900%", effect="950%")
+@ftgate.limit("wall", margin="900%", effect="950%")
 @ftgate.compare(threads, workers=1)
 def test_slower(worker):
     return 1
@@ -442,7 +442,7 @@ def test_slower(worker):
 def test_marked_slower(worker):
     return 1
 
-@ftgate.expect("regressed", reason="it is known", strict=False)
+@ftgate.xfail("regressed", reason="it is known", strict=False)
 @ftgate.compare(threads, workers=1)
 def test_known_slower(worker):
     return 1

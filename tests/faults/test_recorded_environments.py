@@ -20,7 +20,7 @@ SECRET = "s3cr3t-0123456789"
 TESTS = """
     import os
 
-    @ftgate.compare(threads, workers=[1, 2], environment={"TOKEN": os.environ["TOKEN"]})
+    @ftgate.compare(threads, workers=[1, 2], env={"TOKEN": os.environ["TOKEN"]})
     def test_first(worker):
         return 1
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_ftgate.features import accept, expectations
+from pytest_ftgate.features import accept, xfail
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.model.spec import Cell, Executor, Expectation, Target
+from pytest_ftgate.model.spec import Cell, Executor, Target, Xfail
 from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from pytest_ftgate.plugin.gate import otherwise
 
@@ -74,8 +74,8 @@ def test_cells_metric_and_reason(trailer: str, cells: str, names: list[str]) -> 
         ("t.py::test_x wall", "it names no metric"),
         ("wall: why", "it names no metric"),
         ("t.py::test_x wal: why", "did you mean 'wall'?"),
-        ("t.py::test_x contract: why", "@ftgate.expect('broken')"),
-        ("t.py::test_x require: why", "@ftgate.expect('broken')"),
+        ("t.py::test_x contract: why", "@ftgate.xfail('broken')"),
+        ("t.py::test_x require: why", "@ftgate.xfail('broken')"),
         ("t.py::test_x wall,tal: why", "did you mean 'tail'?"),
         ("", "it names no metric"),
     ],
@@ -170,11 +170,11 @@ def test_what_was_not_accepted_may_still_fail_where_it_is_asked() -> None:
 
 def test_a_known_failure_beside_what_is_accepted() -> None:
     cell = Cell(nodeid=NODE, target=Target(spec="3.14t", request="3.14t"), executor=Executor(kind="threads"), workers=2)
-    broken = Expectation(decision=Decision.BROKEN, reason="one lock")
+    broken = Xfail(decision=Decision.BROKEN, reason="one lock")
     found = accept.applied(verdict(wall=REGRESSED, contract=Decision.BROKEN), NODE, [WALL])
-    known = expectations.applied(found, cell, [broken])
+    known = xfail.applied(found, cell, [broken])
     assert (known.decision, known.accepted) == (Decision.XFAILED, (WALL,))
     mended = accept.applied(verdict(wall=REGRESSED, contract=PASSED), NODE, [WALL])
-    assert expectations.applied(mended, cell, [broken]).decision is Decision.XPASSED
-    regressed = Expectation(decision=REGRESSED, reason="slow")
-    assert expectations.applied(mended, cell, [regressed]).decision is ACCEPTED
+    assert xfail.applied(mended, cell, [broken]).decision is Decision.XPASSED
+    regressed = Xfail(decision=REGRESSED, reason="slow")
+    assert xfail.applied(mended, cell, [regressed]).decision is ACCEPTED

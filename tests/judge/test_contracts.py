@@ -1024,5 +1024,5 @@ def test_environments_that_the_test_has_not() -> None:
     check(parse("threads[A=x].wall < threads[A=z, B=2].wall"), several)
     with pytest.raises(ContractError, match="several environments have these variables: name another one"):
         check(parse("threads[A=x].wall < threads[A=z].wall"), several)
-    with pytest.raises(ContractError, match="no cell has A1:1: environment= is no list of several"):
+    with pytest.raises(ContractError, match="no cell has A1:1: env= is no list of several"):
         check(parse("threads[A1=1].wall < 1 s"), spec())

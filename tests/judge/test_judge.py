@@ -28,7 +28,7 @@ from pytest_ftgate.judge.recorded import figure_of
 from pytest_ftgate.kit.values import Interval, Metric, Threshold
 from pytest_ftgate.model.report import Figures
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, TestSamples, WorkloadError
-from pytest_ftgate.model.spec import Cell, Requirement, Spec
+from pytest_ftgate.model.spec import Cell, DeclaredContract, Spec
 from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.stats import alpha_spending
 
@@ -49,7 +49,7 @@ def cells_of(
 def declared(*texts: str, executors: tuple[str, ...] = ("threads", "fork"), counts: tuple[int, ...] = (2,)) -> Spec:
     """A test with these contracts."""
     return msgspec.structs.replace(
-        spec_of(*executors), workers=counts, requirements=tuple(Requirement(text=text) for text in texts)
+        spec_of(*executors), workers=counts, contracts=tuple(DeclaredContract(text=text) for text in texts)
     )
 
 
@@ -630,7 +630,7 @@ class TestVerdict:
         error = WorkloadError(reason="with the lock probe: hung")
         sample = msgspec.structs.replace(measured(locks=0), locks_error=error)
         texts = ("lock_wait_share < 20 %", "wall < 1 s")
-        spec = msgspec.structs.replace(declared(), requirements=tuple(Requirement(text=text) for text in texts))
+        spec = msgspec.structs.replace(declared(), contracts=tuple(DeclaredContract(text=text) for text in texts))
         waits, wall = verdict(sample, spec=spec).metrics
         assert (waits.decision, waits.more) == (Decision.INCONCLUSIVE, 0)
         assert waits.reason == f"{sample.cell.label}: {error.reason}"

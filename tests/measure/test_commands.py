@@ -193,7 +193,7 @@ class Bench:
         self.started: list[CommandHandle] = []
 
     def start(self, *argv: str, timeout_s: float = 20.0, needs: Any = (), workers: int = 2, **fields: Any) -> Any:
-        spec = spec_with(command(*argv, **fields), path=self.folder / "test_work.py", workers=workers, needs=needs)
+        spec = spec_with(command(*argv, **fields), path=self.folder / "test_work.py", workers=workers, programs=needs)
         (cell,) = cells_of(spec)
         request = Request(
             cell=cell,
@@ -581,7 +581,7 @@ def test_no_probe_of_ours_is_in_a_program(executor: Executor, duration_s: float 
 
 def test_a_server_is_warmed_up_before_its_memory_is_looked_at() -> None:
     fake = FakeLauncher()
-    measured(fake, spec_with(SERVER, duration_s=4.0, window_s=2.0, warmup=3.0), launches=1)
+    measured(fake, spec_with(SERVER, duration_s=4.0, window_s=2.0, warmup=2), launches=1)
     (hold, *_) = fake.of("hold")
     kinds = [event.at.event for event in fake.events if event.handle == hold.handle]
     assert kinds[:5] == ["start", "ready", "warmup", "warmup", "hold"]

@@ -79,45 +79,45 @@ def cell_of(word: str, workers: int, **declared: Any) -> tuple[Cell, Spec]:
 def test_needed_cores(eight: Path) -> None:
     assert cores.available(eight) == 8
     assert cores.lacking(*cell_of("threads", 2), eight) == ""
-    assert cores.lacking(*cell_of("threads", 2, needs_cores=8), eight) == ""
-    said = cores.lacking(*cell_of("threads", 2, needs_cores=9), eight)
+    assert cores.lacking(*cell_of("threads", 2, min_cores=8), eight) == ""
+    said = cores.lacking(*cell_of("threads", 2, min_cores=9), eight)
     assert said == "needs 9 cores, 8 are available to this process"
     put(eight, "sys/fs/cgroup/cpu.max", "150000 100000")
     assert cores.available(eight) == 1
-    said = cores.lacking(*cell_of("threads", 2, needs_cores=2), eight)
+    said = cores.lacking(*cell_of("threads", 2, min_cores=2), eight)
     assert said == "needs 2 cores, 1 is available to this process"
 
 
 def test_a_core_for_each_worker(eight: Path) -> None:
     assert cores.for_workers(eight) == [0, 1, 2, 3]
-    assert cores.lacking(*cell_of("threads", 4, cpus="each"), eight) == ""
-    said = cores.lacking(*cell_of("spawn", 5, cpus="each"), eight)
-    assert said.startswith("cpus='each' needs 5 cores, 4 are available to this process (physical performance cores")
-    assert cores.lacking(*cell_of("serial", 5, cpus="each"), eight) == ""  # one after the other, on one core
+    assert cores.lacking(*cell_of("threads", 4, pin=True), eight) == ""
+    said = cores.lacking(*cell_of("spawn", 5, pin=True), eight)
+    assert said.startswith("pin=True needs 5 cores, 4 are available to this process (physical performance cores")
+    assert cores.lacking(*cell_of("serial", 5, pin=True), eight) == ""  # one after the other, on one core
     put(eight, "sys/fs/cgroup/cpu.max", "250000 100000")
     assert cores.for_workers(eight) == [0, 1]
-    assert "needs 3 cores, 2 are" in cores.lacking(*cell_of("threads", 3, cpus="each"), eight)
+    assert "needs 3 cores, 2 are" in cores.lacking(*cell_of("threads", 3, pin=True), eight)
 
 
 def test_a_system_that_pins_nothing(eight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity")
     assert cores.for_workers(eight) == []
-    said = cores.lacking(*cell_of("threads", 1, cpus="each"), eight)
-    assert said == "cpus='each': this system cannot pin a thread to a core"
+    said = cores.lacking(*cell_of("threads", 1, pin=True), eight)
+    assert said == "pin=True: this system cannot pin a thread to a core"
 
 
 def test_workers_that_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores, "for_workers", lambda: [2, 4, 6])
     assert cores.pinned(*cell_of("threads", 2)) == []
-    assert cores.pinned(*cell_of("threads", 2, cpus="each")) == [2, 4]
-    assert cores.pinned(*cell_of("serial", 2, cpus="each")) == [2]
+    assert cores.pinned(*cell_of("threads", 2, pin=True)) == [2, 4]
+    assert cores.pinned(*cell_of("serial", 2, pin=True)) == [2]
 
 
 def test_the_specs_of_both_differ_in_their_digests() -> None:
     from pytest_ftgate.measure.context import measures
 
     cell, spec = cell_of("threads", 2)
-    pinned = msgspec.structs.replace(spec, cpus="each")
+    pinned = msgspec.structs.replace(spec, pin=True)
     assert measures(cell, spec) == ""
-    assert measures(cell, pinned) not in ("", measures(cell, msgspec.structs.replace(pinned, requires=("flask",))))
-    assert measures(cell, msgspec.structs.replace(spec, needs_cores=4)) == ""
+    assert measures(cell, pinned) not in ("", measures(cell, msgspec.structs.replace(pinned, packages=("flask",))))
+    assert measures(cell, msgspec.structs.replace(spec, min_cores=4)) == ""

@@ -305,7 +305,7 @@ def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
 
 def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 90 * MS if at.event != MEASURED else 20 * MS)
-    samples = measured(launcher, limits=Allowance(launches=2, iterations=3), warmup=2.0)
+    samples = measured(launcher, limits=Allowance(launches=2, iterations=3), warmup=2)
     for sample in samples:
         for launch in sample.launches:
             assert [iteration.wall_ns for iteration in launch.iterations] == [20 * MS] * 3
@@ -324,13 +324,13 @@ def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
     ("declared", "wall_ns", "first", "later"),
     [
         ({}, 20 * MS, (COLD, CHECK, MEASURED, CHECK), (COLD, CHECK, MEASURED)),
-        ({"warmup": 0.0}, 20 * MS, (COLD, MEASURED, CHECK), (COLD, MEASURED, CHECK)),
+        ({"warmup": 0}, 20 * MS, (COLD, MEASURED, CHECK), (COLD, MEASURED, CHECK)),
         # One call is too short a warm-up where an iteration has many.
         ({}, 3_000, (COLD, CHECK, MEASURED, CHECK), (COLD, WARMUP, MEASURED, CHECK)),
         ({"duration_s": 0.2}, MS, (COLD, WARMUP, MEASURED), (COLD, WARMUP, MEASURED)),
         # The cold iteration warms a long body up, and compares its results once it is known to be long.
         ({}, 6_000 * MS, (COLD, CHECK, MEASURED), (CHECKED_COLD, MEASURED)),
-        ({"warmup": 1.0}, 6_000 * MS, (COLD, CHECK, MEASURED), (COLD, CHECK, MEASURED)),
+        ({"warmup": 1}, 6_000 * MS, (COLD, CHECK, MEASURED), (COLD, CHECK, MEASURED)),
     ],
 )
 def test_results_are_compared_in_every_launch_and_twice_in_the_first(
@@ -410,7 +410,7 @@ def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
 
 def test_a_duration_is_measured_in_windows() -> None:
     launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, 1.0))
-    samples = measured(launcher, duration_s=1.0, warmup=0.5, reuse="pool", limits=Allowance(launches=2))
+    samples = measured(launcher, duration_s=1.0, warmup=1, reuse="pool", limits=Allowance(launches=2))
     windows = {event.at.window_ns for event in launcher.of(*ITERATIONS)}
     assert windows == {200 * MS}
     assert not launcher.of(CHECK)
@@ -526,13 +526,13 @@ def test_loops_of_the_baseline_are_kept() -> None:
 
 def test_without_a_warm_up_the_cold_iteration_calibrates() -> None:
     launcher = FakeLauncher(wall_ns=lambda at: 30_000 if at.event == COLD else 3_000)
-    measured(launcher, "threads", warmup=0.0, limits=Allowance(launches=2, iterations=3))
+    measured(launcher, "threads", warmup=0, limits=Allowance(launches=2, iterations=3))
     assert not launcher.of(WARMUP, side="own")
     assert len(launcher.of(WARMUP, side="control")) == 2
     assert loops_of(launcher) == {5}  # 5 x 30 us
     launcher.wall_ns = lambda at: 30_000 if at.event == COLD or at.control else 3_000
     launcher.events.clear()
-    measured(launcher, "threads", warmup=0.0, limits=Allowance(launches=2, iterations=3))
+    measured(launcher, "threads", warmup=0, limits=Allowance(launches=2, iterations=3))
     assert loops_of(launcher) == {5}
 
 
@@ -698,7 +698,7 @@ def at_moment(
 def test_one_failing_cell_leaves_the_others_measured(event: str) -> None:
     launcher = FakeLauncher()
     launcher.trouble = at_moment(event, failed("ValueError: nine", "Traceback"))
-    threads, fork, spawn = run_of(launcher, group_of(spec=spec_of("threads", "fork", "spawn", warmup=2.0))).measure()
+    threads, fork, spawn = run_of(launcher, group_of(spec=spec_of("threads", "fork", "spawn", warmup=2))).measure()
     assert fork.error is not None
     assert (fork.error.reason, fork.error.detail) == ("ValueError: nine", "Traceback")
     assert [launch.order for launch in fork.launches] == [0]
@@ -726,7 +726,7 @@ def test_a_failing_memory_launch_is_an_error_of_its_cell(event: str) -> None:
 def test_a_cell_that_cannot_be_is_unsupported_and_no_error(event: str) -> None:
     launcher = FakeLauncher()
     launcher.trouble = at_moment(event, unsupported("no start method 'fork'"), start=0)
-    threads, fork, _ = run_of(launcher, group_of(spec=spec_of("threads", "fork", "spawn", warmup=2.0))).measure()
+    threads, fork, _ = run_of(launcher, group_of(spec=spec_of("threads", "fork", "spawn", warmup=2))).measure()
     assert (fork.unsupported, fork.error) == ("no start method 'fork'", None)
     assert len(threads.launches) == 3
     assert not launcher.alive

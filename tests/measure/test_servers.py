@@ -278,7 +278,7 @@ def test_a_check_takes_parameters_and_may_be_a_method(launcher: ServerLauncher) 
 
 def test_a_missing_program_says_how_to_get_it(start: Start) -> None:
     with pytest.raises(CellUnsupported, match=r"^needs no-such-server: install it with `apt install it`$"):
-        start(argv=("no-such-server", "{port}"), needs=(("no-such-server", "apt install it"),))
+        start(argv=("no-such-server", "{port}"), programs=(("no-such-server", "apt install it"),))
     with pytest.raises(CellUnsupported, match=r"^needs no-such-server, which is not on PATH$"):
         start(argv=("no-such-server", "{port}"))
 
@@ -608,7 +608,7 @@ def test_what_a_check_raises_is_raised_here() -> None:
 
 
 def test_what_is_missing_is_unsupported_here() -> None:
-    needing = spec_of(needs=(("no-such-tool", "apt install it"),))
+    needing = spec_of(programs=(("no-such-tool", "apt install it"),))
     with pytest.raises(CellUnsupported, match="no-such-tool: install it with `apt install it`"):
         check_here(cell_of(needing), needing, 20.0)
     lacking = spec_of(argv=("no-such-server",))

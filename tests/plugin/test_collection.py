@@ -11,7 +11,7 @@ import pytest
 from example import HEAD, Example, assert_collection_error
 
 TOKENISE = """
-    @ftgate.compare(threads, processes=["fork", "spawn"], workers=[1, 8])
+    @ftgate.compare(threads, processes("fork", "spawn"), workers=[1, 8])
     def test_tokenise(worker):
         return 1
 
@@ -81,7 +81,7 @@ def test_settings_and_paths_in_ids_can_be_selected(pytester: pytest.Pytester) ->
 def test_every_executor_has_its_word(pytester: pytest.Pytester) -> None:
     source = """
         @ftgate.compare(
-            serial, interpreters, tasks, threads=True, processes=["fork", "forkserver", "spawn"], pythons=["3.14"]
+            serial, interpreters, tasks, threads, processes("fork", "forkserver", "spawn"), pythons=["3.14"]
         )
         async def test_it(worker):
             return 1
@@ -229,12 +229,11 @@ def test_marks_of_pytest_hold_for_cells(pytester: pytest.Pytester) -> None:
 ARGUMENTS = {
     "threads, worker=3": "unknown argument 'worker' (did you mean 'workers'?)",
     "": "it names no executor; for example @ftgate.compare(threads",
-    "threads=False": "it names no executor",
+    "threads=True": "executors are no keywords: write threads as in @ftgate.compare(threads, ",
     "'threads'": "'threads' is not an executor; use serial, threads",
-    "processes=['spwan']": "is not a start method; use fork, forkserver or spawn (did you mean 'spawn'?)",
+    "processes('spwan')": "is not a start method; use fork, forkserver or spawn (did you mean 'spawn'?)",
     "processes('frok')": "'frok' is not a start method",
-    "processes=[]": "processes= takes True, a start method or a list of them",
-    "threads='fork'": "threads= takes True or False, not 'fork'",
+    "processes, threads('fork')": "threads('fork'): threads takes no start method",
     "threads, workers=[2, 0]": "workers= takes a whole number from 1, 'cores', or a list of them, not [2, 0]",
     "threads, workers=[]": "workers= takes a whole number",
     "threads, workers=True": "workers= takes a whole number",
@@ -550,7 +549,7 @@ def test_a_module_of_requires_that_is_missing_here_says_what_to_install_where(
         NEEDED = ("NoSuchOne>=3",)
         import nosuchone.inner
 
-        @ftgate.compare(threads, requires={declared})
+        @ftgate.compare(threads, packages={declared})
         def test_it(worker):
             pass
         """,
@@ -559,13 +558,13 @@ def test_a_module_of_requires_that_is_missing_here_says_what_to_install_where(
         import no_such_three
         from pytest_ftgate import ftgate, threads
 
-        @ftgate.compare(threads, requires=["a>=1", "b"])
+        @ftgate.compare(threads, packages=["a>=1", "b"])
         def test_it(worker):
             pass
         """,
     )
     said = pytester.runpytest("--tb=short").stdout.str()
-    one, three = (part for part in said.split("requires= installs ")[1:])
+    one, three = (part for part in said.split("packages= installs ")[1:])
     assert one.startswith("NoSuchOne>=3 for the targets alone.")
     assert "an environment that has no nosuchone" in one
     assert f"    {sys.executable} -m " in one

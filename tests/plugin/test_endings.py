@@ -130,7 +130,7 @@ def test_of_a_measurement_that_is_interrupted_the_rounds_so_far_count(
     why = "measured in part: the run was interrupted"
     assert found["updates"] == [f"skipped test_a.py::{each}: {why}" for each in (*FIRST, *SECOND)]
     capsys.readouterr()
-    cli.main(["baseline", "accept"])
+    cli.main(["baseline", "update"])
     said = capsys.readouterr()
     assert said.err == f"the last run is partial: {found['partial']}\n"
     assert said.out.splitlines() == found["updates"]

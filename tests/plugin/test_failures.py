@@ -22,7 +22,7 @@ WORKLOADS = """
         total = 45
         assert total == 46
 
-    @ftgate.require(gil="on")
+    @ftgate.contract(gil="on")
     @ftgate.compare(threads, workers=1)
     def test_broken(worker):
         return 1
@@ -86,11 +86,11 @@ def test_at_80_columns_the_node_id_gives_way_and_not_the_figure(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     workload = """
-        @ftgate.require(gil="on")
+        @ftgate.contract(gil="on")
         @ftgate.compare(threads, workers=1)
         def test_short(worker): ...
 
-        @ftgate.require(gil="on")
+        @ftgate.contract(gil="on")
         @ftgate.compare(threads, workers=1)
         def test_segments_are_compacted_while_others_read(worker): ...
     """

@@ -10,21 +10,21 @@ from example import Example
 
 QUICK = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t")
 WORKLOADS = """
-    @ftgate.expect("broken", threads, reason="one lock for all, issue 7")
-    @ftgate.require(gil="on")
+    @ftgate.xfail("broken", threads, reason="one lock for all, issue 7")
+    @ftgate.contract(gil="on")
     @ftgate.compare(threads, serial, workers=1)
     def test_known(worker):
         return 1
 
-    @ftgate.expect("broken", reason="was slow")
-    @ftgate.require(gil="off")
+    @ftgate.xfail("broken", reason="was slow")
+    @ftgate.contract(gil="off")
     @ftgate.compare(threads, workers=1)
     def test_mended(worker):
         return 1
 
-    @ftgate.expect("broken", reason="now and then", strict=False)
-    @ftgate.expect("regressed", reason="never stored")
-    @ftgate.require(gil="off")
+    @ftgate.xfail("broken", reason="now and then", strict=False)
+    @ftgate.xfail("regressed", reason="never stored")
+    @ftgate.contract(gil="off")
     @ftgate.compare(threads, workers=1)
     def test_flaky(worker):
         return 1

@@ -26,7 +26,7 @@ WORKLOADS = """
     def test_missing(worker):
         return {}["missing"]
 
-    @ftgate.require(gil="on")
+    @ftgate.contract(gil="on")
     @ftgate.compare(threads, workers=1)
     def test_broken(worker):
         return 1

@@ -28,6 +28,6 @@ def test_so_does_the_command_line(word: str, pytester: pytest.Pytester) -> None:
     assert measures(pytester.parseconfig(word))
 
 
-def test_weights_ask_for_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FTGATE_DECIDE", "memory=2")
+def test_weights_ask_for_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nftgate_weights = memory=2\n")
     assert not measures(pytester.parseconfig())

@@ -18,8 +18,8 @@ TEST = """
     from concurrent.futures import ThreadPoolExecutor
     from pytest_ftgate import executor
 
-    @ftgate.require("threads.wall < 1 s")
-    @ftgate.compare(serial, threads, processes("fork"), workers=[1, "cores"], cpus="each", timeout=9)
+    @ftgate.contract("threads.wall < 1 s")
+    @ftgate.compare(serial, threads, processes("fork"), workers=[1, "cores"], pin=True, timeout=9)
     def test_worker(worker):
         with worker.timed("all"):
             worker.count("calls")

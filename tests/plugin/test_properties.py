@@ -13,7 +13,7 @@ from pytest_ftgate import cli
 QUICK = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t")
 WORKLOADS = """
     class TestIt:
-        @ftgate.require(gil="on")
+        @ftgate.contract(gil="on")
         @ftgate.compare(threads, workers=1)
         def test_broken(self, worker):
             return 1

@@ -27,17 +27,17 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
 def test_a_contract_that_cannot_be_read_is_a_collection_error_with_its_column(
     pytester: pytest.Pytester, interpreters_on_path: None
 ) -> None:
-    refused = BURN.format(beside='@ftgate.require("wall < 64 MiB")')
+    refused = BURN.format(beside='@ftgate.contract("wall < 64 MiB")')
     result = Example(pytester, {"test_burn.py": refused}).run_fresh("--ftgate")
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["*test_burn.py:*@ftgate.require of test_burn: *", "  wall < 64 MiB", "         ^"])
+    result.stdout.fnmatch_lines(["*test_burn.py:*@ftgate.contract of test_burn: *", "  wall < 64 MiB", "         ^"])
 
 
 def test_ctrl_c_leaves_no_process(pytester: pytest.Pytester, interpreters_on_path: None) -> None:
     hangs = """
         import time
 
-        @ftgate.compare(threads, processes=["fork"], workers=2, pythons=["3.14"])
+        @ftgate.compare(threads, processes("fork"), workers=2, pythons=["3.14"])
         def test_hang(worker):
             time.sleep(600)
     """

@@ -36,7 +36,7 @@ TESTS = """
     def test_missing(worker):
         return 1
 
-    @ftgate.require("threads.wall < 1ms")
+    @ftgate.contract("threads.wall < 1ms")
     @ftgate.compare(threads, workers=1)
     def test_contract(worker):
         return 1

@@ -417,12 +417,12 @@ def test_a_quiet_report_has_no_header() -> None:
 def test_footer_leads_cells_without_a_baseline_to_what_decides() -> None:
     new = of_rows(row(decision=Decision.NO_BASELINE))
     text = shown(new)
-    assert "         pytest --ftgate --ftgate-against=REV\n         ftgate baseline accept\n" in text
+    assert "         pytest --ftgate --ftgate-against=REV\n         ftgate baseline update\n" in text
     assert "--ftgate-against" not in shown(msgspec.structs.replace(new, commit=""))  # outside of git
     updated = msgspec.structs.replace(new, updates=("baselines/t.py/test.json: 1 cell new",))
     text = shown(updated)
     assert "updated  baselines/t.py/test.json: 1 cell new" in text
-    assert "ftgate baseline accept" not in text
+    assert "ftgate baseline update" not in text
 
 
 def test_footer_says_once_why_a_comparison_has_no_reference() -> None:
@@ -431,7 +431,7 @@ def test_footer_says_once_why_a_comparison_has_no_reference() -> None:
     new = [row(name, verdict=verdict, options=("--ftgate-against=main",)) for name in ("fork", "threads")]
     text = shown(of_rows(*new), 160)
     assert text.count(f"new      {why}\n") == 1
-    assert "ftgate baseline accept" not in text
+    assert "ftgate baseline update" not in text
 
 
 def test_report_of_nothing() -> None:

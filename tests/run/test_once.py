@@ -16,7 +16,7 @@ from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.model.spec import Cell, Spec
 from pytest_ftgate.runner.protocol import CHECK
 
-ALL = '@ftgate.compare(serial, threads, interpreters, processes=["fork", "forkserver", "spawn"], pythons=["3.14"])'
+ALL = '@ftgate.compare(serial, threads, interpreters, processes("fork", "forkserver", "spawn"), pythons=["3.14"])'
 HERE_TOO_OLD = sys.version_info < (3, 14)
 IN_OTHER_PROCESSES = ("fork", "forkserver", "spawn")
 
@@ -223,7 +223,7 @@ def spawned(worker):
 
 def test_shared_things_are_the_executor_s_own(pytester: pytest.Pytester) -> None:
     source = """
-        @ftgate.compare(serial, threads, processes=["fork", "spawn"], pythons=["3.14"], workers=3)
+        @ftgate.compare(serial, threads, processes("fork", "spawn"), pythons=["3.14"], workers=3)
         def test_it(worker):
             counts, lock = worker.shared
             with lock:
@@ -243,7 +243,7 @@ def test_shared_things_are_the_executor_s_own(pytester: pytest.Pytester) -> None
 
 def test_what_an_executor_cannot_share_is_skipped_with_the_mend(pytester: pytest.Pytester) -> None:
     source = """
-        @ftgate.compare(threads, processes=["spawn"], pythons=["3.14"])
+        @ftgate.compare(threads, processes("spawn"), pythons=["3.14"])
         def test_it(worker):
             worker.shared.add(worker.index)
 
@@ -320,7 +320,7 @@ def test_a_skip_inside_a_body_skips_the_cell(pytester: pytest.Pytester) -> None:
         import unittest
         import pytest
 
-        @ftgate.compare(serial, threads, processes=["spawn"], pythons=["3.14"])
+        @ftgate.compare(serial, threads, processes("spawn"), pythons=["3.14"])
         def test_it(worker):
             pytest.skip("not here")
 
@@ -338,7 +338,7 @@ def test_a_dead_worker_and_a_result_that_is_not_plain(pytester: pytest.Pytester)
     source = """
         import os
 
-        @ftgate.compare(processes=["fork", "spawn"], pythons=["3.14"])
+        @ftgate.compare(processes("fork", "spawn"), pythons=["3.14"])
         def test_dies(worker):
             os._exit(3)
 
@@ -504,7 +504,7 @@ def test_the_documented_examples(pytester: pytest.Pytester) -> None:
 def test_two_processes_of_xdist(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     source = """
-        @ftgate.compare(serial, threads, processes=["fork", "spawn"])
+        @ftgate.compare(serial, threads, processes("fork", "spawn"))
         def test_it(worker):
             return worker.index
     """
@@ -533,7 +533,7 @@ BODY = """
     def task(n):
         return work(n) + OFFSET
 
-    COMPARE = ftgate.compare(threads, processes=["spawn"], pythons=PYTHONS)
+    COMPARE = ftgate.compare(threads, processes("spawn"), pythons=PYTHONS)
 
     @COMPARE
     @pytest.mark.parametrize("n", [3, param(4, id="four")])
@@ -696,7 +696,7 @@ def test_a_class_is_measured_in_a_target(pytester: pytest.Pytester, bench: Bench
         class TestIt:
             FACTOR = 3
 
-            @ftgate.compare(processes=["spawn"], pythons=["3.14t"])
+            @ftgate.compare(processes("spawn"), pythons=["3.14t"])
             def test_it(self, worker):
                 return work(worker.shared) * self.FACTOR
 
@@ -745,8 +745,8 @@ def test_the_environment_of_a_cell_is_set_around_it(pytester: pytest.Pytester) -
     source = """
         import os
 
-        @ftgate.compare(threads, processes=["spawn"], pythons=["3.14"], workers=[1, 2],
-            environment=[{"FLAVOUR": "{workers}"}, {"FLAVOUR": "x", "MORE": "{python}"}])
+        @ftgate.compare(threads, processes("spawn"), pythons=["3.14"], workers=[1, 2],
+            env=[{"FLAVOUR": "{workers}"}, {"FLAVOUR": "x", "MORE": "{python}"}])
         def test_it(worker):
             return os.environ["FLAVOUR"], os.environ.get("MORE")
 

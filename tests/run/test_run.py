@@ -49,7 +49,7 @@ from pytest_ftgate.measure.context import Capacity, PreparedTarget
 from pytest_ftgate.measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
 from pytest_ftgate.model.report import Report
 from pytest_ftgate.model.sample import Sample
-from pytest_ftgate.model.spec import Cell, Group, Requirement, Target
+from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run import run as session_module
@@ -602,8 +602,8 @@ def test_the_code_that_another_machine_recorded_is_unchanged_and_measured_for_co
     def recorded(*_: object) -> worktrees.Pair:
         raise worktrees.NothingToCompare("it is checked out")
 
-    contract = Requirement(text="processes[fork].wall > 2 * threads.wall")
-    group = group_of(spec=spec_of("threads", "fork", requirements=(contract,)))
+    contract = DeclaredContract(text="processes[fork].wall > 2 * threads.wall")
+    group = group_of(spec=spec_of("threads", "fork", contracts=(contract,)))
     project.recorded()
     project.record(None, group)
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
@@ -643,10 +643,10 @@ def test_a_machine_with_too_few_cores_cannot_run_a_test_and_installs_nothing(
     monkeypatch.setattr(machine, "for_workers", lambda *_: [0])
     project.missing["3.14"] = "nobody looked"
     for declared, reason in (
-        ({"needs_cores": 4}, "needs 4 cores, 2 are available to this process"),
-        ({"cpus": "each"}, "cpus='each' needs 2 cores, 1 is available to this process"),
+        ({"min_cores": 4}, "needs 4 cores, 2 are available to this process"),
+        ({"pin": True}, "pin=True needs 2 cores, 1 is available to this process"),
     ):
-        group = group_of(spec=spec_of("threads", requirements=(Requirement(text="scaling >= 3"),), **declared))
+        group = group_of(spec=spec_of("threads", contracts=(DeclaredContract(text="scaling >= 3"),), **declared))
         outcome = project.run(None, group)
         assert outcome.decision() is Decision.UNSUPPORTED
         assert outcome.reason().startswith(reason)
@@ -1231,7 +1231,7 @@ def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
 
 def required(*texts: str) -> Group:
     spec = msgspec.structs.replace(
-        spec_of("threads", "fork"), requirements=tuple(Requirement(text=text) for text in texts)
+        spec_of("threads", "fork"), contracts=tuple(DeclaredContract(text=text) for text in texts)
     )
     return group_of(spec=spec)
 
@@ -1260,8 +1260,8 @@ def test_scaling_is_held_against_what_the_machine_gives(project: Project, agains
 
     four = f"{TEST}[3.14-threads-w4]"
     group = of_counts(1, 4)
-    contract = Requirement(text="scaling >= 0.8 * ceiling")
-    group = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, requirements=(contract,)))
+    contract = DeclaredContract(text="scaling >= 0.8 * ceiling")
+    group = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, contracts=(contract,)))
     holds = project.run(scaled(1.7), group, against=against)
     assert holds.metric(Metric.CONTRACT, four).decision is Decision.PASSED
     shown = re.match(r"(\S+) against", holds.metric(Metric.CONTRACT, four).reason)

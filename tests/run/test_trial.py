@@ -45,7 +45,7 @@ from pytest_ftgate.measure.context import Capacity, PreparedTarget
 from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
-from pytest_ftgate.model.spec import Cell, Expectation, Group, Requirement, Spec, parse_target
+from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
@@ -263,7 +263,7 @@ def screening(
 
 
 def required(group: Group, *texts: str) -> Group:
-    spec = msgspec.structs.replace(group.spec, requirements=tuple(Requirement(text=text) for text in texts))
+    spec = msgspec.structs.replace(group.spec, contracts=tuple(DeclaredContract(text=text) for text in texts))
     return msgspec.structs.replace(group, spec=spec)
 
 
@@ -1027,8 +1027,8 @@ class TestExplanation:
         assert rows[FORK].explanation is None
 
     def test_a_regression_that_is_expected_costs_no_launches(self) -> None:
-        known = (Expectation(decision=Decision.REGRESSED, reason="known"),)
-        group = msgspec.structs.replace(TWO, spec=msgspec.structs.replace(TWO.spec, expectations=known))
+        known = (Xfail(decision=Decision.REGRESSED, reason="known"),)
+        group = msgspec.structs.replace(TWO, spec=msgspec.structs.replace(TWO.spec, xfails=known))
         desk = Desk(profiled(day(cells_slower(1.8, THREADS, FORK))))
         rows = run(desk.trial(group, against="main"))
         assert {row.verdict.decision for row in rows.values()} == {Decision.XFAILED}

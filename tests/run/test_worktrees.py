@@ -752,8 +752,8 @@ def test_a_distribution_is_one_more_install_on_the_same_files(tmp_path: Path, wa
 @pytest.mark.parametrize(
     ("requires", "installed", "label"),
     [
-        (["numpy>=2.2"], ["numpy==2.1.0"], "numpy==2.1.0 in place of numpy>=2.2 (requires=)"),
-        (["NumPy[a]==2.2", "x>=1"], ["x>=1", "numpy[a]==2.1.0"], "numpy==2.1.0 in place of NumPy[a]==2.2 (requires=)"),
+        (["numpy>=2.2"], ["numpy==2.1.0"], "numpy==2.1.0 in place of numpy>=2.2 (packages=)"),
+        (["NumPy[a]==2.2", "x>=1"], ["x>=1", "numpy[a]==2.1.0"], "numpy==2.1.0 in place of NumPy[a]==2.2 (packages=)"),
         (["numpy-stl", "./numpy"], ["numpy-stl", "./numpy", "numpy==2.1.0"], "numpy==2.1.0"),
         ([], ["numpy==2.1.0"], "numpy==2.1.0"),
     ],
@@ -817,7 +817,7 @@ def test_another_interpreter_runs_the_same_files(tmp_path: Path, executables: di
 @pytest.mark.parametrize(
     ("wanted", "fix"),
     [
-        ("3.14.99t", "no interpreter found (?s:.*)fix: run `ftgate pythons --target 3.14.99t`"),
+        ("3.14.99t", "no interpreter found (?s:.*)fix: run `ftgate pythons --python 3.14.99t`"),
         ("/no/such/python", "no such file: /no/such/python; give the path of an executable"),
         ("3.12", "is too old: targets are CPython 3.13 and newer"),
         ("3.14[gil=off]", "gil=off needs a free-threaded build .*: use the target 3.14t"),

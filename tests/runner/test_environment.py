@@ -63,7 +63,7 @@ def test_each_worker_has_a_core_of_its_own_and_the_main_thread_is_left_alone(
 ) -> None:
     bench.write(PINNED)
     everywhere = sorted(os.sched_getaffinity(0))
-    handle = bench.start(executor, build=build, reuse=reuse, cpus="each")
+    handle = bench.start(executor, build=build, reuse=reuse, pin=True)
     handle.ready()
     for _ in range(2):
         handle.iteration(CHECK)
@@ -81,7 +81,7 @@ def test_each_worker_has_a_core_of_its_own_and_the_main_thread_is_left_alone(
 @pytest.mark.parametrize("side", ["own", "control", "locks"])
 def test_held_workers_and_every_kind_of_launch_are_pinned_alike(bench: Bench, side: LaunchRole) -> None:
     bench.write(PINNED)
-    handle = bench.start(THREADS, build="3.14t", side=side, cpus="each")
+    handle = bench.start(THREADS, build="3.14t", side=side, pin=True)
     handle.ready()
     held = handle.measure_held(20_000_000, sampled=False)
     assert held.iteration.ops
@@ -102,7 +102,7 @@ def test_all_threads_of_a_worker_process_have_its_core(bench: Bench, executor: E
         def test_it(worker):
             return sorted(os.sched_getaffinity(STARTED.native_id))
     """)
-    handle = bench.start(executor, cpus="each")
+    handle = bench.start(executor, pin=True)
     handle.ready()
     handle.iteration(CHECK)
     (result,) = handle.finish().results
@@ -112,7 +112,7 @@ def test_all_threads_of_a_worker_process_have_its_core(bench: Bench, executor: E
 @CAN_PIN
 def test_a_serial_worker_is_the_main_thread(bench: Bench) -> None:
     bench.write(PINNED)
-    handle = bench.start(SERIAL, cpus="each")
+    handle = bench.start(SERIAL, pin=True)
     handle.ready()
     handle.iteration(CHECK)
     (result,) = handle.finish().results
@@ -129,7 +129,7 @@ def test_a_worker_that_dies_is_named_and_not_the_pinning(bench: Bench) -> None:
             if worker.index:
                 os._exit(3)
     """)
-    handle = bench.start(FORK, cpus="each")
+    handle = bench.start(FORK, pin=True)
     handle.ready()
     with pytest.raises(LaunchFailed) as caught:
         handle.iteration(MEASURED)

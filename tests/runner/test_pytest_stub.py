@@ -163,7 +163,7 @@ def test_without_one_the_error_says_what_to_do(bench: Bench) -> None:
     with pytest.raises(LaunchFailed) as failed:
         handle.iteration(CHECK)
     assert "pytest.warns was called inside the measured process" in failed.value.error.reason
-    assert "use plain asserts, or add requires=['pytest']" in failed.value.error.reason
+    assert "use plain asserts, or add packages=['pytest']" in failed.value.error.reason
 
 
 def test_fail_and_xfail_in_a_body(bench: Bench) -> None:

@@ -9,7 +9,6 @@ import tempfile
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import pytest
@@ -97,7 +96,7 @@ class Bench:
         one_call: bool = False,
         roles: RoleCounts = (),
         variables: tuple[tuple[str, str], ...] = (),
-        cpus: Literal["each"] | None = None,
+        pin: bool = False,
     ) -> Handle:
         """A launch that is told what to do by the test; it is ended with the test."""
         path = self.folder / (module.replace(".", "/") + ".py")
@@ -110,7 +109,7 @@ class Bench:
             sys_path=(str(self.folder),) if sys_path is None else sys_path,
         )
         spec = Spec(nodeid=test, source=source, body=body, executors=(executor,), workers=(workers,), reuse=reuse)  # type: ignore[arg-type]
-        spec = msgspec.structs.replace(spec, cpus=cpus, one_call=one_call)
+        spec = msgspec.structs.replace(spec, pin=pin, one_call=one_call)
         target = Target(spec=build, request=build, settings=settings)
         cell = Cell(nodeid=f"{test}[x]", target=target, executor=executor, workers=workers, params=params, body=body)
         cell = msgspec.structs.replace(cell, environment=Environment(variables=variables))

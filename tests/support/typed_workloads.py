@@ -36,10 +36,10 @@ ROLES = {"producer": 1, "writer": 1}
 # -- bodies ----------------------------------------------------------------------------------------------------------
 
 
-@ftgate.require("threads.wall < 10 * serial.wall", uss="< 1 GiB")
-@ftgate.gate("wall", margin="3%", effect=0.1, floor="1ms")
-@ftgate.expect("broken", threads, processes("fork"), reason="one lock", strict=False, pythons=["3.14"], workers=2)
-@ftgate.compare(serial, threads, interpreters, processes=["fork"], workers=WORKERS, reuse="pool", pythons=["3.14"])
+@ftgate.contract("threads.wall < 10 * serial.wall", uss="< 1 GiB")
+@ftgate.limit("wall", margin="3%", effect=0.1, floor="1ms")
+@ftgate.xfail("broken", threads, processes("fork"), reason="one lock", strict=False, pythons=["3.14"], workers=2)
+@ftgate.compare(serial, threads, interpreters, processes("fork"), workers=WORKERS, reuse="pool", pythons=["3.14"])
 def test_worker(worker: Worker) -> int:
     worker.count("calls")
     worker.peak("depth", worker.index / worker.workers)
@@ -48,8 +48,8 @@ def test_worker(worker: Worker) -> int:
     return 3
 
 
-@ftgate.compare(threads, processes=True, workers="cores", environment={"A": "1"}, cpus="each", **LIMITS)
-@ftgate.gate("uss")
+@ftgate.compare(threads, processes, workers="cores", env={"A": "1"}, pin=True, **LIMITS)
+@ftgate.limit("uss")
 def test_shared(worker: Worker) -> None:
     names, lock = worker.shared
     with lock:
@@ -81,7 +81,7 @@ def launch_ends(state: tuple[Any, Any]) -> None: ...
 
 
 @pytest.mark.parametrize("size", [1, 2])
-@ftgate.compare(threads, tasks, environment=[{}, {"OMP_NUM_THREADS": "{workers}"}], workers=[1, "cores"], needs_cores=1)
+@ftgate.compare(threads, tasks, env=[{}, {"OMP_NUM_THREADS": "{workers}"}], workers=[1, "cores"], min_cores=1)
 def test_variant(worker: Worker, size: int) -> int:
     return size
 
@@ -92,7 +92,7 @@ async def as_task(worker: Worker, size: int) -> int:
     return size
 
 
-@ftgate.compare(tasks("own", asyncio.new_event_loop), tasks=True, serial=False, duration=0.1, window=0.05)
+@ftgate.compare(tasks("own", asyncio.new_event_loop), tasks, duration=0.1, window=0.05)
 @pytest.mark.parametrize(("size", "name"), [(1, "a")])
 async def test_async(worker: Worker, size: int, name: str) -> None:
     await asyncio.sleep(0)
@@ -145,7 +145,7 @@ def pool(workers: int) -> Generator[Executor]:
     processes(*METHODS[:1]),
     executor("plain", ThreadPoolExecutor),
     executor("own", pool, processes=False),
-    requires=["packaging"],
+    packages=["packaging"],
 )
 def test_executor(executor: Executor) -> list[int]:
     return list(executor.map(abs, [1, -2]))
@@ -156,10 +156,10 @@ def after(executor: Executor) -> None:
     assert ftgate.shared_state() is None
 
 
-ECHO = command("echo", ["echo", '{"ops": {workers}}'], environment={"A": "1"})
+ECHO = command("echo", ["echo", '{"ops": {workers}}'], env={"A": "1"})
 
 
-@ftgate.compare(threads, ECHO, needs={"echo": "apt install coreutils"})
+@ftgate.compare(threads, ECHO, programs={"echo": "apt install coreutils"})
 def test_program(worker: Worker) -> None: ...
 
 
@@ -169,7 +169,7 @@ SERVER = ["{python}", "-m", "http.server", "--bind", "127.0.0.1", "{port}"]
 READY = "http://127.0.0.1:{port}/"
 
 
-@ftgate.gate("latency_p99")
+@ftgate.limit("latency_p99")
 @ftgate.serve(
     command("a", SERVER, pythons=["3.14"]),
     command("b", SERVER, pythons="3.14"),
@@ -183,9 +183,7 @@ def test_server(server: Server) -> None:
     assert server.get("/", timeout_s=20)
 
 
-@ftgate.serve(
-    SERVER, ready=READY, load=load("{path}", rate=5.0, generator="oha"), workers=1, environment={"N": "{workers}"}
-)
+@ftgate.serve(SERVER, ready=READY, load=load("{path}", rate=5.0, generator="oha"), workers=1, env={"N": "{workers}"})
 @pytest.mark.parametrize("path", ["/"])
 def test_paths(server: Server, path: str) -> None:
     assert server.request("GET", path)
@@ -201,9 +199,9 @@ if TYPE_CHECKING:
     ftgate.compare(threads, worker=1)  # type: ignore[call-arg]
     ftgate.compare(threads, workers="all")  # type: ignore[arg-type]
     ftgate.compare(threads, reuse="never")  # type: ignore[arg-type]
-    ftgate.compare(threads, requires="flask")  # type: ignore[arg-type]
+    ftgate.compare(threads, packages="flask")  # type: ignore[arg-type]
     ftgate.serve(SERVER, ready=READY)  # type: ignore[call-arg]
-    ftgate.expect("slower", threads, reason="x")  # type: ignore[arg-type]
+    ftgate.xfail("slower", threads, reason="x")  # type: ignore[arg-type]
     executor("x", print)  # type: ignore[arg-type]
     tasks("x")  # type: ignore[call-arg]
     load("/", rate="5")  # type: ignore[arg-type]

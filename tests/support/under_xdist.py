@@ -22,7 +22,7 @@ TESTS = """
     def test_second(worker):
         return 1
 
-    @ftgate.require("wall < 1 us")
+    @ftgate.contract("wall < 1 us")
     @ftgate.compare(threads, workers=1)
     def test_broken(worker):
         return 1

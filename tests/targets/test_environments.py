@@ -392,7 +392,7 @@ def test_an_editable_install_that_is_built_again_at_import(maker: Maker) -> None
 def test_what_is_installed_where_pytest_runs_only() -> None:
     missing = "worker 0:\nTraceback\n  import iniconfig\nModuleNotFoundError: No module named 'iniconfig'"
     assert missing_hint(missing, "3.14t") == (
-        "iniconfig is installed where pytest runs, not in the environment of 3.14t: add requires=['iniconfig'] to the "
+        "iniconfig is installed where pytest runs, not in the environment of 3.14t: add packages=['iniconfig'] to the "
         "test's decorator, or install it for all tests, such as by `ftgate_install = -e . iniconfig` in the ini"
     )
     assert missing_hint(missing.replace("iniconfig", "no_such_module"), "3.14t") == ""

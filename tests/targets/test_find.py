@@ -276,7 +276,7 @@ def test_no_match_names_the_skipped_interpreters_and_a_fix(tmp_path: Path, monke
         find_interpreter(parse_target("3.99"), cache=tmp_path)
     text = str(caught.value)
     assert f"{dead} does not run (exit code 127): no 3.99 here" in text
-    assert "ftgate pythons --target 3.99" in text
+    assert "ftgate pythons --python 3.99" in text
     assert "uv python install 3.99" in text
 
 
@@ -302,7 +302,7 @@ def test_provide_says_what_is_missing_and_does_not_raise(tmp_path: Path, monkeyp
 
 def test_the_cli_reports_usage_errors_with_2() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_ftgate.cli", "pythons", "--target", "3.14[speed=9]"],
+        [sys.executable, "-m", "pytest_ftgate.cli", "pythons", "--python", "3.14[speed=9]"],
         capture_output=True,
         text=True,
     )
@@ -312,5 +312,5 @@ def test_the_cli_reports_usage_errors_with_2() -> None:
 
 
 def test_the_cli_exits_with_3_where_a_named_target_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["pythons", "--target=3.99"]) == 3
+    assert cli.main(["pythons", "--python=3.99"]) == 3
     assert "WARNING: no interpreter for 3.99" in capsys.readouterr().out

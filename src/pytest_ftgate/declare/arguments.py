@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, NoReturn, get_args
+from typing import Any, Final, NoReturn, get_args
 
 from ..kit.errors import FtgateError
 from ..kit.text import did_you_mean, listed, placeholders
@@ -316,7 +316,7 @@ class Bodies(Reader):
             self.fail(f"{function.__name__} is @test.{role}, which takes one argument: {given}")
 
 
-EXAMPLE = "@ftgate.compare(threads, processes=['fork', 'spawn'])"
+EXAMPLE = "@ftgate.compare(threads, processes('fork', 'spawn'))"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
@@ -343,10 +343,19 @@ class Executors(Reader):
                     self.fail(f"two executors are named {made.label!r}; give each its own name")
                 found.append(made)
                 continue
-            found += self._expand(token.kind, token.methods or True)
-        for kind in KINDS:
-            if kind in self.kwargs:
-                found += self._expand(kind, self.kwargs[kind])
+            if token.methods and token.kind != "processes":
+                loop = "; an event loop of another kind is written tasks(name, loop_factory)" * (token.kind == "tasks")
+                self.fail(f"{token!r}: {token.kind} takes no start method{loop}")
+            if token.kind != "processes":
+                found.append(Executor(kind=token.kind))  # type: ignore[arg-type]
+                continue
+            for method in token.methods:
+                if method not in METHODS:
+                    hint = did_you_mean(method, METHODS)
+                    self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{hint}")
+                found.append(Executor(kind="processes", method=method))  # type: ignore[arg-type]
+            if not token.methods:
+                found.append(Executor(kind="processes", method=default_method()))
         if not found:
             self.fail(f"it names no executor; for example {EXAMPLE}")
         return self._each_once(found)
@@ -358,24 +367,6 @@ class Executors(Reader):
             if sum(other.label == label for other in once) > 1:
                 self.fail(f"two executors are named {label!r}; give each its own name")
         return once
-
-    def _expand(self, kind: Any, value: Any) -> list[Executor]:
-        if value is False or value is None:
-            return []
-        if kind != "processes":
-            if value is not True:
-                loop = " (an event loop of another kind is written tasks(name, loop_factory))" * (kind == "tasks")
-                self.fail(f"{kind}= takes True or False, not {value!r}{loop}")
-            return [Executor(kind=kind)]
-        if value is True:
-            return [Executor(kind="processes", method=default_method())]
-        methods = [value] if isinstance(value, str) else value
-        if not isinstance(methods, (list, tuple)) or not methods:
-            self.fail(f"processes= takes True, a start method or a list of them ({listed(METHODS)}), not {value!r}")
-        for method in methods:
-            if method not in METHODS:
-                self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{did_you_mean(method, METHODS)}")
-        return [Executor(kind="processes", method=method) for method in methods]
 
     def _made(self, token: FactoryToken) -> Executor:
         """An executor or an event loop of the user's own."""
@@ -408,9 +399,9 @@ class Executors(Reader):
         name, options = token.name, token.options
         self._name(name, "command")
         inner = self.within(f"command({name!r})", options, signatures.CommandOptions)
-        environment = options.get("environment") or {}
+        environment = options.get("env") or {}
         if not isinstance(environment, dict) or not are_texts(environment):
-            inner.fail(f"environment= takes a dict of strings, not {environment!r}")
+            inner.fail(f"env= takes a dict of strings, not {environment!r}")
         if options.get("build") and self.declared.decorator == "serve":
             inner.fail("build= is for commands of @ftgate.compare; a server has no build step")
         if options.get("pythons") is not None and self.declared.decorator == "compare":
@@ -455,9 +446,7 @@ class Executors(Reader):
             self.fail(f"ready={spec.service.ready!r} has no {{port}}: a server gets a new free port at each start")
         for program in programs if spec.service is not None else ():
             if not any("{port}" in word for word in (*_texts(program), *shared)):
-                self.fail(
-                    f"command {program.name!r} does not get its port: put {{port}} into its words or environment="
-                )
+                self.fail(f"command {program.name!r} does not get its port: put {{port}} into its words or env=")
 
 
 def default_method() -> StartMethod:
@@ -546,12 +535,8 @@ REUSES: tuple[str, ...] = get_args(Reuse)
 SHARED = (*signatures.SharedOptions.__annotations__,)
 
 
-def _known(options: type, *last: str) -> list[str]:
-    """The arguments of a decorator: its own, those of both, and the executors."""
-    return [*(name for name in options.__annotations__ if name not in (*SHARED, *last)), *SHARED, *last]
-
-
-KNOWN = {"compare": _known(signatures.CompareOptions, *KINDS), "serve": _known(signatures.ServeOptions)}
+KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
+"""The arguments of each decorator."""
 DEFAULT_WORKERS = 2
 CORES = "cores"
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
@@ -581,7 +566,7 @@ class Arguments(Reader):
         return tuple(dict.fromkeys(machine if count == CORES else count for count in counts)), ()
 
     def cores(self) -> int:
-        """What "cores" stands for in workers=: the cores of this process, with cpus= those that can be pinned to.
+        """What "cores" stands for in workers=: the cores of this process, with pin= those that can be pinned to.
 
         0 where it is not written.
         """
@@ -589,7 +574,7 @@ class Arguments(Reader):
             return 0
         from ..measure import machine  # plain runs of other tests do without
 
-        return max(1, len(machine.for_workers())) if self.kwargs.get("cpus") else machine.available()
+        return max(1, len(machine.for_workers())) if self.kwargs.get("pin") else machine.available()
 
     def cores_named(self) -> bool:
         """Whether no number of workers= is that of the cores: then the id of the cell says `wcores`."""
@@ -599,20 +584,17 @@ class Arguments(Reader):
         value = self.kwargs.get("workers")
         return list(value) if isinstance(value, (list, tuple)) else [value]
 
-    def cpus(self, executors: Sequence[Executor]) -> Literal["each"] | None:
-        """`each` for workers on cores of their own: for executors whose workers are threads or processes of ours."""
-        takes = "'each', which pins each worker to a core of its own"
-        cpus: Literal["each"] | None = self.take("cpus", lambda value: value == "each", takes)
-        for executor in executors if cpus else ():
+    def pin(self, executors: Sequence[Executor]) -> bool:
+        """Whether workers have cores of their own: for executors whose workers are threads or processes of ours."""
+        pin: bool = self.take("pin", _is_bool, "True or False", False)
+        for executor in executors if pin else ():
             if executor.kind == "tasks":
-                self.fail("cpus='each': tasks share one thread, so none can have a core of its own; remove tasks")
+                self.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
             if executor.program is not None:
-                self.fail(f"cpus='each': {executor.label} is a program, which starts its workers itself; remove it")
+                self.fail(f"pin=True: {executor.label} is a program, which starts its workers itself; remove it")
             if shape_of(self.declared.body_for(executor.kind, executor.method)) == "executor":
-                self.fail(
-                    "cpus='each': a body that takes `executor` has no workers that wait to be pinned; take `worker`"
-                )
-        return cpus
+                self.fail("pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`")
+        return pin
 
     def _role_counts(self, roles: Any, all_counts: Sequence[Any]) -> RoleCounts:
         """One dict of roles. All dicts of a test have the same names, because the bodies are the same."""
@@ -645,28 +627,28 @@ class Arguments(Reader):
             self.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
         return value or "pool"
 
-    def requires(self) -> tuple[str, ...]:
+    def packages(self) -> tuple[str, ...]:
         """Requirements to install together with the project."""
         takes = "a list of requirements such as ['flask>=3']"
         value = self.take(
-            "requires", lambda words: not isinstance(words, dict) and are_texts(words, least=1), takes, ()
+            "packages", lambda words: not isinstance(words, dict) and are_texts(words, least=1), takes, ()
         )
         for word in value:
             if word.startswith("-"):
                 self.fail(
-                    f"requires= takes requirements only, and {word!r} is an option; options go into ftgate_install"
+                    f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install"
                 )
         return tuple(value)
 
-    def needs(self) -> tuple[tuple[str, str], ...]:
+    def programs(self) -> tuple[tuple[str, str], ...]:
         """Programs that must be installed, each with the command that installs it."""
         takes = "a dict such as {'cargo': 'apt install cargo'}"
-        value = self.take("needs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
+        value = self.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
         return tuple(value.items())
 
     def environments(self) -> tuple[Environment, ...]:
         """The environments of the cells, each once; a list of several multiplies them."""
-        value = self.kwargs.get("environment") or {}
+        value = self.kwargs.get("env") or {}
         given = list(
             dict.fromkeys(self._variables(each) for each in (value if isinstance(value, (list, tuple)) else [value]))
         )
@@ -675,22 +657,20 @@ class Arguments(Reader):
         words = [tuple(_word(*pair) for pair in variables if pair not in shared) for variables in given]
         for each in words:
             if words.count(each) > 1:
-                self.fail(f"environment=: two environments would be called {'-'.join(each)!r} in the ids of cells")
+                self.fail(f"env=: two environments would be called {'-'.join(each)!r} in the ids of cells")
         return tuple(Environment(variables=own, words=named) for own, named in zip(given, words, strict=True))
 
     def _variables(self, value: Any) -> tuple[tuple[str, str], ...]:
         """One dict of variables."""
         if not isinstance(value, dict) or not are_texts(value):
-            self.fail(
-                f"environment= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them: {value!r}"
-            )
+            self.fail(f"env= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them: {value!r}")
         for name, text in value.items():
             if not VARIABLE.fullmatch(name) or "\0" in text:
-                self.fail(f"environment=: {name!r} and {text!r} are no variable (letters, digits and _) and its value")
+                self.fail(f"env=: {name!r} and {text!r} are no variable (letters, digits and _) and its value")
             if name in SETTINGS:
-                self.fail(f"environment=: {name} is a setting of the target, such as {SETTINGS[name]}")
+                self.fail(f"env=: {name} is a setting of the target, such as {SETTINGS[name]}")
             if name in LAUNCHES and self.declared.decorator == "compare":
-                self.fail(f"environment=: {name} {LAUNCHES[name]}")
+                self.fail(f"env=: {name} {LAUNCHES[name]}")
         return tuple(value.items())
 
     def service(self) -> Service:

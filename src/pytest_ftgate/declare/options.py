@@ -257,7 +257,7 @@ class Option:
     many: bool = False
     """It may be given several times; of any other option the last value holds."""
     flag: bool = False
-    """Without a value on the command line. One that has `many` takes its values from the environment and the ini."""
+    """Without a value on the command line."""
     required: bool = False
     """It has at least one value."""
     lines: str = ""
@@ -398,11 +398,11 @@ class Options:
         commas=True,
         trusted=True,
     )
-    gate: tuple[Threshold, ...] = row(
+    limit: tuple[Threshold, ...] = row(
         (),
         threshold,
         "what counts as a change of a metric, repeatable: 'wall: margin=0.03, effect=0.08', 'uss: floor=1MiB'; "
-        "@ftgate.gate overrides the ini",
+        "@ftgate.limit overrides the ini",
         metavar="METRIC:...",
         many=True,
         lines=";\n",
@@ -522,15 +522,14 @@ class Options:
         of_a_cell=False,
         shard_own=True,
     )
-    decide: tuple[tuple[Literal["time", "memory"], float], ...] = row(
+    weights: tuple[tuple[Literal["time", "memory"], float], ...] = row(
         (),
         weight,
-        "say at the end which executor and interpreter the figures speak for, as `ftgate decide` does later; the "
-        "ini and the environment take weights: time=1 memory=0.5 (default: nothing is traded for the other)",
+        "what `ftgate decide` trades for what: time=1 memory=0.5 (default: nothing is traded for the other)",
         many=True,
-        flag=True,
         of_a_cell=False,
         shard_own=True,
+        ini_only=True,
     )
 
     thresholds: tuple[Threshold, ...] = ()
@@ -575,22 +574,22 @@ def read(
     layers: tuple[dict[str, Any], ...] = ({}, {}, {})
     for option in rows:
         said = (
-            (option.cli, None if option.flag and option.many else cli.get(option.name)),
+            (option.cli, cli.get(option.name)),
             (f"environment variable {option.variable}", None if option.ini_only else environment.get(option.variable)),
             (f"ini option {option.dest}", ini.get(option.name)),
         )
         for layer, (place, raw) in zip(layers, said, strict=True):
             if raw is not None:
                 layer[option.name] = _parsed(option, raw, place)
-                if option.name != "gate":  # each field of a threshold has its own precedence
+                if option.name != "limit":  # each field of a threshold has its own precedence
                     break
     given, variables, project = layers
     values = {**project, **variables, **given}
     own = {name: values.pop(name) for name in [*values] if name in FIELDS}
     return Options(
         **own,
-        thresholds=(*variables.get("gate", ()), *given.get("gate", ())),
-        ini_thresholds=tuple(project.get("gate", ())),
+        thresholds=(*variables.get("limit", ()), *given.get("limit", ())),
+        ini_thresholds=tuple(project.get("limit", ())),
         before_declared=frozenset({**variables, **given}),
         others=values,
     )

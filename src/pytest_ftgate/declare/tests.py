@@ -13,7 +13,7 @@ import msgspec
 from ..judge import contract_grammar, contracts, limits
 from ..kit.text import listed
 from ..kit.values import Threshold
-from ..model.spec import PLACEHOLDERS, BodyKind, Executor, Expectation, Param, Requirement, Source, Spec
+from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Source, Spec, Xfail
 from ..model.verdict import Decision
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import imported, is_named, shape_of
@@ -21,9 +21,9 @@ from .arguments import CORES, EXAMPLE, KINDS, KNOWN, OWN, Arguments, Bodies, Exe
 
 EXPECTED = ("regressed", "broken")
 NOTE_EXAMPLES = {
-    "require": "@ftgate.require(scaling='>= 1.6')",
-    "gate": "@ftgate.gate('wall', margin='3%')",
-    "expect": "@ftgate.expect('broken', threads, reason='one lock for all')",
+    "contract": "@ftgate.contract(scaling='>= 1.6')",
+    "limit": "@ftgate.limit('wall', margin='3%')",
+    "xfail": "@ftgate.xfail('broken', threads, reason='one lock for all')",
 }
 SERVE_DURATION_S, SERVE_WINDOW_S = 6.0, 1.0
 
@@ -55,7 +55,7 @@ def check_class(cls: type) -> None:
 
 
 def notes_of(function: Any) -> tuple[Note, ...]:
-    """What @ftgate.require, @ftgate.gate and @ftgate.expect attached to a function, in the order of their lines."""
+    """What @ftgate.contract, @ftgate.limit and @ftgate.xfail attached to a function, in the order of their lines."""
     try:
         kept = vars(function).get("__ftgate_notes__", ())
     except TypeError:  # an object without attributes of its own
@@ -75,7 +75,7 @@ def check_notes(function: Any, path: str) -> None:
 
 
 class Notes:
-    """Reads @ftgate.require, @ftgate.gate and @ftgate.expect of a declaration; every error names its place."""
+    """Reads @ftgate.contract, @ftgate.limit and @ftgate.xfail of a declaration; every error names its place."""
 
     def __init__(self, declared: Declaration, source: Source) -> None:
         self.source = source
@@ -89,10 +89,10 @@ class Notes:
         raise fault(self.source.path, note, self.source.qualname, text)
 
     def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:
-        """The thresholds of @ftgate.gate, checked against the test; each metric once."""
+        """The thresholds of @ftgate.limit, checked against the test; each metric once."""
         found: dict[str, Threshold] = {}
         lines: dict[str, int] = {}
-        for note in self._of("gate"):
+        for note in self._of("limit"):
             try:
                 threshold = limits.threshold(note.args[0], note.kwargs)
             except ValueError as error:
@@ -101,39 +101,39 @@ class Notes:
             if why := contracts.lacking(metric, spec):
                 self.fail(note, f"the cells of this test have no {metric}: {why}")
             if metric in found:
-                self.fail(note, f"{metric} has a gate in line {lines[metric]} already; merge the two")
+                self.fail(note, f"{metric} has a limit in line {lines[metric]} already; merge the two")
             found[metric], lines[metric] = threshold, note.line
         return tuple(found.values())
 
-    def requirements(self, spec: Spec) -> tuple[Requirement, ...]:
+    def contracts(self, spec: Spec) -> tuple[DeclaredContract, ...]:
         """The contracts, checked against the test; each once."""
-        found: dict[str, Requirement] = {}
-        for note in self._of("require"):
+        found: dict[str, DeclaredContract] = {}
+        for note in self._of("contract"):
             for text in self._expressions(note):
                 try:
                     contracts.check(contract_grammar.parse(text), spec)
                 except contract_grammar.ContractError as error:
                     self.fail(note, str(error))
-                found.setdefault(text, Requirement(text=text, line=note.line))
+                found.setdefault(text, DeclaredContract(text=text, line=note.line))
         return tuple(found.values())
 
-    def expectations(self, spec: Spec) -> tuple[Expectation, ...]:
+    def xfails(self, spec: Spec) -> tuple[Xfail, ...]:
         """The known failures, checked against the test."""
-        return tuple(self._expectation(note, spec) for note in self._of("expect"))
+        return tuple(self._xfail(note, spec) for note in self._of("xfail"))
 
-    def _expectation(self, note: Note, spec: Spec) -> Expectation:
+    def _xfail(self, note: Note, spec: Spec) -> Xfail:
         decision, *tokens = note.args
         if decision not in EXPECTED:
-            self.fail(note, f"it takes {listed(EXPECTED)}, not {decision!r}: {NOTE_EXAMPLES['expect']}")
-        if decision == "broken" and not spec.requirements:
-            self.fail(note, f"the test has no contract that could be broken: add {NOTE_EXAMPLES['require']}")
+            self.fail(note, f"it takes {listed(EXPECTED)}, not {decision!r}: {NOTE_EXAMPLES['xfail']}")
+        if decision == "broken" and not spec.contracts:
+            self.fail(note, f"the test has no contract that could be broken: add {NOTE_EXAMPLES['contract']}")
         reason, strict = note.kwargs["reason"], note.kwargs["strict"]
         if not isinstance(reason, str) or not reason.strip():
-            self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['expect']}")
+            self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['xfail']}")
         if not isinstance(strict, bool):
             self.fail(note, f"strict= takes True or False, not {strict!r}")
         texts = {name: self._several(note, name, _is_text, "texts such as '3.14t'") for name in ("pythons", "cells")}
-        return Expectation(
+        return Xfail(
             decision=Decision(decision),
             reason=" ".join(reason.split()),
             strict=strict,
@@ -182,7 +182,7 @@ class Notes:
                 self.fail(note, f"it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not {value!r}")
         found = [*note.args, *(contract_grammar.keyword_text(name, text) for name, text in note.kwargs.items())]
         if not found:
-            self.fail(note, "it requires nothing; for example @ftgate.require(scaling='>= 1.6')")
+            self.fail(note, "it requires nothing; for example @ftgate.contract(scaling='>= 1.6')")
         return [" ".join(text.split()) for text in found]  # in one line, as reports show it
 
 
@@ -214,6 +214,9 @@ def check_function(declared: Declaration, source: Source, function: object, name
 def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
     arguments, executors = Arguments(declared, source), Executors(declared, source)
+    for kind in KINDS:
+        if kind in declared.kwargs:
+            arguments.fail(f"executors are no keywords: write {kind} as in {EXAMPLE}")
     arguments.only(KNOWN[declared.decorator])
     compared = declared.decorator == "compare"
     own = _compared(arguments, executors, Bodies(declared, source)) if compared else _served(arguments, executors)
@@ -223,17 +226,17 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
         workers=arguments.workers()[0],
         pythons=arguments.targets(),
         timeout_s=arguments.positive("timeout"),
-        requires=arguments.requires(),
-        needs=arguments.needs(),
+        packages=arguments.packages(),
+        programs=arguments.programs(),
         environments=arguments.environments(),
         cores=arguments.cores(),
         cores_named=arguments.cores_named(),
-        needs_cores=arguments.positive("needs_cores", whole=True),
+        min_cores=arguments.positive("min_cores", whole=True),
         **own,
     )
     notes = Notes(declared, source)
-    spec = msgspec.structs.replace(spec, thresholds=notes.thresholds(spec), requirements=notes.requirements(spec))
-    return msgspec.structs.replace(spec, expectations=notes.expectations(spec))
+    spec = msgspec.structs.replace(spec, thresholds=notes.thresholds(spec), contracts=notes.contracts(spec))
+    return msgspec.structs.replace(spec, xfails=notes.xfails(spec))
 
 
 def _compared(arguments: Arguments, executors: Executors, bodies: Bodies) -> dict[str, Any]:
@@ -258,8 +261,8 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies) -> dic
         "one_call": duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
         "duration_s": None if duration is None else float(duration),
         "window_s": None if window is None else float(window),
-        "warmup": arguments.positive("warmup", whole=duration is None, zero=True),
-        "cpus": arguments.cpus(chosen),
+        "warmup": arguments.positive("warmup", whole=True, zero=duration is None),
+        "pin": arguments.pin(chosen),
     }
 
 
@@ -280,7 +283,7 @@ def _served(arguments: Arguments, executors: Executors) -> dict[str, Any]:
         arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
     environments = arguments.environments()
     if "workers" in arguments.kwargs and not any(each.counted(other) for each in chosen for other in environments):
-        arguments.fail("workers= is the value of {workers}, which no command line has, nor environment=")
+        arguments.fail("workers= is the value of {workers}, which no command line has, nor env=")
     duration, window = arguments.positive("duration"), arguments.positive("window")
     return {
         "body": "server",
@@ -288,7 +291,7 @@ def _served(arguments: Arguments, executors: Executors) -> dict[str, Any]:
         "reuse": "pool",
         "duration_s": float(SERVE_DURATION_S if duration is None else duration),
         "window_s": float(SERVE_WINDOW_S if window is None else window),
-        "warmup": arguments.positive("warmup", zero=True),
+        "warmup": arguments.positive("warmup", whole=True),
         "service": arguments.service(),
     }
 
@@ -343,7 +346,7 @@ def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable
 
 def _has_placeholders(declared: Declaration) -> bool:
     programs = declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
-    return programs or bool(declared.kwargs.get("environment"))
+    return programs or bool(declared.kwargs.get("env"))
 
 
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:

@@ -9,13 +9,12 @@ from typing import Final
 
 IN_A_RUN: Final = (
     "accept",
-    "expectations",
+    "xfail",
     "unchanged",
     "github",
     "hosts",
     "shards",
     "trust",
-    "decide.summary",
 )
 """What takes part in a measuring run, in the order in which hooks are called."""
 
@@ -27,7 +26,7 @@ COMMANDS: Final = (
     "accept",
     "decide",
     "report",
-    "compare",
+    "diff",
     "merge",
     "history",
 )

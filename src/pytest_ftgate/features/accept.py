@@ -98,7 +98,7 @@ def quoted(commit: str, trailer: str) -> str:
 def _no_metric(words: Sequence[str]) -> str:
     word = next(each for each in words if not metrics.known(each))
     if word in (Metric.CONTRACT, "contract", "require", "requires"):
-        return "a broken contract is not accepted: mark the test with @ftgate.expect('broken'), or change its contract"
+        return "a broken contract is not accepted: mark the test with @ftgate.xfail('broken'), or change its contract"
     return metrics.no_metric(word)
 
 
@@ -349,14 +349,14 @@ def _is_lost(pattern: str, collected: Collected, repository: git.Repository) -> 
 DESCRIPTION = (
     "Accept a regression of the last run that is meant: makes an empty commit whose trailer names the cells, the "
     "metric and the reason. Reviewers see it in the commit and in every report; nothing is stored. To store the last "
-    "run's figures as the new baseline, use ftgate baseline accept."
+    "run's figures as the new baseline, use ftgate baseline update."
 )
 
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate accept` to the command line."""
-    text = "accept a regression by a commit's trailer (ftgate baseline accept stores figures)"
+    text = "accept a regression by a commit's trailer (ftgate baseline update stores figures)"
     parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION)
     parser.add_argument("cells", metavar="CELLS", help="a node id, a test's, or either with * and ?; [ and ] are plain")
     parser.add_argument("metric", metavar="METRIC", help="what regressed, such as wall; several with commas")

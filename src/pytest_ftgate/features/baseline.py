@@ -21,7 +21,7 @@ from ..store.update import Difference, Update, apply_updates, differences, group
 from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir, unicode
 from .last_run import store as store_of
 
-ACCEPT = "ftgate baseline accept "
+ACCEPT = "ftgate baseline update "
 ALWAYS = ("wall", "to control", "USS")
 """Figures that stand in every table."""
 NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
@@ -29,18 +29,18 @@ NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    parser = subparsers.add_parser("baseline", help="list, show, compare, accept and prune stored baselines")
+    parser = subparsers.add_parser("baseline", help="list, show, diff, update and prune stored baselines")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _action(actions, "list", list_baselines, "every stored cell: machine, build, launches, when, commit")
     show = _action(actions, "show", show_test, "the stored figures of one test")
     show.add_argument("test", metavar="TEST", help=f"a test's name: {NAMES}")
     diff = _action(actions, "diff", diff_run, "the last run next to its baselines; exits with 1 if a cell regressed")
     diff.add_argument("cells", metavar="CELL", nargs="*", help=f"cells or tests: {NAMES} (default: all)")
-    accept = _action(actions, "accept", accept_run, "store the last run's new cells as baselines, and the named cells")
-    accept.add_argument(
+    update = _action(actions, "update", update_run, "store the last run's new cells as baselines, and the named cells")
+    update.add_argument(
         "cells", metavar="CELL", nargs="*", help=f"cells or tests to store even if they changed or regressed: {NAMES}"
     )
-    accept.add_argument("--all", action="store_true", help="store changed cells too; a regressed one must be named")
+    update.add_argument("--all", action="store_true", help="store changed cells too; a regressed one must be named")
     drop = _action(actions, "prune", prune_unused, "list baselines of cells that no longer exist")
     drop.add_argument("--yes", action="store_true", help="remove them")
 
@@ -92,7 +92,7 @@ def diff_run(args: argparse.Namespace) -> int:
     return REGRESSED if any(cell.decision.worse for cell in found) else FINE
 
 
-def accept_run(args: argparse.Namespace) -> int:
+def update_run(args: argparse.Namespace) -> int:
     """Store the last run's samples; 1 when a regressed cell was refused, 3 without a run or a cell of that name."""
     report = last_run(args)
     if report is None:

@@ -30,14 +30,14 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         description="Find each target on PATH, in the user's cache folder or by uv, else install it with uv into that "
         "folder, else report what is missing.",
     )
-    parser.add_argument("--target", action="append", metavar="SPEC", help="a version such as 3.14t (repeatable)")
+    parser.add_argument("--python", action="append", metavar="SPEC", help="a version such as 3.14t (repeatable)")
     parser.add_argument("--strict", action="store_true", help="exit with 3 when a default target is missing, too")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Provide each target in turn; 3 if one is missing that was named, or under --strict. Raises TargetError."""
-    targets = [parse_target(spec) for spec in args.target or default_targets(Path())]
+    targets = [parse_target(spec) for spec in args.python or default_targets(Path())]
     missing = []
     for target in targets:
         with InstallProgress(target.spec, sys.stdout) as progress:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             missing.append(target.spec)
     if missing:
         print(f"WARNING: no interpreter for {', '.join(missing)}: cells that need it are unsupported", flush=True)
-    return NOTHING_FOUND if missing and (args.strict or args.target) else FINE
+    return NOTHING_FOUND if missing and (args.strict or args.python) else FINE
 
 
 def default_targets(project: Path) -> tuple[str, ...]:

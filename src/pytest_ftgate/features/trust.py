@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..plugin.gate import Gate
 
 
-OF_A_TEST: Final = ("thresholds", "gated", "requirements", "expectations")
+OF_A_TEST: Final = ("thresholds", "gated", "contracts", "xfails")
 
 
 class Base(Struct, frozen=True, kw_only=True):

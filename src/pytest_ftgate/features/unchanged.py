@@ -410,7 +410,7 @@ class UnchangedCells:
 
     def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> Sides:
         """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""
-        requires = group.spec.requires
+        requires = group.spec.packages
         target = self.run.targets.prepared(cell, requires, pair.changed)
         other = self.run.targets.prepared(cell, requires, pair.reference)
         changed, reference = self._side(pair.changed, target), self._side(pair.reference, other)

@@ -219,7 +219,7 @@ class ContractJudge:
 
     def __init__(self, spec: Spec, alpha: float, beta: float, rounds: int) -> None:
         """`rounds` is the largest number of rounds that may be measured for a contract."""
-        self.contracts = [parse(each.text) for each in spec.requirements]
+        self.contracts = [parse(each.text) for each in spec.contracts]
         self.alpha = alpha
         self.beta = beta
         self.rounds = rounds

@@ -112,7 +112,7 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     variables = list(dict.fromkeys(word for environment in spec.environments for word in environment.words))
     for word in where.variables:
         if word not in variables:
-            known = f"there are {listed(variables, 'and')}" if variables else "environment= is no list of several"
+            known = f"there are {listed(variables, 'and')}" if variables else "env= is no list of several"
             fail(f"no cell has {word}{did_you_mean(word, variables)}: {known}", f"variable {word}")
     for hand in spec.environments if where.variables else ():
         if sum(_has_variables(each, where, hand) for each in spec.environments) > 1:

@@ -91,7 +91,7 @@ class Judge:
         self.policy = policy
         self.all_compared = all_compared
         self.at_most = fixed or at_most
-        self.rounds = fixed or (PAIRED_ROUNDS if spec.requirements else at_most)
+        self.rounds = fixed or (PAIRED_ROUNDS if spec.contracts else at_most)
         self.conditions: tuple[Conditions | None, ...] = ()
         """Those of this run, and of the recordings if they are known."""
         self.contracts = ContractJudge(spec, policy.alpha, policy.beta, self.rounds)
@@ -437,7 +437,7 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
         and (spec.duration_s or 0.0) / spec.window_s < metrics.LEAST_TAIL_ITERATIONS,
     }
     gating = [name for name in names if not absent.get(name) and metrics.row(name).applies(cell)]
-    judged = (contract_grammar.parse(each.text) for each in spec.requirements)
+    judged = (contract_grammar.parse(each.text) for each in spec.contracts)
     held = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
     return (len(gating) if compared else 0) + len(held)
 

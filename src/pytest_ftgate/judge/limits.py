@@ -152,7 +152,7 @@ def effective(
     """
     layers = {
         "command line or environment": cli,
-        "@ftgate.gate": declared,
+        "@ftgate.limit": declared,
         "ini": ini,
     }
     row = metrics.row(metric)

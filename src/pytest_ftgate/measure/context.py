@@ -282,12 +282,12 @@ def measures(cell: Cell, spec: Spec) -> str:
     compared.
     """
     program, environment = cell.executor.program, cell.environment.variables
-    if program is None and not (spec.requires or environment or spec.cpus):
+    if program is None and not (spec.packages or environment or spec.pin):
         return ""
     requested: list[object] = [program and (program.argv, program.environment)]
-    requested += [spec.service, spec.requires, spec.window_s]
-    if environment or spec.cpus:  # left out where there is neither: digests that are stored stay valid
-        requested += [environment, spec.cpus]
+    requested += [spec.service, spec.packages, spec.window_s]
+    if environment or spec.pin:  # left out where there is neither: digests that are stored stay valid
+        requested += [environment, "each" if spec.pin else None]
     return hashlib.sha256(repr(requested).encode()).hexdigest()[:16]
 
 

@@ -167,23 +167,23 @@ def own_cpus(cpus: Iterable[int], root: Path = ROOT) -> list[int]:
 
 def lacking(cell: Cell, spec: Spec, root: Path = ROOT) -> str:
     """Why a cell cannot have the cores that its test asks for; empty where it can."""
-    if spec.needs_cores is not None and (there := available(root)) < spec.needs_cores:
-        return f"needs {plural(spec.needs_cores, 'core')}, {plural(there, 'is', 'are')} available to this process"
-    if spec.cpus != "each":
+    if spec.min_cores is not None and (there := available(root)) < spec.min_cores:
+        return f"needs {plural(spec.min_cores, 'core')}, {plural(there, 'is', 'are')} available to this process"
+    if not spec.pin:
         return ""
     if not hasattr(os, "sched_setaffinity"):
-        return "cpus='each': this system cannot pin a thread to a core"
+        return "pin=True: this system cannot pin a thread to a core"
     needed, there = (1 if cell.executor.kind == "serial" else cell.workers), len(for_workers(root))
     if there >= needed:
         return ""
     which = "physical performance cores of one NUMA node, within the CPU limit"
     available_here = f"{plural(there, 'is', 'are')} available to this process ({which})"
-    return f"cpus='each' needs {plural(needed, 'core')}, {available_here}"
+    return f"pin=True needs {plural(needed, 'core')}, {available_here}"
 
 
 def pinned(cell: Cell, spec: Spec) -> list[int]:
     """The CPU of each worker of a cell; none where its test does not pin them."""
-    if spec.cpus != "each":
+    if not spec.pin:
         return []
     return for_workers()[: 1 if cell.executor.kind == "serial" else cell.workers]
 

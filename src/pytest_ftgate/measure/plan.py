@@ -91,11 +91,8 @@ class IterationPlan:
 
     @property
     def warmups(self) -> int:
-        """Warm-up iterations of a launch; `warmup` of a test with a duration is in seconds."""
-        warmup = self.spec.warmup
-        if not self.window_ns:
-            return 1 if warmup is None else int(warmup)
-        return max(1, math.ceil((warmup or 0.0) * 1e9 / self.window_ns))
+        """Warm-up iterations of a launch."""
+        return 1 if self.spec.warmup is None else self.spec.warmup
 
     @property
     def most(self) -> int:

@@ -123,7 +123,7 @@ class Param(Struct, frozen=True, kw_only=True):
     literal: str
 
 
-class Requirement(Struct, frozen=True, kw_only=True):
+class DeclaredContract(Struct, frozen=True, kw_only=True):
     """A contract as written in a decorator: `threads.wall < 0.8 * processes[spawn].wall`, and its line."""
 
     text: str
@@ -176,7 +176,7 @@ RoleCounts = tuple[tuple[str, int], ...]
 """Names of roles with their numbers of workers; the first one leads: its calls are the operations."""
 
 
-class Expectation(Expected, frozen=True, kw_only=True):
+class Xfail(Expected, frozen=True, kw_only=True):
     """A known failure of some cells: of these executors, targets, worker counts and labels; empty: of all.
 
     A label may hold `*` and `?`.
@@ -192,11 +192,11 @@ class Spec(Struct, frozen=True, kw_only=True):
     """What a decorated test declares, checked; durations in seconds.
 
     If workers have roles, `role_counts` has the roles of each worker count in `workers`; else it is empty. With
-    `one_call` an iteration is one call of the body, as each has a setup or teardown of its own. `requires` are
-    requirements installed next to the project, `needs` are programs with the command that installs each. `gated` are
+    `one_call` an iteration is one call of the body, as each has a setup or teardown of its own. `packages` are
+    requirements installed next to the project, `programs` have the command that installs each. `gated` are
     metrics that gate in this test beyond those of the run. `cores` is the count in `workers` that was written as
     "cores" (0: none), `cores_named` whether it was written so alone: then the id of its cells is `wcores`. A cell needs
-    `needs_cores`; with `cpus` each worker has a core of its own.
+    `min_cores`; with `pin` each worker has a core of its own.
     """
 
     nodeid: str
@@ -211,20 +211,20 @@ class Spec(Struct, frozen=True, kw_only=True):
     one_call: bool = False
     duration_s: float | None = None
     window_s: float | None = None
-    warmup: float | None = None
+    warmup: int | None = None
     timeout_s: float | None = None
     thresholds: tuple[Threshold, ...] = ()
     gated: tuple[str, ...] = ()
-    requirements: tuple[Requirement, ...] = ()
-    expectations: tuple[Expectation, ...] = ()
+    contracts: tuple[DeclaredContract, ...] = ()
+    xfails: tuple[Xfail, ...] = ()
     service: Service | None = None
-    requires: tuple[str, ...] = ()
-    needs: tuple[tuple[str, str], ...] = ()
+    packages: tuple[str, ...] = ()
+    programs: tuple[tuple[str, str], ...] = ()
     environments: tuple[Environment, ...] = (Environment(),)
     cores: int = 0
     cores_named: bool = False
-    needs_cores: int | None = None
-    cpus: Literal["each"] | None = None
+    min_cores: int | None = None
+    pin: bool = False
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ class Decision(StrEnum):
 
     BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
     ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED reads the same as its reference:
-    it was not compared, or what it misses is no change of the code. XFAILED regressed or is broken, as @ftgate.expect
+    it was not compared, or what it misses is no change of the code. XFAILED regressed or is broken, as @ftgate.xfail
     says; XPASSED is not, although it says so. NOT_MEASURED: the time ended before its turn came.
     """
 
@@ -184,7 +184,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
 
 
 class Expected(Struct, frozen=True, kw_only=True):
-    """A known failure (REGRESSED or BROKEN), as @ftgate.expect in line `line` of the test's file says.
+    """A known failure (REGRESSED or BROKEN), as @ftgate.xfail in line `line` of the test's file says.
 
     If it is `strict`, a pass fails the test.
     """

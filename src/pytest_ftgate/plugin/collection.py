@@ -70,8 +70,8 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     tests.check_surroundings(declared, source, _written_around(metafunc))
     tests.check_placeholders(declared, spec, parametrized)
     timeout_s = options.declared("timeout", spec.timeout_s)
-    known = () if metafunc.config.getoption("runxfail") else spec.expectations
-    return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec), expectations=known)
+    known = () if metafunc.config.getoption("runxfail") else spec.xfails
+    return msgspec.structs.replace(spec, timeout_s=timeout_s, gated=gated_by(metafunc.config, spec), xfails=known)
 
 
 AT_A_RATE = "latency_p50"

@@ -1,4 +1,4 @@
-"""A module that `requires=` installs for the targets, and that is missing where pytest itself runs."""
+"""A module that `packages=` installs for the targets, and that is missing where pytest itself runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 
 def hint(file: Path, error: BaseException | None) -> str:
-    """What to install or to change after an error while `file` was imported; empty if `requires=` is not the cause."""
+    """What to install or to change after an error while `file` was imported; empty if `packages=` is not the cause."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     module = error.name.partition(".")[0]
@@ -27,7 +27,7 @@ def hint(file: Path, error: BaseException | None) -> str:
     if not meant:
         return ""
     return (
-        f"requires= installs {', '.join(meant)} for the targets alone. To collect the tests, pytest itself imports the "
+        f"packages= installs {', '.join(meant)} for the targets alone. To collect the tests, pytest itself imports the "
         f"file, in an environment that has no {module}. Install it there too,\n"
         f"    {shlex.join([*_installer(), *meant])}\n"
         f"or import {module} where the measured code runs: in the body, or in @test.shared."
@@ -35,13 +35,13 @@ def hint(file: Path, error: BaseException | None) -> str:
 
 
 def _required(tree: ast.Module) -> Iterator[str]:
-    """The words of every `requires=`, also through a name that the module assigns."""
+    """The words of every `packages=`, also through a name that the module assigns."""
     assigned: dict[str, ast.expr] = {}
     for statement in tree.body:
         if isinstance(statement, ast.Assign):
             assigned.update({each.id: statement.value for each in statement.targets if isinstance(each, ast.Name)})
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == "requires":
+        if isinstance(node, ast.keyword) and node.arg == "packages":
             value = assigned.get(node.value.id) if isinstance(node.value, ast.Name) else node.value
             words = value.elts if isinstance(value, (ast.List, ast.Tuple)) else []
             yield from (word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str))

@@ -81,7 +81,7 @@ class Phase:
         checkout = pair.changed if pair else None
 
         def prepared(checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
-            prepare, requires = run.targets.prepared, group.spec.requires
+            prepare, requires = run.targets.prepared, group.spec.packages
             return {cell.target.spec: prepare(cell, requires, checkout) for cell in one_per_target(cells)}
 
         # 1. What is installed, and what each cell is compared with.
@@ -98,7 +98,7 @@ class Phase:
                     references[cell.nodeid] = Reference(cell=there, spec=old_spec, target=old_targets[cell.target.spec])
         spec = run.references.relocated(group.spec, checkout) if checkout else group.spec
         if screened:  # contracts were judged in the first phase
-            spec = replace(spec, requirements=())
+            spec = replace(spec, contracts=())
         # 2. How much time it has, and what it leaves to explain the cells that fail.
         followed = pair is None and run.config.escalate and any(each.entry for each in compared.values())
         self.share = 0.5 if followed else 1 / (1 + waiting)
@@ -121,7 +121,7 @@ class Phase:
         at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
         judge = self.judge = Judge(spec, replace(run.policy, metrics=names), compared, at_most, limits.launches)
         records = pair is None and run.stored.records(group, cells)
-        judged = not records and (bool(spec.requirements) or based)
+        judged = not records and (bool(spec.contracts) or based)
         self.needed = 0
         if judged:
             self.needed = min(judge.least_rounds(), limits.launches or judge.rounds)
@@ -143,7 +143,7 @@ class Phase:
             references=references,
             monitor=monitor,
             first_needs=judge.first(cells) if judged else None,
-            needed=0 if spec.requirements else self.needed,  # contracts compare cells: these are measured together
+            needed=0 if spec.contracts else self.needed,  # contracts compare cells: these are measured together
             floors=run.floors,
             capacity=run.capacity,
         )
@@ -170,13 +170,13 @@ class Phase:
             return run.stored.compared_with(group, cell)
         if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
             return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
-        there = run.targets.prepared(cell, group.spec.requires, reference)
+        there = run.targets.prepared(cell, group.spec.packages, reference)
         if why := unavailable(cell, there.interpreter):
             return ComparedWith(why=f"{reference.label} cannot run it: {why}")
         return ComparedWith(
             basis="paired",
             why=self.why,
-            baseline=described(reference, group.spec.requires),
+            baseline=described(reference, group.spec.packages),
             commit=reference.commit,
             judged=cell.nodeid in self.judged,
         )

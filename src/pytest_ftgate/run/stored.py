@@ -37,7 +37,7 @@ class StoredBaselines:
 
     def entry(self, group: Group, cell: Cell) -> schema.StoredCell | FtgateError | None:
         """What is stored of a cell on this machine and build; an error in its place if the file cannot be read."""
-        if self.targets.lookup(cell, group.spec.requires).target is None:
+        if self.targets.lookup(cell, group.spec.packages).target is None:
             return None
         stored = self._test(cell)
         return stored if isinstance(stored, FtgateError) else self._entries(cell).get(self._key(group, cell))
@@ -57,7 +57,7 @@ class StoredBaselines:
 
     def has_any(self, group: Group, cell: Cell) -> bool:
         """Whether anything readable is stored of a cell that can run here, of whatever machine or build."""
-        return self.holds(cell) and self.targets.lookup(cell, group.spec.requires).target is not None
+        return self.holds(cell) and self.targets.lookup(cell, group.spec.packages).target is not None
 
     def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
         """What a cell is compared with if no reference is measured."""
@@ -157,11 +157,11 @@ class StoredBaselines:
         return stored.cells.get(label, {}) if isinstance(stored, schema.TestBaseline) else {}
 
     def _key(self, group: Group, cell: Cell) -> str:
-        return names.entry_key(self.machine.fingerprint, self.targets.prepared(cell, group.spec.requires).key)
+        return names.entry_key(self.machine.fingerprint, self.targets.prepared(cell, group.spec.packages).key)
 
     def _newest_elsewhere(self, group: Group, cell: Cell) -> tuple[str, schema.StoredCell | None]:
         """The newest entry of another machine: of the same build if there is one, else of any."""
-        entries, build = self._entries(cell), self.targets.prepared(cell, group.spec.requires).key
+        entries, build = self._entries(cell), self.targets.prepared(cell, group.spec.packages).key
         if cell.cores:  # of a machine with another number of cores nothing can be compared
             entries = {key: entry for key, entry in entries.items() if entry.recordings[-1].workers == cell.workers}
         same = {key: entry for key, entry in entries.items() if key.partition("/")[2] == build}

@@ -94,7 +94,7 @@ class Targets:
         def make(there: list[Checkout], ended: threading.Event) -> None:
             try:
                 for side, cell in product(there, cells):
-                    self._make(target_of(cell, side), group.spec.requires, side, stopped)
+                    self._make(target_of(cell, side), group.spec.packages, side, stopped)
             finally:
                 ended.set()
 

@@ -119,7 +119,7 @@ class Trial:
 
     def _without_unchanged(self, phase: Phase) -> None:
         """Take out the cells of which nothing is measured: those that are the same, in a test without contracts."""
-        if self.group.spec.requirements:
+        if self.group.spec.contracts:
             return
         for cell in phase.cells:
             if why := phase.same.get(cell.nodeid):
@@ -257,7 +257,7 @@ class Trial:
         if reason := machine.lacking(cell, self.group.spec):
             return _unsupported_row(cell, reason)
         checkout = pair.changed if pair else None
-        lookup = self.run.targets.lookup(cell, self.group.spec.requires, checkout)
+        lookup = self.run.targets.lookup(cell, self.group.spec.packages, checkout)
         if lookup.target is None:
             if lookup.failed:
                 return failed_row(cell, first_line(lookup.reason), lookup.reason)
@@ -265,7 +265,7 @@ class Trial:
         if reason := unavailable(cell, lookup.target.interpreter):
             return _unsupported_row(cell, reason)
         if pair and pair.reference.python:
-            other = self.run.targets.lookup(cell, self.group.spec.requires, pair.reference).target
+            other = self.run.targets.lookup(cell, self.group.spec.packages, pair.reference).target
             if other is not None and same(cell, lookup.target, pair.reference, other):
                 itself = f"{cell.target.spec} is {pair.reference.label} itself"
                 return _unsupported_row(cell, f"{itself}, with which the targets are compared")

@@ -127,7 +127,7 @@ def command(name: str, argv: Words, **options: Unpack[CommandOptions]) -> Comman
 
     `argv` is a list of words, which may hold `{python}`, `{folder}`, `{workers}`, `{seconds}` (commands), `{port}` and
     `{scratch}` (servers), and parameters of the test. Options: `build` (a command line to run once before),
-    `pythons` (the targets it is for; servers only), `environment` (a dict). A wrong argument is an error at collection.
+    `pythons` (the targets it is for; servers only), `env` (a dict). A wrong argument is an error at collection.
     """
     return CommandToken(name, argv, dict(options))
 
@@ -273,7 +273,7 @@ class Declaration:
 
 
 class Note:
-    """The arguments of `@ftgate.require`, `@ftgate.gate` or `@ftgate.expect` as written, and the decorator's line."""
+    """The arguments of `@ftgate.contract`, `@ftgate.limit` or `@ftgate.xfail` as written, and the decorator's line."""
 
     __slots__ = ("args", "decorator", "kwargs", "line")
 
@@ -317,14 +317,13 @@ class Ftgate:
     ) -> Callable[[Callable[P, R]], Workload[P, R]]:
         """Run the decorated body under every given executor, on every target interpreter.
 
-        Arguments: executors as tokens (`threads`, `processes("fork")`, `executor(...)`, `command(...)`) or by keyword
-        (`threads=True`, `processes=["fork", "spawn"]`); `workers` (int, "cores" or a list), `reuse` ("pool" or
-        "fresh"), `pythons` (list of targets), `iterations` (per launch) or `duration` (s per launch, in windows of
-        `window` s), `warmup` (iterations, or s with `duration`), `timeout` (s per iteration), `requires` (requirements
-        to install), `needs` (program -> command that installs it), `environment` (variables, or a list of such dicts,
-        which multiplies the cells), `cpus` ("each": workers on cores of their own), `needs_cores` (int). `workers` may
-        give roles: `{"producer": 8, "writer": 4}`, the first of which leads. A wrong argument is an error at
-        collection.
+        Executors are `serial`, `threads`, `processes` or `processes("fork", "spawn")`, `interpreters`, `tasks`,
+        `executor(...)` and `command(...)`. Options: `workers` (int, "cores" or a list), `reuse` ("pool" or "fresh"),
+        `pythons` (list of targets), `iterations` (per launch) or `duration` (s per launch; a `window` of so many s is
+        an iteration), `warmup` (iterations), `timeout` (s per iteration), `packages` (requirements to install),
+        `programs` (program -> command that installs it), `env` (variables, or a list of such dicts, which multiplies
+        the cells), `pin` (True: each worker on a core of its own), `min_cores` (int). `workers` may give roles:
+        `{"producer": 8, "writer": 4}`, the first of which leads. A wrong argument is an error at collection.
         """
 
         def decorate(body: Callable[P, R]) -> Workload[P, R]:
@@ -340,9 +339,9 @@ class Ftgate:
 
         Arguments: a command line (a list of words, see `command`) or several as `command(name, words)`; `ready` (the
         URL that answers when it is ready), `load` (see `load`), `workers` (int, "cores" or a list, for `{workers}`),
-        `pythons`, `duration` (s of load per launch, in windows of `window` s), `warmup` (s), `timeout` (s until it is
-        ready), `requires` (requirements to install), `needs` (program -> command that installs it), `environment`
-        (variables, or a list of such dicts), `needs_cores` (int). The decorated test takes `server` and checks a
+        `pythons`, `duration` (s of load per launch, in windows of `window` s), `warmup` (windows), `timeout` (s
+        until it is ready), `packages` (requirements to install), `programs` (program -> command that installs it),
+        `env` (variables, or a list of such dicts), `min_cores` (int). The decorated test takes `server` and checks a
         response before anything is measured. A wrong argument is an error at collection.
         """
 
@@ -356,18 +355,18 @@ class Ftgate:
             return decorate(*commands)  # type: ignore[type-var,return-value]
         return decorate
 
-    def require(self, *expressions: str, **metrics: str) -> Callable[[Body], Body]:
+    def contract(self, *expressions: str, **metrics: str) -> Callable[[Body], Body]:
         """Contracts, which hold on any machine and need no baseline. May be used several times.
 
         Expressions such as `"threads.wall < 0.8 * processes[spawn].wall"`, or metrics by keyword: `scaling=">= 1.6"`,
         `gil="off"`. Put it above or below `@ftgate.compare`. A bad expression is an error at collection.
         """
-        note = Note("require", expressions, metrics, sys._getframe(1).f_lineno)
+        note = Note("contract", expressions, metrics, sys._getframe(1).f_lineno)
         if len(expressions) == 1 and not metrics and hasattr(expressions[0], "__code__"):
             return note(expressions[0])  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
         return note
 
-    def expect(
+    def xfail(
         self,
         decision: Literal["regressed", "broken"],
         *executors: ExecutorToken,
@@ -385,12 +384,12 @@ class Ftgate:
         wrong argument is an error at collection.
         """
         chosen = {"strict": strict, "pythons": pythons, "workers": workers, "cells": cells}
-        note = Note("expect", (decision, *executors), {"reason": reason, **chosen}, sys._getframe(1).f_lineno)
+        note = Note("xfail", (decision, *executors), {"reason": reason, **chosen}, sys._getframe(1).f_lineno)
         if hasattr(decision, "__code__"):
             return note(decision)  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
         return note
 
-    def gate(
+    def limit(
         self, metric: str, *, margin: Share | None = None, effect: Share | None = None, floor: Share | None = None
     ) -> Callable[[Body], Body]:
         """What counts as a change of one metric of this test. May be used once per metric.
@@ -400,7 +399,7 @@ class Ftgate:
         ("1ms", "1MiB", or a number of s, bytes, a share of the time, x). Omitted arguments fall back to the options. A
         wrong argument is an error at collection.
         """
-        note = Note("gate", (metric,), {"margin": margin, "effect": effect, "floor": floor}, sys._getframe(1).f_lineno)
+        note = Note("limit", (metric,), {"margin": margin, "effect": effect, "floor": floor}, sys._getframe(1).f_lineno)
         if hasattr(metric, "__code__"):
             return note(metric)  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
         return note

@@ -92,7 +92,7 @@ def _real(name: str) -> Callable[..., Any]:
         except ImportError:
             raise Failure(
                 f"pytest.{name} was called inside the measured process, whose environment has no pytest: use plain "
-                "asserts, or add requires=['pytest'], which the workload then loads as part of what is measured"
+                "asserts, or add packages=['pytest'], which the workload then loads as part of what is measured"
             ) from None
         return getattr(real, name)(*args, **kwargs)
 

@@ -63,12 +63,12 @@ class SharedOptions(TypedDict, total=False):
     pythons: str | Words
     duration: float
     window: float
-    warmup: float
+    warmup: int
     timeout: float
-    requires: Words
-    needs: dict[str, str]
-    needs_cores: int
-    environment: dict[str, str] | Sequence[dict[str, str]]
+    packages: Words
+    programs: dict[str, str]
+    min_cores: int
+    env: dict[str, str] | Sequence[dict[str, str]]
 
 
 class CompareOptions(SharedOptions, total=False):
@@ -76,13 +76,8 @@ class CompareOptions(SharedOptions, total=False):
 
     reuse: Literal["fresh", "pool"]
     iterations: int
-    cpus: Literal["each"]
+    pin: bool
     workers: Count | Mapping[str, int] | Sequence[Count | Mapping[str, int]]
-    serial: bool
-    threads: bool
-    processes: bool | str | Words
-    interpreters: bool
-    tasks: bool
 
 
 class ServeOptions(SharedOptions, total=False):
@@ -98,7 +93,7 @@ class CommandOptions(TypedDict, total=False):
 
     build: Words
     pythons: str | Words
-    environment: dict[str, str]
+    env: dict[str, str]
 
 
 class ExecutorOptions(TypedDict, total=False):

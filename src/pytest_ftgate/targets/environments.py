@@ -442,7 +442,7 @@ def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> s
         return (
             f"install what the build needs in a step before, in ftgate_install: {shlex.join(_build_requires(project))}"
         )
-    return "set what to install with ftgate_install, or with requires= of the test"
+    return "set what to install with ftgate_install, or with packages= of the test"
 
 
 def _build_requires(project: Path) -> str:
@@ -456,7 +456,7 @@ def missing_hint(detail: str, target: str) -> str:
     if not name:
         return ""
     return (
-        f"{name} is installed where pytest runs, not in the environment of {target}: add requires=[{name!r}] to the "
+        f"{name} is installed where pytest runs, not in the environment of {target}: add packages=[{name!r}] to the "
         f"test's decorator, or install it for all tests, such as by `ftgate_install = -e . {name}` in the ini"
     )
 

@@ -73,7 +73,7 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
     lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
     lines += [f"  skipped: {reason}" for reason in rejected]
     lines.append(
-        f"  fix: run `ftgate pythons --target {target.request}` or `uv python install {target.request}`, "
+        f"  fix: run `ftgate pythons --python {target.request}` or `uv python install {target.request}`, "
         f"or give a path as the target"
     )
     raise InterpreterNotFound("\n".join(lines))

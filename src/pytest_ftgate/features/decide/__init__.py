@@ -6,6 +6,7 @@ import argparse
 import shutil
 from pathlib import Path
 
+from ...declare.options import weight
 from ...hookspec import Subparsers, hookimpl
 from ...model.report import Report
 from ...store.names import named
@@ -29,15 +30,30 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         choices=PLACES,
         help="take the figures from there alone (default: the last run, and baselines for what it lacks)",
     )
+    parser.add_argument(
+        "--weight",
+        type=_weight,
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="trade one for the other, such as --weight time=1 --weight memory=0.5 (default: the ini's ftgate_weights)",
+    )
     parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
     add_rootdir(parser)
     parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
     parser.set_defaults(run=decide)
 
 
+def _weight(text: str) -> tuple[str, float]:
+    try:
+        return weight(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"takes {error}") from None
+
+
 def decide(args: argparse.Namespace) -> int:
     """Print the advice on the tests named; 3 where nothing is known of them. Raises FtgateError."""
-    weights = options_of(rootdir(args), "decide").decide
+    weights = tuple(args.weight) or options_of(rootdir(args), "weights").weights
     report = last_run(args) if args.place != "baselines" else None
     stored = list(store(args).baselines()) if args.place != "run" else []
     if report is None and not stored:

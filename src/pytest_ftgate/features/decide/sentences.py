@@ -28,7 +28,7 @@ ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
 CORES_APART = 0.2
 """Candidates whose busy cores differ by this much have a sentence on it."""
-WEIGH = "to choose, say in the ini what counts, such as ftgate_decide = time=1 memory=0.5"
+WEIGH = "to choose, say in the ini what counts, such as ftgate_weights = time=1 memory=0.5"
 UNKNOWN_COUNT = "the count beyond which more do not pay is not known"
 KINDS = {"lock": "waits for locks", "gil": "waits for the GIL", "unattributed": "unattributed waits"}
 MOST_NAMED = 6

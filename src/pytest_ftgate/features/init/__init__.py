@@ -405,7 +405,7 @@ def next_commands(project: Project, missing: Sequence[str], written: Sequence[Pa
     workload = workload_path(project)
     path = shlex.quote(_shown(workload))
     measure = " ".join([f"{prefix}pytest", *project.options, "--ftgate"])
-    lines = [f"{prefix}ftgate pythons{''.join(f' --target {spec}' for spec in missing)}"] if missing else []
+    lines = [f"{prefix}ftgate pythons{''.join(f' --python {spec}' for spec in missing)}"] if missing else []
     if project.git is None:  # there is no other commit to compare with
         return [*lines, f"{measure} --ftgate-update=new {path}", f"{measure} {path}"]
     if workload not in written:

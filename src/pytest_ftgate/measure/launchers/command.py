@@ -109,9 +109,9 @@ class CommandLauncher:
         assert program is not None
         values = values_of(request.cell, request.spec, request.python)
         words = expanded((program.build or program.argv)[:1], values)
-        reason = missing(request.spec.needs, request.python)
+        reason = missing(request.spec.programs, request.python)
         if not reason and which(words[0], request.python, values["folder"]) is None:
-            reason = absent(words[0], request.spec.needs)
+            reason = absent(words[0], request.spec.programs)
         if reason:
             raise CellUnsupported(reason)
         return CommandHandle(self, request, program, values, next(self.marks))

@@ -112,7 +112,7 @@ class ServerProcess:
         (name,) = expanded(program.argv[:1], _values_of(request))
         path = which(name, request.python, home)
         if path is None:
-            raise CellUnsupported(absent(name, request.spec.needs))
+            raise CellUnsupported(absent(name, request.spec.programs))
         port = free_port(ports)
         # Not below the project: the name of a socket in it has 107 bytes at most.
         scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{mark}-"))
@@ -295,7 +295,7 @@ class ServerLauncher:
 
     def start(self, request: Request) -> ServerHandle:
         """Start one; does not wait for it. Raises CellUnsupported where a program is missing, LaunchFailed."""
-        reason = missing(request.spec.needs, request.python)
+        reason = missing(request.spec.programs, request.python)
         if reason:
             raise CellUnsupported(reason)
         return self.start_with(request, tool_for(_service_of(request.spec).load.generator))
@@ -583,7 +583,7 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
     raises, with what the server printed as a note.
     """
     __tracebackhide__ = True
-    reason = missing(spec.needs, sys.executable)
+    reason = missing(spec.programs, sys.executable)
     if reason:
         raise CellUnsupported(reason)
     request = request_here(cell, spec, sys.executable, timeout_s)

@@ -176,7 +176,7 @@ def described(checkout: Checkout, requires: Iterable[str]) -> str:
     replaced = [word for word in requires if _distribution(checkout.project, word) in wanted]
     if not replaced:
         return checkout.label
-    return f"{checkout.label} in place of {', '.join(str(Requirement(word)) for word in replaced)} (requires=)"
+    return f"{checkout.label} in place of {', '.join(str(Requirement(word)) for word in replaced)} (packages=)"
 
 
 def _with_last(steps: Steps, words: tuple[str, ...]) -> Steps:

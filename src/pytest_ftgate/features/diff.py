@@ -1,4 +1,4 @@
-"""`ftgate compare`: two recorded runs, judged by the rules of stored launches."""
+"""`ftgate diff`: two recorded runs, judged by the rules of stored launches."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..judge.judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypothes
 from ..kit.values import Metric
 from ..model.report import Machine, Report, Row, Table
 from ..model.sample import Sample, TestSamples, executor_cell
-from ..model.spec import Expectation, Source, Spec
+from ..model.spec import Source, Spec, Xfail
 from ..model.verdict import Decision, Verdict
 from ..stats import alpha_spending
 from ..store import recording, schema
 from ..targets.describe import build_key
-from . import expectations
+from . import xfail
 from .inifile import options_of
 from .last_run import FINE, REGRESSED, add_rootdir, nothing, read, rootdir
 from .report import add_forms, checked, command, show, write
@@ -184,8 +184,8 @@ def _verdict(row: Row, sample: Sample, samples: TestSamples, judge: Judge, known
     expected = row.verdict.expected
     if expected is None:
         return found
-    mark = Expectation(decision=expected.decision, reason=expected.reason, strict=expected.strict, line=expected.line)
-    return expectations.applied(found, row.cell, [mark])
+    mark = Xfail(decision=expected.decision, reason=expected.reason, strict=expected.strict, line=expected.line)
+    return xfail.applied(found, row.cell, [mark])
 
 
 def _not_compared(why: str) -> Verdict:
@@ -195,7 +195,7 @@ def _not_compared(why: str) -> Verdict:
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
-        "compare",
+        "diff",
         help="judge two recorded runs",
         description="Judge the second of two JSON reports as if the first were its baseline. Limits and metrics are "
         "those of the reports, the environment and the project. Exits with 1 if a cell regressed, is suspect, broken "
@@ -214,7 +214,7 @@ def run(args: argparse.Namespace) -> int:
     before, after = read(args.before), read(args.after)
 
     # What the environment and the project say about verdicts.
-    options = options_of(rootdir(args), "metrics", "alpha", "probe_cost", "gate")
+    options = options_of(rootdir(args), "metrics", "alpha", "probe_cost", "limit")
     limits.check(cli=options.thresholds, ini=options.ini_thresholds)
     policy = Policy(
         metrics=options.metrics,
@@ -225,7 +225,7 @@ def run(args: argparse.Namespace) -> int:
         probe_cost=options.probe_cost,
     )
     report = judged(before, after, names, policy)
-    report = msgspec.structs.replace(report, command=command("compare", *names))
+    report = msgspec.structs.replace(report, command=command("diff", *names))
     show(report, args.verbose)
     write(report, targets)
     if not any(row.verdict.basis for row in report.rows):

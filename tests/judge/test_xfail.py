@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_ftgate.features.expectations import applied
-from pytest_ftgate.model.spec import Cell, Executor, Expectation, Target
+from pytest_ftgate.features.xfail import applied
+from pytest_ftgate.model.spec import Cell, Executor, Target, Xfail
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 
 THREADS, FORK = Executor(kind="threads"), Executor(kind="processes", method="fork")
@@ -20,8 +20,8 @@ CELL = Cell(
 BROKEN, REGRESSED, PASSED = Decision.BROKEN, Decision.REGRESSED, Decision.PASSED
 
 
-def expect(decision: Decision, **fields: Any) -> Expectation:
-    return Expectation(decision=decision, reason="issue 7", line=4, **fields)
+def expect(decision: Decision, **fields: Any) -> Xfail:
+    return Xfail(decision=decision, reason="issue 7", line=4, **fields)
 
 
 def verdict(decision: Decision, *, wall: Decision | None = None, contract: Decision | None = None) -> Verdict:
@@ -30,7 +30,7 @@ def verdict(decision: Decision, *, wall: Decision | None = None, contract: Decis
     return Verdict(decision=decision, metrics=(*judged, *held), reason="so it is")
 
 
-def outcome(found: Verdict, *expectations: Expectation) -> Decision:
+def outcome(found: Verdict, *expectations: Xfail) -> Decision:
     return applied(found, CELL, expectations).decision
 
 
@@ -116,7 +116,7 @@ def test_a_mark_is_for_the_cells_that_all_its_selectors_name(fields: dict[str, A
 
 
 def test_the_first_mark_of_a_cell_counts() -> None:
-    second = Expectation(decision=Decision.BROKEN, reason="another", line=9)
+    second = Xfail(decision=Decision.BROKEN, reason="another", line=9)
     found = applied(verdict(BROKEN, contract=BROKEN), CELL, [expect(BROKEN), second])
     assert found.expected is not None
     assert found.expected.reason == "issue 7"

@@ -1,4 +1,4 @@
-"""`ftgate compare`: two recorded runs by the rules of stored launches, with every exit code."""
+"""`ftgate diff`: two recorded runs by the rules of stored launches, with every exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def left(name: str, *rows: Row, machine: Machine = MACHINE, **of_table: object) 
 
 def compared(*argv: str) -> tuple[int, Report]:
     """The exit code and the report of a comparison."""
-    code = cli.main(["compare", *argv, "--to", "json:found.json"])
+    code = cli.main(["diff", *argv, "--to", "json:found.json"])
     return code, json.parse(Path("found.json").read_bytes())
 
 
@@ -73,7 +73,7 @@ def test_a_slower_run_regresses(capsys: pytest.CaptureFixture[str]) -> None:
     assert (verdict.decision, verdict.basis, verdict.why) == (Decision.REGRESSED, "predicted", "a.json")
     assert verdict.commit == "a" * 40
     assert "regressed: 3.14t-threads-w2" in capsys.readouterr().out
-    assert report.command == "ftgate compare a.json b.json"
+    assert report.command == "ftgate diff a.json b.json"
     assert compared(after, before)[0] == 0
 
 
@@ -225,5 +225,5 @@ def test_a_disturbed_machine_widens_the_limit_and_hides_nothing_obvious(disturbe
 
 
 def test_a_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["compare", "a.json", "b.json"]) == 2
+    assert cli.main(["diff", "a.json", "b.json"]) == 2
     assert "a.json: cannot be read" in capsys.readouterr().err

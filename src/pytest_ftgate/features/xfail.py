@@ -1,4 +1,4 @@
-"""Known failures: what @ftgate.expect makes of a cell's verdict. Pure."""
+"""Known failures: what @ftgate.xfail makes of a cell's verdict. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..hookspec import hookimpl
 from ..judge import decide
 from ..kit.text import matches
 from ..model.report import Row
-from ..model.spec import Cell, Expectation, Group
+from ..model.spec import Cell, Group, Xfail
 from ..model.verdict import Decision, Expected, MetricVerdict, Verdict
 
 _PASSED = (Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
@@ -19,17 +19,17 @@ _PASSED = (Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision
 @hookimpl
 def ftgate_amend(group: Group) -> Callable[[Row], Verdict]:
     """Mark what a test is known to fail."""
-    return lambda row: applied(row.verdict, row.cell, group.spec.expectations)
+    return lambda row: applied(row.verdict, row.cell, group.spec.xfails)
 
 
-def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Expectation]) -> Verdict:
+def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Xfail]) -> Verdict:
     """The verdict in the light of the known failures of its cell; of two for one decision the first one counts.
 
     Xfailed: all that regressed or is broken was expected to; a suspect metric counts as regressed, a suspect contract
     as broken. Xpassed: what was expected passed or improved. Anything else that failed stays as it is, and so does a
     cell that was not measured, or whose expected failure was not decided.
     """
-    known: dict[Decision, Expectation] = {}
+    known: dict[Decision, Xfail] = {}
     for each in expectations:
         if _is_for(each, cell):
             known.setdefault(each.decision, each)
@@ -48,7 +48,7 @@ def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Expectation]) -
     return verdict
 
 
-def _is_for(expectation: Expectation, cell: Cell) -> bool:
+def _is_for(expectation: Xfail, cell: Cell) -> bool:
     return (
         (not expectation.executors or cell.executor in expectation.executors)
         and (not expectation.pythons or cell.target.spec in expectation.pythons)
@@ -74,7 +74,7 @@ def _left(verdict: Verdict, foreign: Sequence[MetricVerdict]) -> Verdict:
     return msgspec.structs.replace(verdict, decision=found.decision, reason=found.reason)
 
 
-def _expected(expectation: Expectation) -> Expected:
+def _expected(expectation: Xfail) -> Expected:
     return Expected(
         decision=expectation.decision, reason=expectation.reason, strict=expectation.strict, line=expectation.line
     )
