@@ -24,7 +24,7 @@ from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")])
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "src").rglob("*.py")))
 

@@ -1,6 +1,6 @@
 """Adopts other people's projects, each from its source distribution, as their maintainer would; takes 40 minutes.
 
-    python benchmarks/adopt/adopt.py [--out .ftgate/adopt] [--log docs/adopted.md] [PROJECT ...]
+    python benchmarks/adopt/adopt.py [--out .ftgate/adopt] [--log docs/appendix/adopted.md] [PROJECT ...]
 
 For each project of `projects.toml`: fetches the source distribution and checks its SHA-256, commits it, runs
 `ftgate init`, puts a test of the project's own code in place of the checksum that `init` wrote, runs that test and the
