@@ -39,6 +39,7 @@ from itertools import product
 from pathlib import Path
 from typing import NoReturn
 
+import page
 import rates
 
 from pytest_ftgate.kit.values import Metric
@@ -498,7 +499,10 @@ def measure_peers(folder: Path, root: Path, workload: Workload, found: dict[str,
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
-COLUMNS = "{:26s} {:>9s}  {:34s} {:>18s} {:>9s} {:>13s} {:>6s}"
+COLUMNS = ("workload", "change", "verdicts", "measured", "pairs: median / most", "seconds: median / most", "aim")
+
+
+ERRORS = ("change", "tool", "alarms without a change, misses with one [95 %]")
 
 
 def pairs(row: Row) -> int:
@@ -506,14 +510,14 @@ def pairs(row: Row) -> int:
     return max(len(row.sample.launches), len(row.sample.of("memory"))) if row.sample else 0
 
 
-def line(workload: Workload, results: Results) -> str:
-    """The product's line of the table."""
+def own_row(workload: Workload, results: Results) -> list[str]:
+    """The product's row of the table."""
     counted = Counter(row.verdict.decision.value for row in results.rows)
     verdicts = ", ".join(f"{name} {count} of {len(results.rows)}" for name, count in counted.most_common())
     judged = [each for row in results.rows for each in row.verdict.metrics if each.metric == Metric.WALL and each.ratio]
     changes = sorted(each.ratio.value - 1 for each in judged if each.ratio)
     counts = [pairs(row) for row in results.rows]
-    return COLUMNS.format(
+    return [
         workload.name,
         f"{workload.change:+.0%}",
         verdicts,
@@ -521,29 +525,28 @@ def line(workload: Workload, results: Results) -> str:
         f"{statistics.median(counts):.0f} / {max(counts)}",
         f"{statistics.median(results.seconds):.0f} / {max(results.seconds):.0f}",
         f"{workload.aim_s:.0f}" if workload.aim_s else "",
-    )
+    ]
 
 
-def peer_line(name: str, results: Results) -> str:
-    """A line below it for another tool."""
+def peer_row(name: str, results: Results) -> list[str]:
+    """A row below it for another tool."""
     slower = sum(results.alarms)
     seconds = f"{statistics.median(results.seconds):.0f} / {max(results.seconds):.0f}"
-    return COLUMNS.format(f"  {name}", "", f"slower {slower} of {len(results.alarms)} runs", "", "", seconds, "")
+    return [name, "", f"slower {slower} of {len(results.alarms)} runs", "", "", seconds, ""]
 
 
-def errors(found: Sequence[tuple[Workload, dict[str, Results]]]) -> Iterator[str]:
+def errors(found: Sequence[tuple[Workload, dict[str, Results]]]) -> Iterator[list[str]]:
     """The error rates of whole runs of each tool, by true change: alarms without one, misses with one."""
     for change in sorted({workload.change for workload, _ in found}):
-        yield f"{'alarms, nothing changed' if not change else f'misses at {change:+.0%}'}"
         own = [by_tool for workload, by_tool in found if workload.change == change]
         for tool in dict.fromkeys(tool for by_tool in own for tool in by_tool):
             alarms = [alarm for by_tool in own if tool in by_tool for alarm in by_tool[tool].alarms]
             wrong = sum(alarms) if not change else len(alarms) - sum(alarms)
-            yield f"  {tool:34s} {rates.shown(wrong, len(alarms))}"
+            yield [f"{change:+.0%}", tool, rates.shown(wrong, len(alarms)).strip()]
 
 
 def run(workload: Workload, options: argparse.Namespace, folder: Path) -> dict[str, Results]:
-    """All runs of a workload; prints its lines."""
+    """All runs of a workload, by tool."""
     found = {"pytest-ftgate": Results()}
     with tempfile.TemporaryDirectory(dir=folder) as place:
         root = committed(Path(place), workload)
@@ -551,11 +554,13 @@ def run(workload: Workload, options: argparse.Namespace, folder: Path) -> dict[s
             measure(root, options.pytest, found["pytest-ftgate"])
             if options.peers and workload.calls:
                 measure_peers(folder, root, workload, found)
-    print(line(workload, found["pytest-ftgate"]), flush=True)
-    for name in PEERS:
-        if name in found:
-            print(peer_line(name, found[name]), flush=True)
     return found
+
+
+def rows(workload: Workload, found: dict[str, Results]) -> Iterator[list[str]]:
+    """The rows of a workload."""
+    yield own_row(workload, found["pytest-ftgate"])
+    yield from (peer_row(name, found[name]) for name in PEERS if name in found)
 
 
 def main() -> None:
@@ -574,13 +579,18 @@ def main() -> None:
     if options.list:
         print("\n".join(names))
         return
-    print(COLUMNS.format("workload", "change", "verdicts", "measured", "pairs", "seconds", "aim"))
-    print(COLUMNS.format("", "", "", "", "med / max", "med / max", ""))
-    with tempfile.TemporaryDirectory(prefix="ftgate-verdicts-") as folder:
-        found = [(workload, run(workload, options, Path(folder))) for workload in (made[name]() for name in names)]
+    found: list[tuple[Workload, dict[str, Results]]] = []
+
+    def measured() -> Iterator[list[str]]:
+        with tempfile.TemporaryDirectory(prefix="ftgate-verdicts-") as folder:
+            for name in names:
+                workload = made[name]()
+                found.append((workload, run(workload, options, Path(folder))))
+                yield from rows(*found[-1])
+
+    page.show(__file__, COLUMNS, measured())
     if options.peers or options.repeat > 1:
-        print("\nerror rates of whole runs, with 95 % intervals")
-        print("\n".join(errors(found)))
+        page.show(__file__, ERRORS, errors(found))
 
 
 if __name__ == "__main__":
