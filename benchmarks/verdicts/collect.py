@@ -13,7 +13,7 @@ A pair is appended to the file when it ends: interrupt the script at any time, a
 `wall`: an LCG loop per worker, as in scenario 1; the changed side does more rounds, so that the whole iteration (with
 starting and joining) takes longer by the effect. The dependence of the time on the rounds is measured first.
 `uss`: memory launches; the changed side holds more bytes, so that USS grows by the effect.
-`lock_wait_share`: lock launches; the changed side stays longer in its critical section (1: twice as long).
+`lock_wait`: lock launches; the changed side stays longer in its critical section (1: twice as long).
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ def test_lock_wait_share(worker, dose):
 def lock(shared):
     return shared.Lock()
 """
-DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait_share": 150}
+DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait": 150}
 TESTS = {kind: f"test_{kind}" for kind in series.KINDS}
 EFFECTS: dict[Kind, tuple[float, ...]] = {
     "wall": (0, 0, 0, 0, 0, 0, 0.05, 0.10, 0.25),
     "uss": (0, 0.05),
-    "lock_wait_share": (0, 1.0),
+    "lock_wait": (0, 1.0),
 }
 CALIBRATION_LAUNCHES: dict[Kind, int] = {"wall": 12, "uss": 3}
 CALIBRATION_ITERATIONS = 40
@@ -116,7 +116,7 @@ class Bench:
         measured = Cell(
             nodeid=f"{name}[{cell}-w{WORKERS}]", target=target, executor=executor, workers=WORKERS, params=params
         )
-        side: SideName = "locks" if self.kind == "lock_wait_share" else "own"
+        side: SideName = "locks" if self.kind == "lock_wait" else "own"
         return Request(
             cell=measured,
             spec=spec,
@@ -236,12 +236,12 @@ def _measured_sides(bench: Bench, requests: list[Request], iterations: int) -> t
         order = random.sample((0, 1), 2)
         sides = {index: bench.held(requests[index]) for index in order}
         return [sides[0], sides[1]], "rc"[order[0]], ""
-    return bench.interleaved(requests, LOCK_ITERATIONS if bench.kind == "lock_wait_share" else iterations)
+    return bench.interleaved(requests, LOCK_ITERATIONS if bench.kind == "lock_wait" else iterations)
 
 
 def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
     """How the cell's figure depends on the dose, from interleaved launches with one dose and with two."""
-    if bench.kind == "lock_wait_share":
+    if bench.kind == "lock_wait":
         return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=0.0, slope=1.0)
     single, ratios = [], []
     for _ in range(CALIBRATION_LAUNCHES[bench.kind]):

@@ -35,7 +35,7 @@ ALPHA, PROBE_COST, WORKERS = 0.01, 0.25, 2
 METRICS: dict[Kind, tuple[Metric, ...]] = {
     "wall": (Metric.WALL, Metric.TAIL),
     "uss": (Metric.USS,),
-    "lock_wait_share": (Metric.LOCK_WAIT,),
+    "lock_wait": (Metric.LOCK_WAIT,),
 }
 WORK_NS = 10**9
 COLUMNS = ("series", "cell", "change", "failed", "passed", "pairs: mean (median)", "seconds: mean (median)")

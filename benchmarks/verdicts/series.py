@@ -15,7 +15,7 @@ from pytest_ftgate.kit.values import Struct
 from pytest_ftgate.stats import rank_tests
 
 Floats: TypeAlias = NDArray[np.float64]
-Kind = Literal["wall", "uss", "lock_wait_share"]
+Kind = Literal["wall", "uss", "lock_wait"]
 Estimator: TypeAlias = float | None
 """How a launch is reduced to one value: a quantile of the iterations of both sides, or PAIRED."""
 PAIRED: Final = None
@@ -29,7 +29,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "q90": 0.9,
     "paired": PAIRED,
 }
-KINDS: tuple[Kind, ...] = ("wall", "uss", "lock_wait_share")
+KINDS: tuple[Kind, ...] = ("wall", "uss", "lock_wait")
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Calibration(Struct, frozen=True, kw_only=True, tag="calibration"):
 
     def changed(self, effect: float) -> int:
         """The dose at which the whole grows by `effect`."""
-        if self.kind == "lock_wait_share":
+        if self.kind == "lock_wait":
             return round(self.dose * (1 + effect))
         return round(self.dose + effect * (self.base + self.slope * self.dose) / self.slope)
 
