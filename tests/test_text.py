@@ -48,7 +48,7 @@ WRITTEN: dict[str, tuple[float, float, Callable[[float, int], str]]] = {
     "share": (
         1e-5,
         2,
-        lambda x, more: value_text(contract_grammar.parse("lock_wait_share < 2 %"), x, more),
+        lambda x, more: value_text(contract_grammar.parse("lock_wait < 2 %"), x, more),
     ),
     "ratio": (1e-3, 1e7, lambda x, more: value_text(contract_grammar.parse("scaling < 2"), x, more)),
     "change": (1e-4, 3, lambda x, more: change_text(Metric.WALL, math.log1p(x), more)),

@@ -73,9 +73,9 @@ def test_it_makes_an_empty_commit_and_leaves_what_is_staged(project: Path, capsy
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"commit {git(project, 'rev-parse', 'HEAD')[:10]}: {TRAILER}",
-        f"accepts {CELL}: wall time +9.0 % (95 % CI +8.0 % to +10.0 %)",
-        f"still fails {CELL}: USS +9.0 % (95 % CI +8.0 % to +10.0 %)",
-        f"still fails {OTHER}: wall time +9.0 % (95 % CI +8.0 % to +10.0 %)",
+        f"accepts {CELL}: wall +9.0 % (95 % CI +8.0 % to +10.0 %)",
+        f"still fails {CELL}: uss +9.0 % (95 % CI +8.0 % to +10.0 %)",
+        f"still fails {OTHER}: wall +9.0 % (95 % CI +8.0 % to +10.0 %)",
     ]
 
 
@@ -103,9 +103,9 @@ def test_of_several_metrics_it_names_what_each_accepts(project: Path, capsys: py
     commit, *effects = capsys.readouterr().out.splitlines()
     assert commit.endswith(f"Ftgate-Accept: {TEST}[3.14t-*] wall,uss: why")
     assert [line.partition(" +")[0] for line in effects] == [
-        f"accepts {CELL}: wall time",
-        f"accepts {CELL}: USS",
-        f"accepts {OTHER}: wall time",
+        f"accepts {CELL}: wall",
+        f"accepts {CELL}: uss",
+        f"accepts {OTHER}: wall",
     ]
 
 

@@ -234,7 +234,7 @@ def test_update_takes_new_cells(
     leave_run(project, *rows())
     assert ftgate("update") == 0
     said = capsys.readouterr().out
-    assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to control 2.00x, USS 3.82 MiB (new)" in said
+    assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to control 2.00x, uss 3.82 MiB (new)" in said
     assert "kept 2 cells that have a baseline" in said
     assert f"skipped {TEST}[3.14t-spawn-w2]: not measured: it hung" in said
     after = store.load(TEST)

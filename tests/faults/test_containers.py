@@ -100,7 +100,7 @@ class Listener(Quiet):
 
 # -- real ones -----------------------------------------------------------------------------------------------------
 
-TESTS = """from pytest_ftgate import ftgate, threads
+TESTS = """from pytest_ftgate import ftgate, processes, threads
 
 @ftgate.compare(threads, processes("fork", "spawn"), workers=[1, 2])
 def test_work(worker):

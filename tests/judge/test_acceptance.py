@@ -56,7 +56,7 @@ def test_the_trailers_of_a_message(message: str, found: list[str]) -> None:
     ("trailer", "cells", "names"),
     [
         ("t.py::test_x[3.14t-*] wall: why: so", "t.py::test_x[3.14t-*]", ["wall"]),
-        ("t.py::test_x[a b: c-3.14t] lock_wait_share: why: so", "t.py::test_x[a b: c-3.14t]", ["lock_wait_share"]),
+        ("t.py::test_x[a b: c-3.14t] lock_wait: why: so", "t.py::test_x[a b: c-3.14t]", ["lock_wait"]),
         ("t.py::test_x wall,tail: why: so", "t.py::test_x", ["wall", "tail"]),
         ("t.py::test_x timer.ack_wait: why: so", "t.py::test_x", ["timer.ack_wait"]),
     ],

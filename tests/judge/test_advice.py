@@ -253,7 +253,7 @@ def test_what_is_won_without_waits_is_bounded_by_waits_and_by_cores() -> None:
         total_ns=1,
         contended=1,
     )
-    shown = Figures(lock_wait_share=0.2, waits=waits, cores=2.0, sites=(lock,))
+    shown = Figures(lock_wait=0.2, waits=waits, cores=2.0, sites=(lock,))
     (found,) = advised(candidate("threads", wall=1.0, figures=shown)).contention
     assert (found.lock, found.gil, found.unattributed) == (0.2, 0.25, 0.05)
     assert found.by_waits == pytest.approx(2)
@@ -262,7 +262,7 @@ def test_what_is_won_without_waits_is_bounded_by_waits_and_by_cores() -> None:
 
 
 def test_waits_that_were_not_sampled_are_not_known() -> None:
-    shown = Figures(lock_wait_share=0.2, waits=WaitFigures(unavailable="no /proc here"))
+    shown = Figures(lock_wait=0.2, waits=WaitFigures(unavailable="no /proc here"))
     (found,) = advised(candidate("threads", wall=1.0, figures=shown)).contention
     assert (found.lock, found.gil, found.unattributed) == (0.2, None, None)
     assert advised(candidate("threads", wall=1.0)).contention == ()

@@ -45,8 +45,8 @@ GOOD = [
     "wall<20ms",
     " tail  <= 1.5e-2 s ",
     "scaling >= 1.6",
-    "lock_wait_share < 20 %",
-    "queue_wait_share < 0.2",
+    "lock_wait < 20 %",
+    "queue_wait < 0.2",
     "uss < 64 MiB",
     "64 MiB > uss",
     "pss + 1 KB < rss",
@@ -128,14 +128,14 @@ BAD = [
     ("wall", "    ^", "expected <, <=, >, >= or =="),
     ("wall <", "      ^", "expected a metric, a number or a parenthesis"),
     ("< 3 s", "^", "expected a metric, a number or a parenthesis"),
-    ("wal < 3 s", "^", "'wal' is not a metric (did you mean 'wall'?); wall, tail, uss and lock_wait_share gate"),
-    ("time < 3 s", "^", "'time' is not a metric (did you mean 'wall'?)"),
+    ("wal < 3 s", "^", "'wal' is not a metric (did you mean 'wall'?); wall, tail, uss and lock_wait gate"),
+    ("time < 3 s", "^", "'time' is not a metric"),
     ("threads.wal < 3 s", "        ^", "'wal' is not a metric (did you mean 'wall'?)"),
     ("treads.wall < 3 s", "^", "'treads' is not an executor (did you mean 'threads'?); there are serial, threads"),
     ("threads < 3 s", "^", "threads is an executor: say which of its figures, as in threads.wall"),
     ("spawn.wall < 3 s", "^", "spawn is a start method: write processes[spawn].wall"),
     ("spawn < 3 s", "^", "spawn is a start method: write processes[spawn].wall"),
-    ("threads. < 3 s", "         ^", "expected a metric: wall, tail, uss and lock_wait_share gate by default"),
+    ("threads. < 3 s", "         ^", "expected a metric: wall, tail, uss and lock_wait gate by default"),
     ("threads[w8] < 3 s", "            ^", "expected . and a metric, as in threads.wall"),
     ("threads[w8.wall < 3 s", "       ^", "this bracket is never closed"),
     ("threads[].wall < 3 s", "        ^", "expected a worker count such as w8, or a target such as 3.14t"),
@@ -389,7 +389,7 @@ def spec_with_roles() -> Spec:
         ("command[rust, w8].wall < 2 * command[gen].wall", (THREADS, RUST, GEN)),
         ("command.scaling > 1.5", (THREADS, RUST)),
         ("command.timer.lock_wait < threads.timer.lock_wait", (THREADS, RUST)),
-        ("lock_wait_share < 20 %", (THREADS, RUST)),
+        ("lock_wait < 20 %", (THREADS, RUST)),
         ("gil == off", (THREADS, RUST)),
         ("server.latency_p99 < 20 ms", (ASGI,)),
         ("server[asgi, w8, 3.14t].cores > server[3.14, asgi, w8].cores", (ASGI, TWO_FIVE)),
@@ -418,7 +418,7 @@ def test_contracts_of_programs(text: str, executors: tuple[Executor, ...]) -> No
         ("server[ft-1x10, 3.14].wall < 1 s", 16, "ft-1x10 is not measured on 3.14: it is on 3.14t"),
         ("server[2x5, 3.13].wall < 1 s", 12, "2x5 is not measured on 3.13: it is on 3.14 and 3.14t"),
         ("server[2x5].scaling > 1", 0, "server[2x5] has no scaling: it does not take a number of workers"),
-        ("command[rust].lock_wait_share < 1 %", 0, "command[rust] has no lock_wait_share: a program cannot be"),
+        ("command[rust].lock_wait < 1 %", 0, "command[rust] has no lock_wait: a program cannot be"),
         ("command[rust].gil == off", 0, "command[rust] has no gil: a program cannot be inspected for it"),
         ("server[2x5].gil == off", 0, "server[2x5] has no gil: a program cannot be inspected for it"),
         ("server[2x5].timer.wait < 1 s", 0, "server[2x5] has no timer.wait: a server has no names of its own"),
@@ -458,8 +458,8 @@ def test_factories_that_the_test_has_not(text: str, caret: int, problem: str) ->
 def test_a_figure_that_no_cell_of_the_test_has() -> None:
     with pytest.raises(ContractError, match="the cells of this test have no latency_p50: it is of the answers"):
         check(parse("latency_p50 < 1 ms"), spec(THREADS, RUST))
-    with pytest.raises(ContractError, match="the cells of this test have no queue_wait_share: a program cannot"):
-        check(parse("queue_wait_share < 1 %"), spec(RUST, TWO_FIVE))
+    with pytest.raises(ContractError, match="the cells of this test have no queue_wait: a program cannot"):
+        check(parse("queue_wait < 1 %"), spec(RUST, TWO_FIVE))
 
 
 def test_contracts_of_roles() -> None:
@@ -523,7 +523,7 @@ def test_the_programs_that_are_concerned(text: str, labels: list[str]) -> None:
 
 def test_what_a_program_has_not_is_not_asked_of_it() -> None:
     cells = cells_with(THREADS, RUST, TWO_FIVE, workers=(8,))
-    assert concerned("lock_wait_share < 20 %", cells) == ["3.14-threads-w8", "3.14t-threads-w8"]
+    assert concerned("lock_wait < 20 %", cells) == ["3.14-threads-w8", "3.14t-threads-w8"]
     assert concerned("gil == off", cells) == ["3.14-threads-w8", "3.14t-threads-w8"]
     assert concerned("timer.x < 1 s", cells) == ["3.14-threads-w8", "rust-w8", "3.14t-threads-w8"]
 
@@ -794,13 +794,13 @@ def apart(left: float, right: float) -> float:
 def test_shares_that_are_zero_are_compared_by_their_difference() -> None:
     busy = (locked(0, 4), locked(1, 8, 2), locked(2, 1, work_ms=0))
     of = sample("3.14-threads-w2", locks=busy)
-    assert numbers("lock_wait_share < 20 %", of) == pytest.approx([0.0, apart(0.4, 0.2)])
-    assert numbers("queue_wait_share < 0.2", of) == pytest.approx([-2, apart(0.1, 0.2)])
-    assert numbers("queue_wait_share > 0.2", of) == pytest.approx([2, -apart(0.1, 0.2)])
+    assert numbers("lock_wait < 20 %", of) == pytest.approx([0.0, apart(0.4, 0.2)])
+    assert numbers("queue_wait < 0.2", of) == pytest.approx([-2, apart(0.1, 0.2)])
+    assert numbers("queue_wait > 0.2", of) == pytest.approx([2, -apart(0.1, 0.2)])
     idle = sample("3.14-threads-w2", locks=(locked(0, 4), locked(1, 0)))
-    assert numbers("lock_wait_share < 20 %", idle) == pytest.approx([0.0, -2])
-    assert numbers("lock_wait_share <= 0", idle) == pytest.approx([2, 0.0])
-    assert numbers("lock_wait_share < 21 %", sample("3.14-threads-w2", locks=busy[:1])) == pytest.approx(
+    assert numbers("lock_wait < 20 %", idle) == pytest.approx([0.0, -2])
+    assert numbers("lock_wait <= 0", idle) == pytest.approx([2, 0.0])
+    assert numbers("lock_wait < 21 %", sample("3.14-threads-w2", locks=busy[:1])) == pytest.approx(
         [math.log(0.2 / 0.21)], rel=1e-3
     )
     assert tuple(readers.shares_by_order(of, "lock").values()) == pytest.approx((0.2, 0.4))
@@ -853,13 +853,13 @@ def test_a_contract_on_the_ceiling_needs_one_worker_and_a_workload_in_python() -
 
 def test_a_division_by_nothing_leaves_the_round_out() -> None:
     of = sample("3.14-threads-w2", locks=(locked(0, 4, 2), locked(1, 4)))
-    assert numbers("lock_wait_share / queue_wait_share < 1", of) == pytest.approx([apart(2, 1)])
+    assert numbers("lock_wait / queue_wait < 1", of) == pytest.approx([apart(2, 1)])
 
 
 def test_a_later_round_never_changes_what_was_looked_at() -> None:
     early = sample("3.14-threads-w2", locks=(locked(0, 4), locked(1, 8)))
     later = sample("3.14-threads-w2", locks=(locked(0, 4), locked(1, 8), locked(2, 0)))
-    for text in ("lock_wait_share < 20 %", "lock_wait_share < 2 * queue_wait_share + 10 %"):
+    for text in ("lock_wait < 20 %", "lock_wait < 2 * queue_wait + 10 %"):
         assert numbers(text, later)[:2] == numbers(text, early)
 
 
@@ -904,7 +904,7 @@ def test_waits_for_the_gil_by_launch_and_none_at_all() -> None:
 
 def test_nothing_measured_has_no_values() -> None:
     of = sample("3.14-threads-w2")
-    for text in ("wall < 1 s", "uss < 1 B", "lock_wait_share < 1", "scaling > 1", "gil == off", "cold < 1 s"):
+    for text in ("wall < 1 s", "uss < 1 B", "lock_wait < 1", "scaling > 1", "gil == off", "cold < 1 s"):
         assert numbers(text, of) == ()
         assert sides(parse(text), of, TestSamples([of])) == (None, None)
 
@@ -916,7 +916,7 @@ def test_the_launches_that_are_needed() -> None:
         metrics_needed(parse("scaling >= 0.8 * ceiling")) == {"time", "control"} == metrics_needed(parse("ceiling > 2"))
     )
     assert metrics_needed(parse("uss + pss < rss")) == {"memory"}
-    assert metrics_needed(parse("lock_wait_share * wall < 1 ms")) == {"time", "locks"}
+    assert metrics_needed(parse("lock_wait * wall < 1 ms")) == {"time", "locks"}
     assert metrics_needed(parse("latency_p95 + timer.x < 1 ms")) == {"time"}
     assert metrics_needed(parse("gil_wait_p95 < 1 ms")) == {"memory"}
 
@@ -958,9 +958,9 @@ def test_the_gil_is_told_of_every_launch() -> None:
         ("uss < 1 MiB", 64 * MIB, "64 MiB"),
         ("uss < 1 MiB", 1000 * MIB, "1,000 MiB"),
         ("uss - rss < 1 MiB", -3.0 * 2**10, "-3 KiB"),
-        ("lock_wait_share < 0.2", 0.1249, "12.5 %"),
-        ("lock_wait_share < 0.2 * threads.queue_wait_share", 0.0, "0 %"),
-        ("lock_wait_share / threads.lock_wait_share < 2", 1.25, "1.25"),
+        ("lock_wait < 0.2", 0.1249, "12.5 %"),
+        ("lock_wait < 0.2 * threads.queue_wait", 0.0, "0 %"),
+        ("lock_wait / threads.lock_wait < 2", 1.25, "1.25"),
         ("scaling >= 1.6", 1.2149, "1.21"),
         ("ops_per_s > 5", 1234567.0, "1,234,567"),
         ("wall / threads.wall < 1.2", 1.05, "1.05"),

@@ -191,7 +191,7 @@ class TestNothingToCompare:
     def test_no_share_is_an_error(self, value: float) -> None:
         verdict = decide.compare(looked([0.0, value], [0.1, 0.1], Metric.LOCK_WAIT))
         assert verdict.decision is Decision.ERROR
-        assert f"lock_wait_share = {value} ns: not a share of 0 or more" in verdict.reason
+        assert f"lock_wait = {value} ns: not a share of 0 or more" in verdict.reason
 
     def test_no_new_value_is_an_error(self) -> None:
         verdict = decide.compare(looked([], [1.0]))

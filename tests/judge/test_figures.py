@@ -351,10 +351,10 @@ def test_the_lock_wait_share_is_of_the_workers_time_and_apart_from_queues() -> N
     of = sample(locks=launches)
     assert tuple(shares_by_order(of, "lock").values()) == pytest.approx((0.1, 0.0, 0.3))
     shown = figures(of, reference=None)
-    assert shown.lock_wait_share == pytest.approx(0.1)
-    assert shown.queue_wait_share == 0.0
+    assert shown.lock_wait == pytest.approx(0.1)
+    assert shown.queue_wait == 0.0
     nothing = figures(sample(), reference=None)
-    assert (nothing.lock_wait_share, nothing.queue_wait_share, nothing.sites) == (None, None, ())
+    assert (nothing.lock_wait, nothing.queue_wait, nothing.sites) == (None, None, ())
 
 
 def test_the_waits_of_a_pool_in_a_worker_are_a_share_of_the_time_of_its_threads() -> None:
@@ -362,7 +362,7 @@ def test_the_waits_of_a_pool_in_a_worker_are_a_share_of_the_time_of_its_threads(
     waits = (site(40 * MS), site(10 * MS, line=9))
     pool = sample(locks=(locked(0, *waits, thread_ms=100), locked(1, *waits, thread_ms=100)))
     shown = figures(pool, reference=None)
-    assert shown.lock_wait_share == pytest.approx(0.5)
+    assert shown.lock_wait == pytest.approx(0.5)
     assert [site.share for site in shown.sites] == pytest.approx([0.4, 0.1])
     unknown = sample(locks=(locked(0, *waits),))  # threads that nobody could follow
     assert tuple(shares_by_order(unknown, "lock").values()) == (1.0,)
@@ -439,7 +439,7 @@ def test_what_acquires_no_lock_is_not_slowed_by_their_probe(sites: tuple[LockSit
     assert (shown.lock_cost is not None) == probe
     assert (decide.refused(Metric.LOCK_WAIT, shown.lock_cost, 0.25) is not None) == probe
     if not probe:
-        assert shown.lock_wait_share == 0.0
+        assert shown.lock_wait == 0.0
 
 
 def test_the_cost_of_the_lock_probe_is_read_off_the_first_turns() -> None:
@@ -637,7 +637,7 @@ def test_parked_time_is_what_the_lock_launches_explain_of_it(
     shown = figures(of, reference=None)
     assert shown.waits is not None
     assert (shown.waits.lock, shown.waits.queue, shown.waits.unattributed) == pytest.approx(expected)
-    assert shown.lock_wait_share == pytest.approx((lock_ms + 5) / 20)
+    assert shown.lock_wait == pytest.approx((lock_ms + 5) / 20)
 
 
 def test_switches_are_per_second_and_cores_by_process() -> None:

@@ -341,7 +341,7 @@ class TestFirst:
         assert first(bare, Metric.WALL, Metric.SCALING) == {"time"}
         assert first(bare, Metric.USS) == {"time", "memory"}  # a memory launch's length is that of an iteration
         assert first(bare) == {"time"}
-        assert first(declared("lock_wait_share < 0.2"), Metric.TAIL) == {"time", "locks"}
+        assert first(declared("lock_wait < 0.2"), Metric.TAIL) == {"time", "locks"}
         assert first(declared("uss < 1 MiB", "threads.wall < 1 s")) == {"time", "memory"}
 
     def test_all_kinds_of_a_cell_that_is_compared_with_nothing_and_of_no_other(self) -> None:
@@ -355,7 +355,7 @@ class TestFirst:
         [
             ("threads.wall < 2 * processes[fork].wall", {"time"}, {"time"}),
             ("processes[fork].uss < 20 MiB", {"time"}, {"time", "memory"}),
-            ("threads.lock_wait_share < 0.2", {"time", "locks"}, {"time"}),
+            ("threads.lock_wait < 0.2", {"time", "locks"}, {"time"}),
             ("processes[fork].growth < 1 MiB", {"time"}, {"time", "memory", "growth"}),
             ("threads.gil == off", {"time"}, {"time"}),
         ],
@@ -629,7 +629,7 @@ class TestVerdict:
     def test_a_contract_about_lock_wait_says_that_a_lock_launch_failed(self) -> None:
         error = WorkloadError(reason="with the lock probe: hung")
         sample = msgspec.structs.replace(measured(locks=0), locks_error=error)
-        texts = ("lock_wait_share < 20 %", "wall < 1 s")
+        texts = ("lock_wait < 20 %", "wall < 1 s")
         spec = msgspec.structs.replace(declared(), contracts=tuple(DeclaredContract(text=text) for text in texts))
         waits, wall = verdict(sample, spec=spec).metrics
         assert (waits.decision, waits.more) == (Decision.INCONCLUSIVE, 0)

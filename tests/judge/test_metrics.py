@@ -194,14 +194,14 @@ def test_whatever_has_a_row_stands_in_a_contract(name: str) -> None:
 
 def test_pss_is_one_row_and_one_reader() -> None:
     row = metrics.row("pss")
-    assert (row.label, row.unit, row.need, row.gates) == ("PSS", "size", "memory", False)
+    assert (row.unit, row.need, row.gates) == ("size", "memory", False)
     assert row.read(sample())[0] == 20 * MIB
     assert figures(sample(), reference=None).pss_bytes == metrics.middle("pss", sample())
 
 
 def test_a_servers_p99_is_one_row_and_one_reader() -> None:
     row = metrics.row("latency_p99")
-    assert (row.label, row.unit, row.need, row.gates) == ("p99 latency", "time", "time", False)
+    assert (row.unit, row.need, row.gates) == ("time", "time", False)
     assert row.read(sample(SERVER))[0] == 30 * MS
     assert not row.read(sample())
     assert (row.applies(SERVER), row.applies(THREADS)) == (True, False)
@@ -262,7 +262,7 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
 
 
 def test_what_gates_by_default_is_measured_itself() -> None:
-    assert metrics.GATING == ("wall", "tail", "uss", "lock_wait_share")
+    assert metrics.GATING == ("wall", "tail", "uss", "lock_wait")
     assert not any(metrics.row(name).explains for name in metrics.GATING)
 
 

@@ -37,10 +37,10 @@ def of(metric: str, **fields: float) -> Threshold:
         ("uss: floor = 64 KiB margin=1%", of("uss", floor=64 * KIB, margin=0.01)),
         ("uss: floor=1e3 KB", of("uss", floor=1e6)),
         (
-            "lock_wait_share: margin=50% effect=80% floor=2%",
-            of("lock_wait_share", margin=0.5, effect=0.8, floor=0.02),
+            "lock_wait: margin=50% effect=80% floor=2%",
+            of("lock_wait", margin=0.5, effect=0.8, floor=0.02),
         ),
-        ("lock_wait_share: floor=0.02", of("lock_wait_share", floor=0.02)),
+        ("lock_wait: floor=0.02", of("lock_wait", floor=0.02)),
         ("scaling: margin=0.1", of("scaling", margin=0.1)),
         ("ratio: margin=4%", of("ratio", margin=0.04)),
     ],
@@ -54,8 +54,7 @@ def test_texts(text: str, found: Threshold) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "floor=1ms; wall, tail, uss and lock_wait_share gate by default, docs/judging.md lists the others"),
-        ("time: margin=3%", "'time' is not a metric that gates (did you mean 'wall'?)"),
+        ("", "floor=1ms; wall, tail, uss and lock_wait gate by default, docs/judging.md lists the others"),
         ("wal: margin=3%", "'wal' is not a metric that gates (did you mean 'wall'?)"),
         ("contract: margin=3%", "'contract' is not a metric that gates"),
         ("wall:", "wall is given neither margin, effect nor floor"),
@@ -73,14 +72,14 @@ def test_texts(text: str, found: Threshold) -> None:
         ("wall: effect=1", "effect of wall takes a share such as 1% or 0.01, not '1', which is 100 %"),
         ("wall: margin=1000%", "margin of wall takes a share"),
         ("uss: effect=300", "effect of uss takes a share such as 5% or 0.05, not '300'"),
-        ("lock_wait_share: floor=2", "floor of lock_wait_share takes a share such as 2% or 0.02, not '2'"),
+        ("lock_wait: floor=2", "floor of lock_wait takes a share such as 2% or 0.02, not '2'"),
         ("wall: margin=3ms", "margin of wall takes a share"),
         ("wall: floor=3", "floor of wall takes a time with its unit such as 1ms (ns, us, ms or s), not '3'"),
         ("wall: floor=3MiB", "floor of wall takes a time"),
         ("uss: floor=3", "floor of uss takes a size with its unit such as 1MiB"),
         ("uss: floor=3ms", "floor of uss takes a size"),
         ("uss: floor=1e999B", "floor of uss takes a size"),
-        ("lock_wait_share: floor=3ms", "floor of lock_wait_share takes a share such as 5% or 0.05, not '3ms'"),
+        ("lock_wait: floor=3ms", "floor of lock_wait takes a share such as 5% or 0.05, not '3ms'"),
         ("scaling: floor=0.1", "scaling has no floor, because it has no unit: give it a margin and an effect"),
         ("wall: margin=5% effect=5%", "effect 5 % is not above margin 5 %"),
     ],
@@ -102,7 +101,7 @@ def test_a_number_from_1_on_needs_its_sign() -> None:
         with pytest.raises(ValueError, match=r"^margin of wall takes a share such as [13]% or 0.0[13], not"):
             threshold("wall", {"margin": value})
     assert threshold("wall", {"margin": "300%", "effect": "400 %"}) == of("wall", margin=3.0, effect=4.0)
-    assert threshold("lock_wait_share", {"floor": 0.99}) == of("lock_wait_share", floor=0.99)
+    assert threshold("lock_wait", {"floor": 0.99}) == of("lock_wait", floor=0.99)
 
 
 @pytest.mark.parametrize("value", [True, -1, float("nan"), float("inf"), [1], b"1%", 10**400, "", " ", "1 2"])
@@ -145,7 +144,7 @@ def test_whatever_the_text_is_it_is_read_or_refused() -> None:
         *[(basis, "scaling", (0.05, 0.15, 0)) for basis in ("stored", "predicted", "portable")],
         ("paired", "uss", (0.02, 0.05, 64 * 4096)),
         *[(basis, "uss", (0.02, 0.10, 64 * 4096)) for basis in ("stored", "predicted", "portable")],
-        *[(basis, "lock_wait_share", (0.25, 0.5, 0.01)) for basis in BASES],
+        *[(basis, "lock_wait", (0.25, 0.5, 0.01)) for basis in BASES],
     ],
 )
 def test_defaults_of_the_roads(basis: BasisKind, metric: str, limits: tuple[float, ...]) -> None:

@@ -104,7 +104,7 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Project) -> None
     slower.stdout.fnmatch_lines(
         [
             "*regressed: 3.14t-threads-w1*",
-            "*wall time*ms, *+*% CI*",
+            "*wall *ms, *+*% CI*",
             "*is beyond*: p = *",
             "*judged by*paired launches*",
             "*refused test_burn.py::test_burn?3.14t-threads-w1?*",

@@ -59,7 +59,7 @@ def test_each_test_has_one_annotation_that_names_its_cells() -> None:
     assert cache == (
         "::error file=tests/test_cache.py,line=34,title=ftgate%3A 3 of 4 decided%2C "
         "1 regressed%2C 1 not compared::test_lookup[3.14t-threads-w8]: "
-        "lock_wait_share +4.1 points (31.2 %25, was 27.1 %25); scaling -12.3 %25 (1.72x, was 1.96x)"
+        "lock_wait +4.1 points (31.2 %25, was 27.1 %25); scaling -12.3 %25 (1.72x, was 1.96x)"
     )
     title = "ftgate%3A 6 of 8 decided%2C 2 regressed%2C 1 broken%2C 1 error%2C 2 not compared"
     assert words.startswith(f"::error file=tests/test_words.py,line=12,title={title}::")

@@ -76,7 +76,7 @@ def test_gha_benchmark_lists_what_gates_and_is_better_if_smaller() -> None:
     found = json.loads(rendered("gha-benchmark", partial="Ctrl-C"))
     assert {tuple(entry) for entry in found} == {("name", "unit", "value", "range", "extra")}
     names = {entry["name"].rpartition(" ")[2] for entry in found}
-    assert {"wall", "uss", "lock_wait_share"} <= names
+    assert {"wall", "uss", "lock_wait"} <= names
     assert not {name for name in names if metrics.is_gain(name)}  # scaling was judged, too
     assert all(entry["extra"].endswith("\npartial: Ctrl-C") for entry in found)
 
@@ -147,7 +147,7 @@ def test_openmetrics_follows_the_specification() -> None:
             samples.add((match[1], match[2]))
     assert len(families) == len(set(families))
     assert len(samples) == sum(not line.startswith("#") for line in lines) - 1
-    assert {"ftgate_wall_seconds", "ftgate_uss_bytes", "ftgate_lock_wait_share_ratio", "ftgate_ratio"} <= set(families)
+    assert {"ftgate_wall_seconds", "ftgate_uss_bytes", "ftgate_lock_wait_ratio", "ftgate_ratio"} <= set(families)
 
 
 def test_a_label_is_escaped() -> None:

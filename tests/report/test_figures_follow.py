@@ -159,7 +159,7 @@ def figures_of(sample: dict[str, Any]) -> dict[str, float]:
         "control": gmean([math.exp(each) for each in neighbours(launches, of(sample, "control"))]),
         "uss": median(launch["memory"][0]["uss_bytes"] for launch in of(sample, "memory")),
         "pss": median(launch["memory"][0]["pss_bytes"] for launch in of(sample, "memory")),
-        "lock_wait_share": median(each / (2 * 1_000_000) for each in waited),
+        "lock_wait": median(each / (2 * 1_000_000) for each in waited),
         "rows": median(launch["counters"]["rows"] / span for launch, span in zip(launches, spent, strict=True)),
         "put": median(launch["timers"]["put"]["total_ns"] / 7 for launch in launches),
         "depth": median(launch["peaks"]["depth"] for launch in launches),
@@ -183,7 +183,7 @@ def test_each_number_of_a_row_follows_from_its_launches(report: Report) -> None:
         units.ratio(found["scaling"]),
         units.size(found["uss"]),
         units.size(found["pss"]),
-        units.share(found["lock_wait_share"]),
+        units.share(found["lock_wait"]),
         units.rate(found["ops_per_s"]),
         "regressed",
     ]
@@ -207,7 +207,7 @@ def test_now_was_and_the_change_of_a_metric_follow_from_both_sides(report: Repor
     (row,) = json.loads(json_report.render(report))["tables"][0]["rows"]
     now, was = figures_of(row["sample"]), figures_of(row["sample"]["reference"])
     judged = {each["metric"]: each for each in row["verdict"]["metrics"]}
-    assert judged.keys() == {"wall", "tail", "uss", "lock_wait_share", "scaling", "cores", "ops_per_s"}
+    assert judged.keys() == {"wall", "tail", "uss", "lock_wait", "scaling", "cores", "ops_per_s"}
     for name, each in judged.items():
         assert (each["now"], each["was"]) == (pytest.approx(now[name]), pytest.approx(was[name])), name
     pairs = neighbours(of(row["sample"], "time"), of(row["sample"]["reference"], "time"))

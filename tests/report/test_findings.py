@@ -72,7 +72,7 @@ def test_the_headline_is_the_worst_cell_with_its_function() -> None:
     assert said.first_line(report) == "test_tokenise[3.14-forkserver-w8]: uss +34.8 %"
     by_test = [said.first_line(report, table.rows) for table in report.tables]
     assert by_test[1:] == [
-        "test_lookup[3.14t-threads-w8]: lock_wait_share +4.1 points, at src/words/cache.py:12 Lock",
+        "test_lookup[3.14t-threads-w8]: lock_wait +4.1 points, at src/words/cache.py:12 Lock",
         "nothing was compared",
     ]
     slower = [row for row in report.rows if row.explanation and row.explanation.functions]

@@ -51,7 +51,7 @@ def test_the_figure_comes_first_with_what_it_was_and_what_is_allowed() -> None:
     row = Row(cell=CELL, verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall, waits, passed)))
     assert headline(row) == (
         "wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %; "
-        "lock_wait_share +23.0 points (31.0 %, was 8.0 %), allowed +1.2 points"
+        "lock_wait +23.0 points (31.0 %, was 8.0 %), allowed +1.2 points"
     )
 
 
@@ -62,7 +62,7 @@ def test_of_an_open_cell_it_is_the_interval_and_what_would_settle_it() -> None:
     waits = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason="the lock probe slowed it")
     row = Row(cell=CELL, verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(waits, wall, uss)))
     assert headline(row) == (
-        f"wall +3.0 % (99 % CI -7.0 % to +13.0 %), uss too; {settles}; lock_wait_share: the lock probe slowed it"
+        f"wall +3.0 % (99 % CI -7.0 % to +13.0 %), uss too; {settles}; lock_wait: the lock probe slowed it"
     )
 
 
@@ -123,7 +123,7 @@ def test_a_share_whose_difference_is_not_that_of_its_figures_says_so() -> None:
     points = Interval(value=0.052, low=0.01, high=0.1, level=0.95)
     each = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.REGRESSED, points=points, now=0.1, was=0.0)
     row = Row(cell=CELL, verdict=Verdict(decision=Decision.REGRESSED, metrics=(each,), basis="paired"))
-    assert headline(row) == "lock_wait_share +5.2 points (10.0 %, was 0, compared pair by pair)"
+    assert headline(row) == "lock_wait +5.2 points (10.0 %, was 0, compared pair by pair)"
 
 
 @pytest.mark.parametrize(

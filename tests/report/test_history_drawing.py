@@ -62,8 +62,8 @@ def test_a_change_before_the_last_ones_is_said() -> None:
 
 def test_a_share_changes_by_points() -> None:
     low, high = [[0.0, 0.0, 0.01]] * 6, [[0.2, 0.21, 0.22]] * 6
-    recordings = [recording(*each, day=day, metric="lock_wait_share") for day, each in enumerate(low + high, 1)]
-    found = judged.history(recordings, "lock_wait_share", fingerprint="m", build="b")
+    recordings = [recording(*each, day=day, metric="lock_wait") for day, each in enumerate(low + high, 1)]
+    found = judged.history(recordings, "lock_wait", fingerprint="m", build="b")
     assert found is not None
     (changed,) = found.changes
     assert (changed.index, changed.ratio) == (6, None)
@@ -74,7 +74,7 @@ def test_a_time_without_a_control_is_a_time() -> None:
     recordings = [recording(1e6, 1.1e6, day=day, metric="wall") for day in (1, 2)]
     found = judged.history(recordings, "wall", fingerprint="m", build="b")
     assert found is not None
-    assert (found.unit, history.label(found)) == ("time", "wall time")
+    assert (found.unit, history.label(found)) == ("time", "wall")
     assert "1.05 ms" in history.render("t", found, width=80, unicode=True)
 
 

@@ -165,7 +165,7 @@ def test_figures_of_the_data_are_those_of_the_report() -> None:
     assert (wall["unit"], wall["allowed"], wall["effect"]) == ("ratio", 1.02, 1.05)
     assert wall["pairs"] == pytest.approx([4 / 3] * 5, rel=1e-5), "each launch over that of the reference in its round"
     assert cells["3.14-spawn-w8"]["changes"]["wall"]["pairs"] == [], "recordings are no pairs"
-    waits = block(rendered(report))["tests"][1]["cells"][1]["changes"]["lock_wait_share"]
+    waits = block(rendered(report))["tests"][1]["cells"][1]["changes"]["lock_wait"]
     assert (waits["unit"], waits["change"]["value"]) == ("points", 0.0412)
 
 
@@ -338,8 +338,8 @@ def test_every_plot_is_drawn(page: Page) -> None:
     assert page.evaluate("document.documentElement.dataset.drawn") == "yes"
     titles = page.locator("figcaption").all_inner_texts()
     for wanted in (
-        "Change: wall time",
-        "Change: lock wait",
+        "Change: wall",
+        "Change: lock_wait",
         "Where threads wait",
         "Memory by role over the run",
         "Scaling",
@@ -352,7 +352,7 @@ def test_every_plot_is_drawn(page: Page) -> None:
     )
     assert all(place == 0 and re.search(r": .*\d", label) for place, label in drawn), "they are read by keyboard, too"
     said = "3.14-fork-w8: +31.2 %, interval +28.1 % to +34.3 %, allowed +2 %, effect +5 %, 5 pairs"
-    assert any(label.startswith(f"Change of wall time. {said}") for _, label in drawn)
+    assert any(label.startswith(f"Change of wall. {said}") for _, label in drawn)
     first = page.locator(".plots").first.locator("svg.plot").first
     points = [text for text in first.locator("title").all_text_contents() if text.startswith("3.14-fork-w8, ")]
     assert points == [f"3.14-fork-w8, pair {number}: +33.3 %" for number in range(1, 6)]

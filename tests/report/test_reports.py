@@ -233,16 +233,16 @@ def test_narrow_terminal_gives_up_the_less_important_columns_first() -> None:
         text = shown(report_by_hand.report(), width)
         return next(line for line in text.splitlines() if "verdict" in line)
 
-    assert re.split(r"\s{2,}", head(120).strip()) == ["time", "95 % CI", "ratio", "cores", "USS", "PSS", "verdict"]
-    assert re.split(r"\s{2,}", head(80).strip()) == ["time", "95 % CI", "ratio", "cores", "USS", "verdict"]
-    assert re.split(r"\s{2,}", head(64).strip()) == ["time", "95 % CI", "ratio", "verdict"]
-    assert re.split(r"\s{2,}", head(40).strip()) == ["time", "ratio", "verdict"]
+    assert re.split(r"\s{2,}", head(120).strip()) == ["wall", "95 % CI", "ratio", "cores", "uss", "pss", "verdict"]
+    assert re.split(r"\s{2,}", head(80).strip()) == ["wall", "95 % CI", "ratio", "cores", "uss", "verdict"]
+    assert re.split(r"\s{2,}", head(64).strip()) == ["wall", "ratio", "uss", "verdict"]
+    assert re.split(r"\s{2,}", head(40).strip()) == ["wall", "ratio", "verdict"]
 
 
 def test_columns_without_a_value_are_left_out() -> None:
     text = shown(of_rows(row(figures=Figures(wall_ns=interval(1e6, 1e6, 1e6, level=0.0)))))
     head = next(line for line in text.splitlines() if "verdict" in line)
-    assert head.split() == ["time", "verdict"]
+    assert head.split() == ["wall", "verdict"]
     assert "ratio" not in text
 
 
@@ -270,7 +270,7 @@ def test_a_mended_cell_names_the_mark_to_remove() -> None:
 def test_levels_that_differ_leave_the_heading_without_one() -> None:
     rows = [row(figures=Figures(wall_ns=interval(1e6, 9e5, 1.1e6, level))) for level in (0.9, 0.95)]
     head = next(line for line in shown(of_rows(*rows)).splitlines() if "verdict" in line)
-    assert head.split() == ["time", "CI", "verdict"]
+    assert head.split() == ["wall", "CI", "verdict"]
 
 
 def test_a_regression_says_how_much_is_allowed() -> None:
@@ -278,7 +278,7 @@ def test_a_regression_says_how_much_is_allowed() -> None:
         metric=Metric.WALL, decision=Decision.REGRESSED, ratio=interval(1.312, 1.28, 1.34), allowed=1.02
     )
     text = shown(of_rows(row(verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall,)))))
-    assert "wall time  +31.2 % (95 % CI +28.0 % to +34.0 %), allowed +2 %\n" in text
+    assert "wall       +31.2 % (95 % CI +28.0 % to +34.0 %), allowed +2 %\n" in text
 
 
 def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
@@ -489,8 +489,8 @@ def test_table_diff_and_accept_print_the_same_figures(seed: int) -> None:
     stored = render_diff([Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=entry(sample))])
     labelled = next(line for line in table.splitlines() if line.startswith(f"  {row.cell.label}"))
     figures_of = accepted.removesuffix(" (new)").partition(": ")[2].split(", ")
-    printed = {name: text for each in figures_of for name, text in re.findall(r"^([A-Za-z ]+) ([\d.].*)$", each)}
-    assert set(printed) == {"wall", "to control", "USS", "lock wait", "scaling"}
+    printed = {name: text for each in figures_of for name, text in re.findall(r"^([A-Za-z_ ]+) ([\d.].*)$", each)}
+    assert set(printed) == {"wall", "to control", "uss", "lock_wait", "scaling"}
     for name, text in printed.items():
         there = table if name == "to control" else labelled
         assert f" {text} " in there, name
@@ -537,23 +537,23 @@ UNTOLD = "no figure: no sample was taken while all of its workers were held"
         (1, PHASES, "start 0 ns; work 1.00 s; join 0 ns; cold 400 µs"),
         # Locks: waiting tasks do not wait for the GIL; of strangers no line, and of some no number is known.
         (0, {"no_locks": "with the lock probe: no lock"}, "lock     no figures: with the lock probe: no lock"),
-        (1, {"lock_wait_share": 0.0}, "lock     no waits"),
-        (0, {"sites": LITTLE, "lock_wait_share": 0.007}, ""),
-        (1, {"sites": LITTLE, "lock_wait_share": 0.007}, "lock     2 sites: 0.7 % of the time together"),
+        (1, {"lock_wait": 0.0}, "lock     no waits"),
+        (0, {"sites": LITTLE, "lock_wait": 0.007}, ""),
+        (1, {"sites": LITTLE, "lock_wait": 0.007}, "lock     2 sites: 0.7 % of the time together"),
         (
             0,
-            {"gil_enabled": True, "lock_wait_share": 0.312, "sites": (site("app.py", 12, "asyncio.Lock", 0.312),)},
+            {"gil_enabled": True, "lock_wait": 0.312, "sites": (site("app.py", 12, "asyncio.Lock", 0.312),)},
             f"lock     app.py:12 asyncio.Lock  31.2 % of the time, 45 % contended (1.20 k/s), {WAITED}",
         ),
         (
             0,
-            {"lock_wait_share": 0.312, "sites": (site("", 0, "multiprocessing.Lock", 0.312, name="\x1b[31ma\x07\nb"),)},
+            {"lock_wait": 0.312, "sites": (site("", 0, "multiprocessing.Lock", 0.312, name="\x1b[31ma\x07\nb"),)},
             'lock     line unknown: multiprocessing.Lock "a b"  31.2 % of the time, 45 % contended (1.20 k/s), '
             + WAITED,
         ),
         (
             0,
-            {"lock_wait_share": 0.0, "sites": (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)},
+            {"lock_wait": 0.0, "sites": (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)},
             f"queue    app.py:12 Queue  31.2 % of the time, 1.20 k/s waited, {WAITED}",
         ),
         # Scaling; growth unasked only where it is certain and not tiny.
@@ -637,30 +637,30 @@ def test_table_of_several_worker_counts_has_distinct_labels() -> None:
 
 
 def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
-    rows = [row(figures=Figures(lock_wait_share=share)) for share in (None, 0.0, 0.0001)]
+    rows = [row(figures=Figures(lock_wait=share)) for share in (None, 0.0, 0.0001)]
     details = [line for line in shown(of_rows(*rows)).splitlines() if line.startswith("  3.14t")]
     assert [line.split("w8")[1].strip() for line in details] == ["passed", "0  passed", "<0.1 %  passed"]
 
 
 def test_worst_sites_are_shown_and_the_rest_counted() -> None:
     sites = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
-    short = detail_lines(sites=sites, lock_wait_share=0.156)
+    short = detail_lines(sites=sites, lock_wait=0.156)
     assert re.findall(r"app.py:(\d+)", short) == ["51", "41"]
     assert short.endswith("3 more sites: 6.3 % of the time together (-v)")
-    full = detail_lines(1, sites=sites, lock_wait_share=0.156)
+    full = detail_lines(1, sites=sites, lock_wait=0.156)
     assert re.findall(r"app.py:(\d+)", full) == ["51", "41", "31", "21", "11"]
     assert full.endswith("1 more site: 0.1 % of the time")
 
 
 def test_queues_come_after_locks_and_do_not_push_them_out() -> None:
     sites = (*(site("q.py", line, "Queue", 0.3, "queue") for line in (1, 2, 3)), site("a.py", 1, "Lock", 0.02))
-    names = re.findall(r"^(lock|queue)", detail_lines(sites=sites, lock_wait_share=0.02), re.MULTILINE)
+    names = re.findall(r"^(lock|queue)", detail_lines(sites=sites, lock_wait=0.02), re.MULTILINE)
     assert names == ["lock", "queue", "queue"]
 
 
 def test_overhead_of_a_probe_is_shown_with_the_figure() -> None:
     sites = (site("a.py", 1, "Lock", 0.2), site("a.py", 2, "Lock", 0.1))
-    fields: dict[str, Any] = {"sites": sites, "lock_wait_share": 0.3}
+    fields: dict[str, Any] = {"sites": sites, "lock_wait": 0.3}
     cheap, dear = (fields | {"lock_cost": around(value, 0.02)} for value in (1.03, 1.31))
     assert "probe" not in detail_lines(width=200, **cheap)
     assert detail_lines(1, width=200, **cheap).splitlines()[0].endswith("; probe 1.03x [1.01, 1.05]")
@@ -687,14 +687,14 @@ def test_long_path_in_ascii() -> None:
     style = Style(80, unicode=False)
     assert short_path("src/words/storage/cache.py", 22, style) == ".../storage/cache.py"
     deep = (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),)
-    line = detail_lines(sites=deep, lock_wait_share=0.5, width=80, unicode=False).splitlines()[0]
+    line = detail_lines(sites=deep, lock_wait=0.5, width=80, unicode=False).splitlines()[0]
     assert re.match(r"lock     \.\.\.(/deeper)+/cache\.py:7 Lock  50\.0 %", line)
 
 
 def test_a_long_name_covers_nothing_of_its_text() -> None:
     style = Style(40)
-    assert details.entry("wall time", "20 ms", style, 2, 11) == ["  wall time  20 ms"]
-    assert details.entry("mean latency", "20 ms", style, 2, 11) == ["  mean latency 20 ms"]
+    assert details.entry("lock_wait", "20 ms", style, 2, 11) == ["  lock_wait  20 ms"]
+    assert details.entry("latency_mean", "20 ms", style, 2, 11) == ["  latency_mean 20 ms"]
 
 
 def test_phrases_are_broken_between_parts() -> None:
@@ -742,7 +742,7 @@ def test_an_open_cell_has_one_figure_and_what_settles_it_unless_all_is_asked_for
     left = tuple(undecided(metric, more and more - number) for number, metric in enumerate(("wall", "tail", "uss")))
     measured = row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=left, basis="stored", why="because"))
     text = terminal.cell_text(measured)
-    assert text.splitlines()[1] == "      wall time  +3.0 % (95 % CI -2.0 % to +8.0 %); tail and USS too (-v)"
+    assert text.splitlines()[1] == "      wall       +3.0 % (95 % CI -2.0 % to +8.0 %); tail and uss too (-v)"
     assert settles in text
     assert len(text.splitlines()) <= 4
     assert "p = " not in text
@@ -806,9 +806,9 @@ def difference(old: Sample, new: Sample) -> Difference:
 
 def test_diff_has_lock_wait_and_scaling_where_a_row_has_them() -> None:
     plain, full = cell_with(), cell_with(0.312, 1.72)
-    assert "lock wait" not in render_diff([difference(plain, plain)])
+    assert "lock_wait" not in render_diff([difference(plain, plain)])
     head, *details = render_diff([difference(cell_with(0.271, 1.96), full), difference(plain, plain)]).splitlines()[1:]
-    assert re.split(r"\s{2,}", head.strip())[7:] == ["lock wait", "change", "scaling", "change", "verdict", "baseline"]
+    assert re.split(r"\s{2,}", head.strip())[7:] == ["lock_wait", "change", "scaling", "change", "verdict", "baseline"]
     first, second = (re.split(r"\s{2,}", line.strip())[7:11] for line in details)
     assert first == ["27.1 % -> 31.2 %", "+4.1 points", "1.96x -> 1.72x", "-12.2 %"]
     assert second == ["-", "-", "-", "-"]
@@ -822,7 +822,7 @@ def test_update_says_lock_wait_and_scaling() -> None:
     old, new = cell_with(0.271, 1.96), cell_with(0.312, 1.72)
     update = Update(nodeid="t.py::test[x]", action="record", old=entry(old), new=new, reason="")
     (line,) = update_lines([update])
-    assert line.endswith("lock wait 31.2 % (was 27.1 %, +4.1 points), scaling 1.72x (was 1.96x, -12.2 %)")
+    assert line.endswith("lock_wait 31.2 % (was 27.1 %, +4.1 points), scaling 1.72x (was 1.96x, -12.2 %)")
 
 
 # ---- JSON

@@ -48,12 +48,12 @@ def test_one_round_of_bare_launches_decides_what_is_met_by_far() -> None:
     shown = [row.figures for row in rows.values()]
     assert all(figures.wall_ns for figures in shown)
     nothing = (None, None, None)
-    assert {(each.control_ratio, each.uss_bytes, each.lock_wait_share) for each in shown} == {nothing}
+    assert {(each.control_ratio, each.uss_bytes, each.lock_wait) for each in shown} == {nothing}
 
 
 def test_memory_and_locks_are_launched_for_the_cells_that_a_contract_names() -> None:
     desk = desk_of()
-    _, rounds = held("processes[fork].uss < 64 MiB", "threads.lock_wait_share < 0.5", desk=desk)
+    _, rounds = held("processes[fork].uss < 64 MiB", "threads.lock_wait < 0.5", desk=desk)
     bare, held_too = Counter(own=1), Counter(own=2)
     probed = Counter(own=rounds, locks=rounds)
     assert launched(desk) == {"threads": probed, "fork": held_too, "spawn": bare, "interpreters": bare}

@@ -891,7 +891,7 @@ def test_more_lock_wait_regresses_where_the_time_is_the_same(project: Project) -
     points = outcome.metric(Metric.LOCK_WAIT).points
     assert points is not None
     assert points.value == pytest.approx(0.125, abs=0.02)  # of the work, which is eight tenths of the time
-    assert outcome.rows[THREADS].figures.lock_wait_share == pytest.approx(0.25, rel=0.15)
+    assert outcome.rows[THREADS].figures.lock_wait == pytest.approx(0.25, rel=0.15)
 
 
 def test_a_point_more_of_hardly_any_wait_is_none(project: Project) -> None:

@@ -356,16 +356,16 @@ def cache_threads() -> tuple[Row, ...]:
     refused = MetricVerdict(metric=Metric.LOCK_WAIT, decision=Decision.INCONCLUSIVE, reason=TOO_COSTLY)
     alone = probed(
         figures(12.1, 1.0, 12.3, 12.6, 0.99),
-        lock_wait_share=0.0,
-        queue_wait_share=0.0,
+        lock_wait=0.0,
+        queue_wait=0.0,
         waits=WaitFigures(running=0.97, runnable=0.01, asleep=0.02, cores={"main": 0.98}, voluntary_per_s=12.0),
         memory={"tree": role(1, 12.3, 12.6, 21.0), "main": role(1, 12.3, 12.6, 21.0)},
     )
     busy = {"main": 0.02, **{f"worker {index}": 0.231 - index / 100 for index in range(8)}}
     eight = probed(
         figures(7.03, 1.0, 24.2, 24.5, 1.81),
-        lock_wait_share=0.3120,
-        queue_wait_share=0.121,
+        lock_wait=0.3120,
+        queue_wait=0.121,
         sites=SITES,
         waits=WaitFigures(
             running=0.225,
@@ -387,8 +387,8 @@ def cache_threads() -> tuple[Row, ...]:
     gil = probed(
         figures(14.8, 2.11, 15.5, 15.8, 0.99),
         gil_enabled=True,
-        lock_wait_share=0.412,
-        queue_wait_share=0.0,
+        lock_wait=0.412,
+        queue_wait=0.0,
         sites=(site("src/words/cache.py", 12, "Lock", 0.412, name="cache"),),
         lock_cost=around(1.31, 0.06),
         waits=WaitFigures(running=0.125, runnable=0.004, gil=0.45, lock=0.41, unattributed=0.011, cores=busy),
@@ -419,8 +419,8 @@ def cache_processes() -> tuple[Row, ...]:
     steady = parted(Metric.LOCK_WAIT, Decision.PASSED, 0.0, 0.002, 0.9998)
     shared = probed(
         figures(29.4, 4.18, 93.6, 106.9, 1.7),
-        lock_wait_share=0.0003,
-        queue_wait_share=0.0,
+        lock_wait=0.0003,
+        queue_wait=0.0,
         sites=(site("src/words/cache.py", 12, "multiprocessing.Lock", 0.0003, name="cache"),),
         waits=WaitFigures(
             running=0.18,
@@ -442,7 +442,7 @@ def cache_processes() -> tuple[Row, ...]:
     )
     unknown = probed(
         figures(7.9, 1.12, 61.0, 61.4, 1.9),
-        lock_wait_share=0.0,
+        lock_wait=0.0,
         memory={"tree": role(1, 61.0, 61.4, 73.2), "main": role(1, 61.0, 61.4, 73.2)},
         waits=WaitFigures(unavailable=NO_CLASSIFIER, cores={"main": 1.9}),
     )

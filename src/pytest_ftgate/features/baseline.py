@@ -22,7 +22,7 @@ from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, r
 from .last_run import store as store_of
 
 ACCEPT = "ftgate baseline update "
-ALWAYS = ("wall", "to control", "USS")
+ALWAYS = ("wall", "to control", "uss")
 """Figures that stand in every table."""
 NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 

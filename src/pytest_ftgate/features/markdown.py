@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..kit import units
 from ..kit.text import plain, plural
+from ..kit.values import Metric
 from ..model.report import Report, Row, Table
 from ..model.verdict import Decision
 from ..report import said
@@ -197,14 +198,13 @@ def _table(report: Report, table: Table) -> str:
         "cell": [code(_label(row), in_table=True) for row in table.rows],
         "verdict": [row.verdict.decision.value for row in table.rows],
     }
-    for name in ("time", "ratio", "scaling", "uss", "lock"):
-        column = COLUMNS[name]
-        columns[column.head] = column.texts(table.rows)
-        if name == "time":
+    for name in (Metric.WALL, Metric.RATIO, Metric.SCALING, Metric.USS, Metric.LOCK_WAIT):
+        columns[name] = COLUMNS[name].texts(table.rows)
+        if name == Metric.WALL:
             columns["change"] = [said.change_text(wall) if wall else "" for wall in walls]
             columns["rules out"] = [said.rules_out(wall) if wall else "" for wall in walls]
     columns = {head: texts for head, texts in columns.items() if any(texts)}
-    for head in columns.keys() & {"verdict", "time", "USS", "lock wait", "rules out"}:
+    for head in columns.keys() & {"verdict", Metric.WALL, Metric.USS, Metric.LOCK_WAIT, "rules out"}:
         columns[head] = [each.replace(" ", "\u00a0") for each in columns[head]]  # no line ends there, on a phone too
     ratio = f"; ratio to {code(table.reference)}" if "ratio" in columns else ""
     lines = [

@@ -325,7 +325,7 @@ class _Parser:
         if word in METHODS:
             self.fail(self.no_executor(word), token.at)
         if word not in METRICS:
-            near = metrics.meant(word, [*METRICS, *OWN, *KINDS])
+            near = did_you_mean(word, [*METRICS, *OWN, *KINDS])
             self.fail(f"{word!r} is not a metric{near}; {metrics.WHICH}", token.at)
         return word
 

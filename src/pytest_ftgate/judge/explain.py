@@ -21,7 +21,7 @@ LEAST_MOVE: Final = 0.02
 LEAST_DEVIATION: Final = 0.02
 """Launches are taken to deviate by so much at least: few of them may agree by chance."""
 STATES: Final = ("running", "runnable", "gil", "lock", "queue", "process", "unattributed", "asleep")
-STORED_STATES: Final = {"lock": "lock_wait_share", "queue": "queue_wait_share", "gil": "gil_wait_share"}
+STORED_STATES: Final = {"lock": "lock_wait", "queue": "queue_wait", "gil": "gil_wait"}
 """The states that recordings have: the metric of each."""
 PHASES: Final = ("start", "join")
 

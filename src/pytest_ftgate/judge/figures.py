@@ -36,8 +36,8 @@ MEDIANS: Final[Mapping[str, str]] = {
     "cores": "cores",
     "rss_bytes": "rss",
     "pss_bytes": "pss",
-    "lock_wait_share": "lock_wait_share",
-    "queue_wait_share": "queue_wait_share",
+    "lock_wait": "lock_wait",
+    "queue_wait": "queue_wait",
 }
 """Field of Figures -> the metric whose median over launches it holds."""
 

@@ -6,7 +6,7 @@ The row of a workload's own metric (`timer.NAME`, `counter.NAME`, `peak.NAME`) i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..kit.text import did_you_mean, listed
@@ -44,7 +44,6 @@ class MetricRow(NamedTuple):
     """
 
     name: str
-    label: str
     unit: Unit
     read: Reader
     need: Need = "time"
@@ -131,34 +130,30 @@ _SHARE: Final = Limits(0.25, 0.5, 0.01)
 _TAIL: Final = (Limits(0.10, 0.25), Limits(0.15, 0.40))
 
 
-def _size(
-    name: str, label: str, bytes_of: Callable[[MemoryPoint], int | None], meaning: str, *, gates: bool = False
-) -> MetricRow:
+def _size(name: str, bytes_of: Callable[[MemoryPoint], int | None], meaning: str, *, gates: bool = False) -> MetricRow:
     absent = "no sample was taken while all of its workers were held"
-    row = MetricRow(name, label, "size", _memory(bytes_of), "memory", "cost", *_SIZE, 0.02, gates, absent)
+    row = MetricRow(name, "size", _memory(bytes_of), "memory", "cost", *_SIZE, 0.02, gates, absent)
     return row._replace(between=0.02, sampled=bytes_of, meaning=meaning)
 
 
-def _share(
-    name: str, label: str, read: Reader, meaning: str, need: Need = "locks", *, gates: bool = False
-) -> MetricRow:
+def _share(name: str, read: Reader, meaning: str, need: Need = "locks", *, gates: bool = False) -> MetricRow:
     absent = "no launch of this run gave one"
     limits, spread = (_SHARE, _SHARE), 0.15
-    row = MetricRow(name, label, "share", read, need, "share", *limits, spread, gates, absent, _is_workload)
+    row = MetricRow(name, "share", read, need, "share", *limits, spread, gates, absent, _is_workload)
     return row._replace(between=spread, meaning=meaning)
 
 
 def _once(name: str, read: Reader, meaning: str) -> MetricRow:
     """A time that a launch has once, so that no quantile takes its scatter out."""
-    row = MetricRow(name, name, "time", read, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
+    row = MetricRow(name, "time", read, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
     return row._replace(meaning=meaning)
 
 
-def _answer(name: str, label: str, of: Callable[[Latency], float]) -> MetricRow:
+def _answer(name: str, of: Callable[[Latency], float]) -> MetricRow:
     def in_window(iteration: Iteration) -> float | None:
         return of(iteration.latency) if iteration.latency else None
 
-    row = MetricRow(name, label, "time", _latency(of), applies=is_server, in_window=in_window)
+    row = MetricRow(name, "time", _latency(of), applies=is_server, in_window=in_window)
     meaning = "the response time of a server, in the median window of a launch"
     return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, meaning=meaning)
 
@@ -168,7 +163,6 @@ TABLE: Final[Mapping[str, MetricRow]] = {
     for row in (
         MetricRow(
             Metric.WALL,
-            "wall time",
             "time",
             floors,
             gates=True,
@@ -179,7 +173,6 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         ),
         MetricRow(
             Metric.TAIL,
-            "tail",
             "time",
             tails,
             paired=_TAIL[0],
@@ -190,45 +183,38 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         ),
         _once("cold", readers.cold_values, "the first iteration of a launch"),
         _once("start", _of_launch(readers.start_of), "starting the workers"),
-        MetricRow(
-            "work", "work", "time", _of_launch(readers.work_of), meaning="an iteration without its start and join"
-        ),
+        MetricRow("work", "time", _of_launch(readers.work_of), meaning="an iteration without its start and join"),
         _once("join", _of_launch(readers.join_of), "ending the workers"),
         _size(
             Metric.USS,
-            "USS",
             lambda point: point.steadiest_bytes,
             "memory that no other process shares, of the process tree while all workers are at work: its written part",
             gates=True,
         ),
-        _size("pss", "PSS", lambda point: point.pss_bytes, "the same with a part of what is shared, on Linux"),
-        _size("rss", "RSS", lambda point: point.rss_bytes, "the same with all that is shared"),
-        _size("growth", "growth", lambda _: None, "memory that each iteration leaves behind")._replace(
+        _size("pss", lambda point: point.pss_bytes, "the same with a part of what is shared, on Linux"),
+        _size("rss", lambda point: point.rss_bytes, "the same with all that is shared"),
+        _size("growth", lambda _: None, "memory that each iteration leaves behind")._replace(
             read=readers.growth_values, may_be_zero=True, sampled=None, beside="growth"
         ),
         _share(
             Metric.LOCK_WAIT,
-            "lock wait",
             lambda sample: readers.shares_by_order(sample, "lock"),
             "the part of the threads' time spent waiting for a lock that another holds",
             gates=True,
         ),
         _share(
-            "queue_wait_share",
-            "queue wait",
+            "queue_wait",
             lambda sample: readers.shares_by_order(sample, "queue"),
             "the same for an item of a queue, an event or a permit",
         ),
         _share(
-            "gil_wait_share",
-            "GIL wait",
+            "gil_wait",
             readers.gil_shares,
             "the part of the workers' time spent waiting for the GIL",
             "memory",
         )._replace(applies=_is_no_command),
         MetricRow(
             Metric.SCALING,
-            "scaling",
             "ratio",
             readers.scaling_values,
             "time",
@@ -238,7 +224,6 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             meaning="throughput over that of the same cell with one worker",
         ),
         MetricRow(
-            "efficiency",
             "efficiency",
             "ratio",
             _efficiency,
@@ -250,7 +235,6 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         ),
         MetricRow(
             "cores",
-            "cores",
             "number",
             readers.core_values,
             explains=True,
@@ -258,7 +242,6 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         ),
         MetricRow(
             "ops_per_s",
-            "operations",
             "number",
             readers.rate_values,
             "time",
@@ -266,12 +249,11 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             meaning="calls of the body in all workers per second of wall time; with roles those of the leading role, "
             "of a server its answers",
         ),
-        _answer("latency_mean", "mean latency", lambda latency: latency.mean_ns),
-        _answer("latency_p50", "p50 latency", lambda latency: latency.p50_ns),
-        _answer("latency_p95", "p95 latency", lambda latency: latency.p95_ns),
-        _answer("latency_p99", "p99 latency", lambda latency: latency.p99_ns),
+        _answer("latency_mean", lambda latency: latency.mean_ns),
+        _answer("latency_p50", lambda latency: latency.p50_ns),
+        _answer("latency_p95", lambda latency: latency.p95_ns),
+        _answer("latency_p99", lambda latency: latency.p99_ns),
         MetricRow(
-            "errors",
             "errors",
             "number",
             readers.error_values,
@@ -281,7 +263,6 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         ),
         MetricRow(
             "gil_wait_p95",
-            "p95 GIL wait",
             "time",
             readers.gil_wait_values,
             "memory",
@@ -295,10 +276,9 @@ TABLE: Final[Mapping[str, MetricRow]] = {
     )
 }
 _DERIVED: Final[Mapping[str, MetricRow]] = {
-    Metric.RATIO: MetricRow(Metric.RATIO, "ratio", "ratio", lambda _: {}, explains=True),
+    Metric.RATIO: MetricRow(Metric.RATIO, "ratio", lambda _: {}, explains=True),
     Metric.CEILING: MetricRow(
         Metric.CEILING,
-        "ceiling",
         "ratio",
         readers.ceiling_values,
         "time",
@@ -307,7 +287,7 @@ _DERIVED: Final[Mapping[str, MetricRow]] = {
         explains=True,
         beside="control",
     ),
-    Metric.CONTRACT: MetricRow(Metric.CONTRACT, "requires", "number", lambda _: {}),
+    Metric.CONTRACT: MetricRow(Metric.CONTRACT, "number", lambda _: {}),
 }
 """Metrics that comparisons derive: the time over that of the reference executor (in place of the time if the baseline
 is of another machine), what scaling can be at most on this machine (of contracts alone), and the amount by which a
@@ -317,13 +297,6 @@ GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
 NAMES: Final = (*TABLE, Metric.RATIO)
 """Metrics that take thresholds; a workload's own metrics take them too."""
 WHICH: Final = f"{listed(GATING, 'and')} gate by default, docs/judging.md lists the others"
-HEADINGS: Final[Mapping[str, str]] = {
-    "time": str(Metric.WALL),
-    "memory": str(Metric.USS),
-    **dict.fromkeys(("lock wait", "lock", "locks"), str(Metric.LOCK_WAIT)),
-    "ops/s": "ops_per_s",
-}
-"""What reports call a metric."""
 
 
 class OwnKind(NamedTuple):
@@ -369,7 +342,6 @@ def row(name: str) -> MetricRow:
     unit, scale, read, _ = OWN[kind]
     return MetricRow(
         name,
-        f"{kind} {own}",
         unit,
         lambda sample: read(sample, own),
         scale=scale,
@@ -391,13 +363,7 @@ def known(name: str) -> bool:
 
 def no_metric(name: object) -> str:
     """The message for a name that is not a metric."""
-    return f"{name!r} is not a metric that gates{meant(name, NAMES)}; {WHICH}"
-
-
-def meant(name: object, names: Sequence[str]) -> str:
-    """Which of the names may be meant, in brackets: that of a heading of the report, else one that is alike."""
-    heading = HEADINGS.get(str(name).lower())
-    return f" (did you mean {heading!r}?)" if heading else did_you_mean(name, names)
+    return f"{name!r} is not a metric that gates{did_you_mean(name, NAMES)}; {WHICH}"
 
 
 def is_share(name: str) -> bool:

@@ -49,7 +49,7 @@ class Metric(StrEnum):
     WALL = "wall"
     TAIL = "tail"
     USS = "uss"
-    LOCK_WAIT = "lock_wait_share"
+    LOCK_WAIT = "lock_wait"
     SCALING = "scaling"
     CEILING = "ceiling"
     RATIO = "ratio"

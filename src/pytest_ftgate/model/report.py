@@ -150,8 +150,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     peaks: dict[str, float] = {}
     latency: Latency | None = None
     gil_enabled: bool | None = None
-    lock_wait_share: Rate | None = None
-    queue_wait_share: Rate | None = None
+    lock_wait: Rate | None = None
+    queue_wait: Rate | None = None
     sites: tuple[SiteFigures, ...] = ()
     no_locks: str = ""
     lock_cost: Interval | None = None

@@ -22,8 +22,8 @@ KEPT = "has a baseline"
 FIGURES = {
     "wall": Metric.WALL,
     "to control": WALL_OF_CONTROL,
-    "USS": Metric.USS,
-    "lock wait": Metric.LOCK_WAIT,
+    "uss": Metric.USS,
+    "lock_wait": Metric.LOCK_WAIT,
     "scaling": Metric.SCALING,
 }
 """Headings of figures, and the names that they are stored by."""

@@ -214,7 +214,7 @@ def _sites(figures: Figures, style: Style) -> Iterator[Fact]:
     if figures.no_locks:
         yield "lock", [[f"no figures: {figures.no_locks}"]]
         return
-    if figures.lock_wait_share is None and not figures.sites:
+    if figures.lock_wait is None and not figures.sites:
         return
     cost, any_shown = _cost("probe", figures.lock_cost, style), False
     for waits_for in WAITED:

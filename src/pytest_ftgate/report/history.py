@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..judge import metrics
 from ..judge.recorded import OF_CONTROL
 from ..kit import units
 from ..kit.text import plain, plural
@@ -19,8 +18,8 @@ MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))
 
 
 def label(history: History) -> str:
-    """What the values are: `wall time over the control workload's`."""
-    name = metrics.row(history.metric).label
+    """What the values are: `wall over the control workload's`."""
+    name = history.metric
     return f"{name} over the control workload's" if history.unit == OF_CONTROL else name
 
 

@@ -28,9 +28,8 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U0
 
 
 class Column(NamedTuple):
-    """A column of the tables of cells: its heading, the metric that it shows, and the text of a value."""
+    """A column of the tables of cells: the metric that it shows, which is its heading, and the text of a value."""
 
-    head: str
     metric: str
     text: Callable[[float], str]
 
@@ -45,16 +44,19 @@ class Column(NamedTuple):
 
 
 COLUMNS = {
-    "time": Column("time", Metric.WALL, units.time),
-    "ratio": Column("ratio", Metric.RATIO, units.ratio),
-    "cores": Column("cores", "cores", units.cores),
-    "uss": Column("USS", Metric.USS, units.size),
-    "pss": Column("PSS", "pss", units.size),
-    "lock": Column("lock wait", Metric.LOCK_WAIT, units.share),
-    "scaling": Column("scaling", Metric.SCALING, units.ratio),
-    "ops": Column("ops/s", "ops_per_s", units.rate),
+    each.metric: each
+    for each in (
+        Column(Metric.WALL, units.time),
+        Column(Metric.RATIO, units.ratio),
+        Column("cores", units.cores),
+        Column(Metric.USS, units.size),
+        Column("pss", units.size),
+        Column(Metric.LOCK_WAIT, units.share),
+        Column(Metric.SCALING, units.ratio),
+        Column("ops_per_s", units.rate),
+    )
 }
-"""The columns that tables choose from, by the words of their layouts."""
+"""The columns that tables choose from."""
 
 
 def wall_interval(row: Row) -> Interval | None:

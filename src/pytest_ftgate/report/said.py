@@ -121,7 +121,7 @@ def metric_text(judged: MetricVerdict, row: Row) -> MetricText:
     evidence = (f"rules out {ruled}" if ruled else "", "" if p is None else units.p_value(p))
     return MetricText(
         metric=judged.metric,
-        label=metrics.row(judged.metric).label,
+        label=judged.metric,
         decision=judged.decision,
         now=plain(judged.contract) or now_and_was(judged, row),
         change="" if judged.contract else change_text(judged),

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from ..judge import decide, metrics
+from ..judge import decide
 from ..kit import units
 from ..kit.text import listed, plain, plural
 from ..model.report import Report, Row, Table
@@ -25,17 +25,16 @@ FEW_CELLS = 4
 LAYOUTS = tuple(
     tuple(layout.split())
     for layout in (
-        "cell time ends ratio cores scaling uss pss lock ops verdict",
-        "cell time ends ratio cores scaling uss lock ops verdict",
-        "cell time ends ratio cores scaling uss lock verdict",
-        "short time ends ratio cores scaling uss lock verdict",
-        "short time half ratio cores scaling uss lock verdict",
-        "short time half ratio cores uss lock verdict",
-        "short time half ratio uss lock verdict",
-        "short time half ratio uss locks verdict",
-        "short time half ratio locks verdict",
-        "short time ratio locks verdict",
-        "short time ratio verdict",
+        "cell wall ends ratio cores scaling uss pss lock_wait ops_per_s verdict",
+        "cell wall ends ratio cores scaling uss lock_wait ops_per_s verdict",
+        "cell wall ends ratio cores scaling uss lock_wait verdict",
+        "short wall ends ratio cores scaling uss lock_wait verdict",
+        "short wall half ratio cores scaling uss lock_wait verdict",
+        "short wall half ratio cores uss lock_wait verdict",
+        "short wall half ratio uss lock_wait verdict",
+        "short wall ratio uss lock_wait verdict",
+        "short wall ratio lock_wait verdict",
+        "short wall ratio verdict",
     )
 )
 """Columns of the table, from the widest layout to the narrowest."""
@@ -279,8 +278,7 @@ def _grid(table: Table, style: Style) -> list[str]:
         "verdict": ["verdict", *(row.verdict.decision.value for row in rows)],
     }
     for name, column in COLUMNS.items():
-        every[name] = [column.head, *column.texts(rows)]
-    every["locks"] = ["lock", *every["lock"][1:]]
+        every[name] = [name, *column.texts(rows)]
     for layout in LAYOUTS:
         shown = [name for name in layout if any(every[name][1:])]
         columns = [padded(every[name], str.ljust if name in LEFT else str.rjust) for name in shown]
@@ -361,13 +359,13 @@ def _open(row: Row, style: Style) -> list[str]:
     compared, bare, settles = said.open_metrics(row)
     lines = _named(row, style)
     for each in compared[:1]:
-        others = [metrics.row(other.metric).label for other in compared[1:]]
+        others = [other.metric for other in compared[1:]]
         more = f"; {listed(others, 'and')} too (-v)" if others else ""
         found = said.metric_text(each, row)
         lines += entry(found.label, found.text + more, style, indent=6, column=11)
     for each in bare:
         text = ": ".join(filter(None, (each.contract, each.reason)))
-        lines += entry(metrics.row(each.metric).label, text, style, indent=6, column=11)
+        lines += entry(each.metric, text, style, indent=6, column=11)
     return lines + wrapped(plain(settles), style, indent=6)
 
 

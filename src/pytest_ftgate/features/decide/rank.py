@@ -296,7 +296,7 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
         reuse=newest.reuse,
         figures=Figures(
             cores=recorded.figure_of("cores", stored.recordings),
-            lock_wait_share=recorded.figure_of(Metric.LOCK_WAIT, stored.recordings),
+            lock_wait=recorded.figure_of(Metric.LOCK_WAIT, stored.recordings),
         ),
         source=source,
         own_metrics=tuple(name for name in newest.values if name.partition(".")[0] in metrics.OWN),
@@ -703,8 +703,8 @@ def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None
 def _contention(side: Candidate, cores: int) -> Contention | None:
     figures = side.figures
     waits = figures.waits if figures.waits and not figures.waits.unavailable else None
-    lock = figures.lock_wait_share
-    gil = waits.gil if waits else median_of(side.source("gil_wait_share").values())
+    lock = figures.lock_wait
+    gil = waits.gil if waits else median_of(side.source("gil_wait").values())
     unattributed = waits.unattributed if waits else None
     shares = [share for share in (lock, gil, unattributed) if share is not None]
     if not shares:

@@ -171,7 +171,7 @@ def _told_apart_by(choices: Iterable[Choice]) -> str:
         return ""
     best = [f"{each.name} ({_time(each.value)})" for each in widest.ranked if each.name in widest.tied]
     most = units.ratio(_difference(widest))
-    return f"\nbut {metrics.row(widest.metric).label} is least with {_names(best)}, and up to {most} that with others"
+    return f"\nbut {widest.metric} is least with {_names(best)}, and up to {most} that with others"
 
 
 def _times(choices: Sequence[Choice], at: Prefix) -> list[str]:
@@ -211,10 +211,7 @@ def _own_figures(choices: Iterable[Choice], at: Prefix) -> list[str]:
         for ranking in choice.own:
             if (difference := _difference(ranking)) > found.get(ranking.metric, (1.0,))[0]:
                 found[ranking.metric] = difference, choice, ranking
-    return [
-        f"{at(choice)}{metrics.row(metric).label}: {_ranking(ranking)}"
-        for metric, (_, choice, ranking) in found.items()
-    ]
+    return [f"{at(choice)}{metric}: {_ranking(ranking)}" for metric, (_, choice, ranking) in found.items()]
 
 
 def _difference(ranking: Ranking) -> float:

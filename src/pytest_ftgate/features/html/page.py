@@ -15,6 +15,7 @@ from markupsafe import Markup
 from ...judge import decide
 from ...kit import units
 from ...kit.text import plain
+from ...kit.values import Metric
 from ...model.report import Report, Row, Table
 from ...model.verdict import Decision
 from ...report import said
@@ -260,9 +261,9 @@ def _tests(report: Report) -> Iterator[Said]:
 def _columns(rows: Sequence[Row]) -> dict[str, list[Text]]:
     """The texts of each column of a table, by its heading, with the values that they are sorted by."""
     columns: dict[str, list[Text]] = {}
-    for each in COLUMNS.values():
-        columns[each.head] = list(zip(each.texts(rows), map(each.value, rows), strict=True))
-        if each.head == "time":  # what belongs to it stands beside it
+    for name, each in COLUMNS.items():
+        columns[name] = list(zip(each.texts(rows), map(each.value, rows), strict=True))
+        if name == Metric.WALL:  # what belongs to it stands beside it
             walls, judged = map(wall_interval, rows), map(judged_wall, rows)
             columns[interval_head(rows)] = [(units.time_ends(w), w.high - w.low) if w else ("", None) for w in walls]
             ratios = [wall.ratio.value if wall and wall.ratio else None for wall in judged]

@@ -28,7 +28,7 @@ SHOWN = (
     "cores",
     "uss_bytes",
     "pss_bytes",
-    "lock_wait_share",
+    "lock_wait",
     "ops_per_s",
     "scaling",
     "efficiency",
@@ -89,7 +89,7 @@ def _changes(row: Row) -> dict[str, Any]:
             both = zip(sides[each.metric].new, sides[each.metric].reference, strict=False)
             pairs = list(both)[: each.launches or None]
         found[each.metric] = {
-            "label": metrics.row(each.metric).label,
+            "label": each.metric,
             "unit": "points" if each.points else "ratio",
             "change": _built(each.points or each.ratio),
             "allowed": each.allowed,
