@@ -31,10 +31,9 @@ from pytest_ftgate.stats import rank_tests
 from pytest_ftgate.stats.rank_tests import location
 
 FEWER = (5, 10, 20)
-DEVIATIONS = ("series", "cell", "min", "q10", "q25", "median", "q75", "q90", "paired", "of 5", "of 10", "of 20")
+DEVIATIONS = ("noise", "min", "q10", "q25", "median", "q75", "q90", "paired", "of 5", "of 10", "of 20")
 PAIRED_COLUMNS = (
-    "series",
-    "cell",
+    "noise",
     "pairs",
     "an iteration",
     "a pair",
@@ -42,12 +41,12 @@ PAIRED_COLUMNS = (
     "lag-1 (p)",
     "within",
     "factor (largest)",
-    "started second",
-    "second in an iteration",
+    "started second, %",
+    "second in an iteration, %",
 )
-INJECTED = ("series", "cell", "injected", "in the loop", "pairs", "q10", "paired", "q90")
-Cells = list[tuple[str, str, list[Pair]]]
-"""Series, cell and the pairs of both."""
+INJECTED = ("noise", "injected", "in the loop", "pairs", "q10", "paired", "q90")
+Cells = list[tuple[str, list[Pair]]]
+"""The pairs of a cell of a series, by both names."""
 
 
 def lag(values: Floats) -> float:
@@ -66,23 +65,22 @@ def flipped(values: Floats, draws: int = 10_000) -> float:
 
 def deviations(cells: Cells) -> Iterator[list[str]]:
     """The noise by estimator, and by the number of iterations: what many leave is noise between pairs."""
-    for name, cell, found in cells:
+    for name, found in cells:
         same = [pair for pair in found if not pair.effect]
         ratios = np.array([np.log(pair.changed.wall_ns) - np.log(pair.reference.wall_ns) for pair in same])
         by_estimator = [series.log_ratios(same, estimator) for estimator in ESTIMATORS.values()]
         by_count = [np.median(ratios[:, :count], axis=1) for count in FEWER]
-        yield [name, cell, *(f"{each.std(ddof=1):.1%}" for each in (*by_estimator, *by_count))]
+        yield [name, *(f"{each.std(ddof=1):.1%}" for each in (*by_estimator, *by_count))]
 
 
 def described(cells: Cells) -> Iterator[list[str]]:
     """What is known of `paired`."""
-    for name, cell, found in cells:
+    for name, found in cells:
         same = [pair for pair in found if not pair.effect]
         logs = series.log_ratios(same, PAIRED)
         middle = statistics.median(statistics.median(pair.reference.wall_ns) for pair in found) / 1e6
         yield [
             name,
-            cell,
             str(len(same)),
             f"{middle:.1f} ms",
             f"{statistics.fmean(pair.seconds for pair in found):.1f} s",
@@ -111,17 +109,17 @@ def _second(pair: Pair) -> Floats:
 
 def _mean(values: Floats) -> str:
     """The mean in percent with its standard error."""
-    return f"{100 * values.mean():+.2f} ± {100 * values.std() / math.sqrt(len(values)):.2f} %"
+    return f"{100 * values.mean():+.1f} ± {100 * values.std() / math.sqrt(len(values)):.1f}"
 
 
 def injected(cells: Cells) -> Iterator[list[str]]:
     """What was measured of each injected effect, with 95 % intervals."""
-    for name, cell, pairs in cells:
+    for name, pairs in cells:
         for effect in sorted({pair.effect for pair in pairs} - {0}):
             found = [pair for pair in pairs if pair.effect == effect]
             dose = found[0].doses[1] / found[0].doses[0] - 1
             reached = [_located(found, ESTIMATORS[column]) for column in INJECTED[-3:]]
-            yield [name, cell, f"{effect:+.0%}", f"{dose:+.1%}", str(len(found)), *reached]
+            yield [name, f"{effect:+.0%}", f"{dose:+.1%}", str(len(found)), *reached]
 
 
 def _located(found: list[Pair], estimator: Estimator) -> str:
@@ -136,7 +134,7 @@ def main() -> None:
     parser.add_argument("series", type=Path, nargs="+")
     found = {path.stem: series.pairs(path) for path in parser.parse_args().series}
     cells = [
-        (name, cell, [pair for pair in pairs if pair.cell == cell])
+        (f"{name}: {cell}", [pair for pair in pairs if pair.cell == cell])
         for name, pairs in found.items()
         for cell in sorted({pair.cell for pair in pairs})
     ]
