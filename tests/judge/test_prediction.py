@@ -116,7 +116,7 @@ class TestLimits:
         assert (few, many) == (Decision.SUSPECT, Decision.REGRESSED)
 
     def test_from_which_change_a_time_fails_is_what_the_manual_says(self) -> None:
-        """60 comparisons in a run, recordings that do not vary, all workers or half of them with a core of their own."""
+        """60 comparisons in a run, recordings that do not vary, all workers or half of them with their own core."""
         page = (Path(__file__).parents[2] / "docs" / "judging.md").read_text("utf-8")
         alpha, beta = split_alpha(0.01, BETA, 60)
         for words, moved in (("on a quiet machine", 0.0), ("while half of the workers", MOVED * 0.5**2)):
