@@ -232,8 +232,8 @@ def rows(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> Ite
         for layout, judge in (("apart", apart), ("paired", paired)):
             if tallies := tallied(judge(peer, found)):
                 yield row(cell, peer.name, layout, tallies, EFFECTS)
-    judge = judged.PairJudge("wall", hypotheses, at_most)
-    yield row(cell, f"pytest-ftgate, {hypotheses} hypotheses", "paired", ours(found, judge), EFFECTS)
+    own = judged.PairJudge("wall", hypotheses, at_most)
+    yield row(cell, f"pytest-ftgate, {hypotheses} hypotheses", "paired", ours(found, own), EFFECTS)
     hasty = judged.PairJudge("wall", len(judged.METRICS["wall"]), PYPERF_PROCESSES // 3 + 1, run_alpha=HASTY_ALPHA)
     yield row(cell, f"pytest-ftgate, 5 %, at most {hasty.at_most} pairs", "paired", ours(found, hasty), EFFECTS)
 
