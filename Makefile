@@ -43,8 +43,8 @@ examples: setup ## every example: contracts and stored baselines; writes the tab
 	$(PY) -m pytest --ftgate --ftgate-test-time 4m --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
 	$(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
 
-adopt: setup ## adopt five published projects from their source distributions, and write docs/adopted.md (40 minutes)
-	$(PY) benchmarks/adopt/adopt.py --log docs/adopted.md
+adopt: setup ## adopt five published projects from their source distributions, and write docs/appendix/adopted.md (40 minutes)
+	$(PY) benchmarks/adopt/adopt.py --log docs/appendix/adopted.md
 
 docs: setup ## the site of the manual: .ftgate/docs/index.html
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going -c docs -d .ftgate/doctrees . .ftgate/docs
