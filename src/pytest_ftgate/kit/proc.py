@@ -86,7 +86,6 @@ class Proc:
         self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
 
     def threads(self, pid: int) -> list[int]:
-        """The ids of its threads."""
         return threads(pid)
 
     def call(self, pid: int, thread: int) -> bytes | None:
@@ -120,7 +119,6 @@ class Proc:
         return os.pread(descriptor, 256, 0)
 
     def children(self, pid: int) -> list[int]:
-        """The processes that it started and that are there."""
         return children(pid)
 
     def title(self, pid: int) -> str:
@@ -137,7 +135,6 @@ class Proc:
         return runs(pid, TRACKER)
 
     def account(self, pid: int, thread: int) -> Account | None:
-        """The scheduler's account."""
         folder = f"/proc/{pid}/task/{thread}"
         with _gone():
             running, runnable = _read(f"{folder}/schedstat").split()[:2]
@@ -197,7 +194,6 @@ class Proc:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of all that is kept open."""
         for kept in self._kept.values():
             for descriptor in kept.values():
                 os.close(descriptor)
@@ -334,7 +330,6 @@ def _gone() -> contextlib.suppress:
 
 
 def on_linux() -> bool:
-    """Whether this is Linux."""
     return sys.platform.startswith("linux")
 
 

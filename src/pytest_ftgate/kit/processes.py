@@ -508,7 +508,6 @@ def end_run(mark: str, wait_s: float = 0.0) -> None:
 
 
 def terminate(processes: Collection[psutil.Process], wait_s: float) -> None:
-    """Tell processes to end, and wait for that."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()

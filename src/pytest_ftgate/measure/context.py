@@ -113,13 +113,6 @@ class CellRun:
         return self.cell.executor.program is None
 
     @property
-    def can_grow(self) -> bool:
-        """Whether memory can stay from one iteration to the next: a worker process that ends returns all of it."""
-        executor = self.cell.executor
-        ends = (executor.kind == "processes" or executor.in_processes) and self.spec.reuse == "fresh"
-        return self.probed and not ends
-
-    @property
     def frees_at_once(self) -> bool:
         """Whether the interpreter frees memory at once: then every launch shows growth."""
         return not self.target.interpreter.free_threaded
@@ -213,10 +206,6 @@ class CellRun:
         self.locks_error = self.locks_error or error
         self.all_launches = [launch for launch in self.all_launches if launch.role != "locks"]
 
-    def usable(self, role: LaunchRole) -> bool:
-        """Whether a launch of this role can still be measured."""
-        return self.alive and not (role == "locks" and self.locks_error)
-
     def sample(self, single: CellRun | None = None) -> Sample:
         """All of it, frozen; `single` is the one-worker cell of the same executor and target."""
         reference = None
@@ -240,38 +229,31 @@ class CellRun:
         )
 
 
-def results_of(cell_run: CellRun) -> frozenset[str]:
-    """Every distinct result that the launches of a cell gave."""
-    return frozenset(result for launch in cell_run.launches for result in launch.results)
-
-
 def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
     """Cells whose results differ from the other cells', or from one iteration to the next.
 
     The result of most cells counts as right; in a tie, the result of the first cell. Cells with another number of
     workers or another environment may give another result.
     """
-    groups: dict[object, list[CellRun]] = {}
-    for each in cell_runs:
-        groups.setdefault((each.cell.workers, each.cell.roles, each.cell.environment), []).append(each)
-    return [disagreement for group in groups.values() for disagreement in _disagreements(group)]
-
-
-def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
     fix = "If it may differ, assert what must hold with @test.check, or return nothing."
     errors = []
-    steady = [each for each in cell_runs if len(results_of(each)) == 1]
-    counted = Counter(next(iter(results_of(each))) for each in steady)
-    right = counted.most_common(1)[0][0] if counted else None
-    for cell_run in cell_runs:
-        results = sorted(results_of(cell_run))
-        if len(results) > 1:
-            shown = "\n".join(f"  {result}" for result in results[:4])
-            reason = f"gave {len(results)} different results from one iteration to the next"
-            errors.append((cell_run, WorkloadError(reason=reason, detail=f"{shown}\n{fix}")))
-        elif results and results[0] != right:
-            detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{fix}"
-            errors.append((cell_run, WorkloadError(reason="gave another result than the other cells", detail=detail)))
+    groups: dict[object, list[tuple[CellRun, list[str]]]] = {}
+    for each in cell_runs:
+        distinct = sorted({result for launch in each.launches for result in launch.results})
+        alike = each.cell.workers, each.cell.roles, each.cell.environment
+        groups.setdefault(alike, []).append((each, distinct))
+    for group in groups.values():
+        counted = Counter(results[0] for _, results in group if len(results) == 1)
+        right = counted.most_common(1)[0][0] if counted else None
+        for cell_run, results in group:
+            if len(results) > 1:
+                shown = "\n".join(f"  {result}" for result in results[:4])
+                reason = f"gave {len(results)} different results from one iteration to the next"
+                errors.append((cell_run, WorkloadError(reason=reason, detail=f"{shown}\n{fix}")))
+            elif results and results[0] != right:
+                reason = "gave another result than the other cells"
+                detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{fix}"
+                errors.append((cell_run, WorkloadError(reason=reason, detail=detail)))
     return errors
 
 
@@ -323,7 +305,7 @@ class RunningLaunch:
 
     def usable(self) -> bool:
         """Whether it can still be measured: a lock launch voids its cell's figures of locks alone."""
-        return self.cell_run.usable(self.role)
+        return self.cell_run.alive and not (self.role == "locks" and self.cell_run.locks_error)
 
     @property
     def is_long(self) -> bool:
@@ -359,7 +341,6 @@ class RunningLaunch:
         return max(self.role == "locks", self.plan.warmups)
 
     def unmeasured(self, kind: str, loops: int = 1) -> Iteration:
-        """An iteration that is not measured, and how long it took."""
         # The join of one that compares results has their transfer in it, which loops must not count.
         checks = kind == CHECK
         iteration = self.handle.iteration(kind, loops, 0 if checks else self.window_ns)
@@ -368,7 +349,6 @@ class RunningLaunch:
         return iteration
 
     def measured(self) -> None:
-        """A measured iteration."""
         iteration = self.handle.iteration(MEASURED, self.loops, self.window_ns)
         self.values.append(iteration_value(iteration, self.loops, per_op=bool(self.plan.window_ns)))
 
@@ -443,9 +423,17 @@ class Capacity:
     @classmethod
     def of_this_process(cls) -> Capacity:
         """What is left now."""
-        free_bytes = _free_bytes()
+        try:
+            opened = len(os.listdir("/dev/fd"))
+        except OSError:  # /proc may be hidden
+            opened = SPARE_DESCRIPTORS
+        # The memory that is free, or the limit of this process's cgroup if that is less.
+        limits = [memory_limit_bytes()]
+        with contextlib.suppress(OSError, psutil.Error):
+            limits.append(psutil.virtual_memory().available)
+        free_bytes = min((each for each in limits if each is not None), default=None)
         memory_bytes = None if free_bytes is None else int(free_bytes * MEMORY_SHARE)
-        return cls(_soft_limit("NOFILE"), memory_bytes, _free_tasks(), opened=_opened())
+        return cls(_soft_limit("NOFILE"), memory_bytes, _free_tasks(), opened=opened)
 
     def learn(self, cell_runs: Sequence[CellRun]) -> None:
         """Take the memory of cells from their memory launches."""
@@ -514,21 +502,6 @@ def _free_tasks() -> int | None:
     return max(1, min(free) - SPARE_TASKS) if free else None
 
 
-def _opened() -> int:
-    try:
-        return len(os.listdir("/dev/fd"))
-    except OSError:  # /proc may be hidden
-        return SPARE_DESCRIPTORS
-
-
-def _free_bytes() -> int | None:
-    """The memory that is free, or the limit of this process's cgroup if that is less; None if neither is known."""
-    known = [memory_limit_bytes()]
-    with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
-        known.append(psutil.virtual_memory().available)
-    return min((each for each in known if each is not None), default=None)
-
-
 # ---- the run
 
 
@@ -580,11 +553,9 @@ class RunContext:
         self.monitor = monitor
 
     def needing(self, need: Need) -> list[CellRun]:
-        """The cells that still need this kind of launch."""
         return [each for each in self.cell_runs if each.alive and need in each.needs]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """The items in random order."""
         return self.rng.sample(list(items), len(items))
 
     def in_time(self, items: Iterable[T]) -> Iterator[T]:
@@ -664,7 +635,6 @@ class RunContext:
             self.split = f"not all cells were measured together, but in up to {batches} batches a round: {why}"
 
     def report(self, cell_run: CellRun, phase: str) -> None:
-        """Tell the listener what is done now."""
         budget = self.budget
         self.listener.advance(cell_run.cell.label, phase, budget.rounds, budget.rounds_wanted, budget.remaining_s)
 

@@ -91,12 +91,10 @@ class IterationPlan:
 
     @property
     def warmups(self) -> int:
-        """Warm-up iterations of a launch."""
         return 1 if self.spec.warmup is None else self.spec.warmup
 
     @property
     def most(self) -> int:
-        """The most iterations of a launch."""
         if self.spec.duration_s is not None:
             return max(1, round(self.spec.duration_s * 1e9) // self.window_ns)
         return self.spec.iterations or self.limits.most_iterations
@@ -109,7 +107,6 @@ class IterationPlan:
 
     @property
     def least(self) -> int:
-        """The fewest iterations of a launch."""
         latencies = any(name.startswith("latency_") for name in self.spec.gated)
         fewest = LATENCY_WINDOWS if latencies else 1 if self.long else LEAST_ITERATIONS
         return min(fewest, self.limits.iterations or self.most)
@@ -189,12 +186,10 @@ class RunBudget:
 
     @property
     def left_s(self) -> float:
-        """Seconds until measuring ends."""
         return max(0.0, self._end_s - self.spent_s)
 
     @property
     def expired(self) -> bool:
-        """Whether the time is over."""
         return not self.left_s
 
     def check(self) -> None:

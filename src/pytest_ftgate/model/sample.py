@@ -285,12 +285,10 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reference: Sample | None = None
 
     def of(self, role: Role) -> tuple[Launch, ...]:
-        """The launches of a role."""
         return tuple(launch for launch in self.all_launches if launch.role == role)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """The timing launches."""
         return self.of("time")
 
     def with_launches(self, role: Role, launches: Iterable[Launch]) -> Sample:
@@ -366,7 +364,6 @@ class TestSamples(tuple[Sample, ...]):
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells that were measured."""
         return [sample.cell for sample in self]
 
     def cell(self, cell: Cell | None) -> Sample | None:
@@ -374,9 +371,7 @@ class TestSamples(tuple[Sample, ...]):
         return next((sample for sample in self if cell is not None and sample.cell.nodeid == cell.nodeid), None)
 
     def single_of(self, cell: Cell) -> Sample | None:
-        """The sample of a cell's `single_cell`."""
         return self.cell(single_cell(cell, self.cells))
 
     def reference_of(self, cell: Cell, executor: Executor) -> Sample | None:
-        """The sample of a cell's `executor_cell`."""
         return self.cell(executor_cell(cell, self.cells, executor))

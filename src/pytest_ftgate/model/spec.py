@@ -228,7 +228,6 @@ class Spec(Struct, frozen=True, kw_only=True):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The worker counts that were written as numbers."""
         return tuple(count for count in self.workers if not (self.cores_named and count == self.cores))
 
     @property
@@ -254,7 +253,6 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> bool:
-        """Whether it takes a number of workers."""
         return self.executor.counted(self.environment)
 
     @property

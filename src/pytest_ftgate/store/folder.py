@@ -65,7 +65,6 @@ def assembled(test: str, runs: Runs) -> TestBaseline:
 
 
 def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, RecordedRun]:
-    """The files after these changes."""
     found = dict(runs)
     for change in changes:
         if change.entry is None:
@@ -174,7 +173,6 @@ class Store:
         return self.root / folder_name(test)
 
     def file(self, test: str, fingerprint: str, recording: Recording) -> Path:
-        """The file of a recording of a test on a machine."""
         return self.path(test) / file_name(recording.recorded_at, recording.commit, recording.seed, fingerprint)
 
     def load(self, test: str) -> TestBaseline | None:

@@ -47,7 +47,6 @@ class GeneratorOutput(Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> int:
-        """Requests that failed, of whatever kind."""
         return sum(self.errors.values())
 
     @property

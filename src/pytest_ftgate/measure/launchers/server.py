@@ -137,7 +137,6 @@ class ServerProcess:
 
     @property
     def mark(self) -> str:
-        """What its processes carry in their environment."""
         return self.process.mark
 
     # -- what it is, and what it does --------------------------------------------------------------------------
@@ -148,7 +147,6 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Its address without a path."""
         assert self.request.spec.service is not None
         parts = urllib.parse.urlsplit(self.filled(self.request.spec.service.ready))
         return f"{parts.scheme}://{parts.netloc}"
@@ -160,7 +158,6 @@ class ServerProcess:
 
     @property
     def output(self) -> FileOutput:
-        """What it prints."""
         (output,) = self.process.outputs
         assert isinstance(output, FileOutput)
         return output
@@ -188,7 +185,6 @@ class ServerProcess:
             raise self.died(when)
 
     def died(self, when: str) -> LaunchFailed:
-        """The error of a server that has ended by itself."""
         assert self.process.exit is not None
         code = self.process.exit.code
         hint = "" if code else "; it has to stay in the foreground"
@@ -370,7 +366,6 @@ class ServerHandle:
         return _RESOLUTION_NS
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        """One window of load; see Handle."""
         iteration = self._drive(window_ns, warming=kind in (COLD, WARMUP))
         self.record.add(kind, to_builtins(iteration), ())
         return iteration
@@ -439,7 +434,18 @@ class ServerHandle:
     def check(self) -> None:
         """Run the test itself, with the server and its parameters. Raises what it raises, and LaunchFailed if late."""
         __tracebackhide__ = True
-        function, params = _test_of(self.request.cell, self.request.spec)
+        # 1. The test as pytest imported it, bound to an instance of its class, and the parameters that it takes.
+        source, setup = self.request.spec.source, setup_of(self.request.cell, self.request.spec)
+        value: object = sys.modules.get(source.module) or loading.load_module(setup)
+        owner: object = None
+        for name in source.qualname.split("."):
+            owner, value = value, getattr(value, name)
+        assert callable(value)
+        function = loading.owned(value, owner() if isinstance(owner, type) else None)
+        code = value.__code__  # type: ignore[attr-defined]
+        taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        params = {name: value for name, value in loading.literals(setup["params"]).items() if name in taken}
+        # 2. Called with the server, in the time of a launch.
         try:
             within(self.request.timeout_s, lambda: function(server=Server(self.server.url), **params), "the check")
         except Late as late:
@@ -604,17 +610,3 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
 def _service_of(spec: Spec) -> Service:
     assert spec.service is not None
     return spec.service
-
-
-def _test_of(cell: Cell, spec: Spec) -> tuple[Callable[..., object], dict[str, object]]:
-    """The test as pytest imported it, bound to an instance of its class, and the parameters that it takes."""
-    setup = setup_of(cell, spec)
-    value: object = sys.modules.get(spec.source.module) or loading.load_module(setup)
-    owner: object = None
-    for name in spec.source.qualname.split("."):
-        owner, value = value, getattr(value, name)
-    assert callable(value)
-    function = loading.owned(value, owner() if isinstance(owner, type) else None)
-    code = value.__code__  # type: ignore[attr-defined]
-    taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return function, {name: value for name, value in loading.literals(setup["params"]).items() if name in taken}

@@ -126,18 +126,17 @@ def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
 
 
 def _together(parts: Sequence[Footprint]) -> Footprint:
+    def total(*figures: int | None) -> int | None:
+        known = [figure for figure in figures if figure is not None]
+        return sum(known) if len(known) == len(figures) else None
+
     return Footprint(
         rss_bytes=sum(part.rss_bytes for part in parts),
-        uss_bytes=_total([part.uss_bytes for part in parts]),
-        written_bytes=_total([part.written_bytes for part in parts]),
-        pss_bytes=_total([part.pss_bytes for part in parts]),
+        uss_bytes=total(*(part.uss_bytes for part in parts)),
+        written_bytes=total(*(part.written_bytes for part in parts)),
+        pss_bytes=total(*(part.pss_bytes for part in parts)),
         processes=len(parts),
     )
-
-
-def _total(figures: Sequence[int | None]) -> int | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if len(known) == len(figures) else None
 
 
 def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sleep) -> MemoryPoint:
@@ -151,8 +150,13 @@ def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sl
     for _ in range(_LOOKS_AT_REST):
         live = processes.tree(known.main)
         point = memory_point(live, known)
-        if point is not None and last is not None and _agree(point, last):
-            return point
+        if point is not None and last is not None and point.processes == last.processes:
+            figures = (
+                (point.rss_bytes, last.rss_bytes),
+                (point.steadiest_bytes or 0, last.steadiest_bytes or 0),
+            )
+            if all(abs(first - second) <= _PAGE_BYTES * point.processes for first, second in figures):
+                return point
         last = point or last
         taken += point is not None
         sleep(_REST_S)
@@ -161,12 +165,6 @@ def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sl
     if last is None:
         raise ProcessLookupError(f"process {known.main} of the launch cannot be sampled: it has ended")
     return last
-
-
-def _agree(one: MemoryPoint, other: MemoryPoint) -> bool:
-    figures = [(one.rss_bytes, other.rss_bytes), (one.steadiest_bytes or 0, other.steadiest_bytes or 0)]
-    near = all(abs(first - second) <= _PAGE_BYTES * one.processes for first, second in figures)
-    return near and one.processes == other.processes
 
 
 # -- samples over time -------------------------------------------------------------------------------------------------
@@ -205,14 +203,12 @@ class MemorySampler:
         self._began = self._due = 0.0
 
     def start(self) -> None:
-        """Take the tree; the first sample is due."""
         self._live = processes.tree(self.known.main)
         self._pids = {process.pid for process in self._live}
         self._began = self._due = self.clock()
 
     @property
     def due_s(self) -> float:
-        """Seconds until the next sample."""
         return self._due - self.clock()
 
     @property
@@ -222,11 +218,9 @@ class MemorySampler:
 
     @property
     def share(self) -> float:
-        """The share of the time since the start that sampling took."""
         return self.spent_s / max(self.clock() - self._began, self.spent_s, 1e-9)
 
     def step(self) -> None:
-        """One sample, and the time of the next."""
         began, cost_began = self.clock(), self.cost_clock()
         self._take_new_children()
         point = point_of_all(self._live, self.known)

@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,6 @@ from ...kit.errors import FtgateError
 from ...kit.files import found_in, write_whole
 from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, ProcessMap, on_linux
 from ...kit.processes import kill_tree, locked
-from ...kit.values import Struct
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
 from .gil_waits import Asking, Episodes, Sleepers, Where, lengths
@@ -74,17 +73,14 @@ class _Thread:
         self.since: Counter[Where] = Counter()
 
     def add(self, where: Where) -> None:
-        """Count a sample."""
         self.samples[where] += 1
         self.since[where] += 1
 
     def forget(self) -> None:
-        """Drop the samples."""
         self.samples.clear()
         self.since.clear()
 
     def add_account(self, account: Account, now_s: float) -> None:
-        """Take the scheduler's account of now."""
         self.account, self.account_s, self.seen_s = account, now_s, now_s
         self.since.clear()
 
@@ -190,7 +186,6 @@ class _GilWaits:
             pace.see(thread.number, self._clock(), asking, awake=where == "running")
 
     def leave(self, number: int) -> None:
-        """A thread ended."""
         for pace in self._paces():
             pace.leave(number)
 
@@ -239,7 +234,6 @@ class _SampledProcesses:
         ]
 
     def threads(self) -> dict[int, Sleepers]:
-        """The threads that are sampled, by id."""
         found = {number: sleepers for sleepers in self.sleepers for number in self._reader.threads(sleepers.pid)}
         if not (self.known.main_works or self.known.all_work):
             found.pop(self.known.main, None)
@@ -251,7 +245,6 @@ class _SampledProcesses:
             sleepers.forget()
 
     def read_cpu(self) -> None:
-        """Read the CPU time of every process."""
         known = self.known
         for pid in self._titles if known.all_work else (known.main, *known.workers, *known.servers):
             cpu_s = self._reader.cpu_s(pid)
@@ -279,7 +272,6 @@ class _SampledProcesses:
         return live
 
     def _names(self) -> dict[int, str]:
-        """The processes whose CPU time is read, in order, and what they are called."""
         known = self.known
         if not known.all_work:
             names = {pid: f"worker {index}" for index, pid in enumerate(known.workers)}
@@ -353,7 +345,6 @@ class ThreadSampler:
         return max(0.0, min(self._sample_at, self._account_at, self._gil_waits.bursts.at_s) - self._clock())
 
     def step(self) -> None:
-        """Do what is due."""
         now = self._clock()
         if now >= self._account_at:
             self._account()
@@ -399,7 +390,6 @@ class ThreadSampler:
                 self._threads.append(_Thread(sleepers, number, self._clock(), account))
 
     def _sample(self) -> None:
-        """Sample the threads, or the next of many, and all that came."""
         began = self._cost_clock()
         came: list[_Thread] = []
         self._allowed(lambda: came.extend(self._list()))
@@ -415,7 +405,6 @@ class ThreadSampler:
         self._sample_at = self._clock() + max(SAMPLE_S, self._cost_s / _SAMPLE_SHARE)
 
     def _sample_burst(self) -> None:
-        """One sample of a burst, and the time of the next."""
         began, bursts = self._cost_clock(), self._gil_waits.bursts
         if not bursts.left:
             bursts.begin(self._threads, max(SAMPLE_S, self._sample_at - self._clock()))
@@ -553,16 +542,6 @@ _DISAGREES = "its wait states cannot be distinguished"
 _TIMEOUT_S = 20.0
 
 
-class Patterns(Struct, frozen=True, kw_only=True):
-    """The answer of a self-test, as it is kept: `reason` is empty when the patterns hold."""
-
-    version: int
-    build: str
-    kernel: str
-    libc: str
-    reason: str
-
-
 def patterns_hold(
     key: str,
     python: str,
@@ -583,21 +562,20 @@ def patterns_hold(
     path, libc = folder / f"{key}.json", ""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=libc, reason="")
+    wanted = {"version": VERSION, "build": key, "kernel": platform.release(), "libc": libc}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / f"{key}.lock"):
-            kept = found_in(path, Patterns)
-            if kept is None or msgspec.structs.replace(kept, reason="") != wanted:
+            kept = found_in(path, dict[str, int | str]) or {}
+            if kept != {**wanted, "reason": kept.get("reason")}:
                 reason = (test or self_test)(python, environment)
                 if not reason or reason.startswith(_DISAGREES):  # anything else may be fixed without a trace
-                    kept_now = msgspec.structs.replace(wanted, reason=reason)
-                    write_whole(path, [msgspec.json.encode(kept_now), b"\n"])
+                    write_whole(path, [msgspec.json.encode({**wanted, "reason": reason}), b"\n"])
                 return reason
     except OSError as error:
         fix = "make room there, or make it writable"
         raise FtgateError(f"{folder}: the answer of a self-test cannot be kept: {error.strerror}; {fix}") from error
-    return f"{kept.reason} (remove {path} to test again)" if kept.reason else ""
+    return f"{kept['reason']} (remove {path} to test again)" if kept["reason"] else ""
 
 
 def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
@@ -619,14 +597,9 @@ def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
     return reason
 
 
-class _State(NamedTuple):
-    pid: int
-    thread: int
-    state: str
-
-
 @contextlib.contextmanager
-def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple[bool, list[_State]]]:
+def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple[bool, list[tuple[int, int, str]]]]:
+    """Whether the GIL is on, and the process, thread and state of each thread of the self-test."""
     process = subprocess.Popen(
         [python, "-P", "-s", str(SELF_TEST)],
         env={**scrubbed_environment(), **environment},
@@ -639,7 +612,7 @@ def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple
         try:
             assert process.stdout is not None
             answer: dict[str, Any] = json.loads(_line(process.stdout.fileno()))
-            yield answer["gil"], [_State(*state) for state in answer["states"]]
+            yield answer["gil"], [(pid, thread, state) for pid, thread, state in answer["states"]]
         finally:
             kill_tree(process.pid)
 
@@ -656,22 +629,23 @@ def _line(descriptor: int) -> bytes:
     return line
 
 
-def _disagreement(gil: bool, states: list[_State]) -> str:
+def _disagreement(gil: bool, states: list[tuple[int, int, str]]) -> str:
     reader = Proc()
-    own_gils = gil and any("sub-interpreter" in state.state for state in states)
+    own_gils = gil and any("sub-interpreter" in state for _, _, state in states)
     calls = CALLS[platform.machine()]
-    sleepers = {state.pid: Sleepers(state.pid, reader, calls, own_gils=own_gils) for state in states}
-    samples: dict[_State, Counter[Where]] = {state: Counter() for state in states}
+    sleepers = {pid: Sleepers(pid, reader, calls, own_gils=own_gils) for pid, _, _ in states}
+    samples: list[Counter[Where]] = [Counter() for _ in states]
     try:
         for _ in range(_ROUNDS):
-            for state, seen in samples.items():
-                seen[sleepers[state.pid].where(reader.call(state.pid, state.thread) or b"")] += 1
+            for (pid, thread, _state), seen in zip(states, samples, strict=True):
+                seen[sleepers[pid].where(reader.call(pid, thread) or b"")] += 1
             time.sleep(SAMPLE_S)
     except PermissionError as error:
         return forbidden(error)
     finally:
         reader.close()
-    return next((wrong for state, seen in samples.items() if (wrong := disagrees(state.state, seen, gil=gil))), "")
+    answers = (disagrees(state, seen, gil=gil) for (_, _, state), seen in zip(states, samples, strict=True))
+    return next(filter(None, answers), "")
 
 
 def disagrees(state: str, seen: Mapping[Where, int], *, gil: bool) -> str:
