@@ -104,19 +104,15 @@ class Proc:
         """What a file of a thread says now; it is kept open."""
         kept = self._kept[name].get(thread)
         try:
-            if kept is not None:
-                return os.pread(kept, 256, 0)
-            return self._first(name, pid, thread)
+            if kept is None:
+                path = f"/proc/{pid}/task/{thread}/{name}"
+                if sum(map(len, self._kept.values())) >= _OPEN_FILES:
+                    return _read(path)
+                kept = self._kept[name][thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(kept, 256, 0)
         except (FileNotFoundError, ProcessLookupError):
             self.drop(thread)
             return None
-
-    def _first(self, name: str, pid: int, thread: int) -> bytes:
-        path = f"/proc/{pid}/task/{thread}/{name}"
-        if sum(map(len, self._kept.values())) >= _OPEN_FILES:
-            return _read(path)
-        descriptor = self._kept[name][thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return os.pread(descriptor, 256, 0)
 
     def children(self, pid: int) -> list[int]:
         return children(pid)

@@ -100,12 +100,6 @@ class IterationPlan:
         return self.spec.iterations or self.limits.most_iterations
 
     @property
-    def unpaired(self) -> int:
-        """The iterations of a launch where no pair shows their spread: those that are declared, else the pilot's."""
-        declared = self.spec.duration_s is not None or self.spec.iterations is not None
-        return self.most if declared else min(PILOT_ITERATIONS, self.most)
-
-    @property
     def least(self) -> int:
         latencies = any(name.startswith("latency_") for name in self.spec.gated)
         fewest = LATENCY_WINDOWS if latencies else 1 if self.long else LEAST_ITERATIONS
@@ -236,13 +230,16 @@ class RunBudget:
         if self.limits.iterations is not None:
             return
         known = [launches for launches in ratios if any(launches)]
+        declared = plan.spec.duration_s is not None or plan.spec.iterations is not None
+        # Where no pair shows their spread, those that are declared, else the pilot's.
+        most = plan.most if known or declared else min(PILOT_ITERATIONS, plan.most)
         plan.count = iterations_wanted(
             known,
             costs,
             (self.limits.budget_s - self._ended_rounds_s) * 1e9,
             (self.limits.launches or self.limits.floor) - self.rounds,
             at_least=plan.least,
-            at_most=plan.most if known else plan.unpaired,
+            at_most=most,
             tail=min(self.limits.least_iterations, plan.most) if known else 0,
         )
 
