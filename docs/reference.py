@@ -122,7 +122,7 @@ def metric_table() -> Iterator[str]:
 def api() -> Iterator[str]:
     """What `pytest_ftgate` exports."""
     yield from ("# API", "", MADE, "All names are those of `pytest_ftgate`.")
-    for name in ("compare", "serve", "contract", "limit", "xfail", "named", "shared_state"):
+    for name in ("compare", "serve", "contract", "limit", "xfail", "named", "shared"):
         yield from _function(f"ftgate.{name}", getattr(type(pytest_ftgate.ftgate), name))
     yield from ("", "## Decorators of a decorated test")
     of_test = ("set_shared", "set_check", "set_stop", "add_role", "add_variant", "add_setup", "add_teardown")
@@ -130,7 +130,7 @@ def api() -> Iterator[str]:
         yield from ("", _doc(getattr(Declaration, name)))
     for name in ("executor", "command", "load"):
         yield from _function(name, getattr(pytest_ftgate, name))
-    for name in ("Worker", "SharedObjects", "Server"):
+    for name in ("Worker", "Context", "Server"):
         found = getattr(pytest_ftgate, name)
         yield from ("", f"## {name}", "", _doc(found))
         for member, value in vars(found).items():

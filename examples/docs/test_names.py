@@ -8,9 +8,9 @@ def test_lookup(worker):
 
 
 @test_lookup.shared
-def state(shared):
+def state(context):
     ftgate.named(cache.lock, "cache")  # myproject/cache.py:12 Lock "cache"
-    return [ftgate.named(shared.Lock(), f"shard {i}") for i in range(4)]
+    return [ftgate.named(context.Lock(), f"shard {i}") for i in range(4)]
 
 
 KEYS = range(8)

@@ -9,8 +9,8 @@ def test_x(worker):
 
 
 @test_x.shared  # creates what the workers share, of the kinds that suit the executor
-def state(shared):
-    return shared.dict(), shared.Lock()
+def state(context):
+    return context.dict(), context.Lock()
 
 
 @test_x.variant(tasks)  # another body for some executors

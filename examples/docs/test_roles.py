@@ -3,8 +3,8 @@ from types import SimpleNamespace
 from pytest_ftgate import ftgate, processes, threads
 
 
-def make_state(shared, producers, writers):
-    return SimpleNamespace(inboxes=[shared.Queue() for _ in range(writers)])
+def make_state(context, producers, writers):
+    return SimpleNamespace(inboxes=[context.Queue() for _ in range(writers)])
 
 
 @ftgate.compare(threads, processes("fork"), workers=[{"producer": 8, "writer": m} for m in (1, 2, 4)], duration=5)
@@ -27,5 +27,5 @@ def stop(state):
 
 
 @test_sharded.shared
-def make(shared):
-    return make_state(shared, shared.counts["producer"], shared.counts["writer"])
+def make(context):
+    return make_state(context, context.counts["producer"], context.counts["writer"])

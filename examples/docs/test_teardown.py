@@ -11,7 +11,7 @@ def test_connect(worker):
 
 
 @test_connect.shared
-def serve(shared):
+def serve(context):
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
     threading.Thread(target=server.serve_forever).start()
     return server

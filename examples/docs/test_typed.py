@@ -1,4 +1,4 @@
-from pytest_ftgate import SharedObjects, Worker, ftgate, threads
+from pytest_ftgate import Context, Worker, ftgate, threads
 
 
 @ftgate.compare(threads, workers=[1, 8])
@@ -7,5 +7,5 @@ def test_lookup(worker: Worker) -> int:
 
 
 @test_lookup.shared
-def cache(shared: SharedObjects) -> dict[str, int]:
+def cache(context: Context) -> dict[str, int]:
     return {"a": 1}

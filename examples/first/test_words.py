@@ -15,5 +15,5 @@ def test_words(worker):  # runs in each worker; all of them start at one moment
 
 
 @test_words.shared  # what the workers share
-def counts(shared):
-    return Counter(), shared.Lock()
+def counts(context):
+    return Counter(), context.Lock()

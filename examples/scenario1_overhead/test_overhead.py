@@ -50,6 +50,6 @@ def test_memory_profile(worker):
 
 
 @test_memory_profile.shared
-def held(shared):
+def held(context):
     """Data of the process that starts the workers: forked workers share its pages, others do not have them."""
     HELD[:] = [bytes(range(256)) * (HELD_BYTES // 256)]

@@ -98,13 +98,13 @@ def shared_bytes(worker):
 
 
 @test_shared_set.shared
-def state(shared):
+def state(context):
     """By executor: a set, a Manager's dict or a buffer, and a lock or its replacement."""
-    if shared.name == "interpreters":
-        token = shared.Queue()
+    if context.name == "interpreters":
+        token = context.Queue()
         token.put(None)
         return memoryview(bytearray(IDS)), token
-    return (shared.dict() if shared.name == "processes" else shared.set()), shared.Lock()
+    return (context.dict() if context.name == "processes" else context.set()), context.Lock()
 
 
 def next_id(worker):

@@ -76,13 +76,13 @@ def close_inboxes(shared):
 
 
 @test_sharded_writers.shared
-def queues(shared):
+def queues(context):
     """An inbox for each writer, and one for each producer's acknowledgements.
 
     Processes get simple queues: a `multiprocessing.Queue` wakes a thread of its own for each message.
     """
-    make = shared.SimpleQueue if shared.name == "processes" else shared.Queue
-    return [[make() for _ in range(shared.counts[role])] for role in ("writer", "producer")]
+    make = context.SimpleQueue if context.name == "processes" else context.Queue
+    return [[make() for _ in range(context.counts[role])] for role in ("writer", "producer")]
 
 
 # -- what the writers replace ----------------------------------------------------------------------------------------
@@ -119,10 +119,10 @@ def write_alone(worker):
 
 
 @test_one_writer.shared
-def queues_or_dict(shared):
+def queues_or_dict(context):
     """The queues, and where the dict has the ids the dict with its lock: two proxy calls per operation."""
     manager = os.environ["IDS"] == "manager"
-    return [*queues(shared), shared.dict() if manager else None, shared.Lock()]
+    return [*queues(context), context.dict() if manager else None, context.Lock()]
 
 
 @test_one_writer.stop

@@ -20,10 +20,10 @@ ROLES = {"receiver": 1, "processor": 1, "evaluator": 1}
 class Pipeline:
     """The inbound queue, and the one slot between processor and evaluator with the condition that guards it."""
 
-    def __init__(self, shared):
+    def __init__(self, context):
         self.per_ms = calibrated()
-        self.inbound = shared.Queue()
-        self.changed = shared.Condition()
+        self.inbound = context.Queue()
+        self.changed = context.Condition()
         self.slot = None
 
 

@@ -9,10 +9,10 @@ from .runner.api import command, executor, ftgate, interpreters, load, processes
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .runner.client import Server
-    from .runner.primitives import SharedObjects
+    from .runner.primitives import Context
     from .runner.worker import Worker
 else:
-    _CLASSES = {"Server": "client", "SharedObjects": "primitives", "Worker": "worker"}
+    _CLASSES = {"Server": "client", "Context": "primitives", "Worker": "worker"}
 
     def __getattr__(name):  # noqa: ANN001, ANN202
         if name not in _CLASSES:
@@ -23,8 +23,8 @@ else:
 
 
 __all__ = [
+    "Context",
     "Server",
-    "SharedObjects",
     "Worker",
     "command",
     "executor",

@@ -407,7 +407,7 @@ OTHERS = {
     ),
     "shared": (
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.shared\ndef state(): ...",
-        "state is @test.shared, which takes one argument: the shared objects of the executor",
+        "state is @test.shared, which takes one argument: the executor's context",
     ),
     "check": (
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.check\ndef right(results, worker): ...",

@@ -175,7 +175,7 @@ def test_state(executor):
     return executor.submit(seen).result()
 
 def seen():
-    return ftgate.shared_state()
+    return ftgate.shared()
 
 @test_state.shared
 def state(shared):

@@ -219,7 +219,7 @@ def test_shared_state_is_the_executors_own(bench: Bench, executor: Executor) -> 
 def test_shared_state_reaches_the_tasks_of_a_pool(bench: Bench) -> None:
     bench.write("""
         def add(n):
-            with ftgate.shared_state():
+            with ftgate.shared():
                 return n + 1
 
         @ftgate.compare(threads)

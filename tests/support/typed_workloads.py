@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_ftgate import (
+    Context,
     Server,
-    SharedObjects,
     Worker,
     command,
     executor,
@@ -58,7 +58,7 @@ def test_shared(worker: Worker) -> None:
 
 
 @test_shared.shared
-def shared(objects: SharedObjects) -> tuple[Any, Any]:
+def shared(objects: Context) -> tuple[Any, Any]:
     return objects.dict(), ftgate.named(objects.Lock(), f"{objects.name} {objects.workers}")
 
 
@@ -119,7 +119,7 @@ def stop(state: Event) -> None:
 
 
 @test_roles.shared
-def event(objects: SharedObjects) -> Any:
+def event(objects: Context) -> Any:
     return objects.Event()
 
 
@@ -153,7 +153,7 @@ def test_executor(executor: Executor) -> list[int]:
 
 @test_executor.teardown
 def after(executor: Executor) -> None:
-    assert ftgate.shared_state() is None
+    assert ftgate.shared() is None
 
 
 ECHO = command("echo", ["echo", '{"ops": {workers}}'], env={"A": "1"})

@@ -317,7 +317,7 @@ def check_arguments(
     for function in bodies:
         checked.parameters(function, parametrized, method=method)
     checked.takes_one(declared.stop, "stop", "the shared state", method=method)
-    checked.takes_one(declared.shared, "shared", "the shared objects of the executor", method=method)
+    checked.takes_one(declared.shared, "shared", "the executor's context", method=method)
     checked.takes_one(declared.check, "check", "the results", method=method)
     for what, scope, function in declared.setups:
         checked.setup_parameters(what, scope, function, parametrized, method=method)

@@ -195,7 +195,7 @@ class Declaration:
         _skip_without_plugin(body)
 
     def set_shared(self, body: Body) -> Body:
-        """`@test.shared`: returns the state that the workers share; its argument is the cell's `SharedObjects`."""
+        """`@test.shared`: returns the state that the workers share; its argument is the cell's `Context`."""
         self.shared = _hidden(body)
         return body
 
@@ -411,7 +411,7 @@ class Ftgate:
             probe.named(lock, name)
         return lock
 
-    def shared_state(self) -> Any:
+    def shared(self) -> Any:
         """What `@test.shared` returned, inside a task of an `executor` body; None without `@test.shared`."""
         return state.shared
 

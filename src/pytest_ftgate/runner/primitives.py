@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 PRIMITIVES = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier")
 
 
-class SharedObjects:
+class Context:
     """The executor as `@test.shared` sees it: `name`, `method`, and factories of objects that workers can share.
 
     `workers` is the number of all workers; `counts` maps each role to its number of workers (empty without roles).
@@ -36,7 +36,7 @@ class SharedObjects:
         """End the server process that holds shared objects, if there is one."""
 
 
-class ThreadObjects(SharedObjects):
+class ThreadObjects(Context):
     """Threads and serial workers share plain objects and the primitives of `threading`."""
 
     def __getattr__(self, name: str) -> Any:
@@ -53,7 +53,7 @@ class ThreadObjects(SharedObjects):
         return super().__getattr__(name)
 
 
-class TaskObjects(SharedObjects):
+class TaskObjects(Context):
     """Tasks share plain objects and the primitives of `asyncio`."""
 
     def __getattr__(self, name: str) -> Any:
@@ -66,7 +66,7 @@ class TaskObjects(SharedObjects):
         return super().__getattr__(name)
 
 
-class ProcessObjects(SharedObjects):
+class ProcessObjects(Context):
     """Processes share a Manager's dict and list, and the start method's own locks and queues."""
 
     def __init__(self, name: str, method: str | None, context: Any) -> None:
@@ -93,7 +93,7 @@ class ProcessObjects(SharedObjects):
             self._server = None
 
 
-class InterpreterObjects(SharedObjects):
+class InterpreterObjects(Context):
     """Sub-interpreters share queues only."""
 
     def __getattr__(self, name: str) -> Any:
@@ -115,16 +115,14 @@ def context_of(kind: str, method: str | None) -> Any:
     return multiprocessing.get_context(method)
 
 
-def make_shared_objects(setup: Setup, context: Any = None) -> SharedObjects:
-    """The shared objects of a cell's executor; `context` is the multiprocessing context of a processes cell."""
-    shared = (
-        SharedObjects(setup["name"]) if setup["processes"] else _of_executor(setup["kind"], setup["method"], context)
-    )
+def make_shared_objects(setup: Setup, context: Any = None) -> Context:
+    """What `@test.shared` gets in a cell; `context` is the multiprocessing context of a processes cell."""
+    shared = Context(setup["name"]) if setup["processes"] else _of_executor(setup["kind"], setup["method"], context)
     shared.workers, shared.counts = setup["workers"], dict(setup["roles"])
     return shared
 
 
-def _of_executor(kind: str, method: str | None, context: Any) -> SharedObjects:
+def _of_executor(kind: str, method: str | None, context: Any) -> Context:
     if kind == "processes":
         return ProcessObjects(kind, method, context)
     if kind == "interpreters":
