@@ -441,6 +441,31 @@ def test_a_copy_of_a_recording_is_not_another_one(store: Store) -> None:
             read()
 
 
+NAMED = "[project]\nname = 'x'\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, "baselines"),
+        ({"pyproject.toml": NAMED}, "tests/baselines"),
+        ({"pyproject.toml": f"{NAMED}[tool.setuptools]\npackages = ['x']\n"}, "baselines"),
+        ({"pyproject.toml": NAMED, "setup.cfg": "[options]\npackages = x\n"}, "baselines"),
+        ({"pyproject.toml": NAMED, "setup.cfg": "[options]\npython_requires = >=3.9\n"}, "tests/baselines"),
+        ({"pyproject.toml": NAMED, "setup.py": "setup(packages=['x'])"}, "baselines"),
+        ({"pyproject.toml": NAMED, "src/x/__init__.py": ""}, "baselines"),
+        ({"pyproject.toml": "[build-system]\nbuild-backend = 'hatchling.build'\n"}, "baselines"),
+        ({"pyproject.toml": "[tool.ruff]\n", "setup.cfg": "nonsense"}, "baselines"),
+    ],
+)
+def test_setuptools_does_not_take_them_for_a_package(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert folder.default_folder(tmp_path) == expected
+
+
 # ---- what must never be trusted nor lost
 
 
@@ -553,9 +578,6 @@ from pytest_ftgate.model.report import Machine
 
 root, prefix, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 template = msgspec.json.decode(sys.stdin.buffer.read(), type=Edit)
-if prefix == "full":
-    import resource
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
 for number in range(count):
     Store(root).save("t.py::test_t", [msgspec.structs.replace(template, label=f"{prefix}-{number}")])
 """
@@ -567,20 +589,6 @@ def _child(store: Store, prefix: str, count: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
     )
-
-
-@pytest.mark.skipif(os.name != "posix", reason="a limit on the size of files is POSIX")
-def test_a_write_that_the_system_cuts_short_leaves_the_old_file_whole(store: Store) -> None:
-    store.save("t.py::test_t", [change()])
-    (path,) = files(store, "t.py::test_t")
-    content = path.read_bytes()
-    child = _child(store, "full", 1)
-    _, said = child.communicate(msgspec.json.encode(change()))
-    assert child.returncode == 1
-    assert b"BaselineError" in said
-    assert b"cannot be written" in said
-    assert path.read_bytes() == content
-    assert files(store, "t.py::test_t") == [path]
 
 
 def test_runs_that_update_at_once_lose_nothing(store: Store) -> None:

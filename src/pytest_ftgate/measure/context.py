@@ -541,7 +541,7 @@ class RunContext:
         self.capacity = Capacity() if capacity is None else capacity
         self.split = ""
         """Whether not all cells were measured together, and why."""
-        self._most_batches = 1
+        self.most_batches = 1
         self.cell_runs = cell_runs
         self.launcher = launcher
         self.rng = rng
@@ -627,12 +627,6 @@ class RunContext:
                         stack.callback(launch.kill)
                         launches.append(launch)
             yield launches
-
-    def say_split(self, batches: int, why: str) -> None:
-        """Remember that a round was measured in so many batches."""
-        if batches > self._most_batches:
-            self._most_batches = batches
-            self.split = f"not all cells were measured together, but in up to {batches} batches a round: {why}"
 
     def report(self, cell_run: CellRun, phase: str) -> None:
         budget = self.budget

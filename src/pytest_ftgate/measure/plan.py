@@ -34,7 +34,7 @@ DEAR_SHARE = 0.1
 LEAST_LAUNCHES = 2
 LATER_ROUNDS = 0.5, 0.8
 """What later rounds take of the first one's time, which has what is done once: at least, and at most as a rule."""
-RESOLUTIONS_PER_VALUE = 1000
+RESOLUTIONS_PER_VALUE, LEAST_VALUE_NS = 1000, 100_000
 
 
 class OutOfTime(Exception):
@@ -314,17 +314,16 @@ def launches_wanted(
     return max(LEAST_LAUNCHES, math.floor(min(max(floor, math.ceil(wanted)), affordable)))
 
 
-def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least_ns: float = 100_000) -> int:
+def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float) -> int:
     """The loops within an iteration that make the shortest cell's value last long enough to be read well.
 
-    `wall_ns` holds what one loop takes in each cell. Long enough is `at_least_ns` and 1000 times the clock's
-    resolution; the number is rounded up to 1, 2 or 5 times a power of ten. A loop too short for the clock counts as
-    the clock's resolution.
+    `wall_ns` holds what one loop takes in each cell. Long enough is 0.1 ms and 1000 times the clock's resolution; the
+    number is rounded up to 1, 2 or 5 times a power of ten. A loop too short for the clock counts as its resolution.
     """
     if not len(wall_ns):
         return 1
     shortest = max(min(wall_ns), resolution_ns, 1.0)
-    loops = max(at_least_ns, RESOLUTIONS_PER_VALUE * resolution_ns) / shortest
+    loops = max(LEAST_VALUE_NS, RESOLUTIONS_PER_VALUE * resolution_ns) / shortest
     if loops <= 1:
         return 1
     decade: int = 10 ** math.floor(math.log10(loops))

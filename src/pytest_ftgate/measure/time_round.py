@@ -39,7 +39,9 @@ def measure_round(context: RunContext) -> None:
     batches = [list(context.cell_runs)]
     if lacking := capacity.lacking(total(map(needs, context.cell_runs))):
         batches = capacity.batches(_by_family(context, context.cell_runs), needs)
-        context.say_split(len(batches), lacking)
+        if len(batches) > context.most_batches:
+            most = context.most_batches = len(batches)
+            context.split = f"not all cells were measured together, but in up to {most} batches a round: {lacking}"
     # 2. Each of them by itself; of the loops that they call for, the most count.
     calibrates, iteration_ns, done = plan.loops is None, 0.0, 0
     for number, cell_runs in enumerate(batches):

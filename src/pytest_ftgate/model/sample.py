@@ -334,11 +334,9 @@ def work_ratio(sample: Sample) -> int:
 def single_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:
     """The cell with one worker that a cell's scaling refers to: of the same executor, target, parameters and
     environment."""
-
-    def family(of: Cell) -> tuple[object, ...]:
-        return of.executor, of.target, of.params, of.environment
-
-    return next((other for other in cells if family(other) == family(cell) and other.workers == 1), None)
+    alone = (each for each in cells if each.workers == 1)
+    names = ("executor", "target", "params", "environment")
+    return next((each for each in alone if all(getattr(each, name) == getattr(cell, name) for name in names)), None)
 
 
 def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell | None:
@@ -347,13 +345,12 @@ def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell
     A command is measured once for all targets, and so is a server, whose first row names its target. A program that
     does not take the number of workers is measured once for all numbers.
     """
-    return next((other for other in cells if other.executor == executor and _serves(other, cell)), None)
-
-
-def _serves(first: Cell, cell: Cell) -> bool:
-    same_target = first.executor.program is not None or first.target == cell.target
-    same_count = not first.counted or (first.workers, first.roles) == (cell.workers, cell.roles)
-    return same_target and same_count and first.environment == cell.environment
+    for first in cells:
+        same_target = executor.program is not None or first.target == cell.target
+        same_count = not first.counted or (first.workers, first.roles) == (cell.workers, cell.roles)
+        if first.executor == executor and same_target and same_count and first.environment == cell.environment:
+            return first
+    return None
 
 
 class TestSamples(tuple[Sample, ...]):

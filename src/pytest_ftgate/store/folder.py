@@ -68,7 +68,16 @@ def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, Recorde
     found = dict(runs)
     for change in changes:
         if change.entry is None:
-            found = {name: _without(run, change) for name, run in found.items()}
+            # Each file without the cell on that machine and build, and without builds that no other cell has.
+            for name, run in found.items():
+                cells = {
+                    label: recording
+                    for label, recording in run.cells.items()
+                    if (label, entry_key(run.machine.fingerprint, recording.build)) != (change.label, change.key)
+                }
+                builds = {recording.build for recording in cells.values()}
+                left = {build: interpreter for build, interpreter in run.interpreters.items() if build in builds}
+                found[name] = msgspec.structs.replace(run, cells=cells, interpreters=left)
             continue
         anew = not change.append and (change.label, change.key) in _counting(found)
         for recording in change.entry.recordings:
@@ -129,18 +138,6 @@ def _recorded(test: str, change: Edit, entry: StoredCell, recording: Recording) 
         cells={change.label: msgspec.structs.replace(recording, recorded_at="", commit="", seed=0)},
     )
     return file_name(recorded_at, commit, seed, change.machine.fingerprint), run
-
-
-def _without(run: RecordedRun, change: Edit) -> RecordedRun:
-    """A file without a cell on a machine and build."""
-    cells = {
-        label: recording
-        for label, recording in run.cells.items()
-        if (label, entry_key(run.machine.fingerprint, recording.build)) != (change.label, change.key)
-    }
-    builds = {recording.build for recording in cells.values()}
-    kept = {build: interpreter for build, interpreter in run.interpreters.items() if build in builds}
-    return msgspec.structs.replace(run, cells=cells, interpreters=kept)
 
 
 # ---- the folder

@@ -52,14 +52,9 @@ def find_uv() -> str:
     return on_path
 
 
-def run_uv(
-    arguments: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run uv and capture its output as text; the caller checks the exit code.
-
-    `environment` is added to this process's. Raises UvMissing, and TooLong.
-    """
-    return run_within([find_uv(), *arguments], cwd=cwd, environment=uv_environment(environment))
+def run_uv(arguments: Sequence[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run uv and capture its output as text; the caller checks the exit code. Raises UvMissing, and TooLong."""
+    return run_within([find_uv(), *arguments], cwd=cwd, environment=uv_environment())
 
 
 def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -161,7 +161,7 @@ class DefaultPair(Struct, frozen=True, kw_only=True):
     allowed: bool = True
 
 
-def default_pair(requires_python: str = "", *, cache: Path | None = None) -> DefaultPair:
+def default_pair(requires_python: str = "") -> DefaultPair:
     """The newest version that `requires_python` allows and of which both builds are here, as uv would choose it.
 
     A pre-release is taken only if nothing else is allowed, and a version of which one build is here only if there is no
@@ -169,7 +169,7 @@ def default_pair(requires_python: str = "", *, cache: Path | None = None) -> Def
     usual one.
     """
     allows, said = _rule(requires_python), f" that requires-python {requires_python} allows" if requires_python else ""
-    named = sorted(filter(allows, _named(cache or known_cache())), key=_number, reverse=True)
+    named = sorted(filter(allows, _named()), key=_number, reverse=True)
     if not named:
         usual = next(filter(allows, USUAL), None)
         why = f"no version{said} is here" if usual else f"no version{said} can be measured"
@@ -182,7 +182,7 @@ def default_pair(requires_python: str = "", *, cache: Path | None = None) -> Def
         builds[each] = []
         for target in _pair(each, "").targets:
             with contextlib.suppress(InterpreterNotFound):
-                builds[each].append(find_interpreter(parse_target(target), cache=cache).name)
+                builds[each].append(find_interpreter(parse_target(target)).name)
         if len(builds[each]) > 1 and not any(map(_is_early, builds[each])):
             break
 
@@ -215,8 +215,9 @@ def _rule(requires_python: str) -> Callable[[str], bool]:
     return lambda series: any(allowed.contains(f"{series}.{patch}") for patch in range(30))
 
 
-def _named(cache: Path | None) -> set[str]:
+def _named() -> set[str]:
     """The versions that have an executable of their name on PATH, in our cache, or among uv's interpreters."""
+    cache = known_cache()
     prefixes = [] if cache is None else [kept_folder(cache)]
     # uv's own folder; none that depends on a home where there is none.
     home, given = user_home(), os.environ.get("UV_PYTHON_INSTALL_DIR", "")

@@ -11,7 +11,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from multiprocessing import Pipe
 from pathlib import Path
@@ -338,14 +338,14 @@ def _start_hook(runner: Path) -> dict[str, str]:
 class WorkloadLauncher:
     """Real launches: one fresh interpreter each, in a session of its own."""
 
-    def __init__(self, runner: Path, work: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, runner: Path, work: Path) -> None:
         if os.name != "posix":
             raise FtgateError(
                 "--ftgate measures on Linux and macOS; on this platform run without it: each cell runs once, as a test"
             )
         self.runner = runner
         self.work = work
-        self.clock = clock
+        self.clock = time.monotonic
         self.marks = marks()
         self.sample_costs_s: dict[tuple[str, str, int], float] = {}
         """What a sample of memory costs, by interpreter, executor and workers."""

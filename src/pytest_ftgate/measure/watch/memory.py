@@ -222,7 +222,13 @@ class MemorySampler:
 
     def step(self) -> None:
         began, cost_began = self.clock(), self.cost_clock()
-        self._take_new_children()
+        # The tree is taken again where there is a child that was not there before, be it one that the tree leaves out.
+        pids = [process.pid for process in self._live]
+        children = proc.children_of(pids)
+        changed = proc.on_linux() if children is None else not children <= self._pids
+        if changed or not pids:
+            self._live = processes.tree(self.known.main)
+            self._pids.update(pids, children or ())
         point = point_of_all(self._live, self.known)
         if point is None:
             self.dropped += 1
@@ -237,22 +243,13 @@ class MemorySampler:
             affordable = 0.0
         self._due = max(began + (_RETRY_S if point is None else self.interval_s), affordable)
 
-    def _take_new_children(self) -> None:
-        """Take the tree again where there is a child that was not there before, be it one that the tree leaves out."""
-        pids = [process.pid for process in self._live]
-        children = proc.children_of(pids)
-        changed = proc.on_linux() if children is None else not children <= self._pids
-        if changed or not pids:
-            self._live = processes.tree(self.known.main)
-            self._pids.update(pids, children or ())
 
+def hold_needed_s(cost_s: float) -> float:
+    """How long workers must be sampled for three samples of `cost_s` each to take 2 % of the time.
 
-def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:
-    """How long workers must be sampled for three samples of `cost_s` each to take 2 % of the time; at most `longest_s`.
-
-    Where that is not enough there are fewer samples, not dearer ones.
+    Where LONGEST_HOLD_S is not enough there are fewer samples, not dearer ones.
     """
-    return min(longest_s, _ENOUGH_SAMPLES * cost_s / _SMALL_COST)
+    return min(LONGEST_HOLD_S, _ENOUGH_SAMPLES * cost_s / _SMALL_COST)
 
 
 # Samples of a process tree over time: memory and wait states in one loop, each sampler at its own pace.
@@ -305,9 +302,9 @@ def sample_tree(
     return tuple(memory.points), memory.dropped, threads.finish()
 
 
-def sample_cost_s(processes: ProcessMap, clock: Callable[[], float] = time.thread_time) -> float:
+def sample_cost_s(processes: ProcessMap) -> float:
     """What one sample of a tree's memory costs in s of CPU time, whatever else the machine does."""
     live = tree(processes.main)
-    began = clock()
+    began = time.thread_time()
     memory_point(live, processes)
-    return clock() - began
+    return time.thread_time() - began
