@@ -14,7 +14,7 @@ project = "pytest-ftgate"
 extensions = ["myst_parser"]
 root_doc = "docs/index"
 # The source folder is the repository, so that links between pages and examples are the same there and on the site.
-include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "examples/*/README.md"]
+include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**.md", "examples/*/README.md"]
 exclude_patterns = [".*", "src", "tests", "baselines", "build", "dist"]
 myst_heading_anchors = 4
 smartquotes = False  # `--option` in prose keeps both of its dashes

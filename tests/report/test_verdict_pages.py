@@ -1,0 +1,92 @@
+"""docs/verdicts: each verdict has a page, whose example is what a terminal shows."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+import report_by_hand
+from report_by_hand import cell, figures, judged, of_rows
+
+from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.model.report import Figures, Row
+from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
+from pytest_ftgate.plugin.gate import LETTERS
+from pytest_ftgate.report import terminal
+
+PAGES = Path(__file__).parents[2] / "docs" / "verdicts"
+BRANCH = "main (1a2b3c4d5e)"
+THREADS = cell(report_by_hand.TOKENISE, "3.14t", "threads", 8)
+
+
+def of(decision: Decision, *judgements: MetricVerdict, **fields: object) -> Row:
+    """A row of threads, compared with a branch."""
+    verdict = Verdict(
+        decision=decision,
+        metrics=judgements,
+        baseline=BRANCH,
+        basis="paired",
+        why="--ftgate-against main",
+        **fields,  # type: ignore[arg-type]
+    )
+    measured = decision not in (Decision.UNCHANGED, Decision.NOT_MEASURED)
+    return Row(cell=THREADS, verdict=verdict, figures=figures(1.832, 1.0, 25.2, 25.2) if measured else Figures())
+
+
+def contract(decision: Decision) -> MetricVerdict:
+    text = "threads.scaling >= 1.6"
+    return MetricVerdict(metric=Metric.CONTRACT, decision=decision, contract=text, reason="1.12x in 16 of 16 launches")
+
+
+KNOWN = Expected(decision=Decision.BROKEN, reason="GH-12: one lock for all shards", line=7)
+OWN = {
+    Decision.SUSPECT: of(
+        Decision.SUSPECT,
+        judged(
+            Metric.WALL, Decision.SUSPECT, 1.09, 0.06, 0.0, "+9.0 % is beyond +5 %; +5 % needs about 4 more pairs, 12 s"
+        ),
+    ),
+    Decision.UNCHANGED: of(
+        Decision.UNCHANGED, reason="not measured: the 14 files that it reads are the same at main (1a2b3c4d5e)"
+    ),
+    Decision.NOT_MEASURED: of(
+        Decision.NOT_MEASURED,
+        reason="the 3 min of the test ended before its turn came: 6 min would do, increase --ftgate-test-time",
+    ),
+    Decision.XFAILED: of(Decision.XFAILED, contract(Decision.BROKEN), expected=KNOWN),
+    Decision.XPASSED: of(Decision.XPASSED, contract(Decision.PASSED), expected=KNOWN),
+}
+"""Rows of verdicts that the report by hand does not have."""
+
+
+def example(decision: Decision) -> str:
+    """What a terminal shows of a cell with this verdict: its test's table and what is said below."""
+    row = OWN.get(decision)
+    tables = report_by_hand.report().tables
+    row = row or next(row for table in tables for row in table.rows if row.verdict.decision is decision)
+    report = of_rows(row, title=row.cell.nodeid.partition("[")[0])
+    text = terminal.render(report, width=88, color=False, unicode=True)
+    return text[text.index(report.tables[0].title) :].rstrip() + "\n"
+
+
+@pytest.mark.parametrize("decision", Decision)
+def test_its_page_has_its_outcome_and_what_a_terminal_shows(decision: Decision) -> None:
+    path = PAGES / f"{decision.value.replace(' ', '_')}.md"
+    page = path.read_text("utf-8")
+    if os.environ.get("WRITE_GOLDEN"):
+        page = re.sub(r"```text\n.*?```", lambda _: f"```text\n{example(decision)}```", page, flags=re.DOTALL)
+        path.write_text(page, "utf-8")
+    assert f"\nOutcome: **{decision.outcome}** (`{LETTERS[decision.outcome]}`)\n" in page
+    assert f"```text\n{example(decision)}```" in page
+
+
+def test_there_are_no_other_pages_and_the_table_has_the_order_of_reports() -> None:
+    names = [each.value.replace(" ", "_") for each in Decision]
+    assert {path.stem for path in PAGES.glob("*.md")} == {"index", *names}
+    listed = re.findall(
+        r"^\| \[[\w ]+\]\((\w+)\.md\) \| (\w+) \|", (PAGES / "index.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [name for name, _ in listed] == names
+    assert [outcome for _, outcome in listed] == [each.outcome for each in Decision]
