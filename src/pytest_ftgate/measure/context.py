@@ -85,6 +85,18 @@ class CellRun:
         if reference is not None:
             self.reference = CellRun(reference.cell, reference.target, reference.spec)
             self.reference.is_reference = True
+        self.with_reference = [self] if self.reference is None else [self, self.reference]
+        self.family: Family = (cell.target.spec, cell.executor.label, cell.environment)
+        """What the cells of one executor, target and environment share, whatever their worker count."""
+        self.floor_key: FloorKey = (
+            *(target.python, cell.target.spec, cell.executor.label, cell.workers, spec.reuse),
+            cell.environment.variables,
+        )
+        """Cells that have this in common have the same memory without a workload."""
+        self.probed = cell.executor.program is None
+        """Whether the runner is in its processes, to stop workers at barriers and to probe locks; not in a program."""
+        self.frees_at_once = not target.interpreter.free_threaded
+        """Whether the interpreter frees memory at once: then every launch shows growth."""
         self.needs: frozenset[Need] = EVERYTHING
         self.all_launches: list[Launch] = []
         self.begun = 0
@@ -106,39 +118,6 @@ class CellRun:
     def alive(self) -> bool:
         """Whether this cell can still be measured."""
         return self.error is None and self.unsupported is None
-
-    @property
-    def probed(self) -> bool:
-        """Whether the runner is in its processes, to stop workers at barriers and to probe locks; not in a program."""
-        return self.cell.executor.program is None
-
-    @property
-    def frees_at_once(self) -> bool:
-        """Whether the interpreter frees memory at once: then every launch shows growth."""
-        return not self.target.interpreter.free_threaded
-
-    @property
-    def floor_key(self) -> FloorKey:
-        """Cells that have this in common have the same memory without a workload."""
-        cell = self.cell
-        return (
-            self.target.python,
-            cell.target.spec,
-            cell.executor.label,
-            cell.workers,
-            self.spec.reuse,
-            cell.environment.variables,
-        )
-
-    @property
-    def with_reference(self) -> list[CellRun]:
-        """The cell, and its reference if it has one."""
-        return [self] if self.reference is None else [self, self.reference]
-
-    @property
-    def family(self) -> Family:
-        """What the cells of one executor, target and environment share, whatever their worker count."""
-        return self.cell.target.spec, self.cell.executor.label, self.cell.environment
 
     def of(self, role: Role) -> list[Launch]:
         """The launches of a role so far."""

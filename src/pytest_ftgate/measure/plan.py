@@ -78,26 +78,17 @@ class IterationPlan:
         self.spec = spec
         self.limits = limits
         self.loops = 1 if spec.one_call else None if spec.duration_s is not None else loops
+        self.window_ns = spec.window_ns
+        self.warmups = 1 if spec.warmup is None else spec.warmup
+        self.most = spec.iterations or limits.most_iterations
+        """The most iterations of a launch; of windows as many as the duration holds."""
+        if spec.duration_s is not None:
+            self.most = max(1, round(spec.duration_s * 1e9) // spec.window_ns)
         self.count = limits.iterations
         self.taken = 0
         """The iterations of the latest launches."""
         self.long = False
         """Whether an iteration of each cell is long."""
-
-    @property
-    def window_ns(self) -> int:
-        """The window of one iteration; 0 for a test without a duration."""
-        return self.spec.window_ns
-
-    @property
-    def warmups(self) -> int:
-        return 1 if self.spec.warmup is None else self.spec.warmup
-
-    @property
-    def most(self) -> int:
-        if self.spec.duration_s is not None:
-            return max(1, round(self.spec.duration_s * 1e9) // self.window_ns)
-        return self.spec.iterations or self.limits.most_iterations
 
     @property
     def least(self) -> int:

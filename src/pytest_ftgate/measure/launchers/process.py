@@ -145,6 +145,8 @@ class Process:
         selector: selectors.BaseSelector,
     ) -> None:
         self.popen = popen
+        self.pid = popen.pid
+        """Its process id, which is also that of its process group."""
         self.mark = mark
         self.began_ns = began_ns
         self.outputs = outputs
@@ -200,11 +202,6 @@ class Process:
                 with popen:  # closes its streams, and waits for it
                     kill_all(popen.pid, environment[MARK])
                 raise
-
-    @property
-    def pid(self) -> int:
-        """Its process id, which is also that of its process group."""
-        return self.popen.pid
 
     @property
     def wall_ns(self) -> int:

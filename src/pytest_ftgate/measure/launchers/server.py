@@ -53,7 +53,7 @@ from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s,
 from . import load as load_generators
 from .command import program_environment
 from .guard import SCRATCH
-from .load import GeneratorOutput, Requests, Tool
+from .load import GeneratorOutput, Tool
 from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
 from .words import absent, folder_of, missing, on, split_cpus, threads_for, values_of, which
 
@@ -96,6 +96,9 @@ class ServerProcess:
         self.port = int(values["port"])
         self.scratch = scratch
         self.process = process
+        self.mark = process.mark
+        self.process_map = ProcessMap(main=process.pid, all_work=True)
+        """The process that was started: all below it are the server's too, whenever they come."""
         self.known: set[psutil.Process] = set()
         self.reader = Proc()
         self.closed = False
@@ -135,10 +138,6 @@ class ServerProcess:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    @property
-    def mark(self) -> str:
-        return self.process.mark
-
     # -- what it is, and what it does --------------------------------------------------------------------------
 
     def filled(self, text: str) -> str:
@@ -150,11 +149,6 @@ class ServerProcess:
         assert self.request.spec.service is not None
         parts = urllib.parse.urlsplit(self.filled(self.request.spec.service.ready))
         return f"{parts.scheme}://{parts.netloc}"
-
-    @property
-    def process_map(self) -> ProcessMap:
-        """The process that was started: all below it are the server's too, whenever they come."""
-        return ProcessMap(main=self.process.pid, all_work=True)
 
     @property
     def output(self) -> FileOutput:
@@ -527,12 +521,15 @@ class ServerHandle:
             if content:
                 (self.folder / name).write_bytes(content)
         places = {name: str(self.folder / name) if content else "" for name, content in files.items()}
-        headers = tuple((name, server.filled(value)) for name, value in load.headers)
-        requests = Requests(urls, load.method, headers, places["body"], places["urls"], load.rate or 0.0)
         return load_generators.argv_of(
             tool.name,
             tool.program,
-            requests,
+            urls,
+            method=load.method,
+            headers=[(name, server.filled(value)) for name, value in load.headers],
+            body=places["body"],
+            listed=places["urls"],
+            rate=load.rate or 0.0,
             connections=load.connections,
             seconds=seconds,
             cpus=threads_for(tool),

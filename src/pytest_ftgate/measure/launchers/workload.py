@@ -394,6 +394,7 @@ class WorkloadHandle:
         self, launcher: WorkloadLauncher, process: Process, folder: Path, channel: ControlChannel, request: Request
     ) -> None:
         self.process = process
+        self.mark = process.mark
         self.folder = folder
         self.channel = channel
         self.request = request
@@ -405,10 +406,6 @@ class WorkloadHandle:
         self.measured: list[Iteration] = []
         self.result: _Result | None = None
         self.closed_s = 0.0
-
-    @property
-    def mark(self) -> str:
-        return self.process.mark
 
     # -- iterations --------------------------------------------------------------------------------------------
 
