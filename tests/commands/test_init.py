@@ -26,6 +26,7 @@ from pytest_ftgate.kit.errors import FtgateError
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
 MESON = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
 HATCH = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+TOML = pytest.mark.skipif(pytest.version_tuple < (9,), reason="this file is read from pytest 9 on")
 
 
 @pytest.fixture
@@ -69,8 +70,8 @@ def workflow(folder: Path, ci: str, trigger: str = "push") -> dict[Any, Any]:
     ("name", "text"),
     [
         ("pyproject.toml", '[tool.pytest.ini_options]\naddopts = "-q --cov"\n'),
-        ("pyproject.toml", '[tool.pytest]\naddopts = ["-q", "--cov"]\n'),
-        ("pytest.toml", '[pytest]\naddopts = ["-q", "--cov"]\n'),
+        pytest.param("pyproject.toml", '[tool.pytest]\naddopts = ["-q", "--cov"]\n', marks=TOML),
+        pytest.param("pytest.toml", '[pytest]\naddopts = ["-q", "--cov"]\n', marks=TOML),
         (".pytest.ini", "[pytest]\r\naddopts =\r\n    # all\r\n    -q\r\n    --cov\r\n"),
         ("tox.ini", "[tox]\nenvlist = py\n[pytest]\naddopts = -q --cov\n"),
         ("setup.cfg", "[metadata]\nname = x\n\n[tool:pytest]\naddopts = -q --cov\nnorecursedirs: 5%%\n"),
