@@ -130,6 +130,10 @@ def test_the_classifiers_name_what_is_tried() -> None:
     assert ("Development Status :: 3 - Alpha" in stated) == ("alpha" in (ROOT / "README.md").read_text("utf-8").lower())
 
 
+def test_the_version_has_its_section() -> None:
+    assert [fault for fault in release.unnamed(ROOT) if "CHANGELOG.md" in fault] == []
+
+
 @pytest.fixture
 def root(tmp_path: Path, bare_git: None) -> Path:
     """A repository that is about to have its first release."""
@@ -152,16 +156,15 @@ def test_a_version_moves_what_is_unreleased(root: Path) -> None:
     release.name(Version("0.1.0"), root)
     changes = (root / "CHANGELOG.md").read_text("utf-8")
     assert "Unreleased" not in changes
-    address, tree = release.unnamed(root)
+    (address,) = release.unnamed(root)
     assert "names no repository" in address
-    assert tree == "the tree differs from HEAD: CHANGELOG.md, pyproject.toml"
+    assert list(release.uncommitted(root)) == ["CHANGELOG.md differs from HEAD", "pyproject.toml differs from HEAD"]
     text = (root / "pyproject.toml").read_text("utf-8").replace('repository = ""', f'repository = "{ADDRESS}"')
     (root / "pyproject.toml").write_text(text, "utf-8")
     commit(root)
-    assert list(release.unnamed(root)) == []
+    assert list(release.unnamed(root)) == list(release.uncommitted(root)) == []
     release.name(Version("0.2.0.dev0"), root)
     assert (root / "CHANGELOG.md").read_text("utf-8") == changes.replace("\n## ", "\n## [Unreleased]\n\n## ", 1)
-    commit(root)
     assert list(release.unnamed(root)) == []
 
 
@@ -169,7 +172,6 @@ def test_a_version_without_a_section_is_found(root: Path) -> None:
     release.name(Version("0.1.0"), root)
     text = (root / "pyproject.toml").read_text("utf-8").replace("0.1.0", "0.1.1").replace('""', f'"{ADDRESS}"')
     (root / "pyproject.toml").write_text(text, "utf-8")
-    commit(root)
     (fault,) = release.unnamed(root)
     assert fault.endswith("not with 0.1.1: make version VERSION=0.1.1")
 
