@@ -23,7 +23,7 @@ from pytest_ftgate.kit.text import expanded
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.group import InterleavedRun
-from pytest_ftgate.measure.launch import CellUnsupported, Handle, LaunchFailed, Request
+from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, request_here
 from pytest_ftgate.measure.launchers import process as output
 from pytest_ftgate.measure.launchers import words
 from pytest_ftgate.measure.launchers.command import (
@@ -195,17 +195,8 @@ class Bench:
     def start(self, *argv: str, timeout_s: float = 20.0, needs: Any = (), workers: int = 2, **fields: Any) -> Any:
         spec = spec_with(command(*argv, **fields), path=self.folder / "test_work.py", workers=workers, programs=needs)
         (cell,) = cells_of(spec)
-        request = Request(
-            cell=cell,
-            spec=spec,
-            python=sys.executable,
-            role="own",
-            expect_gil=True,
-            environment={"OF_TARGET": "1"},
-            hash_seed=7,
-            padding=3,
-            timeout_s=timeout_s,
-        )
+        request = request_here(cell, spec, sys.executable, timeout_s)
+        request = msgspec.structs.replace(request, environment={"OF_TARGET": "1"}, hash_seed=7)
         self.started.append(self.launcher.start(request))
         return self.started[-1]
 
@@ -526,20 +517,7 @@ def test_programs_have_launchers_of_their_own_and_our_candle(
     spec = spec_with(executor)
     (cell,) = cells_of(spec)
     cell = msgspec.structs.replace(cell, body="server" if executor.kind == "server" else "worker")
-    handle: Handle = launchers.start(
-        Request(
-            cell=cell,
-            spec=spec,
-            python="python",
-            role=side,
-            expect_gil=True,
-            environment={},
-            hash_seed=1,
-            padding=0,
-            timeout_s=5.0,
-        )
-    )
-    handle.ready()
+    launchers.start(msgspec.structs.replace(request_here(cell, spec, "python", 5.0), role=side)).ready()
     assert [name for name, fake in fakes.items() if fake.requests] == [where]
     (request,) = fakes[where].requests
     assert request.role == side

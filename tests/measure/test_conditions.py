@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from bench import FORKSERVER, Bench
+from test_machine import put
 
 from pytest_ftgate.judge.decide import MOVED, PAIRED, REPORTED, UNPAIRED, deviation, drift, remarks, unfit
 from pytest_ftgate.measure import conditions as conditions_module
@@ -22,12 +23,6 @@ from pytest_ftgate.runner.protocol import COLD, MEASURED
 
 TICKS = os.sysconf("SC_CLK_TCK")
 QUIET = Conditions(span_s=10.0, cores=2, calibration_ns=(100, 100, 100), steal=0.0, others=0.0, quota=0.0, throttles=0)
-
-
-def put(root: Path, path: str, text: str) -> None:
-    file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
 
 
 def put_cpus(root: Path, *, busy_s: float, steal_s: float, idle_s: float) -> None:

@@ -6,6 +6,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, permutations
+from typing import Any
 
 import msgspec
 import pytest
@@ -74,10 +75,10 @@ def run_of(
     seed: int = 1,
     loops: int | None = None,
     listener: Recorder | None = None,
+    **more: Any,
 ) -> InterleavedRun:
-    group = group or group_of("threads", "fork", "spawn")
-    listener = listener or Recorder()
-    return InterleavedRun(group, TARGETS, launcher, limits, random.Random(seed), listener, launcher.clock, loops)
+    group, rng, listener = group or group_of("threads", "fork", "spawn"), random.Random(seed), listener or Recorder()
+    return InterleavedRun(group, TARGETS, launcher, limits, rng, listener, launcher.clock, loops, **more)
 
 
 def measured(launcher: FakeLauncher, *executors: str, limits: Allowance = ADAPTING, **declared: object) -> list[Sample]:
@@ -268,10 +269,7 @@ def test_launches_of_an_empty_workload_are_shared_by_all_cells_that_differ_in_no
     def floor_of(count: int, *targets: str) -> list[int]:
         before = len(launcher.handles)
         group = group_of(spec=spec_of("threads", workers=count), targets=targets)
-        run = InterleavedRun(
-            group, TARGETS, launcher, THREE, random.Random(1), Recorder(), launcher.clock, floors=floors
-        )
-        samples = run.measure()
+        samples = run_of(launcher, group, floors=floors).measure()
         assert all(len(sample.of("empty")) == len(sample.of("growth_empty")) == 1 for sample in samples)
         empty = [request.role for request in launcher.requests[before:] if request.role == "empty"]
         return [len(empty), *(launch.barriers[0].ops for sample in samples for launch in sample.of("empty"))]
@@ -422,20 +420,17 @@ def test_a_duration_is_measured_in_windows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duration_s", "window_ns", "iterations"),
-    [(0.05, 50 * MS, 1), (0.2, 200 * MS, 1), (0.39, 200 * MS, 1), (0.6, 200 * MS, 3)],
+    ("duration_s", "noise", "window_ns", "iterations"),
+    [
+        *((0.05, 1.0, 50 * MS, 1), (0.2, 1.0, 200 * MS, 1), (0.39, 1.0, 200 * MS, 1), (0.6, 1.0, 200 * MS, 3)),
+        (5.0, 0.0, 200 * MS, LEAST_ITERATIONS),  # quiet windows need fewer
+    ],
 )
-def test_windows_fill_the_duration_at_most(duration_s: float, window_ns: int, iterations: int) -> None:
-    launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, 1.0))
+def test_windows_fill_the_duration_at_most(duration_s: float, noise: float, window_ns: int, iterations: int) -> None:
+    launcher = FakeLauncher(wall_ns=noisy(MS, 0.0, noise))
     samples = measured(launcher, duration_s=duration_s, limits=Allowance(launches=2))
     assert {event.at.window_ns for event in launcher.of(*ITERATIONS)} == {window_ns}
     assert {len(launch.iterations) for sample in samples for launch in sample.launches} == {iterations}
-
-
-def test_quiet_windows_take_fewer_than_the_duration_holds() -> None:
-    launcher = FakeLauncher(wall_ns=steady(MS))
-    samples = measured(launcher, duration_s=5.0, limits=Allowance(launches=2))
-    assert {len(launch.iterations) for sample in samples for launch in sample.launches} == {LEAST_ITERATIONS}
 
 
 def test_a_window_in_which_nothing_ended_has_no_value_and_stops_nothing() -> None:
@@ -469,17 +464,20 @@ def test_loops_are_calibrated_on_the_shortest_side_and_shared() -> None:
     assert {launch.loops for sample in samples for launch in sample.of("control")} == {1}
 
 
-def test_a_long_iteration_needs_no_loops() -> None:
-    launcher = FakeLauncher()
-    run_of(launcher).measure()
-    assert loops_of(launcher) == {1}
-
-
-def test_with_a_setup_of_its_own_an_iteration_is_one_call() -> None:
-    launcher = FakeLauncher(wall_ns=steady(3_000))
-    measured(launcher, "threads", one_call=True)
-    assert loops_of(launcher) == {1}
-    assert {event.at.loops for event in launcher.of(BARRIER, side="own")} == {1}
+@pytest.mark.parametrize(
+    ("wall_ns", "declared", "loops"),
+    [
+        (20 * MS, {}, 1),
+        (3_000, {"one_call": True}, 1),  # each has a setup of its own
+        (60_000, {"reuse": "fresh"}, 2),
+        (60_000, {"reuse": "pool"}, 5),  # 5 x 48 us of work: workers that are kept are not started
+    ],
+)
+def test_an_iteration_has_as_many_loops_as_it_needs(wall_ns: int, declared: dict[str, Any], loops: int) -> None:
+    launcher = FakeLauncher(wall_ns=steady(wall_ns))
+    measured(launcher, "threads", **declared)
+    assert loops_of(launcher) == {loops}
+    assert {event.at.loops for event in launcher.of(BARRIER, side="own")} == {loops}
 
 
 def test_the_coarsest_clock_of_all_sides_counts() -> None:
@@ -487,15 +485,6 @@ def test_the_coarsest_clock_of_all_sides_counts() -> None:
     launcher.resolution_ns = lambda at: 10_000.0 if at.control and at.label == LABELS[1] else 20.0
     run_of(launcher).measure()
     assert loops_of(launcher) == {20}  # 1000 x 10 us, in iterations of 0.9 ms without their join
-
-
-def test_of_workers_that_are_kept_the_body_itself_is_long_enough() -> None:
-    launcher = FakeLauncher(wall_ns=steady(60_000))
-    measured(launcher, "threads", reuse="fresh")
-    assert loops_of(launcher) == {2}
-    launcher.events.clear()
-    measured(launcher, "threads", reuse="pool")
-    assert loops_of(launcher) == {5}  # 5 x 48 us of work
 
 
 def test_a_body_that_is_lost_in_the_start_of_its_workers_is_named_before_it_is_measured() -> None:
@@ -589,18 +578,14 @@ def test_a_body_of_five_seconds_has_five_pairs_in_three_minutes() -> None:
     assert not launcher.of(BARRIER)
 
 
-def test_noise_within_launches_takes_more_iterations() -> None:
-    found = [
-        counts(measured(FakeLauncher(wall_ns=noisy(MS, 0.0, within)), limits=AMPLE)) for within in (0.005, 0.03, 0.6)
-    ]
-    iterations = [count for _, count in found]
+def test_noise_within_launches_takes_more_iterations_and_between_them_more_launches() -> None:
+    def counted(between: float, within: float = 0.0) -> tuple[int, int]:
+        return counts(measured(FakeLauncher(wall_ns=noisy(MS, between, within)), limits=AMPLE))
+
+    iterations = [counted(0.0, within)[1] for within in (0.005, 0.03, 0.6)]
     assert iterations == sorted(set(iterations))
     assert iterations[-1] > 50
-
-
-def test_noise_between_launches_takes_more_launches() -> None:
-    found = [counts(measured(FakeLauncher(wall_ns=noisy(MS, between)), limits=AMPLE)) for between in (0.003, 0.02, 0.2)]
-    launches = [count for count, _ in found]
+    launches = [counted(between)[0] for between in (0.003, 0.02, 0.2)]
     assert launches[0] == 5
     assert launches[0] < launches[1] < launches[2] == 30
 
@@ -812,10 +797,12 @@ def reasons(launcher: FakeLauncher) -> list[str | None]:
     return [sample.error.reason if sample.error else None for sample in run_of(launcher).measure()]
 
 
-def test_the_same_results_are_no_error() -> None:
+def test_the_same_results_are_no_error_nor_is_that_of_the_control_workload() -> None:
     launcher = FakeLauncher()
     assert reasons(launcher) == [None, None, None]
     launcher.results = lambda _: ()  # a body with a check, or one that returns nothing
+    assert reasons(launcher) == [None, None, None]
+    launcher.results = lambda at: ("7",) if at.control else ("42",)
     assert reasons(launcher) == [None, None, None]
 
 
@@ -859,12 +846,6 @@ def test_a_cell_that_failed_has_no_say_in_what_is_right() -> None:
     assert reasons(launcher) == ["no", "no", None]
 
 
-def test_the_control_workload_gives_no_result_to_compare() -> None:
-    launcher = FakeLauncher()
-    launcher.results = lambda at: ("7",) if at.control else ("42",)
-    assert reasons(launcher) == [None, None, None]
-
-
 def test_a_sample_says_what_it_can_be_compared_with() -> None:
     (sample,) = measured(FakeLauncher(), "threads", reuse="pool", limits=Allowance(launches=1, iterations=1))
     assert sample.cell.nodeid == f"{TEST}[3.14-threads-w2]"
@@ -889,17 +870,7 @@ def paired(
     old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))
     there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
     references = {cell.nodeid: Reference(cell=cell, spec=old, target=there) for cell in group.cells}
-    return InterleavedRun(
-        group,
-        TARGETS,
-        launcher,
-        limits,
-        random.Random(1),
-        Recorder(),
-        launcher.clock,
-        stopping_rule=stopping_rule,
-        references=references,
-    )
+    return run_of(launcher, group, limits=limits, stopping_rule=stopping_rule, references=references)
 
 
 def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs() -> None:
@@ -1168,18 +1139,7 @@ def test_conditions_are_sampled_before_between_and_after_rounds() -> None:
             seen.append(len(launcher.alive))
             return 0.0
 
-    group = group_of("threads")
-    run = InterleavedRun(
-        group,
-        TARGETS,
-        launcher,
-        THREE,
-        random.Random(1),
-        Recorder(),
-        launcher.clock,
-        monitor=Monitor(),
-    )
-    run.measure()
+    run_of(launcher, group_of("threads"), monitor=Monitor()).measure()
     assert looks == [0, 1, 2, 3]
     assert seen  # while what it counts is still there
     assert all(seen)

@@ -21,7 +21,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure import launch
 from pytest_ftgate.measure.context import CellRun, RunningLaunch
-from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
+from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request, request_here
 from pytest_ftgate.measure.launchers import guard, workload
 from pytest_ftgate.measure.launchers import workload as runner_copy
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
@@ -37,18 +37,8 @@ ITERATION = Iteration(start_ns=1, work_ns=2, join_ns=3, wall_ns=6, cpu_ns=4, ops
 
 def request_of(spec: Spec | None = None, *, settings: Settings | None = None, **changed: Any) -> Request:
     (cell,) = group_of(spec=spec or spec_of("fork", workers=3), settings=settings or Settings()).cells
-    fields: dict[str, Any] = {
-        "cell": cell,
-        "spec": spec or spec_of("fork", workers=3),
-        "python": "/opt/env/bin/python",
-        "role": "own",
-        "expect_gil": False,
-        "environment": {},
-        "hash_seed": 7,
-        "padding": 100,
-        "timeout_s": 5.0,
-    }
-    return Request(**{**fields, **changed})
+    request = request_here(cell, spec or spec_of("fork", workers=3), "/opt/env/bin/python", 5.0)
+    return msgspec.structs.replace(request, **{"expect_gil": False, "hash_seed": 7, "padding": 100, **changed})
 
 
 # -- the job -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import pytest
 from pytest_ftgate.measure.launchers import load as load_generators
 from pytest_ftgate.measure.launchers.load import (
     LoadError,
-    Requests,
     argv_of,
     parse,
     round_of,
@@ -57,8 +56,8 @@ def test_windows_are_as_long_as_asked_or_longer(generator: Generator, window_ns:
 def told(
     generator: Generator, *urls: str, connections: int = 10, seconds: float = 2.0, cpus: int = 1, **requests: Any
 ) -> list[str]:
-    program, sent = f"/usr/bin/{generator}", Requests(urls or (URL,), **requests)
-    return argv_of(generator, program, sent, connections=connections, seconds=seconds, cpus=cpus, script="wrk.lua")
+    of_window: dict[str, Any] = {"connections": connections, "seconds": seconds, "cpus": cpus, "script": "wrk.lua"}
+    return argv_of(generator, f"/usr/bin/{generator}", urls or (URL,), **of_window, **requests)
 
 
 WRK = ["/usr/bin/wrk", "-t", "2", "-c", "10", "-d", "2s", "--timeout", "10s"]
@@ -182,7 +181,7 @@ def test_the_script_of_wrk_makes_json_of_no_answer(tmp_path: Path) -> None:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         url = f"http://127.0.0.1:{mute.getsockname()[1]}/"
-        words = argv_of("wrk", program, Requests((url,)), connections=2, seconds=1, cpus=1, script=str(SCRIPT))
+        words = argv_of("wrk", program, (url,), connections=2, seconds=1, cpus=1, script=str(SCRIPT))
         done = subprocess.run(words, capture_output=True, text=True)
     heard = parse("wrk", done.stdout)
     assert (heard.answers, heard.errors, heard.latency) == (0, {}, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -405,7 +404,6 @@ def test_a_hold_as_long_as_needed_has_three_looks_for_2_percent(
 def test_the_longest_hold_has_fewer_looks_and_not_dearer_ones(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     trees([FakeProcess()])
     assert memory.hold_needed_s(0.05) == memory.LONGEST_HOLD_S == 5.0
-    assert memory.hold_needed_s(0.05, 1.0) == 1.0
     sampler = Looks(monkeypatch, lambda look: 0.04).watched(memory.hold_needed_s(0.04))
     assert len(sampler.points) == 2
     assert sampler.share <= 0.02
@@ -490,24 +488,6 @@ def test_without_samplers_a_watch_is_a_sleep() -> None:
 # -- real processes ------------------------------------------------------------------------------------------------
 
 
-def started(
-    code: str, mark: str | None = None, python: str = sys.executable, start_new_session: bool = False
-) -> subprocess.Popen[str]:
-    """A Python that has run `code` and printed a line."""
-    environment = {**os.environ, **({MARK: mark} if mark else {})}
-    process = subprocess.Popen(
-        [python, "-S", "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=start_new_session,
-    )
-    assert process.stdout is not None
-    process.stdout.readline()
-    return process
-
-
 def told(process: subprocess.Popen[str]) -> str:
     """Let it go on to where it says the next line."""
     assert process.stdin is not None
@@ -536,8 +516,19 @@ def start() -> Iterator[Start]:
     def begin(
         code: str, mark: str | None = None, python: str = sys.executable, start_new_session: bool = False
     ) -> subprocess.Popen[str]:
-        processes.append(started(code, mark, python, start_new_session))
-        return processes[-1]
+        """A Python that has run `code` and printed a line."""
+        process = subprocess.Popen(
+            [python, "-S", "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **({MARK: mark} if mark else {})},
+            start_new_session=start_new_session,
+        )
+        processes.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process
 
     yield begin
     for process in processes:
@@ -702,20 +693,21 @@ input()
 def test_what_a_forked_child_writes_moves_from_shared_to_unique(executables: dict[str, str], build: str) -> None:
     written = 16 * MIB
     code = FORKING.format(steps=written // PAGE)
+
+    def look() -> tuple[MemoryPoint, MemoryPoint, MemoryPoint, int]:
+        return at_rest(main, workers=(writer,)), one_of(writer), one_of(control), shared_bytes(writer)
+
     with subprocess.Popen(
         [executables[build], "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as main:
         try:
             assert main.stdout is not None
             writer, control = map(int, main.stdout.readline().split())
-            looks = [(at_rest(main, workers=(writer,)), one_of(writer), one_of(control), shared_bytes(writer))]
+            tree_before, writer_before, control_before, shared_before = look()
             told(main)
-            looks.append((at_rest(main, workers=(writer,)), one_of(writer), one_of(control), shared_bytes(writer)))
+            tree_after, writer_after, control_after, shared = look()
         finally:
             main.kill()
-    (tree_before, writer_before, control_before, shared_before), (tree_after, writer_after, control_after, shared) = (
-        looks
-    )
     own = unique(control_after) - unique(control_before)
     assert 0 <= own < MIB
     few = 16 * PAGE
@@ -780,71 +772,6 @@ def test_looks_at_threads_that_start_programs_see_neither_twice_nor_nothing(
     assert sampler.dropped
     assert seen[len(seen) // 10] > 16 * MIB
     assert seen[-1 - len(seen) // 10] < 28 * MIB
-
-
-FAMILY = """
-import json, multiprocessing, subprocess, sys
-
-def serve(connection):
-    kept = None
-    while True:
-        connection.send("ready")
-        connection.recv()
-        kept = bytearray(64 << 20)
-        kept[::4096] = b"x" * (64 << 8)
-
-def begin(method):
-    context = multiprocessing.get_context(method)
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs,), daemon=True)
-    process.start()
-    ours.recv()
-    return process.pid, ours
-
-if __name__ == "__main__":
-    workers = [begin("spawn") for _ in range(2)]
-    stray = begin("forkserver")
-    manager = multiprocessing.get_context("spawn").Manager()
-    other = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    print(json.dumps([[pid for pid, _ in workers], manager._process.pid]), flush=True)
-    input()
-    workers[0][1].send("go on")
-    workers[0][1].recv()
-    print(flush=True)
-    input()
-"""
-
-
-@both_builds
-@needs_rollup
-@confirmed
-def test_roles_are_told_apart(tmp_path: Path, executables: dict[str, str], build: str) -> None:
-    script = tmp_path / "family.py"
-    script.write_text(FAMILY, encoding="utf-8")
-    mark = next(marks())
-    with subprocess.Popen(
-        [executables[build], str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, MARK: mark},
-        start_new_session=True,
-    ) as main:
-        try:
-            assert main.stdout is not None
-            workers, manager = json.loads(main.stdout.readline())
-            known = {"workers": tuple(workers), "servers": {manager: "Manager"}}
-            before = at_rest(main, **known)
-            told(main)
-            after = at_rest(main, **known)
-        finally:
-            kill_all(main.pid, mark)
-    # The forkserver is a server; its child, which is no worker, is not, though it has its command line.
-    counts = {"main": 1, "workers": 2, "servers": 2, "others": 2}
-    assert {role: part.processes for role, part in before.roles.items()} == counts
-    assert unique(after.roles["workers"]) - unique(before.roles["workers"]) == pytest.approx(64 * MIB, rel=0.03)
-    for role in ("main", "servers", "others"):
-        assert unique(after.roles[role]) == pytest.approx(unique(before.roles[role]), abs=MIB)
 
 
 def test_a_tree_that_is_gone_is_empty(start: Start) -> None:

@@ -22,7 +22,7 @@ import pytest
 from physical import confirm, confirmed
 from pytest_ftgate import Server
 from pytest_ftgate.kit.processes import MARK, marked, tree
-from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, Request
+from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, Request, request_here
 from pytest_ftgate.measure.launchers import load as load_generators
 from pytest_ftgate.measure.launchers import process as output
 from pytest_ftgate.measure.launchers import server as server_process
@@ -75,6 +75,12 @@ class CheckedByAMethod:
 # -- how they are started ------------------------------------------------------------------------------------------
 
 
+def service_of(path: str, **load: Any) -> Service:
+    return Service(
+        ready="http://127.0.0.1:{port}/", load=Load(path=path, **{"connections": 1, "generator": "oha", **load})
+    )
+
+
 def spec_of(mode: str = "plain", *, check: str = "check_ok", argv: tuple[str, ...] = ARGV, **changed: Any) -> Spec:
     program = Program(name="server", argv=tuple(mode if word == "plain" else word for word in argv))
     fields: dict[str, Any] = {
@@ -85,7 +91,7 @@ def spec_of(mode: str = "plain", *, check: str = "check_ok", argv: tuple[str, ..
         "workers": (1,),
         "reuse": "pool",
         "duration_s": 1.0,
-        "service": Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=2, generator="oha")),
+        "service": service_of("/", connections=2),
     }
     return Spec(**{**fields, **changed})
 
@@ -99,18 +105,7 @@ def request_of(spec: Spec, *params: Param, **changed: Any) -> Request:
         params=params,
         body="server",
     )
-    fields: dict[str, Any] = {
-        "cell": cell,
-        "spec": spec,
-        "python": sys.executable,
-        "role": "own",
-        "expect_gil": True,
-        "environment": {},
-        "hash_seed": 7,
-        "padding": 10,
-        "timeout_s": 20.0,
-    }
-    return Request(**{**fields, **changed})
+    return msgspec.structs.replace(request_here(cell, spec, sys.executable, 20.0), **changed)
 
 
 Start = Callable[..., ServerHandle]
@@ -126,15 +121,23 @@ def start(launcher: ServerLauncher) -> Iterator[Start]:
     """Starts servers that are ended with the test."""
     handles: list[ServerHandle] = []
 
-    def start(mode: str = "plain", **changed: Any) -> ServerHandle:
-        of_request = {name: changed.pop(name) for name in ("expect_gil", "timeout_s") if name in changed}
-        handle = launcher.start(request_of(spec_of(mode, **changed), **of_request))
+    def start(mode: str = "plain", params: tuple[Param, ...] = (), **changed: Any) -> ServerHandle:
+        names = ("environment", "expect_gil", "timeout_s")
+        of_request = {name: changed.pop(name) for name in names if name in changed}
+        handle = launcher.start(request_of(spec_of(mode, **changed), *params, **of_request))
         handles.append(handle)
         return handle
 
     yield start
     for handle in handles:
         handle.kill()
+
+
+def begun(start: Start, mode: str = "plain", **changed: Any) -> ServerHandle:
+    """A server that is ready."""
+    handle = start(mode, **changed)
+    handle.ready()
+    return handle
 
 
 @pytest.fixture(autouse=True)
@@ -195,17 +198,13 @@ def test_a_server_is_started_asked_and_ended(start: Start) -> None:
 def test_what_a_server_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     program = Program(name="server", argv=(*ARGV, "{workers}", "{size}"), environment=(("ADDRESS", "here:{port}"),))
-    spec = msgspec.structs.replace(spec_of(), executors=(Executor(kind="server", program=program),))
-    handle = start()
-    request = request_of(spec, Param(name="size", literal="'big'"), environment={"PYTHON_GIL": "0"})
-    handle.request = request
-    handle.kill()
-    handle = handle.launcher.start(request)
-    try:
-        handle.wait_until_ready()
-        told = about(handle)
-    finally:
-        handle.kill()
+    handle = start(
+        executors=(Executor(kind="server", program=program),),
+        params=(Param(name="size", literal="'big'"),),
+        environment={"PYTHON_GIL": "0"},
+    )
+    handle.wait_until_ready()
+    told = about(handle)
     assert told["argv"][2:] == [str(port_of(handle)), str(handle.server.scratch), "1", "big"]
     assert told["cwd"] == str(HERE)
     environ = told["environ"]
@@ -217,8 +216,7 @@ def test_what_a_server_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_is_asked_until_it_answers_without_an_error(start: Start) -> None:
-    handle = start("late")
-    handle.ready()
+    handle = begun(start, "late")
     assert Server(handle.server.url).get("/") == "ok"
 
 
@@ -264,13 +262,9 @@ def test_a_check_may_skip_its_cell(start: Start) -> None:
         start(check="check_skips").ready()
 
 
-def test_a_check_takes_parameters_and_may_be_a_method(launcher: ServerLauncher) -> None:
+def test_a_check_takes_parameters_and_may_be_a_method(start: Start) -> None:
     for check in ("check_path", "CheckedByAMethod.check"):
-        handle = launcher.start(request_of(spec_of(check=check), Param(name="path", literal="'/'")))
-        try:
-            handle.ready()
-        finally:
-            handle.kill()
+        start(check=check, params=(Param(name="path", literal="'/'"),)).ready()
 
 
 # -- what is not there ---------------------------------------------------------------------------------------------
@@ -279,16 +273,13 @@ def test_a_check_takes_parameters_and_may_be_a_method(launcher: ServerLauncher) 
 def test_a_missing_program_says_how_to_get_it(start: Start) -> None:
     with pytest.raises(CellUnsupported, match=r"^needs no-such-server: install it with `apt install it`$"):
         start(argv=("no-such-server", "{port}"), programs=(("no-such-server", "apt install it"),))
-    with pytest.raises(CellUnsupported, match=r"^needs no-such-server, which is not on PATH$"):
-        start(argv=("no-such-server", "{port}"))
 
 
 def test_a_missing_generator_says_how_to_get_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     for wanted, said in (("oha", "cargo install oha"), ("wrk", "apt install wrk"), (None, "apt install wrk")):
-        service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=1, generator=wanted))  # type: ignore[arg-type]
         with pytest.raises(CellUnsupported, match=rf"^needs {wanted or 'wrk'}: install it with `{said}`$"):
-            start(service=service)
+            start(service=service_of("/", generator=wanted))
 
 
 def test_a_generator_that_is_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,8 +346,7 @@ def test_a_port_is_given_out_once() -> None:
 
 
 def test_a_turn_is_a_window_of_load(start: Start) -> None:
-    handle = start()
-    handle.ready()
+    handle = begun(start)
     cold = handle.iteration(COLD, 1, WINDOW_NS)
     for kind in (WARMUP, CHECK):
         handle.iteration(kind, 1, WINDOW_NS)
@@ -375,8 +365,7 @@ def test_a_turn_is_a_window_of_load(start: Start) -> None:
 
 @confirmed
 def test_cpu_time_is_the_servers_alone(start: Start) -> None:
-    service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="burn", connections=1, generator="oha"))
-    busy, idle = start(service=service), start()
+    busy, idle = start(service=service_of("burn")), start()
     busy.ready()
     idle.ready()
     burnt, spared = (handle.iteration(MEASURED, 1, 2 * WINDOW_NS) for handle in (busy, idle))
@@ -384,8 +373,7 @@ def test_cpu_time_is_the_servers_alone(start: Start) -> None:
 
 
 def test_few_errors_are_counted_and_many_are_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    handle = start("fails")
-    handle.ready()
+    handle = begun(start, "fails")
     for kind in (COLD, WARMUP):
         handle.iteration(kind, 1, WINDOW_NS)
     with pytest.raises(LaunchFailed, match=r"^\d+ of \d+ requests failed under load \(\d+ by status\): let the test"):
@@ -409,8 +397,7 @@ def test_few_errors_are_counted_and_many_are_one(start: Start, monkeypatch: pyte
 def test_a_generator_that_tells_nothing(start: Start, monkeypatch: pytest.MonkeyPatch, how: str, said: str) -> None:
     if how == "hangs":
         monkeypatch.setattr(server_process, "LATE_S", 0.3)
-    handle = start()
-    handle.ready()
+    handle = begun(start)
     monkeypatch.setenv("FTGATE_FAKE", how)
     with pytest.raises(LaunchFailed, match=said):
         handle.iteration(MEASURED, 1, WINDOW_NS)
@@ -419,16 +406,14 @@ def test_a_generator_that_tells_nothing(start: Start, monkeypatch: pytest.Monkey
 
 
 def test_a_server_that_dies_under_load_is_to_blame(start: Start) -> None:
-    handle = start("dies under load")
-    handle.ready()
+    handle = begun(start, "dies under load")
     with pytest.raises(LaunchFailed, match="its server exited with code 5 under load") as info:
         handle.iteration(MEASURED, 1, WINDOW_NS)
     assert "out of luck" in info.value.error.detail
 
 
 def test_a_server_that_ended_between_turns_is_seen(start: Start) -> None:
-    handle = start()
-    handle.ready()
+    handle = begun(start)
     with pytest.raises(ConnectionError):
         Server(handle.server.url).get("/die")
     assert handle.server.process.over(20)
@@ -438,8 +423,7 @@ def test_a_server_that_ended_between_turns_is_seen(start: Start) -> None:
 
 
 def test_a_killed_one_is_called_so(start: Start) -> None:
-    handle = start()
-    handle.ready()
+    handle = begun(start)
     handle.server.process.popen.kill()
     assert handle.server.process.over(20)
     with pytest.raises(LaunchFailed, match="its server was killed by SIGKILL between iterations"):
@@ -454,8 +438,7 @@ def test_the_gil_that_came_back_on_is_read_from_its_output(start: Start) -> None
 
 def test_what_it_prints_is_kept_short(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "FLOOD_BYTES", 200_000)
-    handle = start("chatty")
-    handle.ready()
+    handle = begun(start, "chatty")
     for _ in range(2):
         handle.iteration(MEASURED, 1, WINDOW_NS)
     assert handle.server.output.path.stat().st_size <= 200_000
@@ -473,8 +456,7 @@ def test_server_and_generator_keep_to_their_cpus(start: Start, tmp_path: Path, m
     monkeypatch.setattr(load_generators, "split", lambda cpus, quota=None: (first, last))
     told = tmp_path / "told.json"
     monkeypatch.setenv("FTGATE_FAKE_SAYS", str(told))
-    handle = start()
-    handle.ready()
+    handle = begun(start)
     handle.iteration(MEASURED, 1, WINDOW_NS)
     assert os.sched_getaffinity(pid_of(handle)) == first
     said = json.loads(told.read_text(encoding="utf-8"))
@@ -492,8 +474,7 @@ def test_the_note_says_who_shares() -> None:
 
 
 def test_all_processes_of_the_server_are_looked_at(start: Start) -> None:
-    handle = start("forks")
-    handle.ready()
+    handle = begun(start, "forks")
     barrier = handle.barrier(1, WINDOW_NS)
     assert barrier.ops > 0
     assert barrier.point.processes == 3
@@ -510,8 +491,7 @@ def test_all_processes_of_the_server_are_looked_at(start: Start) -> None:
 
 
 def test_a_bare_hold_looks_at_nothing(start: Start) -> None:
-    handle = start()
-    handle.ready()
+    handle = begun(start)
     held = handle.measure_held(WINDOW_NS, sampled=False)
     assert (held.memory, held.waits) == ((), None)
     assert held.iteration.ops > 0
@@ -522,8 +502,7 @@ def test_a_bare_hold_looks_at_nothing(start: Start) -> None:
 
 @pytest.mark.parametrize("mode", ["forks", "orphans"])
 def test_no_process_of_it_is_left(start: Start, mode: str) -> None:
-    handle = start(mode)
-    handle.ready()
+    handle = begun(start, mode)
     processes = tree(pid_of(handle))
     assert len(processes) == 3
     handle.finish()
@@ -553,8 +532,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_one_that_does_not_listen_to_reason_is_killed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_process, "GRACE_S", 0.2)
-    handle = start("deaf")
-    handle.ready()
+    handle = begun(start, "deaf")
     handle.finish()
     nothing_is_left(handle)
 
@@ -573,8 +551,7 @@ def test_an_interrupt_ends_the_load_too(start: Start, monkeypatch: pytest.Monkey
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    handle = start("forks")
-    handle.ready()
+    handle = begun(start, "forks")
     monkeypatch.setattr(memory, "run_samplers", interrupted)
     with pytest.raises(KeyboardInterrupt):
         handle.measure_held(2_000_000_000, sampled=True)
@@ -608,12 +585,9 @@ def test_what_a_check_raises_is_raised_here() -> None:
 
 
 def test_what_is_missing_is_unsupported_here() -> None:
-    needing = spec_of(programs=(("no-such-tool", "apt install it"),))
-    with pytest.raises(CellUnsupported, match="no-such-tool: install it with `apt install it`"):
-        check_here(cell_of(needing), needing, 20.0)
-    lacking = spec_of(argv=("no-such-server",))
-    with pytest.raises(CellUnsupported, match="no-such-server"):
-        check_here(cell_of(lacking), lacking, 20.0)
+    for spec in (spec_of(programs=(("no-such-tool", ""),)), spec_of(argv=("no-such-tool",))):
+        with pytest.raises(CellUnsupported, match="needs no-such-tool, which is not on PATH"):
+            check_here(cell_of(spec), spec, 20.0)
 
 
 # -- for real ------------------------------------------------------------------------------------------------------
@@ -629,29 +603,23 @@ def real_tool(name: str, monkeypatch: pytest.MonkeyPatch) -> Generator:
 
 
 @pytest.mark.parametrize("generator", ["wrk", "oha"])
-def test_with_a_real_generator(launcher: ServerLauncher, generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = real_tool(generator, monkeypatch)
-    service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=4, generator=tool))
-    handle = launcher.start(request_of(spec_of(service=service)))
-    try:
-        handle.ready()
+def test_with_a_real_generator(start: Start, generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = begun(start, service=service_of("/", connections=4, generator=real_tool(generator, monkeypatch)))
 
-        def sample() -> None:
-            iteration = handle.iteration(MEASURED, 1, 1_000_000_000)
-            assert iteration.wall_ns >= 1_000_000_000
-            assert iteration.ops > 10
-            assert iteration.cpu_ns > 0
-            assert iteration.latency is not None
-            assert iteration.latency.errors == 0
-            assert 0 < iteration.latency.p50_ns <= iteration.latency.p99_ns <= iteration.latency.max_ns
-            # Little's law: so many connections, each of which waits for its answer. What wrk adds for requests that
-            # were not sent meanwhile makes the mean longer, never shorter.
-            assert iteration.rate * iteration.latency.mean_ns / 1e9 > 2
+    def sample() -> None:
+        iteration = handle.iteration(MEASURED, 1, 1_000_000_000)
+        assert iteration.wall_ns >= 1_000_000_000
+        assert iteration.ops > 10
+        assert iteration.cpu_ns > 0
+        assert iteration.latency is not None
+        assert iteration.latency.errors == 0
+        assert 0 < iteration.latency.p50_ns <= iteration.latency.p99_ns <= iteration.latency.max_ns
+        # Little's law: so many connections, each of which waits for its answer. What wrk adds for requests that
+        # were not sent meanwhile makes the mean longer, never shorter.
+        assert iteration.rate * iteration.latency.mean_ns / 1e9 > 2
 
-        confirm(sample)
-        handle.finish()
-    finally:
-        handle.kill()
+    confirm(sample)
+    handle.finish()
 
 
 def certificate(folder: Path) -> Path:
@@ -674,9 +642,7 @@ def check_a_post(server: Server, kind: str) -> None:
 
 
 @pytest.mark.parametrize("generator", ["wrk", "oha"])
-def test_a_mix_of_posts_over_tls(
-    launcher: ServerLauncher, tmp_path: Path, generator: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mix_of_posts_over_tls(start: Start, tmp_path: Path, generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = real_tool(generator, monkeypatch)
     load = Load(
         path=(("/a", 2), ("/{kind}?q=1", 1)),
@@ -692,15 +658,12 @@ def test_a_mix_of_posts_over_tls(
         argv=tuple("encrypts" if word == "plain" else word for word in ARGV),
         environment=(("CERTIFICATE", str(certificate(tmp_path))),),
     )
-    spec = spec_of(check="check_a_post", service=service, executors=(Executor(kind="server", program=program),))
-    handle = launcher.start(request_of(spec, Param(name="kind", literal="'b'")))
-    try:
-        handle.ready()
-        iteration = handle.iteration(MEASURED, 1, 1_000_000_000)
-        seen = {tuple(request): times for *request, times in json.loads(Server(handle.server.url).get("/seen"))}
-        handle.finish()
-    finally:
-        handle.kill()
+    executors = (Executor(kind="server", program=program),)
+    kind = Param(name="kind", literal="'b'")
+    handle = begun(start, check="check_a_post", service=service, executors=executors, params=(kind,))
+    iteration = handle.iteration(MEASURED, 1, 1_000_000_000)
+    seen = {tuple(request): times for *request, times in json.loads(Server(handle.server.url).get("/seen"))}
+    handle.finish()
     assert iteration.latency is not None
     assert iteration.latency.errors == 0
     del seen["POST", "/a", "h\u00c3\u00a9", "b"], seen["POST", "/bad", "", ""]
@@ -710,31 +673,20 @@ def test_a_mix_of_posts_over_tls(
     assert first == pytest.approx(2 * second, rel=0.3, abs=20)  # oha draws its paths
 
 
-def test_a_body_of_bytes_is_sent_as_it_is(launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_of_bytes_is_sent_as_it_is(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = real_tool("wrk", monkeypatch)
-    load = Load(path="/a", connections=1, generator=tool, method="POST", body_bytes=b"\x00\xff{port}")
-    handle = launcher.start(request_of(spec_of(service=Service(ready="http://127.0.0.1:{port}/", load=load))))
-    try:
-        handle.ready()
-        handle.iteration(MEASURED, 1, 1_000_000_000)
-        ((*seen, times),) = json.loads(Server(handle.server.url).get("/seen"))
-    finally:
-        handle.kill()
+    handle = begun(start, service=service_of("/a", generator=tool, method="POST", body_bytes=b"\x00\xff{port}"))
+    handle.iteration(MEASURED, 1, 1_000_000_000)
+    ((*seen, times),) = json.loads(Server(handle.server.url).get("/seen"))
     assert seen == ["POST", "/a", "\x00\u00ff{port}", ""]
     assert times > 1
 
 
-def test_a_constant_rate_counts_from_when_a_request_was_due(
-    launcher: ServerLauncher, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_constant_rate_counts_from_when_a_request_was_due(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = real_tool("oha", monkeypatch)
-    load = Load(path="/slow", connections=1, generator=tool, rate=40.0)  # an answer takes 50 ms: 20 in a second
-    handle = launcher.start(request_of(spec_of(service=Service(ready="http://127.0.0.1:{port}/", load=load))))
-    try:
-        handle.ready()
-        iteration = handle.iteration(MEASURED, 1, 2_000_000_000)
-    finally:
-        handle.kill()
+    handle = start(service=service_of("/slow", generator=tool, rate=40.0))  # an answer takes 50 ms: 20 in a second
+    handle.ready()
+    iteration = handle.iteration(MEASURED, 1, 2_000_000_000)
     assert iteration.rate < 21
     assert iteration.latency is not None
     assert iteration.latency.asked_per_s == 40

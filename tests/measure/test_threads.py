@@ -39,6 +39,8 @@ MAPS = """\
 """
 STATIC, BSS, HEAP, SHARED, LIBRARY = 0x55D000200D10, 0x55D000205000, 0x55D000301000, 0x7F0000000000, 0x7F0000100010
 STACK = 0x7F0000350000
+MAIN = ProcessMap(main=1000)
+TREE = ProcessMap(main=1000, all_work=True)
 
 
 class Told(Proc):
@@ -225,13 +227,22 @@ class Clock:
         self.cpu_s += seconds
 
 
+def watch_of(reader: Told, clock: Clock, known: ProcessMap = MAIN, refused: str = "") -> ThreadSampler:
+    watch = ThreadSampler(known, refused=refused, reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
+    watch.start()
+    return watch
+
+
+def watched(reader: Told, clock: Clock, known: ProcessMap = MAIN, seconds: float = 1.0, refused: str = "") -> Waits:
+    watch = watch_of(reader, clock, known, refused)
+    watch.run(seconds, clock.sleep)
+    return watch.finish()
+
+
 def paced(reader: Told, look_s: float = 0.0, seconds: float = 1.0) -> tuple[Clock, Waits]:
     clock = Clock()
     reader.costs_s, reader.pause_s = clock.work, look_s
-    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
-    watch.start()
-    watch.run(seconds, clock.sleep)
-    return clock, watch.finish()
+    return clock, watched(reader, clock, seconds=seconds)
 
 
 @pytest.mark.parametrize(("threads", "look_s"), [(1, 0.0), (2, 3e-6), (2, 1e-4), (50, 3e-6), (500, 1e-5)])
@@ -249,8 +260,7 @@ def test_looking_takes_at_most_two_hundredths_and_all_have_their_turn(threads: i
 def test_nothing_is_done_before_it_is_due() -> None:
     reader = Told({1001: line(230)})
     clock = Clock()
-    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
-    watch.start()
+    watch = watch_of(reader, clock)
     watch.step()
     due_s = watch.due_s
     assert len(reader.asked) == 1
@@ -275,8 +285,7 @@ def test_the_account_goes_before_the_looks() -> None:
         return Account(int(running * passed), int(runnable * passed), int(50 * passed), 0)
 
     reader.accounts = account
-    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
-    watch.start()
+    watch = watch_of(reader, clock)
     watch.run(0.5, clock.sleep)
     reader.calls[1001] = line(230)
     reader.calls[1002] = b"running"
@@ -335,10 +344,7 @@ class Births(Told):
 
     def watched(self, look_s: float = 0.0, account_s: float = 0.0, list_s: float = 0.0, seconds: float = 2.0) -> Waits:
         self.costs_s, self.pause_s, self.account_s, self.list_s = self.clock.work, look_s, account_s, list_s
-        watch = ThreadSampler(ProcessMap(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
-        watch.start()
-        watch.run(seconds, self.clock.sleep)
-        return watch.finish()
+        return watched(self, self.clock, seconds=seconds)
 
 
 @pytest.mark.parametrize("count", [4, 100])
@@ -396,8 +402,7 @@ class Contended(Told):
         self.clock.now_s += max(0.0, seconds - 30e-6) + self.random.uniform(50e-6, 120e-6)
 
     def watched(self, seconds: float) -> Waits:
-        watch = ThreadSampler(ProcessMap(main=1000), reader=self, clock=self.clock, cost_clock=lambda: self.clock.cpu_s)
-        watch.start()
+        watch = watch_of(self, self.clock)
         watch.run(seconds, self.sleep)
         return watch.finish()
 
@@ -446,10 +451,7 @@ def test_the_workers_threads_are_watched(workers: tuple[int, ...], main_works: b
     reader, clock = Told(dict.fromkeys((1000, 1001, 1002, 2000, 2001, 3000), line(230))), Clock()
     reader.cpu = lambda pid: clock.now_s * pid / 1000
     roles = ProcessMap(main=1000, workers=workers, main_works=main_works)
-    watch = ThreadSampler(roles, reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
-    watch.start()
-    watch.run(1.0, clock.sleep)
-    seen = watch.finish()
+    seen = watched(reader, clock, roles)
     assert set(reader.asked) == looked_at
     assert seen.span_s == pytest.approx(len(looked_at) * seen.watched_s)
     expected = {"main": 1.0} | {f"worker {index}": 2.0 + index for index in range(len(workers))}
@@ -462,12 +464,7 @@ def test_every_thread_of_a_tree_that_is_no_launch_of_ours_is_watched() -> None:
     reader.below = {1000: (2000, 4000, 5000), 2000: (3000,)}
     reader.titles = {1000: "apache2", 2000: "apache2", 3000: "wsgi", 4000: "tracker", 5000: "wsgi"}
     reader.cpu = lambda pid: clock.now_s * pid / 10000
-    watch = ThreadSampler(
-        ProcessMap(main=1000, all_work=True), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s
-    )
-    watch.start()
-    watch.run(1.0, clock.sleep)
-    seen = watch.finish()
+    seen = watched(reader, clock, TREE)
     assert set(reader.asked) == {1000, 1001, 2000, 3000, 3001, 5000}
     assert seen.span_s == pytest.approx(6 * seen.watched_s)
     assert list(seen.cores) == ["main", "child 0", "wsgi 0", "wsgi 1"]
@@ -478,10 +475,7 @@ def test_processes_of_a_tree_come_and_go() -> None:
     reader, clock = Told(dict.fromkeys((1000, 2000), line(230))), Clock()
     reader.below, reader.titles = {1000: (2000,)}, {1000: "granian", 2000: "granian", 3000: "helper"}
     reader.cpu = lambda pid: clock.now_s if pid in reader.calls else None
-    watch = ThreadSampler(
-        ProcessMap(main=1000, all_work=True), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s
-    )
-    watch.start()
+    watch = watch_of(reader, clock, TREE)
     watch.run(1.0, clock.sleep)
     reader.calls[3000] = line(230)
     reader.below[1000] = (2000, 3000)
@@ -536,11 +530,11 @@ def test_what_disagrees() -> None:
     assert disagrees("futex a lock", {"futex": 60}, gil=True) == ""
     assert disagrees("futex a lock", {"futex": 57, "running": 3}, gil=True) == ""
     assert "a lock (futex) was seen 60 times as gil" in disagrees("futex a lock", {"gil": 60}, gil=True)
-    assert disagrees("busy two threads", {"gil": 20, "running": 40}, gil=True) == ""
-    assert disagrees("busy two threads", {"running": 60}, gil=False) == ""
-    assert "two threads" in disagrees("busy two threads", {"running": 60}, gil=True)
-    assert "two threads" in disagrees("busy two threads", {"futex": 20, "gil": 10, "running": 30}, gil=True)
-    assert "two threads" in disagrees("busy two threads", {"gil": 30, "running": 30}, gil=False)
+    busy = "busy two threads"
+    assert disagrees(busy, {"gil": 20, "running": 40}, gil=True) == disagrees(busy, {"running": 60}, gil=False) == ""
+    assert "two threads" in disagrees(busy, {"running": 60}, gil=True)
+    assert "two threads" in disagrees(busy, {"futex": 20, "gil": 10, "running": 30}, gil=True)
+    assert "two threads" in disagrees(busy, {"gil": 30, "running": 30}, gil=False)
     assert disagrees("asleep a sleep", {}, gil=False)
 
 
@@ -560,10 +554,7 @@ def half_busy(clock: Clock) -> Told:
 def test_a_watch_that_is_refused_looks_at_no_sleeper() -> None:
     clock = Clock()
     reader = half_busy(clock)
-    watch = ThreadSampler(ProcessMap(main=1000), refused="the patterns are others", reader=reader, clock=clock)
-    watch.start()
-    watch.run(1.0, clock.sleep)
-    seen = watch.finish()
+    seen = watched(reader, clock, refused="the patterns are others")
     assert reader.asked == []
     assert seen.unavailable == "the patterns are others"
     assert seen.span_s == pytest.approx(seen.watched_s)
@@ -576,10 +567,7 @@ def test_a_watch_that_is_refused_looks_at_no_sleeper() -> None:
 
 def test_what_lives_shortly_is_accounted_without_a_look() -> None:
     births = Births(4, 0.02, 0.0)
-    watch = ThreadSampler(ProcessMap(main=1000), refused="x", reader=births, clock=births.clock, cost_clock=lambda: 0.0)
-    watch.start()
-    watch.run(2.0, births.clock.sleep)
-    seen = watch.finish()
+    seen = watched(births, births.clock, seconds=2.0, refused="x")
     assert births.asked == []
     assert seen.span_s == pytest.approx(4 * seen.watched_s, rel=0.1)
     assert seen.running_s > 0.6 * seen.span_s  # what came before the first account, and after the last, is unknown
@@ -595,10 +583,7 @@ def test_looks_that_are_forbidden_are_refused_with_the_mend() -> None:
             raise PermissionError(1, "Operation not permitted", "/proc/1000/task/1001/syscall")
 
     reader.costs_s = forbidden
-    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
-    watch.start()
-    watch.run(1.0, clock.sleep)
-    seen = watch.finish()
+    seen = watched(reader, clock)
     assert "/proc/1000/task/1001/syscall may not be read" in seen.unavailable
     assert "ptrace_scope" in seen.unavailable
     assert seen.running_s == pytest.approx(0.5, rel=0.01)
@@ -614,10 +599,7 @@ def test_where_not_even_the_account_may_be_read_there_are_cores() -> None:
         raise PermissionError(1, "Operation not permitted", "/proc/1000/task/1001/schedstat")
 
     reader.accounts = forbidden
-    watch = ThreadSampler(ProcessMap(main=1000), reader=reader, clock=clock, cost_clock=lambda: clock.cpu_s)
-    watch.start()
-    watch.run(1.0, clock.sleep)
-    seen = watch.finish()
+    seen = watched(reader, clock)
     assert "/proc/1000/task/1001/schedstat may not be read" in seen.unavailable
     expected = Waits(unavailable=seen.unavailable, watched_s=seen.watched_s, cores=seen.cores)
     assert seen == expected

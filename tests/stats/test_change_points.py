@@ -75,6 +75,6 @@ def test_the_energy_distance_is_that_of_the_paper() -> None:
         for at in range(3, len(values) - 2)
         for end in range(at + 3, len(values) + 1)
     }
-    best = module._best(np.asarray(values))
-    assert best.apart == pytest.approx(max(every.values()))
-    assert best.at == max(every, key=lambda place: every[place])[0]
+    apart, at = module._best(np.asarray(values))
+    assert apart == pytest.approx(max(every.values()))
+    assert at == max(every, key=lambda place: every[place])[0]

@@ -79,6 +79,12 @@ def files(store: Store, test: str = TEST) -> list[Path]:
     return sorted(store.path(test).iterdir())
 
 
+def loaded(store: Store, test: str = TEST) -> TestBaseline:
+    stored = store.load(test)
+    assert stored is not None
+    return stored
+
+
 def contents(store: Store) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files(store)}
 
@@ -157,8 +163,7 @@ def test_a_cell_takes_one_line(store: Store) -> None:
 def test_a_cell_named_like_a_field_is_no_obstacle(store: Store) -> None:
     labels = ["cells", "interpreters", "machine", '[odd "label"]', "é"]
     store.save(TEST, [change(label) for label in labels])
-    stored = store.load(TEST)
-    assert stored is not None
+    stored = loaded(store)
     assert sorted(stored.cells) == sorted(labels)
 
 
@@ -245,8 +250,7 @@ def test_a_run_that_is_recorded_again_is_one_recording(store: Store) -> None:
     store.save(TEST, [change()])
     store.save(TEST, [change("other", append=True), change(append=True)])
     assert len(files(store)) == 1
-    stored = store.load(TEST)
-    assert stored is not None
+    stored = loaded(store)
     assert [len(entry.recordings) for builds in stored.cells.values() for entry in builds.values()] == [1, 1]
 
 
@@ -285,11 +289,9 @@ def test_nothing_is_there_at_first_and_looking_creates_nothing(store: Store) -> 
 
 def test_an_update_leaves_other_cells_machines_and_builds_as_they_were(store: Store) -> None:
     store.save(TEST, [change("other"), change(), change(machine=OTHER_MACHINE)])
-    before = store.load(TEST)
+    before = loaded(store)
     store.save(TEST, [change(scale=3)])
-    after = store.load(TEST)
-    assert before is not None
-    assert after is not None
+    after = loaded(store)
     assert after.cells["other"] == before.cells["other"]
     assert set(after.machines) == {MACHINE.fingerprint, OTHER_MACHINE.fingerprint}
     key = names.entry_key(OTHER_MACHINE.fingerprint, build_key(PYTHON))
@@ -303,8 +305,7 @@ def day(number: int) -> str:
 
 def days_of(store: Store, label: str = "3.14t-threads-w2") -> list[str]:
     """When the recordings that count were made."""
-    stored = store.load(TEST)
-    assert stored is not None
+    stored = loaded(store)
     (entry,) = stored.cells[label].values()
     return [each.recorded_at for each in entry.recordings]
 
@@ -440,6 +441,31 @@ def test_a_copy_of_a_recording_is_not_another_one(store: Store) -> None:
             read()
 
 
+NAMED = "[project]\nname = 'x'\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, "baselines"),
+        ({"pyproject.toml": NAMED}, "tests/baselines"),
+        ({"pyproject.toml": f"{NAMED}[tool.setuptools]\npackages = ['x']\n"}, "baselines"),
+        ({"pyproject.toml": NAMED, "setup.cfg": "[options]\npackages = x\n"}, "baselines"),
+        ({"pyproject.toml": NAMED, "setup.cfg": "[options]\npython_requires = >=3.9\n"}, "tests/baselines"),
+        ({"pyproject.toml": NAMED, "setup.py": "setup(packages=['x'])"}, "baselines"),
+        ({"pyproject.toml": NAMED, "src/x/__init__.py": ""}, "baselines"),
+        ({"pyproject.toml": "[build-system]\nbuild-backend = 'hatchling.build'\n"}, "baselines"),
+        ({"pyproject.toml": "[tool.ruff]\n", "setup.cfg": "nonsense"}, "baselines"),
+    ],
+)
+def test_setuptools_does_not_take_them_for_a_package(tmp_path: Path, files: dict[str, str], expected: str) -> None:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert folder.default_folder(tmp_path) == expected
+
+
 # ---- what must never be trusted nor lost
 
 
@@ -495,6 +521,7 @@ BROKEN: dict[str, tuple[Damage, str]] = {
     "lost times": (swap('"after_s":[0,0,0,0]', '"after_s":[0,0,0]'), r"after_s: its length is not that of orders, 4"),
     "a round twice": (swap('"orders":[0,2,4,5]', '"orders":[0,2,4,4]'), r"orders: a round stands twice"),
     "no build": (swap('"build":"', '"build":"x'), CELL + r'\.build: \$\.interpreters has no "x'),
+    "not text": (whole('{"test": "\udcff"}'), r"byte 10: is not UTF-8"),
     "no cells": (whole(NO_CELLS), r"\$: Object missing required field"),
 }
 
@@ -504,20 +531,13 @@ def test_a_broken_file_is_named_with_its_place_and_never_written_over(store: Sto
     damage, place = BROKEN[name]
     store.save(TEST, [change()])
     (path,) = files(store)
-    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(damage(path.read_text(encoding="utf-8")), encoding="utf-8", errors="surrogateescape")
     content = path.read_bytes()
     for read in (lambda: store.load(TEST), lambda: list(store.baselines()), lambda: store.save(TEST, [change()])):
         with pytest.raises(BaselineError, match=place) as raised:
             read()
         assert str(raised.value).startswith(str(path))
     assert contents(store) == {path: content}
-
-
-def test_bytes_that_are_no_text_are_named_by_their_place(store: Store) -> None:
-    store.save(TEST, [change()])
-    files(store)[0].write_bytes(b'{"test": "\xff"}')
-    with pytest.raises(BaselineError, match="byte 10: is not UTF-8"):
-        store.load(TEST)
 
 
 def test_a_nan_is_refused_before_anything_is_written(store: Store) -> None:
@@ -558,9 +578,6 @@ from pytest_ftgate.model.report import Machine
 
 root, prefix, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 template = msgspec.json.decode(sys.stdin.buffer.read(), type=Edit)
-if prefix == "full":
-    import resource
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
 for number in range(count):
     Store(root).save("t.py::test_t", [msgspec.structs.replace(template, label=f"{prefix}-{number}")])
 """
@@ -574,20 +591,6 @@ def _child(store: Store, prefix: str, count: int) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a limit on the size of files is POSIX")
-def test_a_write_that_the_system_cuts_short_leaves_the_old_file_whole(store: Store) -> None:
-    store.save("t.py::test_t", [change()])
-    (path,) = files(store, "t.py::test_t")
-    content = path.read_bytes()
-    child = _child(store, "full", 1)
-    _, said = child.communicate(msgspec.json.encode(change()))
-    assert child.returncode == 1
-    assert b"BaselineError" in said
-    assert b"cannot be written" in said
-    assert path.read_bytes() == content
-    assert files(store, "t.py::test_t") == [path]
-
-
 def test_runs_that_update_at_once_lose_nothing(store: Store) -> None:
     children = [_child(store, prefix, 15) for prefix in ("a", "b", "c")]
     for child in children:
@@ -598,8 +601,7 @@ def test_runs_that_update_at_once_lose_nothing(store: Store) -> None:
     for child in children:
         assert child.communicate()[1] == b""
         assert child.returncode == 0
-    stored = store.load("t.py::test_t")
-    assert stored is not None
+    stored = loaded(store, "t.py::test_t")
     assert len(stored.cells) == 45
 
 
@@ -670,8 +672,7 @@ def test_only_what_a_run_called_unused_can_be_pruned(store: Store, project: Path
     cells = prunable(store, rows, unused, project)
     assert cells == [(TEST, "b")]
     prune(store, cells)
-    stored = store.load(TEST)
-    assert stored is not None
+    stored = loaded(store)
     assert sorted(stored.cells) == ["a", "c"]
 
 
@@ -693,27 +694,36 @@ def plan_of(store: Store, *modes: str) -> dict[str, tuple[str, str]]:
     return {names.split_nodeid(plan.nodeid)[1] or plan.nodeid: (plan.action, plan.reason) for plan in updates}
 
 
-def test_an_update_takes_new_cells_alone(store: Store) -> None:
-    plan = plan_of(store, "new")
-    assert plan["new"] == ("record", "new")
-    assert plan["old"] == plan["bad"] == ("skip", "has a baseline")
-    assert plan["odd"][0] == "skip"
-    assert "reuse was fresh, is pool" in plan["odd"][1]
-    assert plan["ill"] == ("skip", "not measured: it hung")
+THERE, CHANGED, NEW = ("skip", "has a baseline"), ("record", "changed"), ("record", "new")
+ODD = ("skip", "the baseline measured something else (reuse was fresh, is pool): ")
+ILL = ("skip", "not measured: it hung")
 
 
-def test_an_update_of_all_refuses_what_regressed(store: Store) -> None:
-    plan = plan_of(store, "all")
-    assert plan["new"] == ("record", "new")
-    assert plan["old"] == plan["odd"] == ("record", "changed")
-    assert plan["bad"] == ("refuse", "regressed")
-    assert plan["ill"][0] == "skip"
+@pytest.mark.parametrize(
+    ("modes", "expected"),
+    [
+        (("new",), {"new": NEW, "old": THERE, "bad": THERE, "odd": ODD, "meant": THERE, "ill": ILL}),
+        (("all",), {"new": NEW, "old": CHANGED, "bad": ("refuse", "regressed"), "odd": CHANGED, "ill": ILL}),
+        *(
+            ((name,), {"new": NEW, "old": THERE, "bad": ("record", "named")})
+            for name in (f"{TEST}[bad]", f"{TEST}[b?d]", f"{TEST}[b*", "*[bad]")
+        ),
+        ((TEST,), dict.fromkeys(("new", "old", "bad", "odd", "meant"), ("record", "named"))),
+        (("all", "nowhere.py::test_n"), {"nowhere.py::test_n": ("skip", "no cell of this run has that name")}),
+    ],
+)
+def test_an_update_takes_new_cells_all_that_did_not_regress_or_those_that_are_named(
+    store: Store, modes: tuple[str, ...], expected: dict[str, tuple[str, str]]
+) -> None:
+    plan = plan_of(store, *modes)
+    for label, (action, reason) in expected.items():
+        assert plan[label][0] == action, label
+        assert plan[label][1].startswith(reason), label
 
 
 def test_an_update_of_all_takes_what_a_commit_accepts_in_place_of_what_is_stored(store: Store) -> None:
     """Its reason was reviewed; and its older recordings are of other code."""
-    assert plan_of(store, "new")["meant"] == ("skip", "has a baseline")
-    assert plan_of(store, "all")["meant"] == ("record", "changed")
+    assert plan_of(store, "all")["meant"] == CHANGED
     store.save(TEST, [change("meant")])
     judged = (
         MetricVerdict(metric="wall", decision=Decision.ACCEPTED),
@@ -723,24 +733,6 @@ def test_an_update_of_all_takes_what_a_commit_accepts_in_place_of_what_is_stored
     row = msgspec.structs.replace(row, verdict=Verdict(decision=Decision.ACCEPTED, metrics=judged))
     (update,) = update_plan("all", [row], store, fingerprint=MACHINE.fingerprint)
     assert (update.action, update.append) == ("record", False)
-
-
-@pytest.mark.parametrize("name", [f"{TEST}[bad]", f"{TEST}[b?d]", f"{TEST}[b*", "*[bad]"])
-def test_a_regressed_cell_is_taken_by_its_name(store: Store, name: str) -> None:
-    plan = plan_of(store, name)
-    assert plan["bad"] == ("record", "named")
-    assert plan["old"] == ("skip", "has a baseline")
-    assert plan["new"] == ("record", "new")
-
-
-def test_the_name_of_a_test_names_all_its_cells(store: Store) -> None:
-    plan = plan_of(store, TEST)
-    assert {action for label, (action, _) in plan.items() if label != "ill"} == {"record"}
-
-
-def test_a_name_that_no_cell_has_is_said(store: Store) -> None:
-    plan = plan_of(store, "all", "nowhere.py::test_n")
-    assert plan["nowhere.py::test_n"] == ("skip", "no cell of this run has that name")
 
 
 def test_a_regressed_cell_whose_baseline_is_gone_is_not_taken_as_new(store: Store) -> None:
@@ -762,8 +754,7 @@ def test_a_plan_writes_nothing_and_its_application_what_it_says(store: Store) ->
     plan = update_plan(["all"], rows, store, fingerprint=MACHINE.fingerprint)
     assert not store.root.exists()
     apply_updates(plan, store, stored_values, machine=MACHINE, recorded_at=RECORDED, commit=COMMIT, seed=11)
-    stored = store.load(TEST)
-    assert stored is not None
+    stored = loaded(store)
     assert list(stored.cells) == ["new"]
     assert stored.machines == {MACHINE.fingerprint: MACHINE}
     cells = {"new": {change().key: entry_of(change())}}

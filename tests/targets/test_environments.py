@@ -304,9 +304,9 @@ def test_an_unfinished_environment_is_made_anew(maker: Maker) -> None:
 def test_two_runs_at_once_make_it_once(maker: Maker) -> None:
     calls: list[list[str]] = []
 
-    def counted(arguments: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def counted(arguments: list[str]) -> subprocess.CompletedProcess[str]:
         calls.append(list(arguments))
-        return run_uv(arguments, cwd=cwd)
+        return run_uv(arguments)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(4) as pool:
         patch.setattr(environments, "run_uv", counted)

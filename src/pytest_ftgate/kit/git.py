@@ -119,7 +119,6 @@ class Repository:
         cwd: Path | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> str:
-        """As the function, in the project's folder unless another is given."""
         return git(cwd or self.root, *arguments, allowed=allowed, given=given, variables=variables)
 
     def commit(self, revision: str) -> str | None:
@@ -238,7 +237,6 @@ class Checkout(Struct, frozen=True, kw_only=True):
 
     @property
     def project(self) -> Path:
-        """`root` as a path."""
         return Path(self.root)
 
     def top(self, root: Path) -> Path:

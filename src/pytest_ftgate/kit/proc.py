@@ -86,7 +86,6 @@ class Proc:
         self._kept: dict[str, dict[int, int]] = {"syscall": {}, "schedstat": {}}
 
     def threads(self, pid: int) -> list[int]:
-        """The ids of its threads."""
         return threads(pid)
 
     def call(self, pid: int, thread: int) -> bytes | None:
@@ -105,22 +104,17 @@ class Proc:
         """What a file of a thread says now; it is kept open."""
         kept = self._kept[name].get(thread)
         try:
-            if kept is not None:
-                return os.pread(kept, 256, 0)
-            return self._first(name, pid, thread)
+            if kept is None:
+                path = f"/proc/{pid}/task/{thread}/{name}"
+                if sum(map(len, self._kept.values())) >= _OPEN_FILES:
+                    return _read(path)
+                kept = self._kept[name][thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(kept, 256, 0)
         except (FileNotFoundError, ProcessLookupError):
             self.drop(thread)
             return None
 
-    def _first(self, name: str, pid: int, thread: int) -> bytes:
-        path = f"/proc/{pid}/task/{thread}/{name}"
-        if sum(map(len, self._kept.values())) >= _OPEN_FILES:
-            return _read(path)
-        descriptor = self._kept[name][thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return os.pread(descriptor, 256, 0)
-
     def children(self, pid: int) -> list[int]:
-        """The processes that it started and that are there."""
         return children(pid)
 
     def title(self, pid: int) -> str:
@@ -137,7 +131,6 @@ class Proc:
         return runs(pid, TRACKER)
 
     def account(self, pid: int, thread: int) -> Account | None:
-        """The scheduler's account."""
         folder = f"/proc/{pid}/task/{thread}"
         with _gone():
             running, runnable = _read(f"{folder}/schedstat").split()[:2]
@@ -197,7 +190,6 @@ class Proc:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Let go of all that is kept open."""
         for kept in self._kept.values():
             for descriptor in kept.values():
                 os.close(descriptor)
@@ -334,7 +326,6 @@ def _gone() -> contextlib.suppress:
 
 
 def on_linux() -> bool:
-    """Whether this is Linux."""
     return sys.platform.startswith("linux")
 
 

@@ -353,42 +353,35 @@ def temporary_folder(mark: str) -> str:
     return os.path.join(tempfile.gettempdir(), f"{FOLDER}{mark}")
 
 
-class Use(NamedTuple):
-    """What processes had in use shortly before they were killed; `since` is when the first of them began."""
+@contextlib.contextmanager
+def cleaned_after(processes: Iterable[psutil.Process]) -> Iterator[None]:
+    """Remove at the end what these processes, which are killed in here, have in use now.
 
-    shared: frozenset[Path]
-    folders: frozenset[Path]
-    since: float
-
-    def remove(self) -> None:
-        """Remove what is still there, was made since the first of them began, and is in no other process's use."""
-        shared = {path for path in self.shared if self._ours(path)}
-        if shared:
-            shared -= {path for pid in psutil.pids() for path in _mapped(pid)}
-        for path in shared:
-            with contextlib.suppress(OSError):
-                path.unlink()
-        for folder in self.folders:
-            if self._ours(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _ours(self, path: Path) -> bool:
-        with contextlib.suppress(OSError):
-            found = path.lstat()
-            return found.st_uid == os.getuid() and found.st_ctime >= self.since - 1
-        return False
-
-
-def held_by(processes: Iterable[psutil.Process]) -> Use:
-    """What these processes have in use now."""
-    shared, folders, began = set[Path](), set[Path](), [float("inf")]
+    That is what is still there then, was made since the first of them began, and is in no other process's use.
+    """
+    shared, folders, began_s = set[Path](), set[Path](), math.inf
     for process in processes:
         with contextlib.suppress(psutil.Error, OSError):
-            began.append(process.create_time())
+            began_s = min(began_s, process.create_time())
             shared |= _mapped(process.pid)
             sockets = (Path(str(each.laddr)) for each in process.net_connections("unix") if each.laddr)
             folders |= {path.parent for path in sockets if path.parent.name.startswith(FOLDER)}
-    return Use(frozenset(shared), frozenset(folders), min(began))
+    yield
+
+    def ours(path: Path) -> bool:
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            return found.st_uid == os.getuid() and found.st_ctime >= began_s - 1
+        return False
+
+    left = set(filter(ours, shared))
+    if left:
+        left -= {path for pid in psutil.pids() for path in _mapped(pid)}
+    for path in left:
+        with contextlib.suppress(OSError):
+            path.unlink()
+    for folder in filter(ours, folders):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mapped(pid: int) -> set[Path]:
@@ -501,14 +494,12 @@ def kill_marked(mark: str) -> None:
 def end_run(mark: str, wait_s: float = 0.0) -> None:
     """End every process of a run, and with `wait_s` let them end by themselves first: they are told to."""
     left = [process for process in _left(mark) if wait_s and not runs(process.pid, TRACKER)]
-    held = held_by(left)
-    terminate(left, wait_s)
-    kill_marked(mark)
-    held.remove()
+    with cleaned_after(left):
+        terminate(left, wait_s)
+        kill_marked(mark)
 
 
 def terminate(processes: Collection[psutil.Process], wait_s: float) -> None:
-    """Tell processes to end, and wait for that."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
@@ -519,15 +510,14 @@ def kill(left: Collection[psutil.Process]) -> None:
     """Kill processes, resource trackers last: they remove the semaphores and shared memory of the others."""
     trackers = [process for process in left if runs(process.pid, TRACKER)]
     others = [process for process in left if process not in trackers]
-    held = held_by(others)
-    for killed in (others, trackers):
-        for process in killed:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(killed, timeout=_KILLED_S)
-        if killed is others:
-            psutil.wait_procs(trackers, timeout=TRACKER_S)
-    held.remove()
+    with cleaned_after(others):
+        for killed in (others, trackers):
+            for process in killed:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(killed, timeout=_KILLED_S)
+            if killed is others:
+                psutil.wait_procs(trackers, timeout=TRACKER_S)
 
 
 def orphans() -> list[psutil.Process]:

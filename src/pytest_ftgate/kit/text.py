@@ -47,7 +47,6 @@ def plain(text: str) -> str:
 
 
 def takes_unicode(stream: object) -> bool:
-    """Whether a stream takes more than ASCII."""
     return str(getattr(stream, "encoding", None)).lower().startswith("utf")
 
 

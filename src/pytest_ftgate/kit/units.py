@@ -52,16 +52,12 @@ def _fixed(value: float, decimals: int) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
-def _spelled(name: str, unicode: bool) -> str:
-    return name if unicode else name.replace("µ", "u")
-
-
 def _with_unit(value: float, scales: tuple[Scale, ...], unicode: bool = True, digits: int = DIGITS) -> str:
     scale = _fit(value, scales)
     scaled = value / scale.size
     # Whole bytes and the like stay whole; a fraction of the smallest unit keeps its digits.
     decimals = 0 if scale is scales[0] and value.is_integer() else _decimals(scaled, digits)
-    return f"{_fixed(scaled, decimals)} {_spelled(scale.name, unicode)}"
+    return f"{_fixed(scaled, decimals)} {scale.name if unicode else scale.name.replace('µ', 'u')}"
 
 
 def _ends(interval: Interval, scales: tuple[Scale, ...]) -> str:
@@ -227,7 +223,7 @@ def span(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def of(unit: str, value: float, *, unicode: bool) -> str:
+def of(unit: str, value: float, *, unicode: bool = True) -> str:
     """A value in its unit, as the metric table names units: time (ns), size (bytes), share, ratio or number."""
     if unit == "time":
         return time(value, unicode=unicode)
@@ -235,11 +231,11 @@ def of(unit: str, value: float, *, unicode: bool) -> str:
     return written[unit](value) if unit in written else f"{value:,.3g}"
 
 
-def estimate(unit: str, interval: Interval, *, unicode: bool = True) -> str:
+def estimate(unit: str, interval: Interval) -> str:
     """A value in its unit with its interval: `4.09 ms [3.98, 4.20] (95 %)`; the value alone where that is not known."""
-    value = of(unit, interval.value, unicode=unicode)
+    value = of(unit, interval.value)
     if interval.unknown or not (interval.level > 0 and math.isfinite(interval.low) and math.isfinite(interval.high)):
         return value
     written = {"time": time_ends, "size": size_ends, "ratio": ratio_ends}.get(unit)
-    low, high = (of(unit, each, unicode=unicode) for each in (interval.low, interval.high))
+    low, high = (of(unit, each) for each in (interval.low, interval.high))
     return f"{value} {written(interval) if written else f'[{low}, {high}]'} ({level(interval.level)})"

@@ -75,16 +75,31 @@ class ConditionsMonitor:
     def observe(self) -> Conditions:
         """What went on since `start`."""
         span_s = self.clock() - self.began
-        cpu = _since(self.began_cpu, cpu_times(self.root, self.cpus))
+        began, ended = self.began_cpu, cpu_times(self.root, self.cpus)
         own_s = self.sample()
+        # 1. What took cores; nothing is known if no tick passed, as in a sandbox that fakes the file.
+        steal = others = None
+        if began is not None and ended is not None and ended.total > began.total:
+            steal = max(0.0, (ended.steal - began.steal) / (ended.total - began.total))
+            if span_s > 0:
+                others = max(0.0, (ended.busy - began.busy) / _ticks_per_s() - own_s) / span_s
+        # 2. The share of periods that were stopped, in the cgroup where it is largest.
+        periods, shares = quota_periods(self.root), []
+        for folder in self.began_periods.keys() & periods.keys():
+            passed, stopped = (
+                now - then for then, now in zip(self.began_periods[folder], periods[folder], strict=True)
+            )
+            shares.append(stopped / passed if passed > 0 else 0.0)
+        # 3. The most that one counter of heat rose: all cores of a package show the package's counter.
+        counts, before = throttle_counts(self.root, self.cpus), self.began_throttles
         return Conditions(
             span_s=span_s,
             cores=usable_cores(),
             calibration_ns=tuple(self.calibration_ns),
-            steal=max(0.0, cpu.steal / cpu.total) if cpu else None,
-            others=max(0.0, cpu.busy / _ticks_per_s() - own_s) / span_s if cpu and span_s > 0 else None,
-            quota=_stopped_share(self.began_periods, quota_periods(self.root)),
-            throttles=_counted(self.began_throttles, throttle_counts(self.root, self.cpus)),
+            steal=steal,
+            others=others,
+            quota=max(shares, default=None),
+            throttles=max((counts[name] - before[name] for name in before.keys() & counts.keys()), default=None),
         )
 
 
@@ -147,27 +162,6 @@ def throttle_counts(root: Path, cpus: Collection[int]) -> dict[str, int]:
         if text.isdigit() and (not cpus or int(path.parts[-3].removeprefix("cpu")) in cpus):
             found[str(path)] = int(text)
     return found
-
-
-def _since(began: CpuTimes | None, ended: CpuTimes | None) -> CpuTimes | None:
-    """The difference; None if either is missing or no tick passed, as in a sandbox that fakes the file."""
-    if began is None or ended is None or ended.total <= began.total:
-        return None
-    return CpuTimes(*(after - before for before, after in zip(began, ended, strict=True)))
-
-
-def _stopped_share(began: dict[str, tuple[int, int]], ended: dict[str, tuple[int, int]]) -> float | None:
-    """The share of periods that were stopped, in the cgroup where it is largest; None without a quota."""
-    shares = []
-    for folder in began.keys() & ended.keys():
-        periods, stopped = (after - before for before, after in zip(began[folder], ended[folder], strict=True))
-        shares.append(stopped / periods if periods > 0 else 0.0)
-    return max(shares, default=None)
-
-
-def _counted(began: dict[str, int], ended: dict[str, int]) -> int | None:
-    """The most that one counter rose: all cores of a package show the package's counter."""
-    return max((ended[name] - began[name] for name in began.keys() & ended.keys()), default=None)
 
 
 def _descendants(root: Path, pid: int) -> Iterator[list[bytes]]:

@@ -85,6 +85,18 @@ class CellRun:
         if reference is not None:
             self.reference = CellRun(reference.cell, reference.target, reference.spec)
             self.reference.is_reference = True
+        self.with_reference = [self] if self.reference is None else [self, self.reference]
+        self.family: Family = (cell.target.spec, cell.executor.label, cell.environment)
+        """What the cells of one executor, target and environment share, whatever their worker count."""
+        self.floor_key: FloorKey = (
+            *(target.python, cell.target.spec, cell.executor.label, cell.workers, spec.reuse),
+            cell.environment.variables,
+        )
+        """Cells that have this in common have the same memory without a workload."""
+        self.probed = cell.executor.program is None
+        """Whether the runner is in its processes, to stop workers at barriers and to probe locks; not in a program."""
+        self.frees_at_once = not target.interpreter.free_threaded
+        """Whether the interpreter frees memory at once: then every launch shows growth."""
         self.needs: frozenset[Need] = EVERYTHING
         self.all_launches: list[Launch] = []
         self.begun = 0
@@ -106,46 +118,6 @@ class CellRun:
     def alive(self) -> bool:
         """Whether this cell can still be measured."""
         return self.error is None and self.unsupported is None
-
-    @property
-    def probed(self) -> bool:
-        """Whether the runner is in its processes, to stop workers at barriers and to probe locks; not in a program."""
-        return self.cell.executor.program is None
-
-    @property
-    def can_grow(self) -> bool:
-        """Whether memory can stay from one iteration to the next: a worker process that ends returns all of it."""
-        executor = self.cell.executor
-        ends = (executor.kind == "processes" or executor.in_processes) and self.spec.reuse == "fresh"
-        return self.probed and not ends
-
-    @property
-    def frees_at_once(self) -> bool:
-        """Whether the interpreter frees memory at once: then every launch shows growth."""
-        return not self.target.interpreter.free_threaded
-
-    @property
-    def floor_key(self) -> FloorKey:
-        """Cells that have this in common have the same memory without a workload."""
-        cell = self.cell
-        return (
-            self.target.python,
-            cell.target.spec,
-            cell.executor.label,
-            cell.workers,
-            self.spec.reuse,
-            cell.environment.variables,
-        )
-
-    @property
-    def with_reference(self) -> list[CellRun]:
-        """The cell, and its reference if it has one."""
-        return [self] if self.reference is None else [self, self.reference]
-
-    @property
-    def family(self) -> Family:
-        """What the cells of one executor, target and environment share, whatever their worker count."""
-        return self.cell.target.spec, self.cell.executor.label, self.cell.environment
 
     def of(self, role: Role) -> list[Launch]:
         """The launches of a role so far."""
@@ -213,10 +185,6 @@ class CellRun:
         self.locks_error = self.locks_error or error
         self.all_launches = [launch for launch in self.all_launches if launch.role != "locks"]
 
-    def usable(self, role: LaunchRole) -> bool:
-        """Whether a launch of this role can still be measured."""
-        return self.alive and not (role == "locks" and self.locks_error)
-
     def sample(self, single: CellRun | None = None) -> Sample:
         """All of it, frozen; `single` is the one-worker cell of the same executor and target."""
         reference = None
@@ -240,38 +208,31 @@ class CellRun:
         )
 
 
-def results_of(cell_run: CellRun) -> frozenset[str]:
-    """Every distinct result that the launches of a cell gave."""
-    return frozenset(result for launch in cell_run.launches for result in launch.results)
-
-
 def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
     """Cells whose results differ from the other cells', or from one iteration to the next.
 
     The result of most cells counts as right; in a tie, the result of the first cell. Cells with another number of
     workers or another environment may give another result.
     """
-    groups: dict[object, list[CellRun]] = {}
-    for each in cell_runs:
-        groups.setdefault((each.cell.workers, each.cell.roles, each.cell.environment), []).append(each)
-    return [disagreement for group in groups.values() for disagreement in _disagreements(group)]
-
-
-def _disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadError]]:
     fix = "If it may differ, assert what must hold with @test.check, or return nothing."
     errors = []
-    steady = [each for each in cell_runs if len(results_of(each)) == 1]
-    counted = Counter(next(iter(results_of(each))) for each in steady)
-    right = counted.most_common(1)[0][0] if counted else None
-    for cell_run in cell_runs:
-        results = sorted(results_of(cell_run))
-        if len(results) > 1:
-            shown = "\n".join(f"  {result}" for result in results[:4])
-            reason = f"gave {len(results)} different results from one iteration to the next"
-            errors.append((cell_run, WorkloadError(reason=reason, detail=f"{shown}\n{fix}")))
-        elif results and results[0] != right:
-            detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{fix}"
-            errors.append((cell_run, WorkloadError(reason="gave another result than the other cells", detail=detail)))
+    groups: dict[object, list[tuple[CellRun, list[str]]]] = {}
+    for each in cell_runs:
+        distinct = sorted({result for launch in each.launches for result in launch.results})
+        alike = each.cell.workers, each.cell.roles, each.cell.environment
+        groups.setdefault(alike, []).append((each, distinct))
+    for group in groups.values():
+        counted = Counter(results[0] for _, results in group if len(results) == 1)
+        right = counted.most_common(1)[0][0] if counted else None
+        for cell_run, results in group:
+            if len(results) > 1:
+                shown = "\n".join(f"  {result}" for result in results[:4])
+                reason = f"gave {len(results)} different results from one iteration to the next"
+                errors.append((cell_run, WorkloadError(reason=reason, detail=f"{shown}\n{fix}")))
+            elif results and results[0] != right:
+                reason = "gave another result than the other cells"
+                detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{fix}"
+                errors.append((cell_run, WorkloadError(reason=reason, detail=detail)))
     return errors
 
 
@@ -323,7 +284,7 @@ class RunningLaunch:
 
     def usable(self) -> bool:
         """Whether it can still be measured: a lock launch voids its cell's figures of locks alone."""
-        return self.cell_run.usable(self.role)
+        return self.cell_run.alive and not (self.role == "locks" and self.cell_run.locks_error)
 
     @property
     def is_long(self) -> bool:
@@ -359,7 +320,6 @@ class RunningLaunch:
         return max(self.role == "locks", self.plan.warmups)
 
     def unmeasured(self, kind: str, loops: int = 1) -> Iteration:
-        """An iteration that is not measured, and how long it took."""
         # The join of one that compares results has their transfer in it, which loops must not count.
         checks = kind == CHECK
         iteration = self.handle.iteration(kind, loops, 0 if checks else self.window_ns)
@@ -368,7 +328,6 @@ class RunningLaunch:
         return iteration
 
     def measured(self) -> None:
-        """A measured iteration."""
         iteration = self.handle.iteration(MEASURED, self.loops, self.window_ns)
         self.values.append(iteration_value(iteration, self.loops, per_op=bool(self.plan.window_ns)))
 
@@ -443,9 +402,17 @@ class Capacity:
     @classmethod
     def of_this_process(cls) -> Capacity:
         """What is left now."""
-        free_bytes = _free_bytes()
+        try:
+            opened = len(os.listdir("/dev/fd"))
+        except OSError:  # /proc may be hidden
+            opened = SPARE_DESCRIPTORS
+        # The memory that is free, or the limit of this process's cgroup if that is less.
+        limits = [memory_limit_bytes()]
+        with contextlib.suppress(OSError, psutil.Error):
+            limits.append(psutil.virtual_memory().available)
+        free_bytes = min((each for each in limits if each is not None), default=None)
         memory_bytes = None if free_bytes is None else int(free_bytes * MEMORY_SHARE)
-        return cls(_soft_limit("NOFILE"), memory_bytes, _free_tasks(), opened=_opened())
+        return cls(_soft_limit("NOFILE"), memory_bytes, _free_tasks(), opened=opened)
 
     def learn(self, cell_runs: Sequence[CellRun]) -> None:
         """Take the memory of cells from their memory launches."""
@@ -514,21 +481,6 @@ def _free_tasks() -> int | None:
     return max(1, min(free) - SPARE_TASKS) if free else None
 
 
-def _opened() -> int:
-    try:
-        return len(os.listdir("/dev/fd"))
-    except OSError:  # /proc may be hidden
-        return SPARE_DESCRIPTORS
-
-
-def _free_bytes() -> int | None:
-    """The memory that is free, or the limit of this process's cgroup if that is less; None if neither is known."""
-    known = [memory_limit_bytes()]
-    with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
-        known.append(psutil.virtual_memory().available)
-    return min((each for each in known if each is not None), default=None)
-
-
 # ---- the run
 
 
@@ -568,7 +520,7 @@ class RunContext:
         self.capacity = Capacity() if capacity is None else capacity
         self.split = ""
         """Whether not all cells were measured together, and why."""
-        self._most_batches = 1
+        self.most_batches = 1
         self.cell_runs = cell_runs
         self.launcher = launcher
         self.rng = rng
@@ -580,11 +532,9 @@ class RunContext:
         self.monitor = monitor
 
     def needing(self, need: Need) -> list[CellRun]:
-        """The cells that still need this kind of launch."""
         return [each for each in self.cell_runs if each.alive and need in each.needs]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """The items in random order."""
         return self.rng.sample(list(items), len(items))
 
     def in_time(self, items: Iterable[T]) -> Iterator[T]:
@@ -657,14 +607,7 @@ class RunContext:
                         launches.append(launch)
             yield launches
 
-    def say_split(self, batches: int, why: str) -> None:
-        """Remember that a round was measured in so many batches."""
-        if batches > self._most_batches:
-            self._most_batches = batches
-            self.split = f"not all cells were measured together, but in up to {batches} batches a round: {why}"
-
     def report(self, cell_run: CellRun, phase: str) -> None:
-        """Tell the listener what is done now."""
         budget = self.budget
         self.listener.advance(cell_run.cell.label, phase, budget.rounds, budget.rounds_wanted, budget.remaining_s)
 

@@ -110,10 +110,15 @@ class InterleavedRun(RunContext):
         """One round, unless there are enough; returns whether there may be another. Others may run in between."""
         if not self.open:
             return False
-        # 1. Before the first round programs are built, and cells for which the time is too short wait for their turn.
+        # 1. Before the first round programs are built, which must not count as the cost of a launch, and cells for
+        # which the time is too short wait for their turn.
         first = not self.budget.rounds
         if first:
-            self._build()
+            for side in (side for cell_run in self.cell_runs for side in cell_run.with_reference):
+                if side.cell.executor.program is not None and side.cell.executor.program.build:
+                    self.report(side, "building")
+                    with side.attribute_errors(), self.ready(side, "own"):
+                        pass
             if self.needed:
                 self._in_turn(LAUNCH_S, FEW)
         # 2. Time and lock launches of all cells, then memory launches, between two looks at the machine's speed.
@@ -150,7 +155,6 @@ class InterleavedRun(RunContext):
 
     @property
     def undecided(self) -> bool:
-        """Whether a cell still needs a round."""
         return any(cell_run.alive and cell_run.needs for cell_run in self.cell_runs)
 
     @property
@@ -206,15 +210,6 @@ class InterleavedRun(RunContext):
             same = (each for each in self.cell_runs if each.family == cell_run.family and each is not cell_run)
             found.append(cell_run.sample(next((each for each in same if each.cell.workers == 1), None)))
         return found
-
-    def _build(self) -> None:
-        """Build programs before anything is timed: a build must not count as the cost of a launch."""
-        for side in (side for cell_run in self.cell_runs for side in cell_run.with_reference):
-            program = side.cell.executor.program
-            if program is not None and program.build:
-                self.report(side, "building")
-                with side.attribute_errors(), self.ready(side, "own"):
-                    pass
 
     def _run_references(self) -> None:
         """Run the reference of a cell that has failed as often as the cell itself: it may have the same error."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
@@ -85,7 +84,12 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "", copies: tuple[str, .
     A control or empty workload has no roles: all workers of the cell do the same.
     """
     switch_ns = cell.target.settings.switchinterval_ns
-    behind = [entry for entry in spec.source.sys_path if _hides(Path(entry), copies)]
+    # Folders with the sources of an installed module come after what is installed.
+    behind = [
+        entry
+        for entry in spec.source.sys_path
+        if any(Path(entry, name).is_dir() or Path(entry, f"{name}.py").is_file() for name in copies)
+    ]
     return {
         "module": spec.source.module,
         "path": spec.source.path,
@@ -107,11 +111,6 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "", copies: tuple[str, .
         "gil_note": None,
         "stacks": None,
     }
-
-
-def _hides(folder: Path, modules: Sequence[str]) -> bool:
-    """Whether a folder on sys.path has the sources of an installed module."""
-    return any((folder / name).is_dir() or (folder / f"{name}.py").is_file() for name in modules)
 
 
 class HeldIteration(Struct, frozen=True, kw_only=True):

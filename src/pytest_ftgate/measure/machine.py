@@ -199,14 +199,10 @@ def _fast(cpus: list[int], root: Path) -> list[int]:
     ends = [part.split("-") for part in text.split(",") if part]
     if named := [cpu for cpu in cpus if any(int(end[0]) <= cpu <= int(end[-1]) for end in ends)]:
         return named
-    speeds = {cpu: _speed(root / f"sys/devices/system/cpu/cpu{cpu}") for cpu in cpus}
+    speeds: dict[int, int] = {}
+    for cpu in cpus:
+        folder = root / f"sys/devices/system/cpu/cpu{cpu}"
+        texts = ((read_text(folder / name) or "").strip() for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"))
+        speeds[cpu] = next((int(text) for text in texts if text.isdigit()), 0)
     least = FAST * max(speeds.values(), default=0)
     return [cpu for cpu, speed in speeds.items() if speed >= least]
-
-
-def _speed(folder: Path) -> int:
-    for name in ("cpu_capacity", "cpufreq/cpuinfo_max_freq"):
-        text = (read_text(folder / name) or "").strip()
-        if text.isdigit():
-            return int(text)
-    return 0

@@ -9,10 +9,10 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from ..runner.profile import END
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
 from .context import LONG_NS, ROLES, CellRun, RunContext, RunningLaunch
-from .launch import CellUnsupported, Handle, HeldIteration, error_of
+from .launch import CellUnsupported, Handle, error_of
 from .plan import LEAST_LAUNCHES, OutOfTime, RunBudget
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
@@ -93,6 +93,10 @@ def _ready(launch: RunningLaunch) -> None:
     launch.handle.ready()
 
 
+def _close(launch: RunningLaunch) -> None:
+    launch.handle.close()
+
+
 def _hold(context: RunContext, launch: RunningLaunch) -> None:
     """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
     cell_run, handle, plan = launch.cell_run, launch.handle, context.iterations
@@ -109,21 +113,22 @@ def _hold(context: RunContext, launch: RunningLaunch) -> None:
     ways = context.shuffled([True, False]) if both else [True]
     call_ns = 0.0 if plan.window_ns else cell_run.call_ns
     held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in context.in_time(ways)}
+    sampling_cost = None
+    if both:
+        bare, watched = (iteration_value(held[sampled].iteration, 1, per_op=True) for sampled in (False, True))
+        if math.isfinite(bare) and math.isfinite(watched):
+            sampling_cost = SamplingCost(bare_ns=(bare,), watched_ns=(watched,))
     launch.sampled = {
         "memory": held[True].memory,
         "dropped": held[True].dropped,
         "waits": held[True].waits,
         "barriers": barriers,
-        "sampling_cost": _sampling_cost(held),
+        "sampling_cost": sampling_cost,
     }
     # 3. Where memory is freed at once, more barriers show growth; the first settles it.
     if cell_run.frees_at_once and _growth_is_due(context, cell_run):
         launch.grown = _barriers(context, handle, 1 + _growth_barriers(wall_ns, plan.window_ns))[1:]
     context.sample_conditions()
-
-
-def _close(launch: RunningLaunch) -> None:
-    launch.handle.close()
 
 
 def _finish(launch: RunningLaunch) -> None:
@@ -195,22 +200,16 @@ def _growth_is_due(context: RunContext, cell_run: CellRun) -> bool:
 
 
 def _affords_growth(context: RunContext, cell_run: CellRun) -> bool:
-    wall_ns = cell_run.longest_ns
+    wall_ns, executor = cell_run.longest_ns, cell_run.cell.executor
     cost_ns = (GROWTH_WARMUPS + _growth_barriers(wall_ns, context.iterations.window_ns)) * wall_ns
-    return cell_run.can_grow and context.spares(cost_ns, 0.2)
+    # A worker process that ends returns all of its memory.
+    ends = (executor.kind == "processes" or executor.in_processes) and cell_run.spec.reuse == "fresh"
+    return cell_run.probed and not ends and context.spares(cost_ns, 0.2)
 
 
 def _growth_barriers(wall_ns: float, window_ns: int) -> int:
     one_ns = max(BARRIER_WINDOW_NS if window_ns else wall_ns, 1.0)
     return max(GROWTH_AT_LEAST, min(GROWTH_AT_MOST, int(GROWTH_S * 1e9 / one_ns)))
-
-
-def _sampling_cost(held: Mapping[bool, HeldIteration]) -> SamplingCost | None:
-    """The time of an operation unsampled and sampled; None unless it was held both ways and did something."""
-    values = {sampled: iteration_value(each.iteration, 1, per_op=True) for sampled, each in held.items()}
-    if len(values) < 2 or not all(map(math.isfinite, values.values())):
-        return None
-    return SamplingCost(bare_ns=(values[False],), watched_ns=(values[True],))
 
 
 # ---- the pair of profile launches of a cell and its reference: not timed, the stacks of their workers sampled
@@ -353,33 +352,24 @@ def _function(frame: stacks.Frame) -> Function:
 @functools.lru_cache(maxsize=1 << 14)
 def _found(path: str, line: int, name: str) -> Function:
     """The function that a frame is of, by the source; where that is unknown, by its bare name."""
-    path, name = _unescaped(path), _unescaped(name)
-    inner = [each for each in _definitions(path) if each.first <= line <= each.last]
-    named = [each for each in inner if each.name == name]
+    path, name = (
+        _ESCAPED.sub(lambda match: chr(int(match[1] or match[2] or match[3], 16)), text) for text in (path, name)
+    )
+    inner = [(at, qualname) for lines, at, qualname in _definitions(path) if line in lines]
+    named = [(at, qualname) for at, qualname in inner if qualname.rpartition(".")[2] == name]
     if named:
-        return Function(file=path, line=named[-1].line, name=named[-1].qualname)
+        return Function(file=path, line=named[-1][0], name=named[-1][1])
     if inner and name.startswith("<"):  # a lambda or a generator expression
-        return Function(file=path, line=inner[-1].line, name=f"{inner[-1].qualname}.{name}")
+        return Function(file=path, line=inner[-1][0], name=f"{inner[-1][1]}.{name}")
     return Function(file=path, line=0, name=name)
 
 
-def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda match: chr(int(match[1] or match[2] or match[3], 16)), text)
-
-
-class _Definition(NamedTuple):
-    """A function in a source: the lines it takes, with its decorators, that of its `def`, its name."""
-
-    first: int
-    last: int
-    line: int
-    name: str
-    qualname: str
-
-
 @functools.lru_cache(maxsize=256)
-def _definitions(path: str) -> tuple[_Definition, ...]:
-    """The functions of a file, an outer one before those in it; none where it cannot be read."""
+def _definitions(path: str) -> tuple[tuple[range, int, str], ...]:
+    """The functions of a file, an outer one before those in it; none where it cannot be read.
+
+    Of each the lines that it takes, with its decorators, that of its `def`, and its qualified name.
+    """
     try:
         tree = ast.parse(Path(path).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -387,12 +377,12 @@ def _definitions(path: str) -> tuple[_Definition, ...]:
     return tuple(_below(tree.body, ""))
 
 
-def _below(nodes: Iterable[ast.AST], prefix: str) -> Iterator[_Definition]:
+def _below(nodes: Iterable[ast.AST], prefix: str) -> Iterator[tuple[range, int, str]]:
     for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             qualname = prefix + node.name
-            yield _Definition(first, node.end_lineno or node.lineno, node.lineno, node.name, qualname)
+            yield range(first, (node.end_lineno or node.lineno) + 1), node.lineno, qualname
             yield from _below(node.body, f"{qualname}.<locals>.")
         elif isinstance(node, ast.ClassDef):
             yield from _below(node.body, f"{prefix}{node.name}.")

@@ -34,7 +34,7 @@ DEAR_SHARE = 0.1
 LEAST_LAUNCHES = 2
 LATER_ROUNDS = 0.5, 0.8
 """What later rounds take of the first one's time, which has what is done once: at least, and at most as a rule."""
-RESOLUTIONS_PER_VALUE = 1000
+RESOLUTIONS_PER_VALUE, LEAST_VALUE_NS = 1000, 100_000
 
 
 class OutOfTime(Exception):
@@ -78,6 +78,12 @@ class IterationPlan:
         self.spec = spec
         self.limits = limits
         self.loops = 1 if spec.one_call else None if spec.duration_s is not None else loops
+        self.window_ns = spec.window_ns
+        self.warmups = 1 if spec.warmup is None else spec.warmup
+        self.most = spec.iterations or limits.most_iterations
+        """The most iterations of a launch; of windows as many as the duration holds."""
+        if spec.duration_s is not None:
+            self.most = max(1, round(spec.duration_s * 1e9) // spec.window_ns)
         self.count = limits.iterations
         self.taken = 0
         """The iterations of the latest launches."""
@@ -85,31 +91,7 @@ class IterationPlan:
         """Whether an iteration of each cell is long."""
 
     @property
-    def window_ns(self) -> int:
-        """The window of one iteration; 0 for a test without a duration."""
-        return self.spec.window_ns
-
-    @property
-    def warmups(self) -> int:
-        """Warm-up iterations of a launch."""
-        return 1 if self.spec.warmup is None else self.spec.warmup
-
-    @property
-    def most(self) -> int:
-        """The most iterations of a launch."""
-        if self.spec.duration_s is not None:
-            return max(1, round(self.spec.duration_s * 1e9) // self.window_ns)
-        return self.spec.iterations or self.limits.most_iterations
-
-    @property
-    def unpaired(self) -> int:
-        """The iterations of a launch where no pair shows their spread: those that are declared, else the pilot's."""
-        declared = self.spec.duration_s is not None or self.spec.iterations is not None
-        return self.most if declared else min(PILOT_ITERATIONS, self.most)
-
-    @property
     def least(self) -> int:
-        """The fewest iterations of a launch."""
         latencies = any(name.startswith("latency_") for name in self.spec.gated)
         fewest = LATENCY_WINDOWS if latencies else 1 if self.long else LEAST_ITERATIONS
         return min(fewest, self.limits.iterations or self.most)
@@ -189,12 +171,10 @@ class RunBudget:
 
     @property
     def left_s(self) -> float:
-        """Seconds until measuring ends."""
         return max(0.0, self._end_s - self.spent_s)
 
     @property
     def expired(self) -> bool:
-        """Whether the time is over."""
         return not self.left_s
 
     def check(self) -> None:
@@ -241,13 +221,16 @@ class RunBudget:
         if self.limits.iterations is not None:
             return
         known = [launches for launches in ratios if any(launches)]
+        declared = plan.spec.duration_s is not None or plan.spec.iterations is not None
+        # Where no pair shows their spread, those that are declared, else the pilot's.
+        most = plan.most if known or declared else min(PILOT_ITERATIONS, plan.most)
         plan.count = iterations_wanted(
             known,
             costs,
             (self.limits.budget_s - self._ended_rounds_s) * 1e9,
             (self.limits.launches or self.limits.floor) - self.rounds,
             at_least=plan.least,
-            at_most=plan.most if known else plan.unpaired,
+            at_most=most,
             tail=min(self.limits.least_iterations, plan.most) if known else 0,
         )
 
@@ -322,17 +305,16 @@ def launches_wanted(
     return max(LEAST_LAUNCHES, math.floor(min(max(floor, math.ceil(wanted)), affordable)))
 
 
-def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float, *, at_least_ns: float = 100_000) -> int:
+def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float) -> int:
     """The loops within an iteration that make the shortest cell's value last long enough to be read well.
 
-    `wall_ns` holds what one loop takes in each cell. Long enough is `at_least_ns` and 1000 times the clock's
-    resolution; the number is rounded up to 1, 2 or 5 times a power of ten. A loop too short for the clock counts as
-    the clock's resolution.
+    `wall_ns` holds what one loop takes in each cell. Long enough is 0.1 ms and 1000 times the clock's resolution; the
+    number is rounded up to 1, 2 or 5 times a power of ten. A loop too short for the clock counts as its resolution.
     """
     if not len(wall_ns):
         return 1
     shortest = max(min(wall_ns), resolution_ns, 1.0)
-    loops = max(at_least_ns, RESOLUTIONS_PER_VALUE * resolution_ns) / shortest
+    loops = max(LEAST_VALUE_NS, RESOLUTIONS_PER_VALUE * resolution_ns) / shortest
     if loops <= 1:
         return 1
     decade: int = 10 ** math.floor(math.log10(loops))

@@ -64,7 +64,6 @@ class Frame(NamedTuple):
 
     @property
     def standard(self) -> bool:
-        """Whether it is code of the standard library."""
         return bool(_STANDARD.search(self.path))
 
 
@@ -98,7 +97,9 @@ def asked(
         _, text = _written(folder, pids[0], pids[0], SIGNAL + TASKS)
         stacks += [Stack(name, own(frames)) for _, name, frames in parsed(text)]
     for pid in pids:
-        for thread in _threads(pid) if threads is None or pid != pids[0] else sorted(threads):
+        # The threads to ask, one after another; off Linux the process itself, which writes those of all.
+        every = proc.threads(pid) if sys.platform == "linux" else [pid]
+        for thread in sorted(every if threads is None or pid != pids[0] else threads):
             if time.monotonic() > deadline or not _listens(pid):
                 break
             # First: the signal ends a wait in C, and perhaps the thread.
@@ -142,11 +143,6 @@ def below(pid: int) -> list[int]:
         latest = children_of(sorted(latest)) or set()
         found += sorted(latest)
     return found
-
-
-def _threads(pid: int) -> list[int]:
-    """The threads to ask, one after another; the process itself where it writes those of all."""
-    return sorted(proc.threads(pid)) if sys.platform == "linux" else [pid]
 
 
 def _listens(pid: int, number: int = SIGNAL) -> bool:

@@ -30,16 +30,26 @@ def measure_round(context: RunContext) -> None:
 
     A cell is always measured together with its reference and its control workload.
     """
-    plan = context.iterations
+    plan, capacity = context.iterations, context.capacity
+
+    def needs(cell_run: CellRun) -> Needed:
+        return total(capacity.needed(side, roles(cell_run, side)) for side in cell_run.with_reference)
+
+    # 1. Batches in random order, the worker counts of one executor together if they can be.
+    batches = [list(context.cell_runs)]
+    if lacking := capacity.lacking(total(map(needs, context.cell_runs))):
+        batches = capacity.batches(_by_family(context, context.cell_runs), needs)
+        if len(batches) > context.most_batches:
+            most = context.most_batches = len(batches)
+            context.split = f"not all cells were measured together, but in up to {most} batches a round: {lacking}"
+    # 2. Each of them by itself; of the loops that they call for, the most count.
     calibrates, iteration_ns, done = plan.loops is None, 0.0, 0
-    batches = _batches(context)
-    count = sum(map(len, batches))
     for number, cell_runs in enumerate(batches):
         done += len(cell_runs)
         loops = plan.loops
         if calibrates:
             plan.loops = None  # the shortest cell decides, and it may be in this batch
-        batch = Batch(cell_runs, number == 0, done / count, iteration_ns)
+        batch = Batch(cell_runs, number == 0, done / len(context.cell_runs), iteration_ns)
         iteration_ns += _measure_batch(context, batch)
         if calibrates and loops is not None:
             plan.loops = max(loops, plan.loops or 1)
@@ -55,21 +65,6 @@ class Batch(NamedTuple):
     is_first: bool
     share: float
     earlier_ns: float
-
-
-def _batches(context: RunContext) -> list[list[CellRun]]:
-    """In random order where they are split, the worker counts of one executor together if they can be."""
-    capacity, cell_runs = context.capacity, context.cell_runs
-
-    def needs(cell_run: CellRun) -> Needed:
-        return total(capacity.needed(side, roles(cell_run, side)) for side in cell_run.with_reference)
-
-    lacking = capacity.lacking(total(map(needs, cell_runs)))
-    if not lacking:
-        return [list(cell_runs)]
-    batches = capacity.batches(_by_family(context, cell_runs), needs)
-    context.say_split(len(batches), lacking)
-    return batches
 
 
 def _measure_batch(context: RunContext, batch: Batch) -> float:

@@ -379,11 +379,9 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> list[Row]:
-        """The cells of all tables, in their order."""
         return [row for table in self.tables for row in table.rows]
 
     def machine_of(self, row: Row) -> Machine:
-        """The machine that measured a row."""
         return next((host.machine for host in self.hosts if host.name == row.host), self.machine)
 
     def by_fingerprint(self) -> list[tuple[Machine, list[Row]]]:

@@ -285,12 +285,10 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reference: Sample | None = None
 
     def of(self, role: Role) -> tuple[Launch, ...]:
-        """The launches of a role."""
         return tuple(launch for launch in self.all_launches if launch.role == role)
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """The timing launches."""
         return self.of("time")
 
     def with_launches(self, role: Role, launches: Iterable[Launch]) -> Sample:
@@ -336,11 +334,9 @@ def work_ratio(sample: Sample) -> int:
 def single_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:
     """The cell with one worker that a cell's scaling refers to: of the same executor, target, parameters and
     environment."""
-
-    def family(of: Cell) -> tuple[object, ...]:
-        return of.executor, of.target, of.params, of.environment
-
-    return next((other for other in cells if family(other) == family(cell) and other.workers == 1), None)
+    alone = (each for each in cells if each.workers == 1)
+    names = ("executor", "target", "params", "environment")
+    return next((each for each in alone if all(getattr(each, name) == getattr(cell, name) for name in names)), None)
 
 
 def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell | None:
@@ -349,13 +345,12 @@ def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell
     A command is measured once for all targets, and so is a server, whose first row names its target. A program that
     does not take the number of workers is measured once for all numbers.
     """
-    return next((other for other in cells if other.executor == executor and _serves(other, cell)), None)
-
-
-def _serves(first: Cell, cell: Cell) -> bool:
-    same_target = first.executor.program is not None or first.target == cell.target
-    same_count = not first.counted or (first.workers, first.roles) == (cell.workers, cell.roles)
-    return same_target and same_count and first.environment == cell.environment
+    for first in cells:
+        same_target = executor.program is not None or first.target == cell.target
+        same_count = not first.counted or (first.workers, first.roles) == (cell.workers, cell.roles)
+        if first.executor == executor and same_target and same_count and first.environment == cell.environment:
+            return first
+    return None
 
 
 class TestSamples(tuple[Sample, ...]):
@@ -366,7 +361,6 @@ class TestSamples(tuple[Sample, ...]):
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells that were measured."""
         return [sample.cell for sample in self]
 
     def cell(self, cell: Cell | None) -> Sample | None:
@@ -374,9 +368,7 @@ class TestSamples(tuple[Sample, ...]):
         return next((sample for sample in self if cell is not None and sample.cell.nodeid == cell.nodeid), None)
 
     def single_of(self, cell: Cell) -> Sample | None:
-        """The sample of a cell's `single_cell`."""
         return self.cell(single_cell(cell, self.cells))
 
     def reference_of(self, cell: Cell, executor: Executor) -> Sample | None:
-        """The sample of a cell's `executor_cell`."""
         return self.cell(executor_cell(cell, self.cells, executor))

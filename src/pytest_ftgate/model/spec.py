@@ -228,7 +228,6 @@ class Spec(Struct, frozen=True, kw_only=True):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The worker counts that were written as numbers."""
         return tuple(count for count in self.workers if not (self.cores_named and count == self.cores))
 
     @property
@@ -254,7 +253,6 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def counted(self) -> bool:
-        """Whether it takes a number of workers."""
         return self.executor.counted(self.environment)
 
     @property
@@ -329,12 +327,23 @@ def parse_target(spec: str) -> Target:
 
     `request` of the result is the spec without its settings. Raises TargetError.
     """
-    request, listed = _split(spec.strip())
+    request, listed = spec.strip(), None
+    if request.endswith("]") and "[" in request:
+        request, _, listed = request[:-1].rpartition("[")
+        request = request.strip()
     if not request:
         raise TargetError(f"target {spec!r} names no interpreter: write a version such as 3.14t, or a path")
     if not is_path(request):
-        _check_version(spec, request)
-    return Target(spec=spec.strip(), request=request, settings=_settings(spec, listed))
+        match = _VERSION.fullmatch(request)
+        if match is None:
+            raise TargetError(
+                f"target {spec!r}: {request!r} is neither a version (3.14, 3.14t, 3.14.7) nor a path; "
+                f"settings follow in brackets, as in 3.14t[gil=on]"
+            )
+        if (int(match["major"]), int(match["minor"])) < OLDEST:
+            raise TargetError(f"target {spec!r} is too old: targets are CPython {OLDEST[0]}.{OLDEST[1]} and newer")
+    settings = Settings() if listed is None else _settings(spec, listed)
+    return Target(spec=spec.strip(), request=request, settings=settings)
 
 
 def is_path(request: str) -> bool:
@@ -358,27 +367,7 @@ def series(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _split(spec: str) -> tuple[str, str | None]:
-    if not spec.endswith("]") or "[" not in spec:
-        return spec, None
-    request, _, listed = spec[:-1].rpartition("[")
-    return request.strip(), listed
-
-
-def _check_version(spec: str, request: str) -> None:
-    match = _VERSION.fullmatch(request)
-    if match is None:
-        raise TargetError(
-            f"target {spec!r}: {request!r} is neither a version (3.14, 3.14t, 3.14.7) nor a path; "
-            f"settings follow in brackets, as in 3.14t[gil=on]"
-        )
-    if (int(match["major"]), int(match["minor"])) < OLDEST:
-        raise TargetError(f"target {spec!r} is too old: targets are CPython {OLDEST[0]}.{OLDEST[1]} and newer")
-
-
-def _settings(spec: str, listed: str | None) -> Settings:
-    if listed is None:
-        return Settings()
+def _settings(spec: str, listed: str) -> Settings:
     settings: dict[str, Any] = {}
     for item in listed.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,13 +18,6 @@ LEAST_SEGMENT = 3
 """Values on each side of a change: fewer are outliers, which only later ones can tell from a level."""
 LONGEST = 200
 """Values that are searched, the newest: the time grows with the square of their number."""
-
-
-class _Split(NamedTuple):
-    """A place where a segment is divided, and how far both parts are apart."""
-
-    at: int
-    apart: float
 
 
 def change_points(values: Sequence[float], *, seed: int = 0) -> tuple[int, ...]:
@@ -45,10 +38,11 @@ def change_points(values: Sequence[float], *, seed: int = 0) -> tuple[int, ...]:
     while True:
         segments = [series[low:high] for low, high in itertools.pairwise(found)]
         splits = [_best(segment) for segment in segments]
-        widest = max(range(len(splits)), key=lambda number: splits[number].apart)
-        if splits[widest].apart <= 0 or not _significant(segments, splits[widest].apart, rng):
+        widest = max(range(len(splits)), key=lambda number: splits[number][0])
+        apart, at = splits[widest]
+        if apart <= 0 or not _significant(segments, apart, rng):
             break
-        found = sorted([*found, found[widest] + splits[widest].at])
+        found = sorted([*found, found[widest] + at])
     return tuple(first + place for place in found[1:-1])
 
 
@@ -56,19 +50,19 @@ def _significant(segments: Sequence[Floats], apart: float, rng: np.random.Genera
     """Whether few enough permutations within the segments have a split that is as far apart."""
     exceeded, allowed = 0, SIGNIFICANCE * (PERMUTATIONS + 1) - 1
     for _ in range(PERMUTATIONS):
-        exceeded += max(_best(rng.permutation(segment)).apart for segment in segments) >= apart
+        exceeded += max(_best(rng.permutation(segment))[0] for segment in segments) >= apart
         if exceeded > allowed:
             return False
     return True
 
 
-def _best(segment: Floats) -> _Split:
-    """The split of a segment whose parts are farthest apart: from its start to `at`, and from there to any end."""
+def _best(segment: Floats) -> tuple[float, int]:
+    """How far apart the parts of a segment are at most, and where it is divided so: the second part has any end."""
     import numpy as np
 
     count, least = len(segment), LEAST_SEGMENT
     if count < 2 * least:
-        return _Split(0, 0.0)
+        return 0.0, 0
     sums = np.zeros((count + 1, count + 1))
     sums[1:, 1:] = np.abs(segment[:, None] - segment[None, :]).cumsum(0).cumsum(1)
     at = np.arange(least, count - least + 1)[:, None]
@@ -83,4 +77,4 @@ def _best(segment: Floats) -> _Split:
     energy = 2 * between / (left * right) - inner / (left * (left - 1)) - outer / (right * (right - 1))
     apart = np.where(usable, energy * left * right / (left + right), -np.inf)
     place = int(apart.argmax())
-    return _Split(int(at[place // end.shape[1], 0]), float(apart.flat[place]))
+    return float(apart.flat[place]), int(at[place // end.shape[1], 0])

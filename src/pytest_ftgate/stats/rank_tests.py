@@ -51,7 +51,6 @@ def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> I
     launch the ratios of its iterations are taken, which leave out what differs between launches. Raises ValueError for
     no launch, no iterations, or one that is not positive.
     """
-
     import numpy as np
 
     ratios: Values = [iterations_ratio(own, other) for own, other in launches]
@@ -79,7 +78,6 @@ def theil_sen(xs: Values, ys: Values) -> float:
     One step among many points, as an allocator takes it, does not move it. Points with the same x are not paired with
     each other. Raises ValueError for sides of unequal length, a value that is not finite, or fewer than two xs.
     """
-
     return median(_slopes(xs, ys))
 
 
@@ -90,7 +88,6 @@ def theil_sen_interval(xs: Values, ys: Values, level: float) -> Interval:
     It assumes that the deviations of the points from the line are exchangeable, which within one launch is at best
     nearly true. `Interval.level` is the level that it really has. Raises ValueError as `theil_sen` does.
     """
-
     import numpy as np
 
     slopes = _slopes(xs, ys)
@@ -131,7 +128,6 @@ def log_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 
     One value is its own interval, at level 0. Raises ValueError for none, or for one that is not positive.
     """
-
     import numpy as np
 
     logs = np.log(_positive(values))
@@ -192,7 +188,6 @@ def gini_deviation(values: Values) -> float:
 
     The mean of |a - b| over all pairs, times sqrt(pi) / 2; 0.0 for fewer than two values.
     """
-
     import numpy as np
 
     if len(values) < 2:
@@ -205,17 +200,12 @@ def gini_deviation(values: Values) -> float:
 
 @lru_cache(maxsize=128)
 def _rank_sum_tail(*sizes: int) -> tuple[float, ...]:
-    """P(at least u of the pairs support the alternative) for each u, under the null, for groups of these sizes."""
-    return _tail(*_rank_sum_orders(*sizes))
-
-
-def _rank_sum_orders(*sizes: int) -> tuple[list[int], int]:
-    """The number of orders of groups of these sizes with u pairs that support the alternative, by u; and their sum.
+    """P(at least u of the pairs support the alternative) for each u, under the null, for groups of these sizes.
 
     A pair has its members in two groups: two groups give the rank sum, n groups of one value Kendall's statistic.
-    The numbers are the coefficients of the Gaussian multinomial. They are multiplied up in integers, a group of n after
-    the m values before it: prod (1 - q^(m + i)) / (1 - q^i), i = 1 .. n. They are symmetric, so half of them are
-    computed. `sizes` ascend.
+    The numbers of orders by u are the coefficients of the Gaussian multinomial. They are multiplied up in integers, a
+    group of n after the m values before it: prod (1 - q^(m + i)) / (1 - q^i), i = 1 .. n. They are symmetric, so half
+    of them are computed. `sizes` ascend.
     """
     pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
     half = pairs // 2
@@ -229,7 +219,7 @@ def _rank_sum_orders(*sizes: int) -> tuple[list[int], int]:
         m += n
         cases *= math.comb(m, n)
     orders += reversed(orders[: pairs - half])
-    return orders, cases
+    return _tail(orders, cases)
 
 
 @lru_cache(maxsize=256)
@@ -251,28 +241,22 @@ def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
     return tuple(cases / total for cases in accumulate(counts))[::-1]
 
 
-def _critical(tail: Sequence[float], alpha: float) -> int:
-    """The smallest statistic with tail probability <= alpha; len(tail) if there is none. `tail` descends."""
-    return bisect_left(tail, -alpha, key=lambda probability: -probability)
-
-
 def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
     """The median of the shifts, between those at which a test that counts how many lie beyond begins to reject.
 
     `tail` is the null distribution of that count. With too few values for the level the interval is the widest one.
     """
-
     import numpy as np
 
     ordered, pairs = np.sort(shifts), len(shifts)
-    wins = min(_critical(tail, (1 - level) / 2), pairs)
+    # The smallest statistic whose tail probability, which descends, is at most half of what the interval may miss.
+    wins = min(bisect_left(tail, -(1 - level) / 2, key=lambda probability: -probability), pairs)
     low, high = float(ordered[pairs - wins]), float(ordered[wins - 1])
     return Interval(value=median(shifts), low=low, high=high, level=max(0.0, 1 - 2 * tail[wins]))
 
 
 def _slopes(xs: Values, ys: Values) -> Floats:
     """The slopes between all pairs of points that differ in x."""
-
     import numpy as np
 
     across, up = _finite(xs), _finite(ys)
@@ -296,7 +280,6 @@ def median(values: Floats) -> float:
 
 def _walsh_means(values: Values) -> Floats:
     """The means of all pairs of values, a value with itself included."""
-
     import numpy as np
 
     array = _finite(values)

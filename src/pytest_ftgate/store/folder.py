@@ -65,11 +65,19 @@ def assembled(test: str, runs: Runs) -> TestBaseline:
 
 
 def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, RecordedRun]:
-    """The files after these changes."""
     found = dict(runs)
     for change in changes:
         if change.entry is None:
-            found = {name: _without(run, change) for name, run in found.items()}
+            # Each file without the cell on that machine and build, and without builds that no other cell has.
+            for name, run in found.items():
+                cells = {
+                    label: recording
+                    for label, recording in run.cells.items()
+                    if (label, entry_key(run.machine.fingerprint, recording.build)) != (change.label, change.key)
+                }
+                builds = {recording.build for recording in cells.values()}
+                left = {build: interpreter for build, interpreter in run.interpreters.items() if build in builds}
+                found[name] = msgspec.structs.replace(run, cells=cells, interpreters=left)
             continue
         anew = not change.append and (change.label, change.key) in _counting(found)
         for recording in change.entry.recordings:
@@ -132,18 +140,6 @@ def _recorded(test: str, change: Edit, entry: StoredCell, recording: Recording) 
     return file_name(recorded_at, commit, seed, change.machine.fingerprint), run
 
 
-def _without(run: RecordedRun, change: Edit) -> RecordedRun:
-    """A file without a cell on a machine and build."""
-    cells = {
-        label: recording
-        for label, recording in run.cells.items()
-        if (label, entry_key(run.machine.fingerprint, recording.build)) != (change.label, change.key)
-    }
-    builds = {recording.build for recording in cells.values()}
-    kept = {build: interpreter for build, interpreter in run.interpreters.items() if build in builds}
-    return msgspec.structs.replace(run, cells=cells, interpreters=kept)
-
-
 # ---- the folder
 
 LOCK_TIMEOUT_S = 60.0
@@ -174,7 +170,6 @@ class Store:
         return self.root / folder_name(test)
 
     def file(self, test: str, fingerprint: str, recording: Recording) -> Path:
-        """The file of a recording of a test on a machine."""
         return self.path(test) / file_name(recording.recorded_at, recording.commit, recording.seed, fingerprint)
 
     def load(self, test: str) -> TestBaseline | None:

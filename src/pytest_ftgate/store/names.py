@@ -80,7 +80,6 @@ def file_name(recorded_at: str, commit: str, seed: int, fingerprint: str) -> str
 
 
 def is_recording(path: str) -> bool:
-    """Whether a path ends as `file_name` makes it."""
     return re.search(r"(^|/)\d{8}T\d{6}-[0-9a-f]{8}\.json$", path) is not None
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -289,20 +289,13 @@ def _contradictions(run: RecordedRun) -> Iterator[tuple[str, str]]:
             if len(column) != len(cell.orders):
                 yield place, f"its length is not that of orders, {len(cell.orders)}"
         for metric, values in cell.values.items():
-            if fault := _meaningless(metric, values):
-                yield _child(f"{path}.values", metric), fault
-
-
-def _meaningless(metric: str, values: Sequence[float | None]) -> str:
-    """Why the values of a metric are no figures; empty if they are."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "holds no number"
-    if metric in POSITIVE and min(known) == 0:
-        return "is 0, which no launch can give"
-    if 0 < min(filter(None, known), default=1.0) < LEAST:
-        return f"is closer to 0 than {LEAST:g}"
-    return ""
+            place, known = _child(f"{path}.values", metric), [value for value in values if value is not None]
+            if not known:
+                yield place, "holds no number"
+            elif metric in POSITIVE and min(known) == 0:
+                yield place, "is 0, which no launch can give"
+            elif 0 < min(filter(None, known), default=1.0) < LEAST:
+                yield place, f"is closer to 0 than {LEAST:g}"
 
 
 def _is_time(text: str) -> bool:

@@ -59,23 +59,26 @@ def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
 
 def differences(rows: Iterable[Row], store: Store, *, fingerprint: str) -> list[Difference]:
     """Each row with its baseline, in the rows' order. Raises BaselineError."""
-    return [_difference(row, store, fingerprint) for row in rows]
-
-
-def _difference(row: Row, store: Store, fingerprint: str) -> Difference:
-    nodeid, sample = row.cell.nodeid, row.sample
-    absent = _not_measured(row)
-    if sample is None or absent:
-        return Difference(nodeid=nodeid, decision=row.verdict.decision, reason=absent)
-    entry = store.lookup(nodeid, fingerprint, build_key(sample.interpreter))
-    return Difference(
-        nodeid=nodeid,
-        decision=row.verdict.decision,
-        old=entry,
-        new=sample,
-        reason=mismatch(entry, sample) if entry else "",
-        accepted=row.verdict.accepted,
-    )
+    found = []
+    for row in rows:
+        nodeid, sample, verdict = row.cell.nodeid, row.sample, row.verdict
+        absent = _not_measured(row)
+        if sample is None or absent:
+            found.append(Difference(nodeid=nodeid, decision=verdict.decision, reason=absent))
+            continue
+        old = store.lookup(nodeid, fingerprint, build_key(sample.interpreter))
+        reason = mismatch(old, sample) if old else ""
+        found.append(
+            Difference(
+                nodeid=nodeid,
+                decision=verdict.decision,
+                old=old,
+                new=sample,
+                reason=reason,
+                accepted=verdict.accepted,
+            )
+        )
+    return found
 
 
 def _not_measured(row: Row) -> str:
@@ -101,30 +104,30 @@ def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *
     """
     requested = [modes] if isinstance(modes, str) else list(modes)
     patterns = [mode for mode in requested if mode not in ("new", "all")]
-    plan = [_update(row, _difference(row, store, fingerprint), "all" in requested, patterns) for row in rows]
+    plan = []
+    for row, difference in zip(rows, differences(rows, store, fingerprint=fingerprint), strict=True):
+        named = any(matches(pattern, row.cell.nodeid) for pattern in patterns)
+        decision = _against_stored(row.verdict)
+        action, reason = _action(difference, decision, "all" in requested, named)
+        # Only paired launches show that it became faster: against stored ones the machine may be faster today.
+        worse = decision.worse or decision is Decision.ACCEPTED
+        changed = worse or (decision is Decision.IMPROVED and row.verdict.basis == "paired")
+        same = difference.old is not None and not difference.reason and not changed
+        plan.append(
+            Update(
+                nodeid=row.cell.nodeid,
+                action=action,
+                reason=reason,
+                old=difference.old,
+                new=difference.new,
+                append=action == "record" and same,
+                took_s=row.conditions.span_s if row.conditions else 0.0,
+            )
+        )
     known = [row.cell.nodeid for row in rows]
     lost = [pattern for pattern in patterns if not any(matches(pattern, nodeid) for nodeid in known)]
     unknown = "no cell of this run has that name"
     return plan + [Update(nodeid=pattern, action="skip", reason=unknown) for pattern in lost]
-
-
-def _update(row: Row, difference: Difference, everything: bool, patterns: Sequence[str]) -> Update:
-    named = any(matches(pattern, row.cell.nodeid) for pattern in patterns)
-    decision = _against_stored(row.verdict)
-    action, reason = _action(difference, decision, everything, named)
-    # Only paired launches show that it became faster: against stored ones the machine may be faster today.
-    worse = decision.worse or decision is Decision.ACCEPTED
-    changed = worse or (decision is Decision.IMPROVED and row.verdict.basis == "paired")
-    same = difference.old is not None and not difference.reason and not changed
-    return Update(
-        nodeid=row.cell.nodeid,
-        action=action,
-        reason=reason,
-        old=difference.old,
-        new=difference.new,
-        append=action == "record" and same,
-        took_s=row.conditions.span_s if row.conditions else 0.0,
-    )
 
 
 def _against_stored(verdict: Verdict) -> Decision:

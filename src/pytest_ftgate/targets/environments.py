@@ -19,7 +19,7 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import filelock
 from packaging import tags
@@ -52,14 +52,9 @@ def find_uv() -> str:
     return on_path
 
 
-def run_uv(
-    arguments: Sequence[str], *, cwd: Path | None = None, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run uv and capture its output as text; the caller checks the exit code.
-
-    `environment` is added to this process's. Raises UvMissing, and TooLong.
-    """
-    return run_within([find_uv(), *arguments], cwd=cwd, environment=uv_environment(environment))
+def run_uv(arguments: Sequence[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run uv and capture its output as text; the caller checks the exit code. Raises UvMissing, and TooLong."""
+    return run_within([find_uv(), *arguments], cwd=cwd, environment=uv_environment())
 
 
 def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -254,7 +249,6 @@ class InstallError(FtgateError):
 
 
 def is_command(step: Step) -> bool:
-    """Whether a step is a shell command."""
     return step[:1] == (COMMAND,)
 
 
@@ -293,7 +287,6 @@ def path_of(project: Path, value: str) -> Path:
 
 
 def doing(step: Step, project: Path) -> str:
-    """What a step does, in a few words."""
     if is_command(step):
         return f"running {step[1]}"
     if _builds(step, project):
@@ -497,23 +490,12 @@ _BUILT: Final = (".so", ".pyd", ".dylib", ".dll", ".o", ".a", ".pyc")
 _SKIPPED: Final = frozenset({"build", "dist", "target", "node_modules", "__pycache__", "baselines"})
 
 
-class Inputs(NamedTuple):
-    """A `digest` of what steps read; whether the result is `bound` to the project's folder; local distributions.
+def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> tuple[str, bool, tuple[str, ...]]:
+    """A digest of what steps read; whether the result is bound to the project's folder; local distributions.
 
-    An editable install or a command leaves something in the folder that it was made from, or points there. `local` are
-    the distributions of folders that requirements files name, or whose build is given variables: uv takes a build of
-    these from its cache.
-    """
-
-    digest: str
-    bound: bool
-    local: tuple[str, ...]
-
-
-def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> Inputs:
-    """What the steps read. Paths count relative to the project: the same files in two checkouts are the same.
-
-    `given` are variables of these steps alone.
+    Paths count relative to the project: the same files in two checkouts are the same. `given` are variables of these
+    steps alone. An editable install or a command leaves something in the folder that it was made from, or points there.
+    Of distributions of folders that requirements files name, or whose build is given variables, uv has builds cached.
     """
     files: set[Path] = set()
     bound, local = False, set[str]()
@@ -534,19 +516,13 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> Inputs:
     if given:
         local.add(project_name(project))
         variables += [f"{name}={value}" for name, value in given.items()]
-    return Inputs(_digest(files, project, variables), bound, tuple(sorted(local - {""})))
-
-
-def _digest(paths: Iterable[Path], project: Path, variables: Iterable[str]) -> str:
     digest = hashlib.sha256("\0".join(variables).encode())
-    for name, path in sorted((os.path.relpath(path, project), path) for path in paths):
-        try:
+    for name, path in sorted((os.path.relpath(path, project), path) for path in files):
+        with contextlib.suppress(OSError):
             content = path.read_bytes()
-        except OSError:
-            continue
-        digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape"))
-        digest.update(content)
-    return digest.hexdigest()
+            digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape"))
+            digest.update(content)
+    return digest.hexdigest(), bound, tuple(sorted(local - {""}))
 
 
 def _paths(folder: Path, words: Iterable[str], listed: str = "") -> Iterator[tuple[Path, str]]:
@@ -652,18 +628,19 @@ def ensure_environment(
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
     with locked(Path(f"{folder}.lock")):
-        inputs, binary = inputs_of(install, project, variables), os.stat(interpreter.executable)
+        digest, bound, local = inputs_of(install, project, variables)
+        binary = os.stat(interpreter.executable)
         stamp = {
             "schema": "3",
             "executable": interpreter.executable,
             "version": interpreter.name,
             "project": str(project.resolve()),
-            "bound": "bound" if inputs.bound or not install else "",
+            "bound": "bound" if bound or not install else "",
             "binary": f"{binary.st_mtime_ns} {binary.st_size}",
             "install": json.dumps(install),
-            "sources": inputs.digest if install else "",
+            "sources": digest if install else "",
         }
-        shared = [] if inputs.bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
+        shared = [] if bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
         for made in (folder, *shared):
             found = read_stamp(made) or {}  # maybe of another checkout
             same = "project" in found and found | {"project": stamp["project"]} == stamp
@@ -679,7 +656,7 @@ def ensure_environment(
             text = f"uv could not make the environment of {interpreter.name}: {cause}\n{folder}\n{said}"
             raise EnvironmentBroken(text)
         python = environment_python(folder)
-        run_steps(install, python, interpreter, project, inputs.local, variables, on_step)
+        run_steps(install, python, interpreter, project, local, variables, on_step)
         write_whole(folder / STAMP, [json.dumps(stamp, indent=1, sort_keys=True).encode(), b"\n"])
         return python
 
@@ -691,7 +668,6 @@ def environment_folder(interpreter: Interpreter, *, root: Path, project: Path, i
 
 
 def environment_python(folder: Path) -> Path:
-    """The path of the python of an environment."""
     return folder / "Scripts" / "python.exe" if sys.platform == "win32" else folder / "bin" / "python"
 
 

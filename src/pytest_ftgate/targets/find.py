@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -161,15 +161,7 @@ class DefaultPair(Struct, frozen=True, kw_only=True):
     allowed: bool = True
 
 
-class _Here(NamedTuple):
-    """What is here of a version: whether all of it is released, and the versions of its builds."""
-
-    released: bool
-    builds: tuple[str, ...]
-    series: str
-
-
-def default_pair(requires_python: str = "", *, cache: Path | None = None) -> DefaultPair:
+def default_pair(requires_python: str = "") -> DefaultPair:
     """The newest version that `requires_python` allows and of which both builds are here, as uv would choose it.
 
     A pre-release is taken only if nothing else is allowed, and a version of which one build is here only if there is no
@@ -177,28 +169,37 @@ def default_pair(requires_python: str = "", *, cache: Path | None = None) -> Def
     usual one.
     """
     allows, said = _rule(requires_python), f" that requires-python {requires_python} allows" if requires_python else ""
-    named = sorted(filter(allows, _named(cache or known_cache())), key=_number, reverse=True)
+    named = sorted(filter(allows, _named()), key=_number, reverse=True)
     if not named:
         usual = next(filter(allows, USUAL), None)
         why = f"no version{said} is here" if usual else f"no version{said} can be measured"
         return _pair(usual or USUAL[0], why, allowed=usual is not None)
     if len(named) == 1:
         return _pair(named[0], f"the only version here{said}")
-    seen: list[_Here] = []
+    # The versions of both builds, from the newest on, until both are here and released.
+    builds: dict[str, list[str]] = {}
     for each in named:
-        seen.append(_here(each, cache))
-        if seen[-1].released and len(seen[-1].builds) > 1:
+        builds[each] = []
+        for target in _pair(each, "").targets:
+            with contextlib.suppress(InterpreterNotFound):
+                builds[each].append(find_interpreter(parse_target(target)).name)
+        if len(builds[each]) > 1 and not any(map(_is_early, builds[each])):
             break
-    best = max(seen, key=lambda each: (each.released, len(each.builds), _number(each.series)))
+
+    def rank(series: str) -> tuple[bool, int, tuple[int, int]]:
+        here = builds[series]
+        return bool(here) and not any(map(_is_early, here)), len(here), _number(series)
+
+    best = max(builds, key=rank)
     passed_over = []
-    for here in (here for here in seen if _number(here.series) > _number(best.series)):
-        if early := next(filter(_is_early, here.builds), ""):
+    for each in (each for each in builds if _number(each) > _number(best)):
+        if early := next(filter(_is_early, builds[each]), ""):
             passed_over.append(f"{early} is a pre-release, which has to be named")
-        elif here.builds:
-            passed_over.append(f"of {here.series} only {here.builds[0]} is here")
+        elif builds[each]:
+            passed_over.append(f"of {each} only {builds[each][0]} is here")
         else:
-            passed_over.append(f"{here.series} does not run")
-    return _pair(best.series, "; ".join([f"the newest version here{said}", *passed_over]))
+            passed_over.append(f"{each} does not run")
+    return _pair(best, "; ".join([f"the newest version here{said}", *passed_over]))
 
 
 def _pair(series: str, why: str, *, allowed: bool = True) -> DefaultPair:
@@ -214,8 +215,9 @@ def _rule(requires_python: str) -> Callable[[str], bool]:
     return lambda series: any(allowed.contains(f"{series}.{patch}") for patch in range(30))
 
 
-def _named(cache: Path | None) -> set[str]:
+def _named() -> set[str]:
     """The versions that have an executable of their name on PATH, in our cache, or among uv's interpreters."""
+    cache = known_cache()
     prefixes = [] if cache is None else [kept_folder(cache)]
     # uv's own folder; none that depends on a home where there is none.
     home, given = user_home(), os.environ.get("UV_PYTHON_INSTALL_DIR", "")
@@ -228,14 +230,6 @@ def _named(cache: Path | None) -> set[str]:
         with contextlib.suppress(OSError):
             versions.update(match[1] for match in map(_NAME.fullmatch, os.listdir(folder)) if match)
     return {version for version in versions if _number(version) >= OLDEST}
-
-
-def _here(series: str, cache: Path | None) -> _Here:
-    found = []
-    for target in _pair(series, "").targets:
-        with contextlib.suppress(InterpreterNotFound):
-            found.append(find_interpreter(parse_target(target), cache=cache).name)
-    return _Here(bool(found) and not any(map(_is_early, found)), tuple(found), series)
 
 
 def _is_early(version: str) -> bool:

@@ -38,7 +38,13 @@ def provide(target: Target, *, cache: Path | None = None, progress: Callable[[st
         notes = [str(error).partition("\n  fix: run")[0]]  # what it advises to run is this
     if not is_path(target.request):
         try:
-            executable = _install_by_uv(target, kept_folder(cache or cache_folder()), progress)
+            # Into our own folder.
+            folder = kept_folder(cache or cache_folder())
+            folder.mkdir(parents=True, exist_ok=True)
+            variables = {"UV_PYTHON_INSTALL_DIR": str(folder)}
+            _run_uv(["python", "install", "--no-bin", "--no-config", target.request], variables, progress)
+            words = ["python", "find", "--managed-python", "--no-python-downloads", "--no-project", "--no-config"]
+            executable = _run_uv([*words, "--system", target.request], variables, progress).strip()
             interpreter = describe(executable, found="cache", settings=target.settings)
             took_s = time.monotonic() - started
             return Provided(target=target, interpreter=interpreter, did="installed by uv", took_s=took_s)
@@ -50,16 +56,8 @@ def provide(target: Target, *, cache: Path | None = None, progress: Callable[[st
     return Provided(target=target, interpreter=None, did="missing", notes=tuple(notes))
 
 
-def _install_by_uv(target: Target, folder: Path, progress: Callable[[str], None]) -> str:
-    """`uv python install` into our own folder; the executable's path. Raises FtgateError with uv's message."""
-    folder.mkdir(parents=True, exist_ok=True)
-    variables = {"UV_PYTHON_INSTALL_DIR": str(folder)}
-    _run_with_progress(["python", "install", "--no-bin", "--no-config", target.request], variables, progress)
-    arguments = ["python", "find", "--managed-python", "--no-python-downloads", "--no-project", "--no-config"]
-    return _run_with_progress([*arguments, "--system", target.request], variables, progress).strip()
-
-
-def _run_with_progress(arguments: list[str], variables: dict[str, str], progress: Callable[[str], None]) -> str:
+def _run_uv(arguments: list[str], variables: dict[str, str], progress: Callable[[str], None]) -> str:
+    """What uv printed. Raises FtgateError with its message."""
     done = run_within(
         [find_uv(), *arguments],
         environment=uv_environment(variables),

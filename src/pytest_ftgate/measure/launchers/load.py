@@ -47,7 +47,6 @@ class GeneratorOutput(Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> int:
-        """Requests that failed, of whatever kind."""
         return sum(self.errors.values())
 
     @property
@@ -63,20 +62,6 @@ def seconds_of(generator: Generator, window_ns: int) -> float:
     return max(1, math.ceil(window_ns / 1e6)) / 1e3
 
 
-class Requests(NamedTuple):
-    """What a load generator is to send: `urls` are a round of requests, `rate` is in requests per second or 0.
-
-    `body` and `listed` are files or empty: the body of each request, and `urls` by line if there are several.
-    """
-
-    urls: tuple[str, ...]
-    method: str = "GET"
-    headers: tuple[tuple[str, str], ...] = ()
-    body: str = ""
-    listed: str = ""
-    rate: float = 0.0
-
-
 def round_of(mix: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     """Each path as often as it comes, evenly spread."""
     places = [((turn + 0.5) / times, path) for path, times in mix for turn in range(times)]
@@ -84,38 +69,48 @@ def round_of(mix: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 
 
 def argv_of(
-    generator: Generator, program: str, requests: Requests, *, connections: int, seconds: float, cpus: int, script: str
+    generator: Generator,
+    program: str,
+    urls: Sequence[str],
+    *,
+    connections: int,
+    seconds: float,
+    cpus: int,
+    script: str,
+    method: str = "GET",
+    headers: Sequence[tuple[str, str]] = (),
+    body: str = "",
+    listed: str = "",
+    rate: float = 0.0,
 ) -> list[str]:
-    """The generator's command line for a window of `seconds`; `script` is wrk's, which prints JSON.
+    """The generator's command line for a window of `seconds`, in which it sends rounds of `urls`.
 
-    `cpus` are those it may use: wrk has a thread on each, as far as its connections can be shared out evenly.
+    `script` is wrk's, which prints JSON. `cpus` are those it may use: wrk has a thread on each, as far as its
+    connections can be shared out evenly. `rate` is in requests per second, or 0. `body` and `listed` are files or
+    empty: the body of each request, and `urls` by line if there are several.
     """
-    headers = [word for name, value in requests.headers for word in ("-H", f"{name}: {value}")]
+    words = [word for name, value in headers for word in ("-H", f"{name}: {value}")]
     if generator == "wrk":
         threads = str(threads_of(connections, cpus))
         options = ["-t", threads, "-c", str(connections), "-d", f"{seconds:.0f}s", "--timeout", f"{PATIENCE_S}s"]
-        return [program, *options, *headers, "-s", script, requests.urls[0], *_for_script(requests)]
+        told: list[str] = []
+        if method != "GET" or body or len(urls) > 1:  # what the script is told: nothing for plain requests of one path
+            parts = [urllib.parse.urlsplit(url) for url in urls]
+            paths = [urllib.parse.urlunsplit(("", "", part.path or "/", part.query, "")) for part in parts]
+            told = ["--", method, body, *(paths if len(paths) > 1 else [])]
+        return [program, *options, *words, "-s", script, urls[0], *told]
     options = ["-c", str(connections), "-z", f"{seconds * 1e3:.0f}ms", "-t", f"{PATIENCE_S}s", "--redirect", "0"]
-    options += headers
-    if requests.method != "GET":
-        options += ["-m", requests.method]
-    if requests.body:
-        options += ["-D", requests.body]
-    if requests.rate:
-        options += ["-q", f"{requests.rate:.12g}", "--latency-correction"]
-    if requests.urls[0].startswith("https:"):
+    options += words
+    if method != "GET":
+        options += ["-m", method]
+    if body:
+        options += ["-D", body]
+    if rate:
+        options += ["-q", f"{rate:.12g}", "--latency-correction"]
+    if urls[0].startswith("https:"):
         options.append("--insecure")
-    target = ["--urls-from-file", requests.listed] if requests.listed else [requests.urls[0]]
+    target = ["--urls-from-file", listed] if listed else [urls[0]]
     return [program, "--no-tui", "--output-format", "json", *options, *target]
-
-
-def _for_script(requests: Requests) -> list[str]:
-    """What wrk's script is told: method, file of the body, a round of paths. Nothing for plain requests of one path."""
-    if requests.method == "GET" and not requests.body and len(requests.urls) == 1:
-        return []
-    parts = [urllib.parse.urlsplit(url) for url in requests.urls]
-    paths = [urllib.parse.urlunsplit(("", "", part.path or "/", part.query, "")) for part in parts]
-    return ["--", requests.method, requests.body, *(paths if len(paths) > 1 else [])]
 
 
 def environment_of(generator: Generator, cpus: int) -> dict[str, str]:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
-from ...kit.processes import MARK, kill_all, leftovers, marked, tagged
+from ...kit.processes import MARK, kill_all, leftovers, tagged
 from ...kit.text import plural
 from ...model.sample import WorkloadError
 from ...runner.clock import now_ns
 from .. import stacks
-from ..launch import THREADS_FIX, LaunchFailed, Request, setup_of
+from ..launch import LaunchFailed
 from . import guard
 
 C_CALL = '  Binary file "'
@@ -50,12 +50,10 @@ class PipeOutput:
 
     @property
     def flooded(self) -> bool:
-        """Whether so much was printed that something is wrong."""
         return self.printed > FLOOD_BYTES
 
     @property
     def text(self) -> str:
-        """The last of what was printed."""
         return self.kept.decode("utf-8", "replace")
 
 
@@ -71,7 +69,6 @@ class FileOutput:
 
     @property
     def text(self) -> str:
-        """The last of what was printed."""
         try:
             with self.path.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
@@ -105,7 +102,6 @@ def left_behind(mark: str, fix: str) -> WorkloadError | None:
 
 
 def left_error(left: Sequence[str], fix: str = "") -> WorkloadError:
-    """The error of a launch that left these processes behind."""
     reason = f"left {plural(len(left), 'process', 'processes')} behind"
     alike: dict[str, list[str]] = {}
     for each in left:
@@ -149,6 +145,8 @@ class Process:
         selector: selectors.BaseSelector,
     ) -> None:
         self.popen = popen
+        self.pid = popen.pid
+        """Its process id, which is also that of its process group."""
         self.mark = mark
         self.began_ns = began_ns
         self.outputs = outputs
@@ -174,7 +172,12 @@ class Process:
         """
         guard.ensure()
         began_ns = now_ns()
-        with _named_limits(), _sink(stdout) as sink, tagged(environment[MARK]):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_named_limits())
+            sink: IO[bytes] | int = subprocess.PIPE
+            if isinstance(stdout, FileOutput):  # kept open here only while the process is started
+                sink = stack.enter_context(stdout.path.open("ab"))
+            stack.enter_context(tagged(environment[MARK]))
             popen = subprocess.Popen(
                 words,
                 cwd=folder,
@@ -186,44 +189,26 @@ class Process:
                 start_new_session=True,
             )
             try:
-                return cls._watched(popen, environment[MARK], began_ns, stdout, stderr)
+                selector = selectors.DefaultSelector()
+                for stream, output in ((popen.stdout, stdout), (popen.stderr, stderr)):
+                    if stream is not None:
+                        os.set_blocking(stream.fileno(), False)
+                        selector.register(stream, selectors.EVENT_READ, output)
+                outputs = [output for output in (stdout, stderr) if output is not None]
+                process = cls(popen, environment[MARK], began_ns, outputs, selector)
+                process._waiter.start()
+                return process
             except BaseException:
                 with popen:  # closes its streams, and waits for it
                     kill_all(popen.pid, environment[MARK])
                 raise
 
-    @classmethod
-    def _watched(
-        cls,
-        popen: subprocess.Popen[bytes],
-        mark: str,
-        began_ns: int,
-        stdout: PipeOutput | FileOutput,
-        stderr: PipeOutput | None,
-    ) -> Process:
-        selector = selectors.DefaultSelector()
-        for stream, output in ((popen.stdout, stdout), (popen.stderr, stderr)):
-            if stream is not None:
-                os.set_blocking(stream.fileno(), False)
-                selector.register(stream, selectors.EVENT_READ, output)
-        outputs = [output for output in (stdout, stderr) if output is not None]
-        process = cls(popen, mark, began_ns, outputs, selector)
-        process._waiter.start()
-        return process
-
-    @property
-    def pid(self) -> int:
-        """Its process id, which is also that of its process group."""
-        return self.popen.pid
-
     @property
     def wall_ns(self) -> int:
-        """From its start until it ended, or until now."""
         return (self.exit.ended_ns if self.exit else now_ns()) - self.began_ns
 
     @property
     def flooded(self) -> bool:
-        """Whether it printed so much that something is wrong."""
         return any(output.flooded for output in self.outputs)
 
     # -- waiting -----------------------------------------------------------------------------------------------
@@ -352,56 +337,6 @@ def _named_limits() -> Iterator[None]:
         if error.errno not in fixes:
             raise
         raise OSError(error.errno, fixes[error.errno]) from error
-
-
-@contextlib.contextmanager
-def _sink(output: PipeOutput | FileOutput) -> Iterator[int | IO[bytes]]:
-    """What subprocess gets for a stream: a pipe, or the file, which we keep open only while the process is started."""
-    if isinstance(output, PipeOutput):
-        yield subprocess.PIPE
-    else:
-        with output.path.open("ab") as file:
-            yield file
-
-
-# ---- the errors of a launch that hangs or crashes, with the stacks of its threads
-
-
-class LaunchErrors:
-    """Says where a launch was; `folder` is where its processes write their stacks."""
-
-    def __init__(self, process: Process, folder: Path, request: Request) -> None:
-        self.process = process
-        self.folder = folder
-        self.request = request
-
-    def hung(self, reason: str) -> LaunchFailed:
-        """The error of a launch that takes too long, with the stacks of all its threads."""
-        others = [each.pid for each in marked(self.process.mark) if each.pid != self.process.pid]
-        found = stacks.at_work(self._asked(others))
-        return self.process.failure(reason + stacks.where(found), last=stacks.shown(found))
-
-    def crashed(self, reason: str, detail: str = "") -> LaunchFailed:
-        """The error of a launch that ended early; of a crash, such as a segmentation fault, with its Python line."""
-        fatal, found = stacks.crashed(self.folder)
-        if not fatal:
-            return self.process.failure(reason, detail)
-        return self.process.failure(reason + stacks.at_line(found), detail, last=f"{fatal}\n{stacks.shown(found)}")
-
-    def look_for_threads(self, waited_s: float) -> None:
-        """Raise LaunchFailed where, after `waited_s`, only threads of the workload keep the process from ending."""
-        found = self._asked([])
-        if stacks.awaits_threads(found):
-            held = stacks.at_work(found)
-            named = stacks.lines(held)
-            reason = f"its process did not end within {waited_s:g} s: a thread of the workload still runs"
-            text = "\n".join((stacks.shown(held), THREADS_FIX))
-            raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
-
-    def _asked(self, others: Sequence[int]) -> list[stacks.Stack]:
-        """Of the launch's own process and these others."""
-        setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
-        return stacks.asked([self.process.pid, *others], self.folder, setup)
 
 
 # ---- a call that must end in time, such as a test's check of its server

@@ -53,7 +53,7 @@ from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s,
 from . import load as load_generators
 from .command import program_environment
 from .guard import SCRATCH
-from .load import GeneratorOutput, Requests, Tool
+from .load import GeneratorOutput, Tool
 from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
 from .words import absent, folder_of, missing, on, split_cpus, threads_for, values_of, which
 
@@ -96,6 +96,9 @@ class ServerProcess:
         self.port = int(values["port"])
         self.scratch = scratch
         self.process = process
+        self.mark = process.mark
+        self.process_map = ProcessMap(main=process.pid, all_work=True)
+        """The process that was started: all below it are the server's too, whenever they come."""
         self.known: set[psutil.Process] = set()
         self.reader = Proc()
         self.closed = False
@@ -135,11 +138,6 @@ class ServerProcess:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    @property
-    def mark(self) -> str:
-        """What its processes carry in their environment."""
-        return self.process.mark
-
     # -- what it is, and what it does --------------------------------------------------------------------------
 
     def filled(self, text: str) -> str:
@@ -148,19 +146,12 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Its address without a path."""
         assert self.request.spec.service is not None
         parts = urllib.parse.urlsplit(self.filled(self.request.spec.service.ready))
         return f"{parts.scheme}://{parts.netloc}"
 
     @property
-    def process_map(self) -> ProcessMap:
-        """The process that was started: all below it are the server's too, whenever they come."""
-        return ProcessMap(main=self.process.pid, all_work=True)
-
-    @property
     def output(self) -> FileOutput:
-        """What it prints."""
         (output,) = self.process.outputs
         assert isinstance(output, FileOutput)
         return output
@@ -188,7 +179,6 @@ class ServerProcess:
             raise self.died(when)
 
     def died(self, when: str) -> LaunchFailed:
-        """The error of a server that has ended by itself."""
         assert self.process.exit is not None
         code = self.process.exit.code
         hint = "" if code else "; it has to stay in the foreground"
@@ -370,7 +360,6 @@ class ServerHandle:
         return _RESOLUTION_NS
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        """One window of load; see Handle."""
         iteration = self._drive(window_ns, warming=kind in (COLD, WARMUP))
         self.record.add(kind, to_builtins(iteration), ())
         return iteration
@@ -439,7 +428,18 @@ class ServerHandle:
     def check(self) -> None:
         """Run the test itself, with the server and its parameters. Raises what it raises, and LaunchFailed if late."""
         __tracebackhide__ = True
-        function, params = _test_of(self.request.cell, self.request.spec)
+        # 1. The test as pytest imported it, bound to an instance of its class, and the parameters that it takes.
+        source, setup = self.request.spec.source, setup_of(self.request.cell, self.request.spec)
+        value: object = sys.modules.get(source.module) or loading.load_module(setup)
+        owner: object = None
+        for name in source.qualname.split("."):
+            owner, value = value, getattr(value, name)
+        assert callable(value)
+        function = loading.owned(value, owner() if isinstance(owner, type) else None)
+        code = value.__code__  # type: ignore[attr-defined]
+        taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        params = {name: value for name, value in loading.literals(setup["params"]).items() if name in taken}
+        # 2. Called with the server, in the time of a launch.
         try:
             within(self.request.timeout_s, lambda: function(server=Server(self.server.url), **params), "the check")
         except Late as late:
@@ -521,12 +521,15 @@ class ServerHandle:
             if content:
                 (self.folder / name).write_bytes(content)
         places = {name: str(self.folder / name) if content else "" for name, content in files.items()}
-        headers = tuple((name, server.filled(value)) for name, value in load.headers)
-        requests = Requests(urls, load.method, headers, places["body"], places["urls"], load.rate or 0.0)
         return load_generators.argv_of(
             tool.name,
             tool.program,
-            requests,
+            urls,
+            method=load.method,
+            headers=[(name, server.filled(value)) for name, value in load.headers],
+            body=places["body"],
+            listed=places["urls"],
+            rate=load.rate or 0.0,
             connections=load.connections,
             seconds=seconds,
             cpus=threads_for(tool),
@@ -604,17 +607,3 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
 def _service_of(spec: Spec) -> Service:
     assert spec.service is not None
     return spec.service
-
-
-def _test_of(cell: Cell, spec: Spec) -> tuple[Callable[..., object], dict[str, object]]:
-    """The test as pytest imported it, bound to an instance of its class, and the parameters that it takes."""
-    setup = setup_of(cell, spec)
-    value: object = sys.modules.get(spec.source.module) or loading.load_module(setup)
-    owner: object = None
-    for name in spec.source.qualname.split("."):
-        owner, value = value, getattr(value, name)
-    assert callable(value)
-    function = loading.owned(value, owner() if isinstance(owner, type) else None)
-    code = value.__code__  # type: ignore[attr-defined]
-    taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return function, {name: value for name, value in loading.literals(setup["params"]).items() if name in taken}

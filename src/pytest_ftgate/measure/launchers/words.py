@@ -35,7 +35,6 @@ def variables_of(cell: Cell, values: Mapping[str, str]) -> dict[str, str]:
 
 
 def workload_variables(cell: Cell, spec: Spec, python: str) -> dict[str, str]:
-    """The environment variables of a cell that is a workload in Python."""
     if not cell.environment.variables:
         return {}
     return variables_of(cell, values_of(cell, spec, python, seconds=decimal(spec.window_ns / 1e9)))

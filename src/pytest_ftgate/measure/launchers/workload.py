@@ -11,7 +11,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from multiprocessing import Pipe
 from pathlib import Path
@@ -22,7 +22,7 @@ import msgspec
 from ...kit.errors import FtgateError
 from ...kit.files import remove
 from ...kit.proc import ProcessMap
-from ...kit.processes import MARK, marks, temporary_folder, tree
+from ...kit.processes import MARK, marked, marks, temporary_folder, tree
 from ...kit.values import Natural
 from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, LockWaits, MemoryPoint, Waits, WorkloadError
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
@@ -31,11 +31,11 @@ from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, MEASURED, P
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
 from .. import memory_round, stacks
-from ..launch import LEFT_FIX, CellUnsupported, HeldIteration, LaunchFailed, Request, setup_of
+from ..launch import LEFT_FIX, THREADS_FIX, CellUnsupported, HeldIteration, LaunchFailed, Request, setup_of
 from ..machine import pinned, usable_cores
 from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
-from .process import FLOOD_BYTES, LaunchErrors, PipeOutput, Process, exit_text, left_behind
+from .process import FLOOD_BYTES, PipeOutput, Process, exit_text, left_behind
 from .words import workload_variables
 
 # ---- messages between the controller and a launch; the runner's side of it is in `runner/main.py`
@@ -68,7 +68,6 @@ class ControlChannel:
         return self._their_reader.fileno(), self._their_writer.fileno()
 
     def handed_over(self) -> None:
-        """Close their ends here."""
         self._their_reader.close()
         self._their_writer.close()
 
@@ -172,7 +171,6 @@ class Turn(NamedTuple):
 
     @property
     def late_ns(self) -> float:
-        """How much later the answer came."""
         return self.waited_ns - self.said_ns
 
 
@@ -183,7 +181,6 @@ class Turns:
         self._turns: dict[tuple[str, bool, str], list[Turn]] = {}
 
     def add(self, request: Request, waited_s: float, said_ns: float) -> None:
-        """One turn of a launch."""
         key = request.cell.nodeid, request.reference, request.role
         self._turns.setdefault(key, []).append(Turn(waited_s * 1e9, said_ns))
 
@@ -286,7 +283,6 @@ def result_of(content: bytes) -> _Result:
 
 
 def job_of(request: Request, result: Path, control: tuple[int, int], temporary: str = "") -> dict[str, Any]:
-    """The job file's content, plain values."""
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
     setup |= {"cpus": pinned(request.cell, request.spec)}
@@ -342,14 +338,14 @@ def _start_hook(runner: Path) -> dict[str, str]:
 class WorkloadLauncher:
     """Real launches: one fresh interpreter each, in a session of its own."""
 
-    def __init__(self, runner: Path, work: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, runner: Path, work: Path) -> None:
         if os.name != "posix":
             raise FtgateError(
                 "--ftgate measures on Linux and macOS; on this platform run without it: each cell runs once, as a test"
             )
         self.runner = runner
         self.work = work
-        self.clock = clock
+        self.clock = time.monotonic
         self.marks = marks()
         self.sample_costs_s: dict[tuple[str, str, int], float] = {}
         """What a sample of memory costs, by interpreter, executor and workers."""
@@ -388,40 +384,28 @@ class WorkloadLauncher:
         finally:
             channel.handed_over()
         process.wake_on(channel.reader.fileno())
-        return WorkloadHandle(process, folder, channel, request, self.clock, self.sample_costs_s, self.turns)
+        return WorkloadHandle(self, process, folder, channel, request)
 
 
 class WorkloadHandle:
     """One real launch, told over its control channel what to do; its output is drained while it is waited for."""
 
     def __init__(
-        self,
-        process: Process,
-        folder: Path,
-        channel: ControlChannel,
-        request: Request,
-        clock: Callable[[], float],
-        sample_costs_s: dict[tuple[str, str, int], float],
-        turns: Turns,
+        self, launcher: WorkloadLauncher, process: Process, folder: Path, channel: ControlChannel, request: Request
     ) -> None:
         self.process = process
+        self.mark = process.mark
         self.folder = folder
         self.channel = channel
         self.request = request
-        self.errors = LaunchErrors(process, folder / STACKS, request)
         self.timeout_s = request.timeout_s
-        self.clock = clock
-        self.sample_costs_s = sample_costs_s
+        self.clock = launcher.clock
+        self.sample_costs_s = launcher.sample_costs_s
         self.sample_cost_s = 0.0
-        self.turns = turns
+        self.turns = launcher.turns
         self.measured: list[Iteration] = []
         self.result: _Result | None = None
         self.closed_s = 0.0
-
-    @property
-    def mark(self) -> str:
-        """What its processes carry in their environment."""
-        return self.process.mark
 
     # -- iterations --------------------------------------------------------------------------------------------
 
@@ -431,7 +415,6 @@ class WorkloadHandle:
         return min(self._read(message, "resolution_ns", float), NS_PER_S)
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        """One iteration; see Handle."""
         began_s = self.clock()
         self.channel.send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
         message = self.awaited("iteration", self.timeout_s + window_ns / 1e9, f"a {kind} iteration")
@@ -531,11 +514,9 @@ class WorkloadHandle:
         try:
             waited_s = self.clock() - self.closed_s
             if not self.process.over(THREADS_S - waited_s):
-                self.errors.look_for_threads(THREADS_S)
+                self._look_for_threads()
             if not self.process.over(self.timeout_s - waited_s):
-                raise self.errors.hung(
-                    f"did not exit within {self.timeout_s:g} s: an exit handler of the workload holds it"
-                )
+                raise self._hung(f"did not exit within {self.timeout_s:g} s: an exit handler of the workload holds it")
             if left := left_behind(self.mark, LEFT_FIX):
                 raise LaunchFailed(left)
             locks = self._locks(self.result) if self.request.role == "locks" else None
@@ -547,7 +528,6 @@ class WorkloadHandle:
         return msgspec.structs.replace(self.result.launch, locks=locks, profile=profile)
 
     def kill(self) -> None:
-        """End it and everything that it started."""
         if not self.process.closed:
             self.process.kill()
             self.channel.close()
@@ -557,7 +537,6 @@ class WorkloadHandle:
     # -- messages ----------------------------------------------------------------------------------------------
 
     def awaited_iteration(self, timeout_s: float, doing: str) -> Iteration:
-        """The figures of the iteration that the launch is at."""
         return self._read(self.awaited("iteration", timeout_s, doing), "iteration", Iteration)
 
     def process_map(self, message: dict[str, Any]) -> ProcessMap:
@@ -589,13 +568,42 @@ class WorkloadHandle:
                 self._result()  # says why
                 raise self.process.failure("ended early")
             if message is None and self.process.exit is not None:
-                raise self.errors.crashed(f"{exit_text(self.process.exit.code)} during {doing}")
+                raise self._crashed(f"{exit_text(self.process.exit.code)} during {doing}")
             if self.process.flooded:
                 raise self.process.failure(f"printed more than {FLOOD_BYTES >> 20} MiB")
             if self.clock() > deadline:
-                raise self.errors.hung(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)")
+                raise self._hung(f"did not end {doing} within {timeout_s:g} s (its whole process tree was ended)")
             if message is None:
                 self.process.drain(0.1)
+
+    # -- the errors of a launch that hangs or crashes, with the stacks of its threads --------------------------
+
+    def _hung(self, reason: str) -> LaunchFailed:
+        others = [each.pid for each in marked(self.mark) if each.pid != self.process.pid]
+        found = stacks.at_work(self._stacks(others))
+        return self.process.failure(reason + stacks.where(found), last=stacks.shown(found))
+
+    def _crashed(self, reason: str, detail: str = "") -> LaunchFailed:
+        """The error of a launch that ended early; of a crash, such as a segmentation fault, with its Python line."""
+        fatal, found = stacks.crashed(self.folder / STACKS)
+        if not fatal:
+            return self.process.failure(reason, detail)
+        return self.process.failure(reason + stacks.at_line(found), detail, last=f"{fatal}\n{stacks.shown(found)}")
+
+    def _look_for_threads(self) -> None:
+        """Raise LaunchFailed where only threads of the workload keep the process from ending."""
+        found = self._stacks([])
+        if stacks.awaits_threads(found):
+            held = stacks.at_work(found)
+            named = stacks.lines(held)
+            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
+            text = "\n".join((stacks.shown(held), THREADS_FIX))
+            raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
+
+    def _stacks(self, others: Sequence[int]) -> list[stacks.Stack]:
+        """Of the launch's own process and these others."""
+        setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
+        return stacks.asked([self.process.pid, *others], self.folder / STACKS, setup)
 
     # -- the result --------------------------------------------------------------------------------------------
 
@@ -608,7 +616,7 @@ class WorkloadHandle:
         if result.unsupported is not None:
             raise CellUnsupported(result.unsupported)
         if result.error is not None:
-            raise self.errors.crashed(result.error.reason, result.error.detail)
+            raise self._crashed(result.error.reason, result.error.detail)
         return result
 
     def _locks(self, result: _Result) -> LockWaits:

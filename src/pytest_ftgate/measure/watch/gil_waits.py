@@ -74,7 +74,6 @@ class _Seen:
         self.doubt_s: float | None = None  # the first sample since that saw it on a core
 
     def begin(self, asking: Asking, at_s: float, began_s: float | None, gap_s: float) -> None:
-        """It waits from now on."""
         self.asking, self.asked_s, self.first_s, self.doubt_s = asking, at_s, at_s, None
         self.began_s, self.gap_s = began_s, gap_s
 
@@ -117,7 +116,6 @@ class Episodes:
                 self._end(seen, seen.doubt_s)
 
     def stop(self) -> None:
-        """The samples of all threads stop."""
         for thread in tuple(self._threads):
             self.leave(thread)
 
@@ -230,7 +228,6 @@ class _Pace:
         self._leaves = sorted(wait.length_s for wait in self.waits)
 
     def at_risk(self, length_s: float) -> int:
-        """Waits that are followed at least so far."""
         return bisect_left(self._begins, length_s) - bisect_left(self._leaves, length_s)
 
 

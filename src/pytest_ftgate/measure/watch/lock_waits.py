@@ -53,7 +53,6 @@ class ProbeRecord(NamedTuple):
     lives: tuple[tuple[int, int], ...]
 
     def lived_ns(self, spans: Sequence[tuple[int, int]]) -> int:
-        """The sum of the lives, as far as they lie in these spans."""
         parts = (min(end, last) - max(begin, first) for begin, end in self.lives for first, last in spans)
         return sum(part for part in parts if part > 0)
 

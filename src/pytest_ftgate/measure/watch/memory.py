@@ -126,18 +126,17 @@ def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
 
 
 def _together(parts: Sequence[Footprint]) -> Footprint:
+    def total(*figures: int | None) -> int | None:
+        known = [figure for figure in figures if figure is not None]
+        return sum(known) if len(known) == len(figures) else None
+
     return Footprint(
         rss_bytes=sum(part.rss_bytes for part in parts),
-        uss_bytes=_total([part.uss_bytes for part in parts]),
-        written_bytes=_total([part.written_bytes for part in parts]),
-        pss_bytes=_total([part.pss_bytes for part in parts]),
+        uss_bytes=total(*(part.uss_bytes for part in parts)),
+        written_bytes=total(*(part.written_bytes for part in parts)),
+        pss_bytes=total(*(part.pss_bytes for part in parts)),
         processes=len(parts),
     )
-
-
-def _total(figures: Sequence[int | None]) -> int | None:
-    known = [figure for figure in figures if figure is not None]
-    return sum(known) if len(known) == len(figures) else None
 
 
 def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sleep) -> MemoryPoint:
@@ -151,8 +150,13 @@ def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sl
     for _ in range(_LOOKS_AT_REST):
         live = processes.tree(known.main)
         point = memory_point(live, known)
-        if point is not None and last is not None and _agree(point, last):
-            return point
+        if point is not None and last is not None and point.processes == last.processes:
+            figures = (
+                (point.rss_bytes, last.rss_bytes),
+                (point.steadiest_bytes or 0, last.steadiest_bytes or 0),
+            )
+            if all(abs(first - second) <= _PAGE_BYTES * point.processes for first, second in figures):
+                return point
         last = point or last
         taken += point is not None
         sleep(_REST_S)
@@ -161,12 +165,6 @@ def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sl
     if last is None:
         raise ProcessLookupError(f"process {known.main} of the launch cannot be sampled: it has ended")
     return last
-
-
-def _agree(one: MemoryPoint, other: MemoryPoint) -> bool:
-    figures = [(one.rss_bytes, other.rss_bytes), (one.steadiest_bytes or 0, other.steadiest_bytes or 0)]
-    near = all(abs(first - second) <= _PAGE_BYTES * one.processes for first, second in figures)
-    return near and one.processes == other.processes
 
 
 # -- samples over time -------------------------------------------------------------------------------------------------
@@ -205,14 +203,12 @@ class MemorySampler:
         self._began = self._due = 0.0
 
     def start(self) -> None:
-        """Take the tree; the first sample is due."""
         self._live = processes.tree(self.known.main)
         self._pids = {process.pid for process in self._live}
         self._began = self._due = self.clock()
 
     @property
     def due_s(self) -> float:
-        """Seconds until the next sample."""
         return self._due - self.clock()
 
     @property
@@ -222,13 +218,17 @@ class MemorySampler:
 
     @property
     def share(self) -> float:
-        """The share of the time since the start that sampling took."""
         return self.spent_s / max(self.clock() - self._began, self.spent_s, 1e-9)
 
     def step(self) -> None:
-        """One sample, and the time of the next."""
         began, cost_began = self.clock(), self.cost_clock()
-        self._take_new_children()
+        # The tree is taken again where there is a child that was not there before, be it one that the tree leaves out.
+        pids = [process.pid for process in self._live]
+        children = proc.children_of(pids)
+        changed = proc.on_linux() if children is None else not children <= self._pids
+        if changed or not pids:
+            self._live = processes.tree(self.known.main)
+            self._pids.update(pids, children or ())
         point = point_of_all(self._live, self.known)
         if point is None:
             self.dropped += 1
@@ -243,22 +243,13 @@ class MemorySampler:
             affordable = 0.0
         self._due = max(began + (_RETRY_S if point is None else self.interval_s), affordable)
 
-    def _take_new_children(self) -> None:
-        """Take the tree again where there is a child that was not there before, be it one that the tree leaves out."""
-        pids = [process.pid for process in self._live]
-        children = proc.children_of(pids)
-        changed = proc.on_linux() if children is None else not children <= self._pids
-        if changed or not pids:
-            self._live = processes.tree(self.known.main)
-            self._pids.update(pids, children or ())
 
+def hold_needed_s(cost_s: float) -> float:
+    """How long workers must be sampled for three samples of `cost_s` each to take 2 % of the time.
 
-def hold_needed_s(cost_s: float, longest_s: float = LONGEST_HOLD_S) -> float:
-    """How long workers must be sampled for three samples of `cost_s` each to take 2 % of the time; at most `longest_s`.
-
-    Where that is not enough there are fewer samples, not dearer ones.
+    Where LONGEST_HOLD_S is not enough there are fewer samples, not dearer ones.
     """
-    return min(longest_s, _ENOUGH_SAMPLES * cost_s / _SMALL_COST)
+    return min(LONGEST_HOLD_S, _ENOUGH_SAMPLES * cost_s / _SMALL_COST)
 
 
 # Samples of a process tree over time: memory and wait states in one loop, each sampler at its own pace.
@@ -311,9 +302,9 @@ def sample_tree(
     return tuple(memory.points), memory.dropped, threads.finish()
 
 
-def sample_cost_s(processes: ProcessMap, clock: Callable[[], float] = time.thread_time) -> float:
+def sample_cost_s(processes: ProcessMap) -> float:
     """What one sample of a tree's memory costs in s of CPU time, whatever else the machine does."""
     live = tree(processes.main)
-    began = clock()
+    began = time.thread_time()
     memory_point(live, processes)
-    return clock() - began
+    return time.thread_time() - began

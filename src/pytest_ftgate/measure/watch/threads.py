@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +21,6 @@ from ...kit.errors import FtgateError
 from ...kit.files import found_in, write_whole
 from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, ProcessMap, on_linux
 from ...kit.processes import kill_tree, locked
-from ...kit.values import Struct
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
 from .gil_waits import Asking, Episodes, Sleepers, Where, lengths
@@ -73,18 +72,7 @@ class _Thread:
         self.samples: Counter[Where] = Counter()
         self.since: Counter[Where] = Counter()
 
-    def add(self, where: Where) -> None:
-        """Count a sample."""
-        self.samples[where] += 1
-        self.since[where] += 1
-
-    def forget(self) -> None:
-        """Drop the samples."""
-        self.samples.clear()
-        self.since.clear()
-
     def add_account(self, account: Account, now_s: float) -> None:
-        """Take the scheduler's account of now."""
         self.account, self.account_s, self.seen_s = account, now_s, now_s
         self.since.clear()
 
@@ -123,57 +111,51 @@ class _Thread:
 # -- bursts of samples, for waits for the GIL --------------------------------------------------------------------------
 
 
-class _Bursts:
-    """Samples in quick succession of a few threads in turn: when the next is due, of whom, and what they say.
+class _GilWaits:
+    """Single waits for the GIL, followed at two or three paces of samples: `far`, and those of bursts.
 
-    Where the other samples come rarely there are two paces, the slower in the middle between these and the faster.
+    A burst is samples in quick succession of a few threads in turn: it knows when the next is due (`at_s`), and of
+    whom. Where the other samples come rarely there are two paces of bursts, the slower in the middle between these and
+    the faster.
     """
 
-    def __init__(self) -> None:
-        self.paces: dict[float, Episodes] = {}  # by the pause between samples in s
+    def __init__(self, reader: Proc, clock: Callable[[], float]) -> None:
+        self.far = Episodes()
         self.threads: list[_Thread] = []
-        self.left = 0
+        self.left = 0  # samples of the burst under way
         self.at_s = math.inf
         self.pace = Episodes()
-        self._pauses: list[float] = []
+        self._near: list[tuple[float, Episodes]] = []  # the pause between samples in s of each pace
         self._spent_s = 0.0
         self._bursts = self._place = 0
+        self._reader = reader
+        self._clock = clock
+        self._count = 0
 
     def begin(self, threads: list[_Thread], sample_s: float) -> None:
         """The next burst, of the next of those `threads` that were seen waiting for the GIL."""
-        if not self._pauses:
+        if not self._near:
             middle_s = min(_BURST_MIDDLE_S, math.sqrt(2 * _BURST_S * sample_s))
-            self._pauses = [_BURST_S, middle_s][: 2 if sample_s > 40 * _BURST_S else 1]
-            self.paces = {pause_s: Episodes() for pause_s in self._pauses}
+            pauses = [_BURST_S, middle_s] if sample_s > 40 * _BURST_S else [_BURST_S]
+            self._near = [(pause_s, Episodes()) for pause_s in pauses]
         waiting = [thread for thread in threads if thread.samples["gil"]] or threads
         places = range(self._place, self._place + min(len(waiting), _BURST_THREADS))
         self.threads = [waiting[place % len(waiting)] for place in places]
         self._place += len(self.threads)
-        self.pace = self.paces[self._pauses[self._bursts % len(self._pauses)]]
+        _, self.pace = self._near[self._bursts % len(self._near)]
         self._bursts += 1
         self.left = _BURST_SAMPLES
 
-    def end_sample(self, spent_s: float, clock: Callable[[], float]) -> None:
+    def end_sample(self, spent_s: float) -> None:
         """One sample of the burst is over and took so much CPU time."""
         self._spent_s += spent_s
         self.left -= 1
         if self.left:
-            self.at_s = clock() + self._pauses[(self._bursts - 1) % len(self._pauses)]
+            self.at_s = self._clock() + self._near[(self._bursts - 1) % len(self._near)][0]
         else:
             self.pace.stop()
-            self.at_s = clock() + self._spent_s / _BURST_SHARE
+            self.at_s = self._clock() + self._spent_s / _BURST_SHARE
             self._spent_s = 0.0
-
-
-class _GilWaits:
-    """Single waits for the GIL, followed at two or three paces of samples: `far`, and those of the bursts."""
-
-    def __init__(self, reader: Proc, clock: Callable[[], float]) -> None:
-        self.far = Episodes()
-        self.bursts = _Bursts()
-        self._reader = reader
-        self._clock = clock
-        self._count = 0
 
     def follow(self, pace: Episodes, thread: _Thread, line: bytes, where: Where) -> None:
         """Tell a pace what one of its samples saw, once there are waits for the GIL at all."""
@@ -185,12 +167,11 @@ class _GilWaits:
             asking = Asking(slices, Sleepers.stack(line))
             self._count += 1
             if self._count == _BURST_AFTER:
-                self.bursts.at_s = self._clock()
+                self.at_s = self._clock()
         if self._count:
             pace.see(thread.number, self._clock(), asking, awake=where == "running")
 
     def leave(self, number: int) -> None:
-        """A thread ended."""
         for pace in self._paces():
             pace.leave(number)
 
@@ -209,7 +190,7 @@ class _GilWaits:
         )
 
     def _paces(self) -> list[Episodes]:
-        return [self.far, *self.bursts.paces.values()]
+        return [self.far, *(pace for _, pace in self._near)]
 
 
 # -- the processes ---------------------------------------------------------------------------------------------------
@@ -229,7 +210,14 @@ class _SampledProcesses:
     def find(self) -> None:
         """The processes as they are now; of those that went, the CPU time stays."""
         if self.known.all_work:
-            pids = self._live_tree()
+            pids, below = [], [self.known.main]
+            while below:
+                pid = below.pop()
+                if pid in self._titles or not self._reader.is_tracker(pid):
+                    pids.append(pid)
+                    below += self._reader.children(pid)
+            for pid in pids:  # a child has its parent's title before it runs a program of its own
+                self._titles[pid] = self._reader.title(pid) or self._titles.get(pid, "")
         else:
             main = () if self.known.workers and not self.known.main_works else (self.known.main,)
             pids = list(dict.fromkeys((*main, *self.known.workers)))
@@ -239,19 +227,12 @@ class _SampledProcesses:
         ]
 
     def threads(self) -> dict[int, Sleepers]:
-        """The threads that are sampled, by id."""
         found = {number: sleepers for sleepers in self.sleepers for number in self._reader.threads(sleepers.pid)}
         if not (self.known.main_works or self.known.all_work):
             found.pop(self.known.main, None)
         return found
 
-    def forget(self) -> None:
-        """Drop what may have changed since the last account."""
-        for sleepers in self.sleepers:
-            sleepers.forget()
-
     def read_cpu(self) -> None:
-        """Read the CPU time of every process."""
         known = self.known
         for pid in self._titles if known.all_work else (known.main, *known.workers, *known.servers):
             cpu_s = self._reader.cpu_s(pid)
@@ -266,20 +247,7 @@ class _SampledProcesses:
             cores[name] = cores.get(name, 0.0) + ((ended - began) / span_s if span_s > 0 else 0.0)
         return cores
 
-    def _live_tree(self) -> list[int]:
-        live: list[int] = []
-        below = [self.known.main]
-        while below:
-            pid = below.pop()
-            if pid in self._titles or not self._reader.is_tracker(pid):
-                live.append(pid)
-                below += self._reader.children(pid)
-        for pid in live:  # a child has its parent's title before it runs a program of its own
-            self._titles[pid] = self._reader.title(pid) or self._titles.get(pid, "")
-        return live
-
     def _names(self) -> dict[int, str]:
-        """The processes whose CPU time is read, in order, and what they are called."""
         known = self.known
         if not known.all_work:
             names = {pid: f"worker {index}" for index, pid in enumerate(known.workers)}
@@ -350,16 +318,15 @@ class ThreadSampler:
     @property
     def due_s(self) -> float:
         """Seconds until the next step has something to do."""
-        return max(0.0, min(self._sample_at, self._account_at, self._gil_waits.bursts.at_s) - self._clock())
+        return max(0.0, min(self._sample_at, self._account_at, self._gil_waits.at_s) - self._clock())
 
     def step(self) -> None:
-        """Do what is due."""
         now = self._clock()
         if now >= self._account_at:
             self._account()
         if now >= self._sample_at:
             self._sample()
-        if now >= self._gil_waits.bursts.at_s:
+        if now >= self._gil_waits.at_s:
             self._sample_burst()
 
     def run(self, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -378,7 +345,8 @@ class ThreadSampler:
         if not self.unavailable:
             return self._gil_waits.added_to(_summed(threads, span_s, self._processes.cores(span_s)))
         for thread in threads:  # samples that came before they were forbidden are too few to go by
-            thread.forget()
+            thread.samples.clear()
+            thread.since.clear()
         waits = _summed(threads, span_s, self._processes.cores(span_s))
         return msgspec.structs.replace(waits, asleep_s=0.0, unavailable=self.unavailable)
 
@@ -399,7 +367,6 @@ class ThreadSampler:
                 self._threads.append(_Thread(sleepers, number, self._clock(), account))
 
     def _sample(self) -> None:
-        """Sample the threads, or the next of many, and all that came."""
         began = self._cost_clock()
         came: list[_Thread] = []
         self._allowed(lambda: came.extend(self._list()))
@@ -415,13 +382,12 @@ class ThreadSampler:
         self._sample_at = self._clock() + max(SAMPLE_S, self._cost_s / _SAMPLE_SHARE)
 
     def _sample_burst(self) -> None:
-        """One sample of a burst, and the time of the next."""
-        began, bursts = self._cost_clock(), self._gil_waits.bursts
+        began, bursts = self._cost_clock(), self._gil_waits
         if not bursts.left:
             bursts.begin(self._threads, max(SAMPLE_S, self._sample_at - self._clock()))
         for thread in bursts.threads:
             self._sample_thread(thread, bursts.pace, counts=False)
-        bursts.end_sample(self._cost_clock() - began + _WAKE_S, self._clock)
+        bursts.end_sample(self._cost_clock() - began + _WAKE_S)
 
     def _sample_thread(self, thread: _Thread, pace: Episodes, counts: bool = True) -> None:
         """One sample of one thread. Those of bursts do not count for its states: they are taken while it waits."""
@@ -432,7 +398,8 @@ class ThreadSampler:
             if line:
                 where = thread.sleepers.where(line)
                 if counts:
-                    thread.add(where)
+                    thread.samples[where] += 1
+                    thread.since[where] += 1
                 self._gil_waits.follow(pace, thread, line, where)
         except PermissionError as error:
             self.unavailable = forbidden(error)
@@ -488,7 +455,8 @@ class ThreadSampler:
     def _read_accounts(self) -> None:
         if self.known.all_work:
             self._processes.find()
-        self._processes.forget()
+        for sleepers in self._processes.sleepers:
+            sleepers.forget()
         live = []
         for thread in self._threads:
             account = self._reader.account(thread.sleepers.pid, thread.number)
@@ -553,16 +521,6 @@ _DISAGREES = "its wait states cannot be distinguished"
 _TIMEOUT_S = 20.0
 
 
-class Patterns(Struct, frozen=True, kw_only=True):
-    """The answer of a self-test, as it is kept: `reason` is empty when the patterns hold."""
-
-    version: int
-    build: str
-    kernel: str
-    libc: str
-    reason: str
-
-
 def patterns_hold(
     key: str,
     python: str,
@@ -583,21 +541,20 @@ def patterns_hold(
     path, libc = folder / f"{key}.json", ""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    wanted = Patterns(version=VERSION, build=key, kernel=platform.release(), libc=libc, reason="")
+    wanted = {"version": VERSION, "build": key, "kernel": platform.release(), "libc": libc}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder / f"{key}.lock"):
-            kept = found_in(path, Patterns)
-            if kept is None or msgspec.structs.replace(kept, reason="") != wanted:
+            kept = found_in(path, dict[str, int | str]) or {}
+            if kept != {**wanted, "reason": kept.get("reason")}:
                 reason = (test or self_test)(python, environment)
                 if not reason or reason.startswith(_DISAGREES):  # anything else may be fixed without a trace
-                    kept_now = msgspec.structs.replace(wanted, reason=reason)
-                    write_whole(path, [msgspec.json.encode(kept_now), b"\n"])
+                    write_whole(path, [msgspec.json.encode({**wanted, "reason": reason}), b"\n"])
                 return reason
     except OSError as error:
         fix = "make room there, or make it writable"
         raise FtgateError(f"{folder}: the answer of a self-test cannot be kept: {error.strerror}; {fix}") from error
-    return f"{kept.reason} (remove {path} to test again)" if kept.reason else ""
+    return f"{kept['reason']} (remove {path} to test again)" if kept["reason"] else ""
 
 
 def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
@@ -619,14 +576,9 @@ def self_test(python: str, environment: Mapping[str, str] | None = None) -> str:
     return reason
 
 
-class _State(NamedTuple):
-    pid: int
-    thread: int
-    state: str
-
-
 @contextlib.contextmanager
-def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple[bool, list[_State]]]:
+def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple[bool, list[tuple[int, int, str]]]]:
+    """Whether the GIL is on, and the process, thread and state of each thread of the self-test."""
     process = subprocess.Popen(
         [python, "-P", "-s", str(SELF_TEST)],
         env={**scrubbed_environment(), **environment},
@@ -639,7 +591,7 @@ def _known_states(python: str, environment: Mapping[str, str]) -> Iterator[tuple
         try:
             assert process.stdout is not None
             answer: dict[str, Any] = json.loads(_line(process.stdout.fileno()))
-            yield answer["gil"], [_State(*state) for state in answer["states"]]
+            yield answer["gil"], [(pid, thread, state) for pid, thread, state in answer["states"]]
         finally:
             kill_tree(process.pid)
 
@@ -656,22 +608,23 @@ def _line(descriptor: int) -> bytes:
     return line
 
 
-def _disagreement(gil: bool, states: list[_State]) -> str:
+def _disagreement(gil: bool, states: list[tuple[int, int, str]]) -> str:
     reader = Proc()
-    own_gils = gil and any("sub-interpreter" in state.state for state in states)
+    own_gils = gil and any("sub-interpreter" in state for _, _, state in states)
     calls = CALLS[platform.machine()]
-    sleepers = {state.pid: Sleepers(state.pid, reader, calls, own_gils=own_gils) for state in states}
-    samples: dict[_State, Counter[Where]] = {state: Counter() for state in states}
+    sleepers = {pid: Sleepers(pid, reader, calls, own_gils=own_gils) for pid, _, _ in states}
+    samples: list[Counter[Where]] = [Counter() for _ in states]
     try:
         for _ in range(_ROUNDS):
-            for state, seen in samples.items():
-                seen[sleepers[state.pid].where(reader.call(state.pid, state.thread) or b"")] += 1
+            for (pid, thread, _state), seen in zip(states, samples, strict=True):
+                seen[sleepers[pid].where(reader.call(pid, thread) or b"")] += 1
             time.sleep(SAMPLE_S)
     except PermissionError as error:
         return forbidden(error)
     finally:
         reader.close()
-    return next((wrong for state, seen in samples.items() if (wrong := disagrees(state.state, seen, gil=gil))), "")
+    answers = (disagrees(state, seen, gil=gil) for (_, _, state), seen in zip(states, samples, strict=True))
+    return next(filter(None, answers), "")
 
 
 def disagrees(state: str, seen: Mapping[Where, int], *, gil: bool) -> str:
