@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterator
 
 import numpy as np
+import page
 
 from pytest_ftgate.stats.change_points import change_points
 
@@ -23,6 +25,7 @@ STEPS = (0.05, 0.10, 0.20)
 WITHIN, LAUNCHES = 0.05, 12
 NEAR = 2
 CORRELATION = 0.5
+COLUMNS = ("recordings differ by", "step", "10 recordings", "20", "50")
 
 
 def history(rng: np.random.Generator, length: int, between: float, step: float, correlation: float) -> list[float]:
@@ -45,18 +48,22 @@ def rate(length: int, between: float, step: float, correlation: float, tries: in
     return found / tries
 
 
+def rows(tries: int, seed: int) -> Iterator[list[str]]:
+    """A row for each truth, with a column for each length."""
+    for between in BETWEEN:
+        truths = [("none", 0.0, 0.0), *((f"+{step:.0%}", step, 0.0) for step in STEPS), ("drifting", 0.0, CORRELATION)]
+        for name, step, correlation in truths:
+            rates = (rate(length, between, step, correlation, tries, seed) for length in LENGTHS)
+            yield [f"{between:.0%}", name, *(f"{each:.1%}" for each in rates)]
+
+
 def main() -> None:
-    """Print a line for each truth, with a column for each length."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tries", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=7)
     args = parser.parse_args()
-    print(f"{'recordings differ by':22}{'step':>10}" + "".join(f"{length:>8}" for length in LENGTHS))
-    for between in BETWEEN:
-        truths = [("none", 0.0, 0.0), *((f"+{step:.0%}", step, 0.0) for step in STEPS), ("drifting", 0.0, CORRELATION)]
-        for name, step, correlation in truths:
-            rates = (rate(length, between, step, correlation, args.tries, args.seed) for length in LENGTHS)
-            print(f"{between:<22.0%}{name:>10}" + "".join(f"{each:>8.1%}" for each in rates), flush=True)
+    page.show(__file__, COLUMNS, rows(args.tries, args.seed))
 
 
 if __name__ == "__main__":

@@ -29,18 +29,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import series
+from launches import WORKERS, Workloads
 from series import Calibration, Kind, Pair, Side
 
-from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
-from pytest_ftgate.measure.launch import LaunchRole as SideName
-from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
-from pytest_ftgate.model.spec import Cell, Executor, Param, Source, Spec, StartMethod, parse_target
+from pytest_ftgate.measure.launch import Handle, LaunchFailed, LaunchRole, Request
+from pytest_ftgate.model.spec import Executor, Param, StartMethod
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 from pytest_ftgate.stats.rank_tests import floor, iterations_ratio
-from pytest_ftgate.targets.describe import environment_variables
-from pytest_ftgate.targets.find import find_interpreter
 
-WORKERS = 2
 WORKLOAD = """
 from pytest_ftgate import ftgate, threads
 
@@ -76,7 +72,6 @@ def lock(shared):
     return shared.Lock()
 """
 DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait": 150}
-TESTS = {kind: f"test_{kind}" for kind in series.KINDS}
 EFFECTS: dict[Kind, tuple[float, ...]] = {
     "wall": (0, 0, 0, 0, 0, 0, 0.05, 0.10, 0.25),
     "uss": (0, 0.05),
@@ -91,43 +86,18 @@ HOLD_NS, CALL_NS = 250_000_000, 8e6
 class Bench:
     """Starts launches of the workload."""
 
-    def __init__(self, folder: Path, kind: Kind, timeout_s: float = 30.0) -> None:
+    def __init__(self, folder: Path, kind: Kind) -> None:
         self.kind = kind
-        self.timeout_s = timeout_s
-        self.path = folder / "workload.py"
-        self.path.write_text(WORKLOAD, encoding="utf-8")
-        self.launcher = WorkloadLauncher(install_runner(folder / "runner"), folder / "launches")
-        self.pythons: dict[str, str] = {}
+        self.workloads = Workloads(folder, WORKLOAD)
+        self.launcher = self.workloads.launcher
         self.starts: dict[str, list[list[int]]] = {}
 
     def request(self, cell: str, dose: int) -> Request:
-        """A launch of a cell, named as `3.14t-threads` or `3.14-fork`; hash seed and padding are new."""
+        """A launch of a cell, named as `3.14t-threads` or `3.14-fork`."""
         build, _, label = cell.partition("-")
-        target = parse_target(build)
-        if build not in self.pythons:
-            self.pythons[build] = find_interpreter(target).executable
-        executor = executor_of(label)
-        name = TESTS[self.kind]
-        source = Source(
-            path=str(self.path), line=1, module=self.path.stem, qualname=name, sys_path=(str(self.path.parent),)
-        )
-        spec = Spec(nodeid=name, source=source, body="worker", executors=(executor,), workers=(WORKERS,), reuse="fresh")
+        role: LaunchRole = "locks" if self.kind == "lock_wait" else "own"
         params = (Param(name="dose", literal=str(dose)),)
-        measured = Cell(
-            nodeid=f"{name}[{cell}-w{WORKERS}]", target=target, executor=executor, workers=WORKERS, params=params
-        )
-        side: SideName = "locks" if self.kind == "lock_wait" else "own"
-        return Request(
-            cell=measured,
-            spec=spec,
-            python=self.pythons[build],
-            role=side,
-            expect_gil=not build.endswith("t"),
-            environment=environment_variables(target.settings),
-            hash_seed=random.randrange(1, 2**32),
-            padding=random.randrange(4096),
-            timeout_s=self.timeout_s,
-        )
+        return self.workloads.request(f"test_{self.kind}", build, executor_of(label), role, params, timeout_s=30.0)
 
     def interleaved(self, requests: Sequence[Request], iterations: int) -> tuple[list[Side], str, str]:
         """Start launches together, in random order, and run one iteration of each in random order.

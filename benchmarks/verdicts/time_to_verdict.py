@@ -34,12 +34,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import page
+from launches import executable
 
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Row
-from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.report.json import parse
-from pytest_ftgate.targets.find import find_interpreter
 
 BODIES_S = {"2 ms": 0.002, "20 ms": 0.02, "200 ms": 0.2, "2 s": 2.0}
 CHANGES = (0.0, 0.05, 0.10, 0.25, 1.0)
@@ -237,12 +236,6 @@ def rounds_per_s(python: str) -> float:
     code = f"{BURN}\nimport time\nbest = 9e9\nfor _ in range(9):\n    began = time.perf_counter()\n    burn(200_000)\n"
     code += "    best = min(best, time.perf_counter() - began)\nprint(200_000 / best)"
     return float(output([executable(python), "-c", code]))
-
-
-@cache
-def executable(python: str) -> str:
-    """The interpreter of a target."""
-    return find_interpreter(parse_target(python)).executable
 
 
 def unchanged(name: str, executors: str, workers: str, aim_s: float) -> Workload:

@@ -32,19 +32,16 @@ from typing import NamedTuple
 
 import numpy as np
 import page
+from launches import Workloads
 from series import PAIRED, Estimator, iterations_ratio
 
 from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure.conditions import ConditionsMonitor, calibration_ns
-from pytest_ftgate.measure.launch import Handle, LaunchRole, Request
-from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
+from pytest_ftgate.measure.launch import Handle, LaunchRole
 from pytest_ftgate.model.report import Conditions
-from pytest_ftgate.model.spec import Cell, Executor, Source, Spec, Target, parse_target
+from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.targets.describe import environment_variables
-from pytest_ftgate.targets.find import find_interpreter
 
-WORKERS = 2
 WARMUPS = 2
 ESTIMATORS: tuple[tuple[str, Estimator], ...] = (("paired", PAIRED), ("q25", 0.25), ("q10", 0.1), ("min", 0.0))
 VARIATES = ("cell", "estimator", "slices", "plain", "pairs", "as is", "iters")
@@ -112,46 +109,14 @@ class Round(NamedTuple):
 class Rig:
     """Starts launches of the workloads."""
 
-    def __init__(self, folder: Path, iterations: int, rng: random.Random, keep: Path | None) -> None:
-        self.launcher = WorkloadLauncher(install_runner(folder / "runner"), folder / "launches")
-        self.path = folder / "workload.py"
-        self.path.write_text(WORKLOAD, encoding="utf-8")
+    def __init__(self, folder: Path, iterations: int, keep: Path | None) -> None:
+        self.workloads = Workloads(folder, WORKLOAD)
         self.iterations = iterations
         self.keep = keep
-        self.rng = rng
-        self.pythons: dict[str, str] = {}
 
-    def request(self, cell: CellOf, side: LaunchRole) -> Request:
-        """A request for a launch of a cell, or of the control workload in its place."""
-        target = parse_target(cell.build)
-        python = self.pythons.setdefault(cell.build, find_interpreter(target).executable)
-        return Request(
-            cell=self._cell(cell, target),
-            spec=self._spec(cell),
-            python=python,
-            role=side,
-            expect_gil=not cell.build.endswith("t"),
-            environment=environment_variables(target.settings),
-            hash_seed=self.rng.randrange(1, 2**32),
-            padding=self.rng.randrange(4096),
-            timeout_s=60.0,
-        )
-
-    def _cell(self, cell: CellOf, target: Target) -> Cell:
-        return Cell(nodeid=f"{cell.test}[x]", target=target, executor=cell.executor, workers=WORKERS)
-
-    def _spec(self, cell: CellOf) -> Spec:
-        source = Source(
-            path=str(self.path), line=1, module="workload", qualname=cell.test, sys_path=(str(self.path.parent),)
-        )
-        return Spec(
-            nodeid=cell.test,
-            source=source,
-            body="worker",
-            executors=(cell.executor,),
-            workers=(WORKERS,),
-            reuse="fresh",
-        )
+    def start(self, cell: CellOf, role: LaunchRole) -> Handle:
+        """A launch of a cell, or of the control workload in its place."""
+        return self.workloads.launcher.start(self.workloads.request(cell.test, cell.build, cell.executor, role))
 
     def round(self, cell: CellOf, busy: float = 0.0) -> Round:
         """One pair of launches with its slices, in random order in each step; appended to the file of `--keep`."""
@@ -168,7 +133,7 @@ class Rig:
         monitor = ConditionsMonitor().start()
         sides: tuple[LaunchRole, ...] = ("own", "own", "control")
         with contextlib.ExitStack() as running:
-            handles = [self.launcher.start(self.request(cell, side)) for side in sides]
+            handles = [self.start(cell, side) for side in sides]
             for handle in handles:
                 running.callback(handle.kill)
             for handle in handles:
@@ -186,7 +151,7 @@ class Rig:
         inner: tuple[list[float], list[float]] = ([], [])
         for _ in range(self.iterations):
             before = _wall(control), float(calibration_ns(1))
-            for side in self.rng.sample((0, 1), 2):
+            for side in random.sample((0, 1), 2):
                 own[side].append(_wall(pair[side]))
                 after = _wall(control), float(calibration_ns(1))
                 slices[side].append((before[0] + after[0]) / 2)
@@ -349,7 +314,7 @@ def levels(rig: Rig, cell: CellOf, options: argparse.Namespace) -> dict[float, l
     """The rounds of a cell at each level, which take turns in random order."""
     rounds: dict[float, list[Round]] = {level: [] for level in options.busy}
     for _ in range(options.disturbed):
-        for level in rig.rng.sample(options.busy, len(options.busy)):
+        for level in random.sample(options.busy, len(options.busy)):
             rounds[level].append(rig.round(cell, level))
     return rounds
 
@@ -370,10 +335,10 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="append every round's times to this file, one JSON line each")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    rng = random.Random(options.seed)
+    random.seed(options.seed)
     print("\n".join(events()), flush=True)
     with tempfile.TemporaryDirectory() as name:
-        rig = Rig(Path(name), options.iterations, rng, options.keep)
+        rig = Rig(Path(name), options.iterations, options.keep)
         cells = [CellOf("3.14t", THREADS, "test_words"), CellOf("3.14", FORK, "test_words")]
         if options.pairs:
             each = (

@@ -1,0 +1,58 @@
+"""Launches of workloads that a script holds as text."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from pathlib import Path
+
+from pytest_ftgate.measure.launch import LaunchRole, Request
+from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
+from pytest_ftgate.model.spec import Cell, Executor, Param, Source, Spec, parse_target
+from pytest_ftgate.targets.describe import environment_variables
+from pytest_ftgate.targets.find import find_interpreter
+
+WORKERS = 2
+
+
+class Workloads:
+    """The tests of a module, and what starts launches of them."""
+
+    def __init__(self, folder: Path, source: str) -> None:
+        self.path = folder / "workload.py"
+        self.path.write_text(source, encoding="utf-8")
+        self.launcher = WorkloadLauncher(install_runner(folder / "runner"), folder / "launches")
+
+    def request(
+        self,
+        test: str,
+        build: str,
+        executor: Executor,
+        role: LaunchRole = "own",
+        params: tuple[Param, ...] = (),
+        timeout_s: float = 60.0,
+    ) -> Request:
+        """A launch of a test in two fresh workers; hash seed and padding are new."""
+        target = parse_target(build)
+        where = Source(
+            path=str(self.path), line=1, module=self.path.stem, qualname=test, sys_path=(str(self.path.parent),)
+        )
+        spec = Spec(nodeid=test, source=where, body="worker", executors=(executor,), workers=(WORKERS,), reuse="fresh")
+        nodeid = f"{test}[{build}-{executor.label}-w{WORKERS}]"
+        return Request(
+            cell=Cell(nodeid=nodeid, target=target, executor=executor, workers=WORKERS, params=params),
+            spec=spec,
+            python=executable(build),
+            role=role,
+            expect_gil=not build.endswith("t"),
+            environment=environment_variables(target.settings),
+            hash_seed=random.randrange(1, 2**32),
+            padding=random.randrange(4096),
+            timeout_s=timeout_s,
+        )
+
+
+@cache
+def executable(build: str) -> str:
+    """The interpreter of a target."""
+    return find_interpreter(parse_target(build)).executable
