@@ -210,8 +210,17 @@ class Store:
             for name, run in new.items():
                 if run != old.get(name):
                     _write(self.path(test) / name, encode(run).encode())
-            for name in old.keys() - new.keys():
-                self._remove(self.path(test) / name)
+            for path in (self.path(test) / name for name in old.keys() - new.keys()):
+                try:
+                    path.unlink()
+                    # Version control does not track empty folders, so they are removed up to the root.
+                    for folder in path.parents:
+                        if folder == self.root or any(folder.iterdir()):
+                            break
+                        folder.rmdir()
+                except OSError as error:
+                    fault = f"cannot be removed: {error.strerror}"
+                    raise BaselineError(f"{path}: {fault}; make its folder writable") from error
         return assembled(test, new)
 
     def runs(self, test: str) -> Runs:
@@ -243,17 +252,6 @@ class Store:
         except OSError as error:
             raise BaselineError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
         return decode(content, str(path))
-
-    def _remove(self, path: Path) -> None:
-        try:
-            path.unlink()
-            # Version control does not track empty folders, so they are removed up to the root.
-            for folder in path.parents:
-                if folder == self.root or any(folder.iterdir()):
-                    break
-                folder.rmdir()
-        except OSError as error:
-            raise BaselineError(f"{path}: cannot be removed: {error.strerror}; make its folder writable") from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -81,9 +81,18 @@ class _Thread:
         span, enclosed = self.seen_s - self.came_s, self.account_s - self.began_s
         running = min(enclosed, (self.account.running_ns - self.began.running_ns) / 1e9)
         runnable = min(enclosed - running, (self.account.runnable_ns - self.began.runnable_ns) / 1e9)
-        awake, queued = self._awake()
-        running += (span - enclosed) * (awake - queued)
-        runnable += (span - enclosed) * queued
+        # Of what no two accounts enclose the samples say how much it was awake; without samples, its past does. They do
+        # not distinguish a run queue from a core, as its past does.
+        ran = (self.account.running_ns - self.before.running_ns) / 1e9
+        queued = (self.account.runnable_ns - self.before.runnable_ns) / 1e9
+        samples = self.since or self.samples
+        if samples:
+            awake = samples["running"] / samples.total()
+        else:
+            awake = min(1.0, (ran + queued) / max(1e-9, self.account_s - self.came_s))
+        in_queue = awake * queued / (ran + queued) if ran + queued > 0 else 0.0
+        running += (span - enclosed) * (awake - in_queue)
+        runnable += (span - enclosed) * in_queue
         rest = span - running - runnable
         asleep = {where: count for where, count in self.samples.items() if where != "running"}
         slept: dict[Where, float] = {where: rest * count / sum(asleep.values()) for where, count in asleep.items()}
@@ -92,20 +101,6 @@ class _Thread:
         elif not slept:
             slept["asleep"] = rest
         return span, {"running": running, **slept}, runnable
-
-    def _awake(self) -> tuple[float, float]:
-        """The shares of the time that no two accounts enclose that it was awake, and in a run queue.
-
-        They follow from the samples, which do not distinguish a run queue from a core; without samples, from its past.
-        """
-        running = (self.account.running_ns - self.before.running_ns) / 1e9
-        runnable = (self.account.runnable_ns - self.before.runnable_ns) / 1e9
-        samples = self.since or self.samples
-        if samples:
-            awake = samples["running"] / samples.total()
-        else:
-            awake = min(1.0, (running + runnable) / max(1e-9, self.account_s - self.came_s))
-        return awake, awake * runnable / (running + runnable) if running + runnable > 0 else 0.0
 
 
 # -- bursts of samples, for waits for the GIL --------------------------------------------------------------------------
