@@ -10,7 +10,7 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo examples adopt docs test newest faults fuzz lint smoke lowest pyright requirements clean
+.PHONY: help setup demo examples adopt docs test newest faults fuzz lint smoke lowest version release requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,8 +43,8 @@ examples: setup ## every example: contracts and stored baselines; writes the tab
 	$(PY) -m pytest --ftgate --ftgate-test-time 4m --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
 	$(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
 
-adopt: setup ## adopt five published projects from their source distributions, and write docs/adopted.md (40 minutes)
-	$(PY) benchmarks/adopt/adopt.py --log docs/adopted.md
+adopt: setup ## adopt five published projects from their source distributions, and write docs/appendix/adopted.md (40 minutes)
+	$(PY) benchmarks/adopt/adopt.py --log docs/appendix/adopted.md
 
 docs: setup ## the site of the manual: .ftgate/docs/index.html
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going -c docs -d .ftgate/doctrees . .ftgate/docs
@@ -90,7 +90,7 @@ lint: setup ## ruff and mypy
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
-smoke: setup ## the wheel alone, in a clean environment of each Python that is here
+smoke: setup ## the wheel alone, in a clean environment of each Python that the classifiers name
 	$(PY) tests/support/smoke.py
 
 LOWEST := .ftgate/lowest
@@ -100,8 +100,11 @@ lowest: setup ## the fast tests with the lowest versions that pyproject.toml all
 	  --group dev --editable .
 	$(LOWEST)/bin/python -m pytest tests --ignore tests/physical $(PARALLEL)
 
-pyright: setup ## check what users write with pyright, too
-	$(VENV)/bin/uv tool run --quiet --from basedpyright==1.40.2 basedpyright
+version: setup ## name the next release (VERSION=0.1.0), or what follows it (VERSION=0.2.0.dev0)
+	$(PY) tests/support/release.py --name $(VERSION)
+
+release: setup ## build what is published into dist/, and check all of it; nothing is uploaded
+	$(PY) tests/support/release.py
 
 requirements: setup ## resolve the pinned requirements anew
 	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -22,3 +24,28 @@ def test_it_starts(script: str) -> None:
     done = subprocess.run([sys.executable, BENCHMARKS / script, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "usage:" in done.stdout
+
+
+APPENDIX = BENCHMARKS.parent / "docs" / "appendix"
+TABLES = [
+    (page.name, match[1], match[2])
+    for page in sorted(APPENDIX.glob("*.md"))
+    for match in re.finditer(
+        r"^(?:<!-- made by (\S+) -->\n\n)?(\|.*)\n\|(?: ?---)", page.read_text("utf-8"), re.MULTILINE
+    )
+]
+
+
+def test_tables_of_the_appendices_have_the_columns_that_their_scripts_print() -> None:
+    assert TABLES
+    for page, script, columns in TABLES:
+        assert script, f"{page}: no script is named above {columns}"
+        text = (BENCHMARKS.parent / script).read_text("utf-8")
+        assert [name for name in columns.strip("| ").split(" | ") if f'"{name}"' not in text] == [], script
+
+
+def test_what_a_report_says_of_the_cells_of_an_adopted_project_is_found_in_it() -> None:
+    adopt = runpy.run_path(str(BENCHMARKS / "adopt" / "adopt.py"))
+    report = (BENCHMARKS.parent / "tests" / "golden" / "terminal_120.txt").read_text("utf-8")
+    assert adopt["times"](report)["3.14t-threads-w8"][1] == "regressed"
+    assert adopt["failures"](report)["3.14-fork-w8"].startswith("wall +")

@@ -13,7 +13,8 @@ def test_the_wheel_measures_and_gates(tmp_path: Path) -> None:
     if python is None:
         pytest.skip(f"there is none of the Pythons {', '.join(smoke.CONTROLLERS)} here")
     pinned = ("--constraint", str(smoke.ROOT / "requirements.txt"))  # what `make setup` has downloaded
-    programs = smoke.install(python, smoke.build(tmp_path / "wheel"), tmp_path / "env", *pinned)
+    _, wheel = smoke.build(smoke.ROOT, tmp_path / "built")
+    programs = smoke.install(python, wheel, tmp_path / "env", *pinned)
     done = list(smoke.steps(programs, smoke.project(tmp_path / "project")))
     assert [step.error for step in done if step.error] == []
     assert [step.name for step in done] == ["plain", "record", "gate"]

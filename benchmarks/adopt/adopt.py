@@ -1,6 +1,6 @@
 """Adopts other people's projects, each from its source distribution, as their maintainer would; takes 40 minutes.
 
-    python benchmarks/adopt/adopt.py [--out .ftgate/adopt] [--log docs/adopted.md] [PROJECT ...]
+    python benchmarks/adopt/adopt.py [--out .ftgate/adopt] [--log docs/appendix/adopted.md] [PROJECT ...]
 
 For each project of `projects.toml`: fetches the source distribution and checks its SHA-256, commits it, runs
 `ftgate init`, puts a test of the project's own code in place of the checksum that `init` wrote, runs that test and the
@@ -26,6 +26,7 @@ import time
 import tomllib
 import urllib.request
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,20 @@ BUILDS = ("3.14", "3.14t")
 INTRODUCTION = """\
 # Adopted: other people's projects
 
-`make adopt` takes the source distributions of five published projects and does what their maintainer would do: `ftgate
-init`, a test of the project's own code, a plain run, baselines, a gate of unchanged code, and a gate of a change that
-makes the project's own source slower. It wrote this page. The change is in the project's Python, C, Rust or C++, so a
-gate builds the project: for both interpreters, and again for the baseline's commit where a cell misses its baseline. An
-*inconclusive* cell fails no test; on a machine with other work, as here, there are some. Left out of the output
-are its head, the progress lines, and what explains cells that did not fail."""
+`make adopt` takes the source distributions of five published projects and does what their maintainer would do:
+
+1. `uv venv --python 3.14`, and `uv pip install` of the project, its test dependencies and pytest-ftgate;
+2. `ftgate init --yes`, and a test of the project's own code, which
+   [projects.toml](../../benchmarks/adopt/projects.toml) has, as has the change;
+3. that test and some of the project's own, plainly;
+4. `pytest --ftgate --ftgate-test-time 60s --ftgate-update=new`, and a commit of the baselines;
+5. a gate of the same code, and a gate of a change that makes the project's own source slower.
+
+It wrote this page. The change is in the project's Python, C, Rust or C++, so a gate builds the project for both
+interpreters, and again for the baseline's commit where a cell misses its baseline. An *inconclusive* cell fails no
+test."""
+PROJECTS = ("project", "kind", "unchanged code", "the change is found in", "minutes")
+CELLS = ("cell", "recorded", "unchanged", "verdict", "changed", "verdict", "worse")
 
 
 @dataclass
@@ -241,27 +250,27 @@ def found(adoption: Adoption, build: str) -> list[str]:
 
 def page(adoptions: list[Adoption], missing: list[str]) -> str:
     """The page of the log, in Markdown; `missing` names projects that have not been run to the end."""
-    rows = [
-        "| project | kind | unchanged code | the change is found in | minutes |",
-        "|---|---|---|---|---|",
-        *(row(adoption) for adoption in adoptions),
-    ]
     left = [f"Not run to the end for this page: {', '.join(missing)}."] if missing else []
-    return "\n\n".join([INTRODUCTION, "\n".join(rows), *left, *map(section, adoptions)]) + "\n"
+    parts = [INTRODUCTION, table(PROJECTS, [row(adoption) for adoption in adoptions]), *left]
+    return "\n\n".join([*parts, *map(section, adoptions)]) + "\n"
 
 
-def row(adoption: Adoption) -> str:
-    """A project's row in the page's table."""
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table below the comment that names this script."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(["<!-- made by benchmarks/adopt/adopt.py -->\n", *(f"| {' | '.join(cells)} |" for cells in lines)])
+
+
+def row(adoption: Adoption) -> list[str]:
+    """A project's row in the page's first table."""
     same = Counter(adoption.decisions.get("same", {}).values())
-    names = [name for build in BUILDS for name in found(adoption, build)]
-    cells = [
+    return [
         f"[{adoption.name} {adoption.about['version']}](#{anchor(adoption)})",
         adoption.about["kind"],
         ", ".join(f"{count} {decision}" for decision, count in sorted(same.items())),
-        ", ".join(f"`{name}`" for name in names),
+        ", ".join(f"`{name}`" for build in BUILDS for name in found(adoption, build)),
         f"{adoption.minutes:.0f}",
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def anchor(adoption: Adoption) -> str:
@@ -271,52 +280,55 @@ def anchor(adoption: Adoption) -> str:
 
 def section(adoption: Adoption) -> str:
     """What was done with a project, and what came of it."""
-    steps, texts = adoption.steps, adoption.texts
+    steps = adoption.steps
     wrong = [f"**Not as it should be**: {'; '.join(adoption.wrong)}."] if adoption.wrong else []
+    plain = " and ".join(last_line(steps[name].output).partition(" in ")[0] for name in ("ours", "theirs"))
+    gates = " and ".join(f"{steps[name].seconds:.0f} s" for name in ("same", "changed"))
     return "\n\n".join(
         [
             f"## {adoption.name} {adoption.about['version']}",
             *wrong,
-            console((steps["venv"], ""), (steps["install"], ""), (steps["init"], steps["init"].output)),
-            *([f"It added to the configuration:\n\n```\n{texts['ini']}\n```"] if texts["ini"] else []),
-            f"In place of the checksum, `{texts['test']}` then had:",
-            f"```python\n{adoption.about['body'].strip()}\n```",
-            "Plain runs, with the project's own pytest options, of the new test and of some of the project's own:",
-            console(*((steps[name], last_line(steps[name].output)) for name in ("ours", "theirs"))),
-            "The baselines, then committed:",
-            console((steps["record"], shown_report(steps["record"].output))),
-            f"The same code, gated ({steps['same'].seconds:.0f} s, with what had to be built):",
-            console((steps["same"], shown_report(steps["same"].output))),
-            f"A change to the project's own source: {adoption.about['change']['what']}.",
-            f"```diff\n{texts['diff'][texts['diff'].index('--- a/') :].rstrip()}\n```",
-            f"The next gate ({steps['changed'].seconds:.0f} s, with what had to be built):",
-            console((steps["changed"], shown_report(steps["changed"].output))),
+            f"The change: {adoption.about['change']['what']}.",
+            f"```diff\n{adoption.texts['diff'][adoption.texts['diff'].index('@@') :].rstrip()}\n```",
+            table(CELLS, cells(adoption)),
+            f"Plain runs of the new test and of some of the project's own: {plain}.",
+            f"The gates took {gates}, builds included.",
+            f"While recording and in both gates other processes kept {', '.join(busy(adoption))} cores busy.",
         ]
     )
 
 
-def console(*steps: tuple[Step, str]) -> str:
-    """A block of commands, each with what of its output is shown."""
-    blocks = (f"$ {step.command}\n{shown}".rstrip() for step, shown in steps)
-    return "```console\n" + "\n".join(blocks) + "\n```"
+def cells(adoption: Adoption) -> list[list[str]]:
+    """A row for each cell: its times, its verdicts, and what was worse after the change."""
+    recorded, same, changed = (times(adoption.steps[name].output) for name in ("record", "same", "changed"))
+    worse = failures(adoption.steps["changed"].output)
+    return [[f"`{name}`", recorded[name][0], *same[name], *changed[name], worse.get(name, "")] for name in recorded]
+
+
+def times(output: str) -> dict[str, tuple[str, str]]:
+    """The time and the verdict of each cell that a report has."""
+    lines = re.findall(r"^  ([\d.]+t?-\S+) +([\d.]+ [nµm]?s) .*?  ([a-z][a-z ]+)$", output, re.MULTILINE)
+    return {name: (time, verdict) for name, time, verdict in lines}
+
+
+def failures(output: str) -> dict[str, str]:
+    """What made each cell fail: its metrics with their changes."""
+    blocks = re.findall(r"^  (?:regressed|suspect): (\S+)\n(.*?)^      against", output, re.MULTILINE | re.DOTALL)
+    change = re.compile(r"^ {6}(\w+(?: \w+)?)  +.*?([+-][\d.]+ (?:%|points)) \(", re.MULTILINE)
+    return {name: ", ".join(f"{metric} {by}" for metric, by in change.findall(text)) for name, text in blocks}
+
+
+def busy(adoption: Adoption) -> list[str]:
+    """How many cores other work kept busy in each of the measured runs."""
+    outputs = [adoption.steps[name].output for name in ("record", "same", "changed")]
+    found = [re.search(r"other processes kept (\S+) of \d+ cores busy", output) for output in outputs]
+    return [match[1] if match else "hardly any" for match in found]
 
 
 def last_line(output: str) -> str:
     """The summary of pytest itself."""
     lines = re.findall(r".*\d+ (?:passed|failed|skipped|error).*", output)
     return str(lines[-1]).strip("= ") if lines else output[-500:]
-
-
-def shown_report(output: str) -> str:
-    """The plugin's report without its head, without progress, and without what explains cells that pass."""
-    blocks = re.sub(r" +$", "", output.partition(" ftgate =")[2], flags=re.MULTILINE).split("\n\n")
-    first = next((number for number, block in enumerate(blocks) if re.search(r" verdict$", block, re.MULTILINE)), 0)
-    kept = [blocks[first]]
-    for block in blocks[first + 1 :]:
-        kept += re.findall(r"^  (?:regressed|suspect): .*?(?=^  \S|\Z)", f"{block}\n", re.MULTILINE | re.DOTALL)
-        kept += re.findall(r"^  machine .*(?:\n {10,}.*)*", block, re.MULTILINE)
-    counts = re.findall(r"^\d+ cells? in .*", output, re.MULTILINE)
-    return "\n\n".join(block.strip("\n") for block in [*kept, *counts[-1:]])
 
 
 def main() -> int:

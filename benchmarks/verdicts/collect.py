@@ -64,14 +64,14 @@ def test_uss(worker, dose):
     work(20_000)
 
 @ftgate.compare(threads)
-def test_lock_wait_share(worker, dose):
+def test_lock_wait(worker, dose):
     lock = worker.shared
     for _ in range(60):
         with lock:
             work(dose)
         work(900)
 
-@test_lock_wait_share.shared
+@test_lock_wait.shared
 def lock(shared):
     return shared.Lock()
 """

@@ -14,9 +14,11 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
+import page
 import rates
 import series
 from series import Kind, Pair, Side
@@ -36,6 +38,7 @@ METRICS: dict[Kind, tuple[Metric, ...]] = {
     "lock_wait": (Metric.LOCK_WAIT,),
 }
 WORK_NS = 10**9
+COLUMNS = ("series", "cell", "change", "failed", "passed", "pairs: mean (median)", "seconds: mean (median)")
 THREADS = Executor(kind="threads")
 SPEC = Spec(
     nodeid="series",
@@ -160,37 +163,7 @@ def results(judge: PairJudge, found: Sequence[Pair]) -> Iterator[Judged]:
         yield result
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Counts:
-    """Counts of results."""
-
-    results: list[Judged] = field(default_factory=list)
-
-    def line(self, label: str) -> str:
-        """The shares of regressed, passed and inconclusive results, and their pairs and seconds."""
-        found = self.results
-        total = len(found)
-        regressed = sum(result.regressed for result in found)
-        passed = sum(result.decision in (Decision.PASSED, Decision.IMPROVED) for result in found)
-        rest = total - regressed - passed
-        return (
-            f"{label:21s} regressed {rates.shown(regressed, total):27s} passed {passed / total:4.0%}"
-            f" inconclusive {rest / total:4.0%}  {_took(found)}"
-        )
-
-
-def _took(found: Sequence[Judged]) -> str:
-    pairs = [result.pairs for result in found]
-    seconds = [result.seconds for result in found]
-    metrics = zip(*(result.verdicts for result in found), strict=True)
-    each = (f"{one[0].metric} {statistics.fmean(verdict.launches for verdict in one):.1f}" for one in metrics)
-    return (
-        f"pairs {statistics.fmean(pairs):.1f} (median {statistics.median(pairs):g}; {', '.join(each)}),"
-        f" {statistics.fmean(seconds):.1f} s (median {statistics.median(seconds):.1f})"
-    )
+# -- the table ---------------------------------------------------------------------------------------------------------
 
 
 def whole_runs(found: Sequence[Pair], kind: Kind, at_most: int) -> list[tuple[Judged, ...]]:
@@ -201,35 +174,39 @@ def whole_runs(found: Sequence[Pair], kind: Kind, at_most: int) -> list[tuple[Ju
     return list(zip(*same, strict=False))
 
 
-def show(path: Path, kind: Kind, at_most: int) -> None:
-    """Print the tables of one series."""
+def rows(path: Path, kind: Kind, at_most: int) -> Iterator[list[str]]:
+    """Of one series: its whole runs, each cell of them, and each cell with an injected effect."""
     found = series.pairs(path, kind)
-    if not found:
-        return
-    runs = whole_runs(found, kind, at_most)
-    alarms = sum(any(result.regressed for result in run) for run in runs)
-    opens = sum(any(result.decision is Decision.INCONCLUSIVE for result in run) for run in runs)
     cells = sorted({pair.cell for pair in found})
-    hypotheses = len(cells) * len(METRICS[kind])
-    print(f"{kind}: {len(runs)} whole A/A runs of {len(cells)} cells, {hypotheses} hypotheses, at most {at_most} pairs")
-    print(f"  runs with a false fail {rates.shown(alarms, len(runs))}; at most {rates.at_most(alarms, len(runs)):.2%}")
-    print(f"  runs with something inconclusive {rates.shown(opens, len(runs))}")
+    runs = whole_runs(found, kind, at_most) if found else []
     if runs:
+        alarms = sum(any(result.regressed for result in run) for run in runs)
         seconds = [sum(result.seconds for result in run) for run in runs]
-        print(f"  {statistics.fmean(seconds):.1f} s a run (median {statistics.median(seconds):.1f})")
-    for place, cell in enumerate(cells):
-        if runs:
-            print("  " + Counts([run[place] for run in runs]).line(f"{cell} A/A"))
-    _injected(found, kind, at_most, hypotheses)
-
-
-def _injected(found: Sequence[Pair], kind: Kind, at_most: int, hypotheses: int) -> None:
-    judge = PairJudge(kind, hypotheses, at_most)
+        yield [path.stem, "a whole run", "A/A", rates.shown(alarms, len(runs)).strip(), "", "", _took(seconds)]
+        for place, cell in enumerate(cells):
+            yield [path.stem, cell, "A/A", *_shown([run[place] for run in runs])]
+    judge = PairJudge(kind, max(1, len(cells)) * len(METRICS[kind]), at_most)
     for effect in sorted({pair.effect for pair in found} - {0}):
-        for cell in sorted({pair.cell for pair in found}):
+        for cell in cells:
             judged = list(results(judge, [pair for pair in found if pair.cell == cell and pair.effect == effect]))
             if judged:
-                print("  " + Counts(judged).line(f"{cell} {effect:+.0%}"))
+                yield [path.stem, cell, f"{effect:+.0%}", *_shown(judged)]
+
+
+def _shown(found: Sequence[Judged]) -> list[str]:
+    """Failed, passed, pairs and seconds."""
+    passed = sum(result.decision in (Decision.PASSED, Decision.IMPROVED) for result in found)
+    return [
+        rates.shown(sum(result.regressed for result in found), len(found)).strip(),
+        f"{passed / len(found):.0%}",
+        _took([result.pairs for result in found]),
+        _took([result.seconds for result in found]),
+    ]
+
+
+def _took(values: Sequence[float]) -> str:
+    """The mean, and the median."""
+    return f"{statistics.fmean(values):.1f} ({statistics.median(values):.0f})"
 
 
 def main() -> None:
@@ -238,9 +215,8 @@ def main() -> None:
     parser.add_argument("series", type=Path, nargs="+")
     parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs per cell (default: the product's)")
     options = parser.parse_args()
-    for path in options.series:
-        for kind in series.KINDS:
-            show(path, kind, options.at_most)
+    each = (rows(path, kind, options.at_most) for path in options.series for kind in series.KINDS)
+    page.show(__file__, COLUMNS, chain.from_iterable(each))
 
 
 if __name__ == "__main__":

@@ -21,10 +21,11 @@ import argparse
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import judged
+import page
 import pyperf  # type: ignore[import-not-found]
 import rates
 import series
@@ -43,6 +44,8 @@ PYPERF_PROCESSES, PYPERF_VALUES = 20, 3
 ASV_PROCESSES, ASV_REPEAT, ASV_SAMPLE_S, ASV_FACTOR = 2, 5, 0.01, 1.1
 BENCHMARK_S = 1.0
 LEVEL = 0.01
+EFFECTS = (0.0, 0.05, 0.10, 0.25)
+COLUMNS = ("cell", "rule", "layout", "false alarms", "misses +5 %", "misses +10 %", "misses +25 %", "a comparison")
 HASTY_ALPHA = 0.05
 """The level at which pyperf tests: the product at that level, with a third of its launches, is compared with it."""
 
@@ -212,44 +215,40 @@ def tallied(decided: Iterator[tuple[Pair, bool, float]]) -> dict[float, Tally]:
     return tallies
 
 
-def line(name: str, layout: str, tallies: dict[float, Tally], effects: Sequence[float]) -> str:
+def row(cell: str, name: str, layout: str, tallies: dict[float, Tally], effects: Sequence[float]) -> list[str]:
     """False alarms without an effect, misses with one, and seconds per comparison without an effect."""
     figures = []
     for effect in effects:
         tally = tallies.get(effect, Tally())
-        wrong = tally.slower if not effect else tally.trials - tally.slower
-        figures.append(f"{rates.shown(wrong, tally.trials):28s}")
+        figures.append(rates.shown(tally.trials - tally.slower if effect else tally.slower, tally.trials).strip())
     same = tallies.get(0.0, Tally())
-    seconds = f"{same.seconds / same.trials:6.1f} s" if same.trials else ""
-    return f"  {name:36s} {layout:7s} " + " ".join(figures) + seconds
+    return [cell, name, layout, *figures, f"{same.seconds / same.trials:.1f} s" if same.trials else ""]
 
 
-def show(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> None:
-    """Print the table of one cell."""
-    effects = sorted({pair.effect for pair in found})
-    names = [f"{'false alarms' if not effect else f'misses at {effect:+.0%}':28s}" for effect in effects]
+def rows(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> Iterator[list[str]]:
+    """A row for each rule and layout that the pairs of a cell suffice for."""
     launch_s = statistics.fmean(sum(pair.reference.wall_ns) for pair in found) / NS
-    print(f"{cell}\n  {'rule':36s} {'layout':7s} " + " ".join(names) + "a comparison")
     for peer in peers(round(max(1.0, BENCHMARK_S / launch_s))):
         for layout, judge in (("apart", apart), ("paired", paired)):
-            print(line(peer.name, layout, tallied(judge(peer, found)), effects), flush=True)
-    judge = judged.PairJudge("wall", hypotheses, at_most)
-    print(line(f"pytest-ftgate, {hypotheses} hypotheses", "paired", ours(found, judge), effects))
+            if tallies := tallied(judge(peer, found)):
+                yield row(cell, peer.name, layout, tallies, EFFECTS)
+    own = judged.PairJudge("wall", hypotheses, at_most)
+    yield row(cell, f"pytest-ftgate, {hypotheses} hypotheses", "paired", ours(found, own), EFFECTS)
     hasty = judged.PairJudge("wall", len(judged.METRICS["wall"]), PYPERF_PROCESSES // 3 + 1, run_alpha=HASTY_ALPHA)
-    print(line(f"pytest-ftgate, 5 %, at most {hasty.at_most} pairs", "paired", ours(found, hasty), effects))
+    yield row(cell, f"pytest-ftgate, 5 %, at most {hasty.at_most} pairs", "paired", ours(found, hasty), EFFECTS)
 
 
 def main() -> None:
-    """Print a table per cell."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path)
     parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs per cell for the product")
     options = parser.parse_args()
     found = series.pairs(options.series)
     cells = sorted({pair.cell for pair in found})
-    for cell in cells:
-        own = [pair for pair in found if pair.cell == cell]
-        show(cell, own, len(cells) * len(judged.METRICS["wall"]), options.at_most)
+    hypotheses = len(cells) * len(judged.METRICS["wall"])
+    each = (rows(cell, [pair for pair in found if pair.cell == cell], hypotheses, options.at_most) for cell in cells)
+    page.show(__file__, COLUMNS, chain.from_iterable(each))
 
 
 if __name__ == "__main__":

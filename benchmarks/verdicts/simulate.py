@@ -11,8 +11,11 @@ that are correlated by 0.3 and by 0.6. The judge is a vectorised copy of the pro
 both give the same decisions at the same number of pairs on a random sample of series.
 
 A false fail of a run is a regression, or a suspicion, reported for any of its K hypotheses although nothing changed;
-`at margin` are runs in which every hypothesis has changed by exactly the margin: the worst case. `covered` is how often
-the interval of a decided test holds the true change.
+`at the margin` are runs in which every hypothesis has changed by exactly the margin: the worst case. Each table has
+rows by noise. The first has the share of whole runs that fail, and its exact bound (95 %). The second has, of single
+tests by the size of the change, how many fail and how many pass; the third the pairs that they need (median, mean,
+99 %) and how often the 95 % interval holds the true change. The last says how many of 100 tests of the wall time fail
+that changed by 5, 10 and 25 %, by the hypotheses of the run and the pairs that its time allows.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import page
 import rates
 import series
 from numpy.typing import NDArray
@@ -40,6 +44,10 @@ from pytest_ftgate.stats.alpha_spending import Look
 ALPHA = 0.01
 EFFECTS = (0.0, 0.05, 0.10, 0.25, 1.0)
 HYPOTHESES = (8, 20, 64)
+BUDGETS = (3, 5, 8, 13, 20, 40, 80)
+FALSE_FAILS = ("noise", "unchanged: K = 8", "K = 20", "K = 64", "at the margin: K = 8", "K = 20", "K = 64")
+POWER = ("noise", "+0 %", "+5 %", "+10 %", "+25 %", "+100 %")
+BY_BUDGET = ("noise", "K", "3", "5", "8", "13", "20", "40", "80")
 BLOCK = 8
 CHUNK = 10_000
 LEAST_RUNS = 5000
@@ -221,7 +229,7 @@ class Noise:
         return logs + math.log1p(effect), errors
 
 
-def measured(found: Sequence[Pair], redrawn: bool) -> list[Noise]:
+def measured(title: str, found: Sequence[Pair], redrawn: bool) -> list[Noise]:
     """The noise of each cell and metric of a series."""
     made = []
     for cell in sorted({pair.cell for pair in found}):
@@ -231,9 +239,7 @@ def measured(found: Sequence[Pair], redrawn: bool) -> list[Noise]:
             logs = np.array([math.log(each.new / each.reference) for each in values if each])
             errors = np.array([each.error for each in values if each])
             logs -= rank_tests.location(logs, 0.0).value
-            sd, shown = logs.std(), rank_tests.gini_deviation(logs)
-            print(f"{cell} {metric}: {len(logs)} A/A pairs, sd {sd:.2%}, by Gini's mean difference {shown:.2%}")
-            made.append(Noise(f"{cell} {metric}", metric, _resampled(logs, errors, redrawn)))
+            made.append(Noise(f"{title}: {cell} {metric}", metric, _resampled(logs, errors, redrawn)))
     return made
 
 
@@ -298,62 +304,59 @@ def simulated(
     return Tally(*joined)
 
 
-def false_fails(found: Sequence[Noise], tests: int, at_most: int, rng: np.random.Generator) -> None:
-    """Whole runs of K hypotheses, all with one noise, in which nothing changed, and all changed by the margin."""
-    print(
-        f"\nWhole runs: false fails, their exact bound (95 %), {tests} tests per line or more, at most {at_most} pairs"
-    )
+def false_fails(found: Sequence[Noise], tests: int, at_most: int, rng: np.random.Generator) -> Iterator[list[str]]:
+    """Whole runs of K hypotheses, all with one noise, in which nothing changed, or all changed by the margin."""
     for source in found:
-        for count in HYPOTHESES:
-            runs = max(LEAST_RUNS, tests // count)
-            for label, share in (("nothing changed", 0.0), ("at margin", 1.0)):
+        cells = []
+        for share in (0.0, 1.0):
+            for count in HYPOTHESES:
+                runs = max(LEAST_RUNS, tests // count)
                 design = Design.of(source.metric, count)
-                effect = share * design.limits.margin
-                tally = simulated(source, design, runs * count, rng, effect, at_most)
+                tally = simulated(source, design, runs * count, rng, share * design.limits.margin, at_most)
                 failed = np.isin(tally.decisions, (REGRESSED, SUSPECT)).reshape(count, runs).any(axis=0)
                 events = int(failed.sum())
-                print(
-                    f"  {source.name:22s} K = {count:2d} {label:15s}: {events} of {runs} runs fail,"
-                    f" {events / runs:.3%}, at most {rates.at_most(events, runs):.3%}",
-                    flush=True,
-                )
+                cells.append(f"{events / runs:.2%} (≤ {rates.at_most(events, runs):.2%})")
+        yield [source.name, *cells]
 
 
-def power(found: Sequence[Noise], tests: int, at_most: int, count: int, rng: np.random.Generator) -> None:
-    """The decisions of the tests, and the number of pairs that they need."""
-    print(f"\nEach test of a run of K = {count}, {tests} tests per line, at most {at_most} pairs: decisions, pairs")
-    print("  noise                    effect  regressed suspect   passed improved inconcl.  median mean  99 %  covered")
+def power(
+    found: Sequence[Noise], tests: int, at_most: int, count: int, rng: np.random.Generator
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Two tables: the decisions of the tests; the pairs that they need, and how often their intervals are right."""
+    decisions, needed = [], []
     for source in found:
         design = Design.of(source.metric, count)
-        for effect in EFFECTS:
-            tally = simulated(source, design, tests, rng, effect, at_most, covered=True)
-            shares = [100 * tally.share(code) for code in (REGRESSED, SUSPECT, PASSED, IMPROVED, OPEN)]
-            pairs = np.median(tally.pairs), tally.pairs.mean(), np.quantile(tally.pairs, 0.99)
-            print(
-                f"  {source.name:22s} {effect:+7.0%} {shares[0]:9.2f} % {shares[1]:5.2f} % {shares[2]:6.1f} %"
-                f" {shares[3]:6.2f} % {shares[4]:6.1f} % {pairs[0]:6.0f} {pairs[1]:6.1f} {pairs[2]:5.0f}"
-                f" {100 * tally.covered.mean():6.1f} %",
-                flush=True,
-            )
+        tallies = [simulated(source, design, tests, rng, effect, at_most, covered=True) for effect in EFFECTS]
+        decisions.append([source.name, *(_decisions(each) for each in tallies)])
+        needed.append([source.name, *(_needed(each) for each in tallies)])
+    return decisions, needed
 
 
-def budgets(found: Sequence[Noise], tests: int, rng: np.random.Generator) -> Iterator[str]:
+def _decisions(tally: Tally) -> str:
+    """Failed / passed."""
+    return f"{tally.share(REGRESSED, SUSPECT):.1%} / {tally.share(PASSED, IMPROVED):.1%}"
+
+
+def _needed(tally: Tally) -> str:
+    """Median, mean and 99 % quantile of the pairs; coverage."""
+    pairs = np.median(tally.pairs), tally.pairs.mean(), np.quantile(tally.pairs, 0.99)
+    return f"{pairs[0]:.0f}, {pairs[1]:.1f}, {pairs[2]:.0f}; {tally.covered.mean():.0%}"
+
+
+def budgets(found: Sequence[Noise], tests: int, rng: np.random.Generator) -> Iterator[list[str]]:
     """The chance that a change fails, by what a time budget leaves: the number of pairs, and of hypotheses."""
-    yield "\nThe chance to fail (regressed or suspect), by hypotheses of the run and pairs that the time allows"
-    yield "  noise                     K  effect " + "".join(f"{pairs:>8d}" for pairs in (3, 5, 8, 13, 20, 40, 80))
     for source in found:
-        for count in (3, 12, 48):
+        for count in (3, 12, 48) if source.metric == Metric.WALL else ():
             design = Design.of(source.metric, count)
-            for effect in (0.05, 0.10, 0.25):
-                shares = (
-                    simulated(source, design, tests, rng, effect, pairs).share(REGRESSED, SUSPECT)
-                    for pairs in (3, 5, 8, 13, 20, 40, 80)
-                )
-                yield f"  {source.name:22s} {count:4d} {effect:+7.0%} " + "".join(f"{each:8.1%}" for each in shares)
+            shares = (
+                [simulated(source, design, tests, rng, each, pairs).share(REGRESSED, SUSPECT) for each in EFFECTS[1:4]]
+                for pairs in BUDGETS
+            )
+            yield [source.name, str(count), *(" / ".join(f"{100 * share:.0f}" for share in each) for each in shares)]
 
 
 def main() -> None:
-    """Print the check, the whole runs, the power, and the power by budget."""
+    """Print the check; then whole runs, decisions, pairs, and the power by budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path, nargs="*")
     parser.add_argument("--tests", type=int, default=100_000, help="A/A tests per line of the whole runs")
@@ -366,14 +369,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
-    found = [noise for path in options.series for noise in measured(series.pairs(path), options.signs == "drawn")]
+    found = [
+        noise for path in options.series for noise in measured(path.stem, series.pairs(path), options.signs == "drawn")
+    ]
     found += made(options.deviation)
     checked = check_equal(found, options.at_most, options.compared, rng)
     print(f"the product's own judge decides the same on {checked} of {checked} series")
-    false_fails(found, options.tests, options.at_most, rng)
-    power(found, options.power_tests, options.at_most, options.hypotheses, rng)
-    for line in budgets(found, options.power_tests, rng):
-        print(line, flush=True)
+    page.show(__file__, FALSE_FAILS, false_fails(found, options.tests, options.at_most, rng))
+    for rows in power(found, options.power_tests, options.at_most, options.hypotheses, rng):
+        page.show(__file__, POWER, rows)
+    page.show(__file__, BY_BUDGET, budgets(found, options.power_tests, rng))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ QUIET and each FOLDER hold baselines that `pytest --ftgate --ftgate-update='*'` 
 did not change: QUIET while the machine of two cores was quiet, a FOLDER while other processes kept OTHERS of them busy.
 Each try takes one of their runs as the new one and some of QUIET as its recordings, all cells together. A run has 8
 launches of each cell: around its own median, scattered as the launches of all runs of the folder are. The new times are
-multiplied by the change. `fails` is the share of cells whose time is then regressed or suspect, `passes` of those that
-pass, and `runs fail` the share of whole runs without a change in which any metric of any cell fails.
+multiplied by the change. A cell of the second table has the percentage of cells whose time is then regressed or
+suspect, and of those that pass; its last column the share of whole runs without a change in which any metric fails.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import page
 
 from pytest_ftgate.judge import decide, limits, metrics, prediction, recorded
 from pytest_ftgate.kit.values import Metric
@@ -36,6 +37,8 @@ FEWER = 5
 LEAST = 1e-4
 """Added before a logarithm is taken, so that the log of no wait is finite."""
 CHANGES = (0.0, 0.15, 0.20, 0.30, 0.50, 1.0, 2.0)
+DEVIATIONS = ("recorded", "metric", "between runs", "of the median cell", "standard error", "largest")
+RATES = ("new run", "recordings", "+0 %", "+15 %", "+20 %", "+30 %", "+50 %", "+100 %", "+200 %", "runs that fail")
 FAILS = (Decision.REGRESSED, Decision.SUSPECT)
 Launches: TypeAlias = tuple[float, ...]
 Cells: TypeAlias = Mapping[tuple[str, str], Sequence[Launches]]
@@ -128,9 +131,8 @@ def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed
     return Rates(found["fails"] / cells, found["passes"] / cells, found["runs"] / tries)
 
 
-def deviations(title: str, cells: Cells) -> None:
-    """Print how far the medians of unchanged code differ from run to run, and what their launches explain of it."""
-    print(f"\n{title}: standard deviation between runs of a launch's median log, and its standard error")
+def deviations(title: str, cells: Cells) -> Iterator[list[str]]:
+    """How far the medians of unchanged code differ from run to run, and what their launches explain of it."""
     for name in metrics.GATING:
         least = 0.01 if metrics.is_share(name) else 0.0
         squares, errors, largest = [], [], (0.0, "")
@@ -139,12 +141,10 @@ def deviations(title: str, cells: Cells) -> None:
             if len(logs) > 1:
                 squares.append(np.var([np.median(run) for run in logs], ddof=1))
                 errors.append(np.mean([run.var(ddof=1) * np.pi / 2 / len(run) for run in logs]))
-                largest = max(largest, (float(np.sqrt(squares[-1])), cell))
+                largest = max(largest, (float(np.sqrt(squares[-1])), cell.rpartition("::")[2]))
         if squares:
-            print(
-                f"  {name:16} {np.sqrt(np.mean(squares)):6.1%}  median cell {np.sqrt(np.median(squares)):6.1%}  "
-                f"error {np.sqrt(np.mean(errors)):6.1%}  largest {largest[0]:6.1%} ({largest[1].rpartition('::')[2]})"
-            )
+            roots = (float(np.sqrt(each)) for each in (np.mean(squares), np.median(squares), np.mean(errors)))
+            yield [title, name, *(f"{each:.1%}" for each in roots), f"{largest[0]:.1%} ({largest[1]})"]
 
 
 def main() -> None:
@@ -156,20 +156,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     read_ones = {folder.name: read(folder) for folder in (options.quiet, *(Path(name) for name, _ in options.busy))}
-    for title, cells in read_ones.items():
-        deviations(title, cells)
+    each = (deviations(title, cells) for title, cells in read_ones.items())
+    page.show(__file__, DEVIATIONS, itertools.chain.from_iterable(each))
+    page.show(__file__, RATES, wrong(read_ones, options))
+
+
+def wrong(read_ones: Mapping[str, Cells], options: argparse.Namespace) -> Iterator[list[str]]:
+    """How many cells fail and pass, by the change, and how many unchanged runs fail."""
     others = {Path(name).name: float(cores) for name, cores in options.busy}
     sets = {title: Runs(cells) for title, cells in read_ones.items()}
     quiet = sets[options.quiet.name]
-    print(f"\n{len(quiet.logs)} hypotheses, alpha {0.01 / len(quiet.logs):.2g}, {options.tries} tries")
-    print("  new run      recordings   " + "".join(f"{f'{change:+.0%}':>16}" for change in CHANGES) + "      runs")
-    print(" " * 28 + f"{'fails  passes':>16}" * len(CHANGES) + "      fail")
     for title, drawn in sets.items():
         conditions = Conditions(cores=CORES, others=others.get(title, 0.0))
         for count in RECORDINGS:
             found = [rates(quiet, drawn, count, change, options.tries, options.seed, conditions) for change in CHANGES]
-            shown = "".join(f"{each.fails:9.1%}{each.passes:7.1%}" for each in found)
-            print(f"  {title:12} {count:10}   {shown}  {found[0].runs:8.2%}")
+            shown = (f"{100 * each.fails:.1f} / {100 * each.passes:.1f}" for each in found)
+            yield [title, str(count), *shown, f"{found[0].runs:.1%}"]
 
 
 if __name__ == "__main__":

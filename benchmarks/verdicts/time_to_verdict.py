@@ -1,6 +1,6 @@
 """Seconds and pairs to a verdict, on commits that change a workload by a known amount.
 
-    python benchmarks/verdicts/time_to_verdict.py [--only GLOB ...] [--list] [--repeat 1] [--peers] [-- PYTEST OPTIONS]
+    python benchmarks/verdicts/time_to_verdict.py [--only GLOB ...] [--list] [--repeat 1] [-- PYTEST OPTIONS]
 
 Each workload is a git project of its own in a temporary folder, with two commits: the second edits a constant of the
 helper module, or adds a comment to the function that is measured (+0 %). `pytest --ftgate --ftgate-against HEAD~1` then
@@ -11,18 +11,12 @@ to pytest, for example `--ftgate-test-time 20s`.
 The CPU workloads are named after the body, the executor and the change, such as `20 ms threads +10 %`; the body's loop
 is calibrated first, alone on its core. A worker's start belongs to the iteration, so that a short body's change is a
 smaller one of the iteration.
-
-With `--peers` the same commits are also given to pyperf (`compare_to`) and pytest-benchmark
-(`--benchmark-compare-fail=mean:10%`), which time an iteration with the same workers: first one commit, then the other.
-They are installed into environments of their own. At the end the error rates of all stand side by side: alarms where
-nothing changed, and misses.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -39,29 +33,25 @@ from itertools import product
 from pathlib import Path
 from typing import NoReturn
 
-import rates
+import page
 
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.spec import parse_target
-from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report.json import parse
 from pytest_ftgate.targets.find import find_interpreter
 
 BODIES_S = {"2 ms": 0.002, "20 ms": 0.02, "200 ms": 0.2, "2 s": 2.0}
 CHANGES = (0.0, 0.05, 0.10, 0.25, 1.0)
 CPU_CELLS = {"threads": ("threads", "3.14t"), "fork": ('processes("fork")', "3.14")}
-FAILING = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ERROR}
 GIT = ("git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@example.invalid", "-c", "commit.gpgsign=false")
-COMPARE_FAIL = "mean:10%"
 
 
 @dataclass(frozen=True)
 class Workload:
     """Two commits: `before` and `after` are the helper module on each side, `test` is the file that is measured.
 
-    `change` is that of the body's time in the slowest cell; 0 if nothing changed. `calls` are what a peer times on each
-    of the `pythons`: expressions that the module `call` can evaluate.
+    `change` is that of the body's time in the slowest cell; 0 if nothing changed.
     """
 
     name: str
@@ -69,20 +59,16 @@ class Workload:
     test: str
     before: str
     after: str
-    pythons: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
     aim_s: float | None = None
     helper: str = "work.py"
 
 
 @dataclass
 class Results:
-    """What the runs of one tool on one workload gave."""
+    """What the runs of one workload gave."""
 
-    alarms: list[bool] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
-    skipped: str = ""
 
 
 # -- workloads ---------------------------------------------------------------------------------------------------------
@@ -108,7 +94,7 @@ def body():
 
 TEST = """
 import work
-from pytest_ftgate import ftgate, interpreters, threads
+from pytest_ftgate import ftgate, interpreters, processes, threads
 
 
 @ftgate.compare({executors}, workers={workers}, pythons={pythons})
@@ -208,7 +194,7 @@ asyncio.run(main())
 """
 
 SERVER_TEST = """
-from pytest_ftgate import command, ftgate, load, processes
+from pytest_ftgate import command, ftgate, load
 
 
 @ftgate.serve(
@@ -226,53 +212,6 @@ def test_server(server):
 
 COMMENT = "# A comment changes no instruction.\n    "
 
-CALL = '''
-"""An iteration as the product times it: workers are started, do the work, and are joined."""
-import multiprocessing
-import threading
-
-import work
-
-
-def ended(workers):
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-
-
-def threads(count):
-    ended([threading.Thread(target=work.body) for _ in range(count)])
-
-
-def fork(count):
-    context = multiprocessing.get_context("fork")
-    ended([context.Process(target=work.body) for _ in range(count)])
-'''
-
-PYPERF = """
-import call
-import pyperf
-
-CALLS = {calls!r}
-if __name__ == "__main__":
-    runner = pyperf.Runner()
-    for name in CALLS:
-        runner.bench_func(name, eval("lambda: " + name, vars(call)))
-"""
-
-BENCHMARK = """
-import call
-import pytest
-
-CALLS = {calls!r}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_call(benchmark, name):
-    benchmark(eval("lambda: " + name, vars(call)))
-"""
-
 
 def cpu(body: str, executor: str, change: float) -> Workload:
     """A loop of the body's time in two workers."""
@@ -284,8 +223,6 @@ def cpu(body: str, executor: str, change: float) -> Workload:
         test=TEST.format(executors=words, workers=2, pythons=[python]),
         before=CPU.format(rounds=rounds, comment=""),
         after=CPU.format(rounds=round(rounds * (1 + change)), comment="" if change else COMMENT),
-        pythons=(python,),
-        calls=(f"{executor}(2)",),
     )
 
 
@@ -308,17 +245,14 @@ def executable(python: str) -> str:
     return find_interpreter(parse_target(python)).executable
 
 
-def unchanged(name: str, executors: str, workers: str, calls: tuple[str, ...], aim_s: float) -> Workload:
+def unchanged(name: str, executors: str, workers: str, aim_s: float) -> Workload:
     """Counter increments on both builds, of which a comment changes."""
-    pythons = ("3.14", "3.14t")
     return Workload(
         name=name,
         change=0.0,
-        test=TEST.format(executors=executors, workers=workers, pythons=[*pythons]),
+        test=TEST.format(executors=executors, workers=workers, pythons=["3.14", "3.14t"]),
         before=COUNTER.format(comment="", increments=150_000),
         after=COUNTER.format(comment=COMMENT, increments=150_000),
-        pythons=pythons,
-        calls=calls,
         aim_s=aim_s,
     )
 
@@ -333,8 +267,6 @@ def others() -> list[Workload]:
             test=TEST.format(executors="threads", workers=[1, 2], pythons=["3.14"]),
             before=LOCK.format(guard="contextlib.nullcontext()"),
             after=LOCK.format(guard="threading.Lock()"),
-            pythons=("3.14",),
-            calls=("threads(1)", "threads(2)"),
             aim_s=25.0,
         ),
         Workload(
@@ -343,11 +275,9 @@ def others() -> list[Workload]:
             test=ASYNC_TEST,
             before=COROUTINES.format(serial=False),
             after=COROUTINES.format(serial=True),
-            pythons=("3.14",),
-            calls=("work.body()",),
         ),
-        unchanged("four unchanged cells", 'threads, processes("fork")', "2", ("threads(2)", "fork(2)"), aim_s=45.0),
-        unchanged("sixteen unchanged cells", sixteen, "[1, 2]", (), aim_s=180.0),
+        unchanged("four unchanged cells", 'threads, processes("fork")', "2", aim_s=45.0),
+        unchanged("sixteen unchanged cells", sixteen, "[1, 2]", aim_s=180.0),
         Workload(
             name="slow server",
             change=500.0,
@@ -399,9 +329,6 @@ def committed(folder: Path, workload: Workload) -> Path:
     root.mkdir()
     files = {
         "test_work.py": workload.test,
-        "call.py": CALL,
-        "bench_work.py": PYPERF.format(calls=workload.calls),
-        "benchmark_work.py": BENCHMARK.format(calls=workload.calls),
         "pytest.ini": "[pytest]\nftgate_install =\n",
         ".gitignore": ".ftgate/\n__pycache__/\n",
     }
@@ -415,90 +342,24 @@ def committed(folder: Path, workload: Workload) -> Path:
     return root
 
 
-@cache
-def unchanged_option() -> tuple[str, ...]:
-    """What makes the product measure cells of which only a comment has changed."""
-    return (
-        ("--ftgate-unchanged=measure",) if "--ftgate-unchanged" in output([sys.executable, *PYTEST, "--help"]) else ()
-    )
-
-
-PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--ftgate", "--ftgate-against=HEAD~1")
+UNCHANGED = "--ftgate-unchanged=measure"
+"""Measures cells of which only a comment has changed, too."""
 
 
 def measure(root: Path, options: Sequence[str], results: Results) -> None:
     """One run of the product."""
     report = root.parent / "report.json"
     report.unlink(missing_ok=True)
-    words = [sys.executable, *PYTEST, "--ftgate", "--ftgate-against=HEAD~1", f"--ftgate-report=json:{report}"]
     began = time.monotonic()
-    ended([*words, *unchanged_option(), *options, "test_work.py"], root)
+    ended([*PYTEST, UNCHANGED, f"--ftgate-report=json:{report}", *options, "test_work.py"], root)
     results.seconds.append(time.monotonic() - began)
-    rows = [row for table in parse(report.read_text(encoding="utf-8")).tables for row in table.rows]
-    results.rows += rows
-    results.alarms.append(any(row.verdict.decision in FAILING for row in rows))
-
-
-@cache
-def peer_python(folder: Path, python: str) -> Path:
-    """The interpreter of an environment with the other tools."""
-    from pytest_ftgate.targets.environments import find_uv
-
-    home = folder / f"peers-{python}"
-    output([find_uv(), "venv", "--quiet", "--python", executable(python), home])
-    found = home / "bin" / "python"
-    output([find_uv(), "pip", "install", "--quiet", "--python", found, "pyperf", "pytest", "pytest-benchmark"])
-    return found
-
-
-def sides(root: Path) -> tuple[Path, Path]:
-    """Both commits, checked out."""
-    reference = root.parent / "reference"
-    if not reference.exists():
-        output([*GIT, "worktree", "add", "--quiet", "--detach", reference, "HEAD~1"], root)
-    return reference, root
-
-
-def pyperf_alarm(root: Path, python: Path) -> bool:
-    """Whether `pyperf compare_to` finds any of the calls significantly slower."""
-    files = [root.parent / f"pyperf-{side}.json" for side in ("reference", "changed")]
-    for folder, path in zip(sides(root), files, strict=True):
-        path.unlink(missing_ok=True)
-        output([python, "bench_work.py", "--quiet", "-o", path], folder)
-    return "x slower" in output([python, "-m", "pyperf", "compare_to", *files])
-
-
-def benchmark_alarm(root: Path, python: Path) -> bool:
-    """Whether `--benchmark-compare-fail` fails."""
-    storage = root.parent / "storage"
-    shutil.rmtree(storage, ignore_errors=True)
-    words = [python, *PYTEST, "-c", os.devnull, "benchmark_work.py", f"--benchmark-storage=file://{storage}"]
-    reference, changed = sides(root)
-    output([*words, f"--rootdir={reference}", "--benchmark-save=reference"], reference)
-    compare = ["--benchmark-compare", f"--benchmark-compare-fail={COMPARE_FAIL}"]
-    done = ended([*words, f"--rootdir={changed}", *compare], changed)
-    if done.returncode and "Performance has regressed" not in done.stderr:
-        fail(done)
-    return done.returncode == 1
-
-
-PEERS = {"pyperf compare_to": pyperf_alarm, f"pytest-benchmark {COMPARE_FAIL}": benchmark_alarm}
-
-
-def measure_peers(folder: Path, root: Path, workload: Workload, found: dict[str, Results]) -> None:
-    """One run of each of the other tools, on each python."""
-    for name, alarm in PEERS.items():
-        results = found.setdefault(name, Results())
-        pythons = [peer_python(folder, each) for each in workload.pythons]
-        began = time.monotonic()
-        alarms = [alarm(root, python) for python in pythons]
-        results.alarms.append(any(alarms))
-        results.seconds.append(time.monotonic() - began)
+    results.rows += [row for table in parse(report.read_text(encoding="utf-8")).tables for row in table.rows]
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
-COLUMNS = "{:26s} {:>9s}  {:34s} {:>18s} {:>9s} {:>13s} {:>6s}"
+COLUMNS = ("workload", "change", "verdicts", "measured", "pairs: median / most", "seconds: median / most", "aim")
 
 
 def pairs(row: Row) -> int:
@@ -506,14 +367,14 @@ def pairs(row: Row) -> int:
     return max(len(row.sample.launches), len(row.sample.of("memory"))) if row.sample else 0
 
 
-def line(workload: Workload, results: Results) -> str:
-    """The product's line of the table."""
+def row_of(workload: Workload, results: Results) -> list[str]:
+    """The row of a workload."""
     counted = Counter(row.verdict.decision.value for row in results.rows)
     verdicts = ", ".join(f"{name} {count} of {len(results.rows)}" for name, count in counted.most_common())
     judged = [each for row in results.rows for each in row.verdict.metrics if each.metric == Metric.WALL and each.ratio]
     changes = sorted(each.ratio.value - 1 for each in judged if each.ratio)
     counts = [pairs(row) for row in results.rows]
-    return COLUMNS.format(
+    return [
         workload.name,
         f"{workload.change:+.0%}",
         verdicts,
@@ -521,66 +382,36 @@ def line(workload: Workload, results: Results) -> str:
         f"{statistics.median(counts):.0f} / {max(counts)}",
         f"{statistics.median(results.seconds):.0f} / {max(results.seconds):.0f}",
         f"{workload.aim_s:.0f}" if workload.aim_s else "",
-    )
+    ]
 
 
-def peer_line(name: str, results: Results) -> str:
-    """A line below it for another tool."""
-    slower = sum(results.alarms)
-    seconds = f"{statistics.median(results.seconds):.0f} / {max(results.seconds):.0f}"
-    return COLUMNS.format(f"  {name}", "", f"slower {slower} of {len(results.alarms)} runs", "", "", seconds, "")
-
-
-def errors(found: Sequence[tuple[Workload, dict[str, Results]]]) -> Iterator[str]:
-    """The error rates of whole runs of each tool, by true change: alarms without one, misses with one."""
-    for change in sorted({workload.change for workload, _ in found}):
-        yield f"{'alarms, nothing changed' if not change else f'misses at {change:+.0%}'}"
-        own = [by_tool for workload, by_tool in found if workload.change == change]
-        for tool in dict.fromkeys(tool for by_tool in own for tool in by_tool):
-            alarms = [alarm for by_tool in own if tool in by_tool for alarm in by_tool[tool].alarms]
-            wrong = sum(alarms) if not change else len(alarms) - sum(alarms)
-            yield f"  {tool:34s} {rates.shown(wrong, len(alarms))}"
-
-
-def run(workload: Workload, options: argparse.Namespace, folder: Path) -> dict[str, Results]:
-    """All runs of a workload; prints its lines."""
-    found = {"pytest-ftgate": Results()}
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        root = committed(Path(place), workload)
-        for _ in range(options.repeat):
-            measure(root, options.pytest, found["pytest-ftgate"])
-            if options.peers and workload.calls:
-                measure_peers(folder, root, workload, found)
-    print(line(workload, found["pytest-ftgate"]), flush=True)
-    for name in PEERS:
-        if name in found:
-            print(peer_line(name, found[name]), flush=True)
-    return found
+def rows(names: Sequence[str], repeat: int, words: Sequence[str]) -> Iterator[list[str]]:
+    """Each workload's row, as soon as all of its runs have ended; `words` go to pytest."""
+    made = by_name()
+    for name in names:
+        workload, results = made[name](), Results()
+        with tempfile.TemporaryDirectory(prefix="ftgate-verdicts-") as place:
+            root = committed(Path(place), workload)
+            for _ in range(repeat):
+                measure(root, words, results)
+        yield row_of(workload, results)
 
 
 def main() -> None:
-    """Print the table, and with other tools the error rates."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="extend", nargs="+", default=[], metavar="GLOB", help="names of workloads")
     parser.add_argument("--list", action="store_true", help="print the names and end")
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each workload and tool (default: 1)")
-    parser.add_argument("--peers", action="store_true", help="also run pyperf and pytest-benchmark")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each workload (default: 1)")
     parser.add_argument("pytest", nargs="*", help="options for pytest, after --")
     options = parser.parse_args()
-    made = by_name()
-    names = [name for name in made if any(fnmatchcase(name, pattern) for pattern in options.only or ["*"])]
+    names = [name for name in by_name() if any(fnmatchcase(name, pattern) for pattern in options.only or ["*"])]
     if not names:
         parser.error("no workload has such a name: see --list")
     if options.list:
         print("\n".join(names))
         return
-    print(COLUMNS.format("workload", "change", "verdicts", "measured", "pairs", "seconds", "aim"))
-    print(COLUMNS.format("", "", "", "", "med / max", "med / max", ""))
-    with tempfile.TemporaryDirectory(prefix="ftgate-verdicts-") as folder:
-        found = [(workload, run(workload, options, Path(folder))) for workload in (made[name]() for name in names)]
-    if options.peers or options.repeat > 1:
-        print("\nerror rates of whole runs, with 95 % intervals")
-        print("\n".join(errors(found)))
+    page.show(__file__, COLUMNS, rows(names, options.repeat, options.pytest))
 
 
 if __name__ == "__main__":

@@ -26,10 +26,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import page
 from series import PAIRED, Estimator, iterations_ratio
 
 from pytest_ftgate.kit.values import to_builtins
@@ -45,6 +47,8 @@ from pytest_ftgate.targets.find import find_interpreter
 WORKERS = 2
 WARMUPS = 2
 ESTIMATORS: tuple[tuple[str, Estimator], ...] = (("paired", PAIRED), ("q25", 0.25), ("q10", 0.1), ("min", 0.0))
+VARIATES = ("cell", "estimator", "slices", "plain", "pairs", "as is", "iters")
+DISTURBED = ("cell", "busy", "others", "steal", "paired: mean (sd)", "control: shift (sd)", "raw: shift (sd)")
 LEVELS = [0.0, 0.25, 0.5, 1.0, 2.0]
 """Cores that other processes try to keep busy."""
 
@@ -245,8 +249,8 @@ def spread_ratio(adjusted: Sequence[float], plain: Sequence[float]) -> tuple[flo
     return float(pairs[:, 0].std(ddof=1) / pairs[:, 1].std(ddof=1)), float(low), float(high)
 
 
-def variates(label: str, rounds: Sequence[Round]) -> Iterator[str]:
-    """The lines of a cell: one per estimator and kind of slice."""
+def variates(label: str, rounds: Sequence[Round]) -> Iterator[list[str]]:
+    """The rows of a cell: one per estimator and kind of slice."""
     kinds: tuple[tuple[str, Callable[[Round], tuple[list[float], list[float]]]], ...] = (
         ("control", lambda each: each.slices),
         ("controller", lambda each: each.inner),
@@ -258,17 +262,12 @@ def variates(label: str, rounds: Sequence[Round]) -> Iterator[str]:
             ways = {"pairs": left_out(plain, slices), "as is": [y - x for y, x in zip(plain, slices, strict=True)]}
             if estimator is PAIRED:
                 ways["iters"] = by_iteration(rounds, of)
-            for way, adjusted in ways.items():
-                ratio, low, high = spread_ratio(adjusted, plain)
-                yield (
-                    f"{label:20s} {name:7s} {kind:11s} {way:6s}"
-                    f" {statistics.stdev(plain):.4f} {statistics.stdev(adjusted):.4f}"
-                    f"  {ratio:5.2f} [{low:.2f}, {high:.2f}]{_word(low, high)}"
-                )
+            ratios = (_shown(spread_ratio(ways[way], plain)) if way in ways else "" for way in VARIATES[-3:])
+            yield [label, name, kind, f"{statistics.stdev(plain):.1%}", *ratios]
 
 
-def _word(low: float, high: float) -> str:
-    return "  helps" if high < 1 else "  harms" if low > 1 else ""
+def _shown(ratio: tuple[float, float, float]) -> str:
+    return f"{ratio[0]:.2f} [{ratio[1]:.2f}, {ratio[2]:.2f}]"
 
 
 # -- (2) instruction counts --------------------------------------------------------------------------------------------
@@ -317,8 +316,8 @@ def others_busy(cores: float) -> Iterator[None]:
         os.close(reader)
 
 
-def disturbed(label: str, rounds: dict[float, list[Round]]) -> Iterator[str]:
-    """A line per level: measured load of others, steal, the paired ratio, the ratio to the control, the raw time."""
+def disturbed(label: str, rounds: dict[float, list[Round]]) -> Iterator[list[str]]:
+    """A row per level: measured load of others, steal, the paired ratio, the ratio to the control, the raw time."""
     quiet = [_stored(each) for each in rounds[0.0]]
     quiet_raw = [_raw(each) for each in rounds[0.0]]
     for level, found in rounds.items():
@@ -326,13 +325,16 @@ def disturbed(label: str, rounds: dict[float, list[Round]]) -> Iterator[str]:
         steal = statistics.median(each.conditions.steal or 0.0 for each in found)
         paired = [log_ratio(each.own, 0.25) for each in found]
         stored = [_stored(each) for each in found]
-        yield (
-            f"{label:20s} {level:5.2f}  {others:5.2f}  {100 * steal:4.1f} %"
-            f"  {statistics.fmean(paired):+.3f} {statistics.stdev(paired):.3f}"
-            f"  {statistics.median(stored) - statistics.median(quiet):+.3f} {statistics.stdev(stored):.3f}"
-            f"  {statistics.median(map(_raw, found)) - statistics.median(quiet_raw):+.3f}"
-            f" {statistics.stdev(map(_raw, found)):.3f}"
-        )
+        raw = [_raw(each) for each in found]
+        yield [
+            label,
+            f"{level:g}",
+            f"{others:.2f}",
+            f"{steal:.1%}",
+            f"{statistics.fmean(paired):+.3f} ({statistics.stdev(paired):.3f})",
+            f"{statistics.median(stored) - statistics.median(quiet):+.3f} ({statistics.stdev(stored):.3f})",
+            f"{statistics.median(raw) - statistics.median(quiet_raw):+.3f} ({statistics.stdev(raw):.3f})",
+        ]
 
 
 def _stored(found: Round) -> float:
@@ -341,6 +343,15 @@ def _stored(found: Round) -> float:
 
 def _raw(found: Round) -> float:
     return math.log(float(np.quantile(found.own[0], 0.25)))
+
+
+def levels(rig: Rig, cell: CellOf, options: argparse.Namespace) -> dict[float, list[Round]]:
+    """The rounds of a cell at each level, which take turns in random order."""
+    rounds: dict[float, list[Round]] = {level: [] for level in options.busy}
+    for _ in range(options.disturbed):
+        for level in rig.rng.sample(options.busy, len(options.busy)):
+            rounds[level].append(rig.round(cell, level))
+    return rounds
 
 
 def chosen(cells: Sequence[CellOf], word: str) -> list[CellOf]:
@@ -365,18 +376,15 @@ def main() -> None:
         rig = Rig(Path(name), options.iterations, rng, options.keep)
         cells = [CellOf("3.14t", THREADS, "test_words"), CellOf("3.14", FORK, "test_words")]
         if options.pairs:
-            print("\ncell                 value   slices      by     sd plain adjusted  ratio [95 %]")
-        for cell in chosen(cells, options.cells) if options.pairs else ():
-            print("\n".join(variates(cell.label, [rig.round(cell) for _ in range(options.pairs)])), flush=True)
+            each = (
+                variates(cell.label, [rig.round(cell) for _ in range(options.pairs)])
+                for cell in chosen(cells, options.cells)
+            )
+            page.show(__file__, VARIATES, chain.from_iterable(each))
         if options.disturbed:
-            print("\ncell                 busy  others  steal   paired: mean, sd control: shift, sd  raw: shift, sd")
-        cells += [cell._replace(test="test_memory") for cell in cells]
-        for cell in chosen(cells, options.cells) if options.disturbed else ():
-            rounds: dict[float, list[Round]] = {level: [] for level in options.busy}
-            for _ in range(options.disturbed):
-                for level in rng.sample(options.busy, len(options.busy)):
-                    rounds[level].append(rig.round(cell, level))
-            print("\n".join(disturbed(cell.label, rounds)), flush=True)
+            cells += [cell._replace(test="test_memory") for cell in cells]
+            each = (disturbed(cell.label, levels(rig, cell, options)) for cell in chosen(cells, options.cells))
+            page.show(__file__, DISTURBED, chain.from_iterable(each))
 
 
 if __name__ == "__main__":

@@ -357,38 +357,17 @@ def test_folders_can_be_given(ftgate: Ftgate, tmp_path_factory: pytest.TempPathF
             ftgate("list", option, str(elsewhere / "nowhere"))
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("pyproject.toml", '[tool.pytest.ini_options]\nftgate_baselines = "perf"\n'),
-        ("pyproject.toml", '[tool.pytest]\nftgate_baselines = "perf"\n'),
-        ("pytest.toml", '[pytest]\nftgate_baselines = "perf"\n'),
-        ("pytest.ini", "[pytest]\nftgate_baselines = perf\nlog_format = %(message)s\n"),
-        ("tox.ini", "[pytest]\nftgate_baselines = perf\n"),
-        ("setup.cfg", "[tool:pytest]\nftgate_baselines = perf\n"),
-    ],
-)
-def test_the_folder_is_that_of_the_configuration(ftgate: Ftgate, project: Path, name: str, text: str) -> None:
-    Store(project / "perf").save(TEST, [change()])
-    assert ftgate("list") == 3
-    (project / name).write_text(text, encoding="utf-8")
-    assert ftgate("list") == 0
-
-
-def test_the_environment_goes_before_the_configuration(
+def test_the_folder_is_that_of_the_configuration_unless_the_environment_names_one(
     ftgate: Ftgate, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Every kind of file, and one that is broken, is in test_init.py."""
     Store(project / "perf").save(TEST, [change()])
-    (project / "pytest.ini").write_text("[pytest]\nftgate_baselines = other\n", encoding="utf-8")
     assert ftgate("list") == 3
+    for named, code in (("perf", 0), ("other", 3)):
+        (project / "pytest.ini").write_text(f"[pytest]\nftgate_baselines = {named}\nlog_format = %(message)s\n")
+        assert ftgate("list") == code
     monkeypatch.setenv("FTGATE_BASELINES", "perf")
     assert ftgate("list") == 0
-
-
-def test_a_broken_configuration_is_named(ftgate: Ftgate, project: Path) -> None:
-    (project / "pyproject.toml").write_text("[tool", encoding="utf-8")
-    with pytest.raises(FtgateError, match=r"pyproject\.toml:1: this is not TOML"):
-        ftgate("list")
 
 
 def test_a_run_and_the_command_take_the_same_lock(ftgate: Ftgate, store: Store, project: Path) -> None:

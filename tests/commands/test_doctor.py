@@ -11,7 +11,6 @@ import pytest
 from report_by_hand import FREE_THREADED
 
 from pytest_ftgate.features import doctor
-from pytest_ftgate.features import doctor as diagnosis
 from pytest_ftgate.features.doctor import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
 from pytest_ftgate.features.pythons import InstallProgress, outcome_text
 from pytest_ftgate.model.report import Machine
@@ -114,8 +113,8 @@ def test_a_spec_that_is_none_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_lacks_of_a_throttled_machine_have_their_fixes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     two_cores = msgspec.structs.replace(MACHINE, cores=2)
-    monkeypatch.setattr("pytest_ftgate.features.doctor.read_machine", lambda: two_cores)
-    monkeypatch.setattr("pytest_ftgate.features.doctor.read_probes", lambda: DIAGNOSIS.probes)
+    monkeypatch.setattr(doctor, "read_machine", lambda: two_cores)
+    monkeypatch.setattr(doctor, "read_probes", lambda: DIAGNOSIS.probes)
     found = " | ".join(f"{problem.what}: {problem.fix}" for problem in diagnose([], tmp_path).problems)
     assert "CPU limit of 1.5 cores on 2" in found
     assert "governor is powersave" in found
@@ -186,8 +185,8 @@ def test_progress_is_one_line_on_a_terminal_and_rare_elsewhere(terminal: bool, m
 def test_waits_that_cannot_be_told_apart_are_a_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(diagnosis, "self_test", lambda python, environment: f"{Path(python).name} differs")
-    found = diagnosis.diagnose([executables["3.14t"]], tmp_path)
+    monkeypatch.setattr(doctor, "self_test", lambda python, environment: f"{Path(python).name} differs")
+    found = diagnose([executables["3.14t"]], tmp_path)
     (state,) = found.targets
     assert state.waits_unavailable.endswith("differs")
     assert any("wait states of" in problem.what and "differs" in problem.what for problem in found.problems)

@@ -11,20 +11,22 @@ import sys
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
+from project import commit, git
 
 from pytest_ftgate import cli
 from pytest_ftgate.declare.options import report_target
 from pytest_ftgate.features import inifile, init
-from pytest_ftgate.features.init import project
-from pytest_ftgate.features.init.project import Git
+from pytest_ftgate.features.init.project import Git, Project, ci_of, look, name_for, workload_folder
 from pytest_ftgate.kit.errors import FtgateError
 
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
 MESON = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
 HATCH = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+TOML = pytest.mark.skipif(pytest.version_tuple < (9,), reason="this file is read from pytest 9 on")
 
 
 @pytest.fixture
@@ -40,17 +42,9 @@ def lay(folder: Path, files: dict[str, str]) -> None:
         path.write_bytes(text.encode())
 
 
-def git(folder: Path, *arguments: str, said: str = "") -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.invalid", "-c", "init.defaultBranch=main")
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, input=said, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def repository(folder: Path, branch: str = "main") -> None:
-    git(folder, "init", "--quiet", "-b", branch)
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "--allow-empty", "-m", "one")
+    commit(folder)
+    git(folder, "branch", "-M", branch)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -58,10 +52,15 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def planned(folder: Path, ci: str = "none") -> dict[str, str]:
-    """The files that would be written, by their name below the folder."""
-    steps = init.plan(project.look(folder), ci)
-    return {change.path.relative_to(folder).as_posix(): change.text for change in steps.changes}
+def planned(found: Project, ci: str = "none", trigger: str = "push") -> dict[str, str]:
+    """The files that would be written, by their name below the repository's top, the workflow last."""
+    top = found.git.top if found.git else found.root
+    return {path.relative_to(top).as_posix(): text for path, text in init.plan(found, ci, trigger).files.items()}
+
+
+def workflow(folder: Path, ci: str, trigger: str = "push") -> dict[Any, Any]:
+    *_, text = planned(look(folder), ci, trigger).values()
+    return dict(yaml.safe_load(text))
 
 
 # -- configuration files -------------------------------------------------------------------------------------------
@@ -71,8 +70,8 @@ def planned(folder: Path, ci: str = "none") -> dict[str, str]:
     ("name", "text"),
     [
         ("pyproject.toml", '[tool.pytest.ini_options]\naddopts = "-q --cov"\n'),
-        ("pyproject.toml", '[tool.pytest]\naddopts = ["-q", "--cov"]\n'),
-        ("pytest.toml", '[pytest]\naddopts = ["-q", "--cov"]\n'),
+        pytest.param("pyproject.toml", '[tool.pytest]\naddopts = ["-q", "--cov"]\n', marks=TOML),
+        pytest.param("pytest.toml", '[pytest]\naddopts = ["-q", "--cov"]\n', marks=TOML),
         (".pytest.ini", "[pytest]\r\naddopts =\r\n    # all\r\n    -q\r\n    --cov\r\n"),
         ("tox.ini", "[tox]\nenvlist = py\n[pytest]\naddopts = -q --cov\n"),
         ("setup.cfg", "[metadata]\nname = x\n\n[tool:pytest]\naddopts = -q --cov\nnorecursedirs: 5%%\n"),
@@ -80,7 +79,7 @@ def planned(folder: Path, ci: str = "none") -> dict[str, str]:
 )
 def test_each_kind_of_file_is_read(folder: Path, name: str, text: str) -> None:
     lay(folder, {name: text})
-    assert inifile.words(project.look(folder).ini["addopts"]) == ["-q", "--cov"]
+    assert inifile.words(look(folder).ini["addopts"]) == ["-q", "--cov"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_the_workload_goes_where_pytest_looks(
     for name in ("pkg", "src/pkg"):  # the folders of the packages, where they are there
         if (folder / name).is_dir():
             (folder / name / "__init__.py").touch()
-    assert project.tests_folder(folder, testpaths) == folder / expected
+    assert workload_folder(folder, testpaths) == folder / expected
 
 
 @pytest.mark.parametrize(
@@ -167,15 +166,15 @@ def test_the_workload_goes_where_pytest_looks(
     ],
 )
 def test_names_are_such_as_pytest_collects(patterns: list[str], wanted: str, prefixes: bool, expected: str) -> None:
-    assert project.name_for(patterns, wanted, prefixes=prefixes) == expected
+    assert name_for(patterns, wanted, prefixes=prefixes) == expected
 
 
 def test_keys_that_are_there_are_followed(folder: Path) -> None:
     repository(folder)
-    assert ', pythons=["3.1' in planned(folder)["tests/test_concurrency.py"]
+    assert ', pythons=["3.1' in planned(look(folder))["tests/test_concurrency.py"]
     keys = "ftgate_python = 3.13t[gil=on] 3.13t /opt/python\nftgate_install = -r 'a b.txt'\n"
     lay(folder, {"pytest.ini": f"[pytest]\n{keys}"})
-    written = planned(folder, "github")
+    written = planned(look(folder), "github")
     assert "pythons=" not in written["tests/test_concurrency.py"]
     assert "uv python install 3.13t\n" in written[".github/workflows/ftgate.yml"]
     assert 'uv pip install pytest-ftgate -r "a b.txt"\n' in written[".github/workflows/ftgate.yml"]
@@ -185,11 +184,11 @@ def test_a_test_that_uses_the_plugin_is_the_workload(folder: Path) -> None:
     ours = "from pytest_ftgate import ftgate\n"
     lay(folder, {"pytest.ini": "[pytest]\ntestpaths = tests .\npython_files = tests/test_*.py\n"})
     lay(folder, {"venv/pyvenv.cfg": "", "venv/test_b.py": ours, ".ftgate/test_c.py": ours, "tests/conftest.py": ours})
-    assert "tests/test_concurrency.py" in planned(folder)
+    assert "tests/test_concurrency.py" in planned(look(folder))
     lay(folder, {"tests/perf/test_cache.py": ours})
-    steps = init.plan(project.look(folder), "none")
+    steps = init.plan(look(folder), "none")
     assert (folder / "tests/perf/test_cache.py", "it already exists") in steps.left
-    assert not steps.changes
+    assert not steps.files
 
 
 @pytest.mark.parametrize(
@@ -205,8 +204,8 @@ def test_a_test_that_uses_the_plugin_is_the_workload(folder: Path) -> None:
 )
 def test_the_ci_system_is_found(folder: Path, files: list[str], url: str, expected: str) -> None:
     lay(folder, dict.fromkeys(files, ""))
-    assert project.ci_of(Git(top=folder, branch="main", url=url)) == expected
-    assert project.ci_of(None) == ""
+    assert ci_of(Git(top=folder, branch="main", url=url)) == expected
+    assert ci_of(None) == ""
 
 
 def test_git_tells_the_branch_and_the_top(folder: Path) -> None:
@@ -216,7 +215,7 @@ def test_git_tells_the_branch_and_the_top(folder: Path) -> None:
     git(folder, "remote", "add", "origin", "https://gitlab.example/a/b")
     git(folder, "update-ref", "refs/remotes/origin/trunk", "HEAD")
     git(folder, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
-    found = project.look(folder / "packages" / "a" / "deep")
+    found = look(folder / "packages" / "a" / "deep")
     assert found.git == Git(top=folder, branch="trunk", url="https://gitlab.example/a/b")
     assert found.root == folder / "packages" / "a"
 
@@ -227,15 +226,13 @@ def test_git_tells_the_branch_and_the_top(folder: Path) -> None:
 def test_a_workflow_below_the_top_works_in_its_folder(folder: Path) -> None:
     lay(folder, {"packages/a/pyproject.toml": PYPROJECT})
     repository(folder)
-    found = project.look(folder / "packages/a")
     for ci, name, line in (
         ("github", ".github/workflows/ftgate.yml", "        working-directory: packages/a"),
         ("gitlab", ".gitlab-ci.yml", "    - cd packages/a"),
     ):
-        change = init.plan(found, ci).changes[-1]
-        assert change.path == folder / name
-        assert line in change.text.splitlines()
-        assert "packages/a/ftgate.json" in change.text
+        text = planned(look(folder / "packages/a"), ci)[name]
+        assert line in text.splitlines()
+        assert "packages/a/ftgate.json" in text
 
 
 @pytest.mark.parametrize(
@@ -252,7 +249,7 @@ def test_a_workflow_below_the_top_works_in_its_folder(folder: Path) -> None:
 )
 def test_the_projects_own_group_gets_our_requirement(folder: Path, tables: str, lock: bool, said: str) -> None:
     lay(folder, {"pyproject.toml": PYPROJECT + tables} | ({"uv.lock": ""} if lock else {}))
-    assert f"{said} " in init.plan(project.look(folder), "none").notes[1]
+    assert f"{said} " in init.plan(look(folder), "none").notes[1]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +286,7 @@ def test_ci_installs_what_the_project_says(
     folder: Path, files: dict[str, str], install: tuple[str, ...], run: str
 ) -> None:
     lay(folder, files)
-    assert init.ci_commands(project.look(folder)) == (install, run)
+    assert init.ci_commands(look(folder)) == (install, run)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +334,7 @@ def test_ci_installs_what_the_project_says(
 )
 def test_ci_installs_what_the_tests_load(folder: Path, files: dict[str, str], words: str) -> None:
     lay(folder, files)
-    (_, install), _ = init.ci_commands(project.look(folder))
+    (_, install), _ = init.ci_commands(look(folder))
     assert install == f"uv pip install pytest-ftgate {words}".rstrip()
 
 
@@ -348,31 +345,31 @@ def test_with_a_lock_file_sources_are_made_before_it_is_installed(folder: Path) 
         {"pyproject.toml": PYPROJECT + HATCH, "uv.lock": "", "pytest.ini": f"[pytest]\nftgate_install =\n{steps}"},
     )
     expected = "uv run --frozen --python 3.14 --with pytest-ftgate"
-    assert init.ci_commands(project.look(folder)) == (("uvx cython a.pyx",), expected)
+    assert init.ci_commands(look(folder)) == (("uvx cython a.pyx",), expected)
 
 
 def test_a_lock_file_and_what_it_lacks(folder: Path) -> None:
     lay(folder, {"pyproject.toml": PYPROJECT + HATCH + '[tool.pytest.ini_options]\naddopts = "--cov"\n', "uv.lock": ""})
     expected = "uv run --frozen --python 3.14 --with pytest-ftgate --with pytest-cov"
-    assert init.ci_commands(project.look(folder)) == ((), expected)
+    assert init.ci_commands(look(folder)) == ((), expected)
 
 
 def test_the_job_measures_without_coverage_and_workers(folder: Path) -> None:
     lay(folder, {"pytest.ini": "[pytest]\naddopts = --cov --cov-fail-under=90 --numprocesses=auto\n"})
     repository(folder)
     for ci, name in (("github", ".github/workflows/ftgate.yml"), ("gitlab", ".gitlab-ci.yml")):
-        assert "pytest -m ftgate --no-cov -n0 --ftgate " in planned(folder, ci)[name]
+        assert "pytest -m ftgate --no-cov -n0 --ftgate " in planned(look(folder), ci)[name]
 
 
 def test_our_requirement_says_where_it_can_be_installed(folder: Path) -> None:
     older = 'python_version >= "3.11"'
     lay(folder, {"pyproject.toml": PYPROJECT + 'requires-python = ">=3.11"\n'})
-    assert init.requirement(project.look(folder)) == "pytest-ftgate"
+    assert init.requirement(look(folder)) == "pytest-ftgate"
     lay(folder, {"pyproject.toml": PYPROJECT + 'requires-python = ">=3.9"\n'})
-    assert init.requirement(project.look(folder)) == f"pytest-ftgate; {older}"
+    assert init.requirement(look(folder)) == f"pytest-ftgate; {older}"
     lay(folder, {".github/workflows/ci.yml": "python: [3.9, pypy3.11]\n"})
     repository(folder)
-    found = project.look(folder)
+    found = look(folder)
     both = f'pytest-ftgate; {older} and platform_python_implementation == "CPython"'
     assert init.requirement(found) == both
     notes = init.plan(found, "none").notes
@@ -437,7 +434,7 @@ def test_a_plugin_from_a_folder_is_asked_for_another_place(
 )
 def test_settings_that_make_an_error_of_an_unknown_key_are_named(folder: Path, ini: str, named: str) -> None:
     lay(folder, {"pytest.ini": f"[pytest]\n{ini}"})
-    found = project.look(folder)
+    found = look(folder)
     assert found.strict == named
     assert any(note.startswith(f"{named}: an ini key") for note in init.plan(found, "none").notes) == bool(named)
 
@@ -451,10 +448,10 @@ def test_what_ci_has_is_left(folder: Path) -> None:
         },
     )
     repository(folder)
-    found = project.look(folder)
+    found = look(folder)
     assert (folder / ".github/workflows/t.yml", "it already exists") in init.plan(found, "github").left
     steps = init.plan(found, "gitlab")
-    assert steps.changes[-1].path == folder / ".gitlab/ftgate.yml"
+    assert folder / ".gitlab/ftgate.yml" in steps.files
     assert "  include:\n    - local: .gitlab/ftgate.yml" in steps.notes[0]
     assert steps.notes[1] == ".gitlab-ci.yml names its own stages: give the job in .gitlab/ftgate.yml one of them"
     lay(folder, {".gitlab-ci.yml": "include:\n  - local: .gitlab/ftgate.yml\n", ".gitlab/ftgate.yml": "ftgate:\n"})
@@ -467,14 +464,14 @@ def test_the_job_takes_the_steps_of_ftgate_install(folder: Path) -> None:
     steps = '["meson-python pybind11>=2.13", "$ echo \'a: b\'", "--no-build-isolation -e ."]'
     lay(folder, {"pyproject.toml": f"{PYPROJECT}[tool.pytest.ini_options]\nftgate_install = {steps}\n"})
     repository(folder)
-    assert init.ci_commands(project.look(folder))[0] == (
+    assert init.ci_commands(look(folder))[0] == (
         "uv venv --python 3.14",
         'uv pip install meson-python "pybind11>=2.13"',
         "uv run --no-sync sh -c 'echo '\"'\"'a: b'\"'\"''",
         "uv pip install pytest-ftgate --no-build-isolation -e .",
     )
     for ci in ("github", "gitlab"):
-        assert yaml.safe_load(init.plan(project.look(folder), ci).changes[-1].text)
+        assert workflow(folder, ci)
 
 
 @pytest.mark.parametrize("name", ["ftgate.yml", "perf.yaml"])
@@ -500,8 +497,7 @@ def test_no_workflow_is_written_where_none_is_wanted(folder: Path, capsys: pytes
 
 def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
     repository(folder, "trunk")
-    found = project.look(folder)
-    push, label = (yaml.safe_load(init.plan(found, "github", by).changes[-1].text) for by in init.TRIGGERS)
+    push, label = (workflow(folder, "github", by) for by in init.TRIGGERS)
     assert push[True] == {"pull_request": None, "push": {"branches": ["trunk"]}}  # YAML 1.1 takes `on` for true
     assert label[True] == {"pull_request": {"types": ["opened", "reopened", "synchronize", "labeled"]}}
     job = label["jobs"]["ftgate"]
@@ -527,8 +523,7 @@ def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
 
 def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
     repository(folder)
-    found = project.look(folder)
-    push, label = (yaml.safe_load(init.plan(found, "gitlab", by).changes[-1].text)["ftgate"] for by in init.TRIGGERS)
+    push, label = (workflow(folder, "gitlab", by)["ftgate"] for by in init.TRIGGERS)
     assert [rule["if"] for rule in push["rules"]] == [
         '$CI_PIPELINE_SOURCE == "merge_request_event"',
         "$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH",
@@ -552,11 +547,11 @@ def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
 
 
 def test_only_what_cannot_be_found_out_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert init._asked_ci(project.look(folder), ask=True) == "none"  # no git: nothing to ask
+    assert init._asked_ci(look(folder), ask=True) == "none"  # no git: nothing to ask
     repository(folder)
-    assert init._asked_ci(project.look(folder), ask=False) == "github"
+    assert init._asked_ci(look(folder), ask=False) == "github"
     git(folder, "remote", "add", "origin", "https://code.example/a/b")
-    found = project.look(folder)
+    found = look(folder)
     assert init._asked_ci(found, ask=False) == "none"
     answers = iter(["what?", " GitLab "])
     monkeypatch.setattr("builtins.input", lambda _prompt: next(answers))
@@ -591,8 +586,10 @@ def test_a_dry_run_is_the_patch_of_a_run(folder: Path, capsys: pytest.CaptureFix
         "  # then a change: 20_000 becomes 40_000 in benchmarks/test_concurrency.py",
         "  pytest --no-cov --ftgate --ftgate-against=HEAD benchmarks/test_concurrency.py",
     ]
-    git(folder, "stash", "--include-untracked")
-    git(folder, "apply", "-", said=patch)
+    for name in set(written) - set(before):
+        (folder / name).unlink()
+    lay(folder, {".git/patch": patch})
+    git(folder, "apply", ".git/patch")
     assert contents(folder) == written
 
 
@@ -623,12 +620,11 @@ def test_from_a_folder_below_the_project_paths_are_seen_from_there(
 
 
 def test_nothing_is_replaced_and_nothing_stays_half_written(folder: Path) -> None:
-    change = init.NewFile(path=folder / "tests" / "test_a.py", text="new")
     lay(folder, {"tests/test_a.py": "old"})
     with pytest.raises(FtgateError, match="written by another process meanwhile"):
-        init.write(change)
+        init.write(folder / "tests" / "test_a.py", "new")
     with pytest.raises(FtgateError, match="cannot be written"):
-        init.write(init.NewFile(path=folder / "tests" / "test_a.py" / "b.py", text="new"))
+        init.write(folder / "tests" / "test_a.py" / "b.py", "new")
     assert contents(folder) == {"tests/test_a.py": b"old"}
 
 

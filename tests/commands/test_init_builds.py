@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_init import git, lay, repository
+from project import commit, git
+from test_init import lay
 
 from pytest_ftgate import cli
 from pytest_ftgate.features.init import builds
@@ -63,7 +64,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executables: dict[s
     monkeypatch.setenv("PATH", f"{Path(executables['3.14']).parent}:{Path(find_uv()).parent}", prepend=":")
     folder = tmp_path / "project"
     lay(folder, FILES)
-    repository(folder)
+    commit(folder)
     lay(folder, {"fast.c": '#error "as it is here"\n'})
     monkeypatch.chdir(folder)
     return folder
@@ -80,10 +81,9 @@ def test_its_workflow_gates_a_fresh_clone(project: Path, tmp_path: Path, capsys:
     needed = '[tool.pytest.ini_options]\nftgate_install = ["$ uvx cython fast.pyx", "-e ."]\n'
     assert f"(the workflow has them, pyproject.toml needs them):\n{needed}" in said
     assert (project / "fast.c").read_text() == '#error "as it is here"\n'
-    git(project, "add", ".")
-    git(project, "commit", "--quiet", "-m", "two")
+    commit(project)
     lay(project, {"tests/test_fast.py": FILES["tests/test_fast.py"].replace("20_000", "200_000")})
-    git(project, "commit", "--quiet", "--all", "-m", "three")
+    commit(project)
 
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "--quiet", str(project), str(clone))
@@ -111,7 +111,7 @@ def test_an_ini_file_is_told_its_own_form_after_a_build_that_took_long(
 
 def test_what_it_cannot_mend_it_says(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     git(project, "rm", "--quiet", "fast.pyx")
-    git(project, "commit", "--quiet", "-m", "two")
+    commit(project)
     assert cli.main(["init", "--ci", "none"]) == 0
     said = capsys.readouterr().out
     assert "what git has of this project cannot be installed: cannot install -e .: " in said
@@ -121,10 +121,10 @@ def test_what_it_cannot_mend_it_says(project: Path, capsys: pytest.CaptureFixtur
 
 def test_a_project_that_git_has_whole_is_left_as_it_is(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     git(project, "add", "--force", "fast.c")
-    git(project, "commit", "--quiet", "-m", "two")
+    commit(project)
     (project / "fast.c").unlink()
     git(project, "rm", "--quiet", "--cached", "fast.c")
     lay(project, {"pyproject.toml": FILES["pyproject.toml"].replace("ext-modules", "# ext-modules")})
-    git(project, "commit", "--quiet", "--all", "-m", "three")
+    commit(project)
     assert cli.main(["init", "--ci", "none"]) == 0
     assert "cannot be installed" not in capsys.readouterr().out

@@ -75,7 +75,6 @@ def test_cells_metric_and_reason(trailer: str, cells: str, names: list[str]) -> 
         ("wall: why", "it names no metric"),
         ("t.py::test_x wal: why", "did you mean 'wall'?"),
         ("t.py::test_x contract: why", "@ftgate.xfail('broken')"),
-        ("t.py::test_x require: why", "@ftgate.xfail('broken')"),
         ("t.py::test_x wall,tal: why", "did you mean 'tail'?"),
         ("", "it names no metric"),
     ],

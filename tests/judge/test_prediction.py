@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from scipy.stats import t
 
 from pytest_ftgate.judge import metrics, prediction
-from pytest_ftgate.judge.decide import suspect_level
+from pytest_ftgate.judge.decide import MOVED, split_alpha, suspect_level
+from pytest_ftgate.judge.limits import effective
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.verdict import Comparison, Decision, Limits, MetricVerdict
 
@@ -111,6 +114,24 @@ class TestLimits:
     def test_more_recordings_see_more(self) -> None:
         few, many = (predicted(1.16, [STORED] * count, effect=0.1).decision for count in (1, 12))
         assert (few, many) == (Decision.SUSPECT, Decision.REGRESSED)
+
+    def test_from_which_change_a_time_fails_is_what_the_manual_says(self) -> None:
+        """60 comparisons in a run, recordings that do not vary, all workers or half of them with their own core."""
+        page = (Path(__file__).parents[2] / "docs" / "judging.md").read_text("utf-8")
+        alpha, beta = split_alpha(0.01, BETA, 60)
+        for words, moved in (("on a quiet machine", 0.0), ("while half of the workers", MOVED * 0.5**2)):
+            (row,) = re.findall(rf"^\| {words}.*", page, re.MULTILINE)
+            for count, percent in zip((1, 3, 5), re.findall(r"(\d+) %", row), strict=True):
+                for off, fails in ((-0.5, False), (0.5, True)):
+                    launches = (1 + (int(percent) + off) / 100,) * 8
+                    limits = effective(Metric.WALL, "predicted")
+                    comparison = msgspec.structs.replace(
+                        of(launches), limits=limits, alpha=alpha, beta=beta, final=True
+                    )
+                    found = prediction.predict(comparison, [(1.0,) * 8] * count, moved).decision
+                    assert (found in (Decision.REGRESSED, Decision.SUSPECT)) == fails, (
+                        f"{count} recordings, {launches[0]}"
+                    )
 
     def test_what_others_moved_widens_the_limits_of_times(self) -> None:
         def at(factor: float, moved: float, metric: Metric = Metric.WALL) -> Decision:

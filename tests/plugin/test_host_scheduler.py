@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import execnet
 import pytest
 import scipy.stats  # noqa: F401 -- pytester forgets what a run imports, and NumPy cannot be imported again
 from example import Example, assert_usage_error
 
 from pytest_ftgate.features.hosts import has_hosts
-from pytest_ftgate.features.hosts.controller import _relative
+from pytest_ftgate.features.hosts.checkout import answer
+from pytest_ftgate.features.hosts.controller import SERVE, _relative
 from pytest_ftgate.features.hosts.scheduler import HostScheduler
 
 ITEMS = ["a.py::test_x[1]", "a.py::test_x[2]", "a.py::test_y", "b.py::test_z[1]", "b.py::test_z[2]", "b.py::test_w"]
@@ -199,6 +202,15 @@ def test_a_host_that_collects_other_tests_is_not_used() -> None:
 )
 def test_a_path_of_the_repository_is_the_same_file_there(word: str, expected: str) -> None:
     assert _relative(word, Path("/code/proj"), Path("/code/proj/below")) == expected
+
+
+def test_the_python_of_a_host_finds_what_serves_it() -> None:
+    group = execnet.Group()
+    try:
+        said = answer(group.makegateway("popen").remote_exec(SERVE), 60)
+        assert said["version"] == version("pytest-ftgate")
+    finally:
+        group.terminate(timeout=5.0)
 
 
 @pytest.mark.parametrize(

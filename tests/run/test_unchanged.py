@@ -6,7 +6,6 @@ import dataclasses
 import os
 import struct
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -49,18 +48,23 @@ BEGUN = Read(reads.STARTED, "/python")
 # -- the comparison ------------------------------------------------------------------------------------------------
 
 
+class FakeSide:
+    """Paths below /top belong to it; `found` maps them to what is there, by default the same on both sides."""
+
+    def __init__(self, found: dict[str, str]) -> None:
+        self.found = found
+
+    def place_of(self, path: str) -> Place | None:
+        return Place("top", path.removeprefix("/top/")) if path.startswith("/top/") else None
+
+    def fingerprint(self, kind: str, place: Place) -> str:
+        return self.found.get(place.path, "same")
+
+
 def finding(
     *notes: Read, changed: dict[str, str] | None = None, reference: dict[str, str] | None = None, watched: bool = True
 ) -> Compared:
-    """Paths below /top belong to a side; `changed` and `reference` map them to what is there, by default the same."""
-
-    def look(found: dict[str, str] | None) -> Callable[[str, Place], str]:
-        return lambda kind, place: (found or {}).get(place.path, "same")
-
-    def place_of(path: str) -> Place | None:
-        return Place("top", path.removeprefix("/top/")) if path.startswith("/top/") else None
-
-    return compare([BEGUN, *notes], place_of, look(changed), look(reference), watched=watched)
+    return compare([BEGUN, *notes], FakeSide(changed or {}), FakeSide(reference or {}), watched=watched)
 
 
 def test_the_same_everywhere_is_no_reason_and_files_are_counted_once() -> None:
@@ -143,7 +147,7 @@ def test_of_a_source_that_is_run_only_what_runs_counts(sides: tuple[Side, Side],
 
     def found(*kinds: str) -> Compared:
         notes = [BEGUN, *(Read(kind, path) for kind in kinds)]
-        return compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
+        return compare(notes, changed, reference)
 
     differs = Compared(0, "mod.py differs")
     for kinds in ([reads.CODE], [reads.ASKED], [OPENED, reads.CODE]):
@@ -158,12 +162,12 @@ def test_bytecode_that_is_run_stands_for_what_runs_of_its_source(sides: tuple[Si
         write(side, "mod.py", text)
     notes = [BEGUN, Read(reads.CODE, f"{sides[0].bases['top']}/__pycache__/mod.cpython-314.pyc")]
     notes += [Read(OPENED, f"{sides[0].bases['top']}/mod.py")]
-    found = compare(notes, sides[0].place_of, sides[0].fingerprint, sides[1].fingerprint, watched=True)
+    found = compare(notes, sides[0], sides[1])
     assert found == Compared(1, "", 1)
 
 
 def test_without_any_note_of_a_start_nothing_is_known() -> None:
-    found = compare([Read(reads.FILE, "/top/a")], lambda _: None, lambda *_: "", lambda *_: "", watched=True)
+    found = compare([Read(reads.FILE, "/top/a")], FakeSide({}), FakeSide({}))
     assert found.reason == "what it reads could not be noted"
 
 
@@ -314,7 +318,7 @@ def test_a_search_sees_only_what_may_be_that_module(sides: tuple[Side, Side], ad
     changed, reference = sides
     write(reference, added, "")
     notes = (BEGUN, *SEARCHED, Read(reads.MODULE, f"{changed.bases['top']}/mod"))
-    found = compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
+    found = compare(notes, changed, reference)
     assert found.reason == (f"{differs} differs" if differs else "")
 
 
@@ -324,7 +328,7 @@ def test_a_folder_that_becomes_a_package_is_found_by_a_search(sides: tuple[Side,
         write(side, "mod/x.py", "")
     write(reference, "mod/__init__.py", "")
     notes = (BEGUN, *SEARCHED, Read(reads.MODULE, f"{changed.bases['top']}/mod"))
-    found = compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=True)
+    found = compare(notes, changed, reference)
     assert found.reason == "mod/__init__.py differs"
 
 

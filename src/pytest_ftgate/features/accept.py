@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,10 +16,9 @@ import msgspec
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge import decide, metrics
-from ..kit import git
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
-from ..kit.git import AgainstError, Repository
+from ..kit.git import DEEPEN, AgainstError, Repository, shown
 from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain
 from ..kit.values import Metric, Struct
 from ..measure.context import Listener
@@ -73,7 +74,13 @@ def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
     ends = list(_METRIC.finditer(trailer))
     end = next((each for each in ends if all(map(metrics.known, each[1].split(",")))), None)
     if end is None:
-        raise _malformed(trailer, commit, _no_metric(ends[0][1].split(",")) if ends else "it names no metric")
+        word = next((each for each in ends[0][1].split(",") if not metrics.known(each)), "") if ends else ""
+        why = metrics.no_metric(word) if word else "it names no metric"
+        if word == Metric.CONTRACT:
+            why = (
+                "a broken contract is not accepted: mark the test with @ftgate.xfail('broken'), or change its contract"
+            )
+        raise _malformed(trailer, commit, why)
     cells, reason = trailer[: end.start()].strip(), trailer[end.end() :].strip()
     if not reason:
         raise _malformed(trailer, commit, "it has no reason")
@@ -93,13 +100,6 @@ def written(cells: str, names: Sequence[str], reason: str) -> str:
 def quoted(commit: str, trailer: str) -> str:
     """A trailer and its commit, for messages."""
     return f"{f'commit {commit[:COMMIT_DIGITS]}: ' if commit else ''}`{KEY}: {trailer}`"
-
-
-def _no_metric(words: Sequence[str]) -> str:
-    word = next(each for each in words if not metrics.known(each))
-    if word in (Metric.CONTRACT, "contract", "require", "requires"):
-        return "a broken contract is not accepted: mark the test with @ftgate.xfail('broken'), or change its contract"
-    return metrics.no_metric(word)
 
 
 def _malformed(trailer: str, commit: str, why: str) -> FtgateError:
@@ -147,27 +147,15 @@ _DEFAULTS = ("HEAD", "main", "master")
 
 
 class Collected(Struct, frozen=True, kw_only=True):
-    """The node ids of a run before any was deselected, and why they may not be all, as after `--last-failed`.
-
-    `some_files`: the command line names files or folders. `some_targets`: it names targets. `some_cells`: it names
-    tests or cells, or leaves some out.
-    """
+    """The node ids of a run before any was deselected, and why they may not be all, as after `--last-failed`."""
 
     nodeids: Sequence[str]
     some_files: bool = False
+    """The command line names files or folders."""
     some_targets: bool = False
+    """It names targets."""
     some_cells: bool = False
-
-    @classmethod
-    def of(cls, config: pytest.Config, nodeids: Sequence[str]) -> Collected:
-        """What the command line says of them."""
-        left_out = any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob"))
-        return cls(
-            nodeids=nodeids,
-            some_files=config.args_source is config.ArgsSource.ARGS or left_out,
-            some_targets=bool(config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")),
-            some_cells=left_out or any("::" in argument for argument in config.args),
-        )
+    """It names tests or cells, or leaves some out."""
 
 
 class Branch(Struct, frozen=True, kw_only=True):
@@ -190,41 +178,61 @@ class Acceptances:
         """Unless they are `counted`, there are none either."""
         self.folder = folder
         self.listener = listener
+        self.counted = counted
         self._read: dict[str, tuple[Acceptance, ...]] = {}
-        self._repository: git.Repository | None = None
-        self._branch: Branch | None = None
-        self._known = not counted
         self._warned = False
 
     @hookimpl
     def ftgate_collected(self, run: Run, config: pytest.Config, nodeids: Sequence[str]) -> None:
         """Refuse trailers of this branch that accept nothing."""
-        reference = run.references.requested().reference.commit if run.config.against else ""
-        self.check(Collected.of(config, nodeids), reference)
+        left_out = any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob"))
+        collected = Collected(
+            nodeids=nodeids,
+            some_files=config.args_source is config.ArgsSource.ARGS or left_out,
+            some_targets=bool(config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")),
+            some_cells=left_out or any("::" in argument for argument in config.args),
+        )
+        self.check(collected, run.references.requested().reference.commit if run.config.against else "")
 
     @hookimpl(tryfirst=True)
     def ftgate_amend(self) -> Callable[[Row], Verdict]:
         """Accept what the commits since a row's reference accept."""
-        return self.amended
 
-    def amended(self, row: Row) -> Verdict:
-        """The verdict of a row in which that is accepted."""
-        if not any(map(acceptable, row.verdict.metrics)):
-            return row.verdict
-        return applied(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
+        def amended(row: Row) -> Verdict:
+            if not any(map(acceptable, row.verdict.metrics)):
+                return row.verdict
+            return applied(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
+
+        return amended
 
     def since(self, commit: str) -> tuple[Acceptance, ...]:
         """What the commits after `commit` accept, newest first: of the whole branch if git does not have it.
 
         `commit` is the one that a cell is compared with, "" for none. A trailer that cannot be read accepts nothing.
         """
-        repository, branch = self._found()
-        if repository is None or branch is None:
+        if self._branch is None:
             return ()
+        repository, branch = self._branch
         start = (repository.commit(commit.removesuffix("+")) if commit else None) or branch.base
-        if start not in self._read:
-            self._read[start] = tuple(_valid(_trailers(repository, branch.head, start)))
-            self._warn_of_shallow(repository, branch.head, start)
+        if start in self._read:
+            return self._read[start]
+        accepted: list[Acceptance] = []
+        for sha, trailer in _trailers(repository, branch.head, start):
+            with contextlib.suppress(FtgateError):  # `check` reports it
+                accepted += parsed(trailer, sha)
+        self._read[start] = tuple(accepted)
+        # A shallow clone may have no history from the head to the start.
+        if repository.shallow and not self._warned:
+            grafts = repository.root / repository.git("rev-parse", "--git-path", "shallow").rstrip("\n")
+            ends = set(grafts.read_text(encoding="ascii").split()) if grafts.is_file() else set()
+            reached = repository.git("rev-list", branch.head, *([f"^{start}"] if start else [])).split()
+            if not ends.isdisjoint(reached):
+                self._warned = True
+                where = f"before {shown(start)}, with which it is compared" if start else "at HEAD"
+                self.listener.warn(
+                    f"{KEY} trailers of this branch may be missing: this clone is shallow and its history ends "
+                    f"{where}: {DEEPEN}"
+                )
         return self._read[start]
 
     def check(self, collected: Collected, reference: str) -> None:
@@ -233,9 +241,9 @@ class Acceptances:
         `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's default branch already
         is left alone: nobody can correct it.
         """
-        repository, branch = self._found() if collected.nodeids else (None, None)
-        if repository is None or branch is None:
+        if not collected.nodeids or self._branch is None:
             return
+        repository, branch = self._branch
         published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
         wrong = []
         for commit, trailer in _trailers(repository, branch.head, reference or branch.base, *filter(None, published)):
@@ -244,59 +252,45 @@ class Acceptances:
             except FtgateError as error:
                 wrong.append(f"{error}; {FIX}")
                 continue
-            if not any(matches(cells, nodeid) for nodeid in collected.nodeids) and _is_lost(
-                cells, collected, repository
-            ):
+            matched = any(matches(cells, nodeid) for nodeid in collected.nodeids)
+            if not matched and _is_lost(cells, collected, repository):
                 known = [*collected.nodeids, *dict.fromkeys(split_nodeid(each)[0] for each in collected.nodeids)]
-                hint = did_you_mean(cells, known)
-                wrong.append(f"{quoted(commit, trailer)} matches no cell{hint}; {FIX}")
+                wrong.append(f"{quoted(commit, trailer)} matches no cell{did_you_mean(cells, known)}; {FIX}")
         if wrong:
             raise FtgateError("\n".join(wrong))
 
-    def _found(self) -> tuple[git.Repository | None, Branch | None]:
-        if not self._known:
-            self._known = True
-            try:
-                self._repository = git.Repository(self.folder.root)
-                self._branch = self._shared_branch(self._repository)
-            except git.AgainstError:
-                self._repository = self._branch = None
-        return self._repository, self._branch
-
-    def _shared_branch(self, repository: git.Repository) -> Branch | None:
+    @cached_property
+    def _branch(self) -> tuple[Repository, Branch] | None:
         """The same for all processes of a run, whatever is committed meanwhile."""
-        with self.folder.locked("branch"):
-            shared = self.folder.shared("branch", "")
-            if shared.exists():
-                return decoded(shared, Branch)
-            branch = _branch_of(repository)
-            if branch is not None:
-                write_whole(shared, [msgspec.json.encode(branch)])
-        return branch
-
-    def _warn_of_shallow(self, repository: git.Repository, head: str, start: str) -> None:
-        if repository.shallow and not self._warned and _is_cut(repository, head, start):
-            self._warned = True
-            where = f"before {git.shown(start)}, with which it is compared" if start else "at HEAD"
-            self.listener.warn(
-                f"{KEY} trailers of this branch may be missing: this clone is shallow and its history ends "
-                f"{where}: {git.DEEPEN}"
-            )
+        if not self.counted:
+            return None
+        try:
+            repository = Repository(self.folder.root)
+            with self.folder.locked("branch"):
+                shared = self.folder.shared("branch", "")
+                if shared.exists():
+                    return repository, decoded(shared, Branch)
+                branch = _branch_of(repository)
+                if branch is not None:
+                    write_whole(shared, [msgspec.json.encode(branch)])
+        except AgainstError:
+            return None
+        return None if branch is None else (repository, branch)
 
 
-def _branch_of(repository: git.Repository) -> Branch | None:
+def _branch_of(repository: Repository) -> Branch | None:
     head = repository.commit("HEAD")
     if head is None:
         return None
     try:
         base = worktrees.merge_base(repository, os.environ)[1]
-    except git.AgainstError:
+    except AgainstError:
         base = head
     # A push to the default branch brought what comes after its first parent, and so does the merge that CI checks out.
     return Branch(head=head, base=base if base != head else repository.commit("HEAD^1") or "")
 
 
-def _trailers(repository: git.Repository, head: str, *starts: str) -> Iterator[tuple[str, str]]:
+def _trailers(repository: Repository, head: str, *starts: str) -> Iterator[tuple[str, str]]:
     """(commit, trailer) of the commits that `head` has and no `starts` have, newest first; without one, of `head`."""
     excluded = [f"^{start}" for start in starts if start]
     wanted = ("-i", "-E", f"--grep=^{KEY}:", "--encoding=UTF-8", "-z", "--format=%H%n%B")
@@ -307,23 +301,7 @@ def _trailers(repository: git.Repository, head: str, *starts: str) -> Iterator[t
             yield commit, trailer
 
 
-def _valid(trailers: Iterator[tuple[str, str]]) -> Iterator[Acceptance]:
-    for commit, trailer in trailers:
-        try:
-            yield from parsed(trailer, commit)
-        except FtgateError:
-            continue  # `check` reports it
-
-
-def _is_cut(repository: git.Repository, head: str, start: str) -> bool:
-    """Whether the history from `head` ends, because the clone is shallow, before it comes to `start`."""
-    shallow = repository.root / repository.git("rev-parse", "--git-path", "shallow").rstrip("\n")
-    ends = set(shallow.read_text(encoding="ascii").split()) if shallow.is_file() else set()
-    reached = repository.git("rev-list", head, *([f"^{start}"] if start else [])).split()
-    return not ends.isdisjoint(reached)
-
-
-def _is_lost(pattern: str, collected: Collected, repository: git.Repository) -> bool:
+def _is_lost(pattern: str, collected: Collected, repository: Repository) -> bool:
     """Whether a pattern that matches no collected cell can match none at all, as far as this run can tell."""
     file, separator, rest = pattern.partition("::")
     open_ended = any(letter in file for letter in "*?")
@@ -375,52 +353,56 @@ def accept(args: argparse.Namespace) -> int:
     """Write the trailer; 3 without a run, or if it would accept nothing in it. Raises FtgateError."""
     names = tuple(dict.fromkeys(args.metric.split(",")))
     trailer = written(args.cells, names, args.reason)
+
+    # What regressed in the run.
     report = read(args.report) if args.report else last_run(args)
     if report is None:
         return no_run(args)
     rows = report.rows
     chosen = [row for row in rows if matches(args.cells, row.cell.nodeid)]
     if not chosen:
-        return nothing(_unknown(args.cells, rows))
+        try:
+            meant = named(args.cells, [row.cell.nodeid for row in rows])
+        except FtgateError as error:
+            return nothing(str(error))
+        hint = f"; write the whole node id, or a pattern: {listed(meant[:3])}" if meant else ""
+        return nothing(f"the run has no cell {args.cells}{hint}; nothing was written")
     for name in names:
-        if not any(_regressed(row, name) for row in chosen):
-            return nothing(_not_regressed(args.cells, name, rows))
+        regressed = [
+            row for row in rows if any(covers(name, each.metric) and acceptable(each) for each in row.verdict.metrics)
+        ]
+        if not any(matches(args.cells, row.cell.nodeid) for row in regressed):
+            others = [row.cell.nodeid for row in regressed[:3]]
+            hint = f"; {name} regressed in {listed(others, 'and')}" if others else ""
+            return nothing(f"{name} of {args.cells} did not regress in the run{hint}; nothing was written")
     if args.only_print:
         print(trailer)
         return FINE
-    commit = _amended(rootdir(args), trailer) if args.amend else _committed(rootdir(args), args.cells, names, trailer)
-    print(plain(f"commit {said.commit(commit)}: {trailer}"))
-    for line in _effects(rows, chosen, names):
-        print(plain(line))
-    return FINE
 
-
-# ---- what the last run says
-
-
-def _unknown(cells: str, rows: Sequence[Row]) -> str:
-    """That no cell matches, with those that were meant, perhaps."""
+    # The commit, made by the user's own git: with their name, their hooks and their signature.
+    root = rootdir(args)
     try:
-        meant = named(cells, [row.cell.nodeid for row in rows])
-    except FtgateError as error:
-        return str(error)
-    hint = f"; write the whole node id, or a pattern: {listed(meant[:3])}" if meant else ""
-    return f"the run has no cell {cells}{hint}; nothing was written"
+        repository = Repository(root)
+    except AgainstError:
+        raise FtgateError(f"{root} is in no git repository; with --print the trailer is printed") from None
+    how = ["-m", f"Accept the change of {listed(names, 'and')} in {args.cells}", "-m", trailer]
+    if args.amend:
+        how = ["--amend", "--no-edit", "--trailer", trailer]
+        holding = repository.git("for-each-ref", "--contains=HEAD", "--format=%(refname:short)", "refs/remotes").split()
+        if holding:
+            raise FtgateError(
+                f"--amend: the last commit is on {holding[0]} already, and amending it would rewrite what was pushed; "
+                "leave --amend out, and an empty commit has the trailer"
+            )
+    before = repository.commit("HEAD")
+    # --only: what is staged stays staged.
+    done = subprocess.run(["git", "commit", "--quiet", "--only", "--allow-empty", *how], cwd=root)
+    after = repository.commit("HEAD")
+    if done.returncode or after is None or after == before:
+        raise FtgateError("git made no commit, see above; with --print the trailer is printed, for a commit of yours")
 
-
-def _not_regressed(cells: str, name: str, rows: Sequence[Row]) -> str:
-    regressed = [row.cell.nodeid for row in rows if _regressed(row, name)]
-    hint = f"; {name} regressed in {listed(regressed[:3], 'and')}" if regressed else ""
-    return f"{name} of {cells} did not regress in the run{hint}; nothing was written"
-
-
-def _regressed(row: Row, name: str) -> bool:
-    """Whether a trailer of this metric has something to accept in a row."""
-    return any(covers(name, each.metric) and acceptable(each) for each in row.verdict.metrics)
-
-
-def _effects(rows: Sequence[Row], chosen: Sequence[Row], names: Sequence[str]) -> Iterator[str]:
-    """A line for each change that is accepted from now on, and for each that still fails."""
+    # What is accepted from now on, and what still fails.
+    print(plain(f"commit {said.commit(after)}: {trailer}"))
     for row in rows:
         for each in row.verdict.metrics:
             named_here = row in chosen and any(covers(name, each.metric) for name in names)
@@ -428,42 +410,5 @@ def _effects(rows: Sequence[Row], chosen: Sequence[Row], names: Sequence[str]) -
             if accepted or each.decision.missed:
                 found = said.metric_text(each, row)
                 word = "accepts" if accepted else "still fails"
-                yield f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()
-
-
-# ---- commits
-
-
-def _committed(root: Path, cells: str, names: Sequence[str], trailer: str) -> str:
-    """An empty commit; what is staged stays staged."""
-    subject = f"Accept the change of {listed(names, 'and')} in {cells}"
-    return _commit(root, "--allow-empty", "-m", subject, "-m", trailer)
-
-
-def _repository(root: Path) -> Repository:
-    try:
-        return Repository(root)
-    except AgainstError:
-        raise FtgateError(f"{root} is in no git repository; with --print the trailer is printed") from None
-
-
-def _amended(root: Path, trailer: str) -> str:
-    repository = _repository(root)
-    holding = repository.git("for-each-ref", "--contains=HEAD", "--format=%(refname:short)", "refs/remotes").split()
-    if holding:
-        raise FtgateError(
-            f"--amend: the last commit is on {holding[0]} already, and amending it would rewrite what was pushed; "
-            "leave --amend out, and an empty commit has the trailer"
-        )
-    return _commit(root, "--amend", "--allow-empty", "--no-edit", "--trailer", trailer)
-
-
-def _commit(root: Path, *arguments: str) -> str:
-    """The new HEAD, made by the user's own git: with their name, their hooks and their signature."""
-    repository = _repository(root)
-    before = repository.commit("HEAD")
-    done = subprocess.run(["git", "commit", "--quiet", "--only", *arguments], cwd=root)
-    after = repository.commit("HEAD")
-    if done.returncode or after is None or after == before:
-        raise FtgateError("git made no commit, see above; with --print the trailer is printed, for a commit of yours")
-    return after
+                print(plain(f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()))
+    return FINE

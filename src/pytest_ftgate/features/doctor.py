@@ -38,15 +38,14 @@ class Problem(Struct, frozen=True):
 
 
 class TargetState(Struct, frozen=True):
-    """One target: its interpreter when there is one, and its finished environments in this project.
-
-    `waits_unavailable` says why the wait states of its threads are unknown; empty where they are known.
-    """
+    """One target."""
 
     spec: str
     interpreter: Interpreter | None
     environments: tuple[str, ...] = ()
+    """The finished ones in this project."""
     waits_unavailable: str = ""
+    """Why the wait states of its threads are unknown; empty where they are known."""
 
 
 class Probes(Struct, frozen=True):
@@ -76,21 +75,74 @@ def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
 
     Raises TargetError for a spec that is not a target.
     """
-    why = unsupported()
-    problems = [Problem(what="nothing can be measured here", fix=why)] if why else []
+    problems: list[Problem] = []
+
+    def add(what: str, fix: str) -> None:
+        problems.append(Problem(what=what, fix=fix))
+
+    if why := unsupported():
+        add("nothing can be measured here", why)
+
+    # The targets.
     pair = default_pair(required_python(project))
-    targets = tuple(_target_state(spec, project, problems) for spec in specs or pair.targets)
-    machine = read_machine()
-    probes = read_probes()
-    uv = _uv(problems)
+    targets = []
+    for spec in specs or pair.targets:
+        target = parse_target(spec)
+        try:
+            interpreter = find_interpreter(target)
+        except InterpreterNotFound as error:
+            what, _, fix = str(error).partition("\n  fix: ")
+            add(what.replace("\n", "\n   "), fix or "give the path of a working Python")
+            targets.append(TargetState(spec=spec, interpreter=None))
+            continue
+        if lacks := settings_unsupported(interpreter, target.settings):
+            add(f"the target {spec} is not supported here", lacks)
+        if not interpreter.start_methods:
+            add(f"{spec} has no working multiprocessing", "use a build with semaphores (/dev/shm mounted)")
+        if refused := self_test(interpreter.executable, environment_variables(target.settings)):
+            fix = "the waits of its cells are shown as not available; nothing else is affected"
+            add(f"the wait states of {spec}'s threads are unknown: {refused}", fix)
+        made = tuple(str(folder) for folder in find_environments(interpreter, project / ENVIRONMENTS))
+        targets.append(TargetState(spec=spec, interpreter=interpreter, environments=made, waits_unavailable=refused))
+    uv = None
+    try:
+        uv = find_uv()
+    except UvMissing as error:
+        add("uv is missing: environments cannot be made", str(error))
+
+    # The machine, and what can be read of its processes.
+    machine, probes = read_machine(), read_probes()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    problems += [*_machine_problems(machine, load), *_probe_problems(probes)]
+    if machine.cores < 2:
+        add("one usable core: nothing runs in parallel", "allow more cores (taskset, cpuset, the VM)")
+    if machine.cpu_quota is not None and machine.cpu_quota < machine.cores:
+        add(
+            f"a CPU limit of {machine.cpu_quota:g} cores on {machine.cores}: workers are throttled",
+            "raise the container's CPU limit, or restrict it to whole cores by a cpuset",
+        )
+    if machine.governor not in (None, "performance"):
+        governor = f"the frequency governor is {machine.governor}: times drift with it"
+        add(governor, "cpupower frequency-set -g performance")
+    if load is not None and load > machine.cores / 2:
+        add(f"the load is {load:.1f}: something else is running", "measure on a quiet machine")
+    if not probes.pss_child:
+        fix = "Linux 4.14+ and the right to read /proc/PID/smaps_rollup of a child (no hidepid)"
+        add("PSS cannot be read: memory is reported as USS and RSS alone", fix)
+    if not probes.schedstat_child:
+        fix = "Linux with CONFIG_SCHED_INFO and a readable /proc/PID/schedstat"
+        add("the scheduler's figures cannot be read: no run-queue wait", fix)
+    cache = "none"
+    try:
+        cache = str(cache_folder())
+    except FtgateError as error:
+        what, _, fix = str(error).partition("; ")
+        add(what, fix)
     return Diagnosis(
         machine=machine,
-        targets=targets,
+        targets=tuple(targets),
         probes=probes,
         uv=uv,
-        cache=_cache(problems),
+        cache=cache,
         load_1min=load,
         problems=tuple(problems),
         default=f"{' and '.join(pair.targets)}: {pair.why}",
@@ -99,14 +151,19 @@ def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
 
 def read_probes(root: Path = ROOT) -> Probes:
     """Whether PSS and the scheduler's figures can be read of this process and of a child."""
+
+    def has(path: Path, word: str = "") -> bool:
+        text = read_text(path) or ""
+        return bool(text.strip()) and word in text
+
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
         try:
             own, other = root / "proc/self", root / "proc" / str(child.pid)
             return Probes(
-                pss=_has(own / "smaps_rollup", "Pss:"),
-                pss_child=_has(other / "smaps_rollup", "Pss:"),
-                schedstat=_has(own / "schedstat"),
-                schedstat_child=_has(other / "schedstat"),
+                pss=has(own / "smaps_rollup", "Pss:"),
+                pss_child=has(other / "smaps_rollup", "Pss:"),
+                schedstat=has(own / "schedstat"),
+                schedstat_child=has(other / "schedstat"),
             )
         finally:
             child.kill()
@@ -114,158 +171,57 @@ def read_probes(root: Path = ROOT) -> Probes:
 
 def to_text(diagnosis: Diagnosis) -> str:
     """The diagnosis as text: one aligned section per topic, then every problem with its fix."""
-    machine = diagnosis.machine
+    machine, load, limit = diagnosis.machine, diagnosis.load_1min, diagnosis.machine.memory_limit_bytes
     sections = [
-        ("machine", _machine_rows(machine, diagnosis.load_1min)),
-        *((f"target {state.spec}", _target_rows(state)) for state in diagnosis.targets),
-        ("observing", _probe_rows(diagnosis.probes)),
-        ("tools", [("uv", diagnosis.uv or "not found"), ("cache", diagnosis.cache), ("default", diagnosis.default)]),
+        (
+            "machine",
+            {
+                "fingerprint": machine.fingerprint,
+                "system": f"{machine.system} {machine.kernel}, {machine.arch}",
+                "CPU": machine.cpu,
+                "usable cores": str(machine.cores),
+                "CPU limit": "none" if machine.cpu_quota is None else f"{machine.cpu_quota:g} cores",
+                "memory limit": "none" if limit is None else units.size(limit),
+                "governor": machine.governor or "unknown",
+                "load": "unknown" if load is None else f"{load:.2f} over the last minute",
+            },
+        )
     ]
-    width = max(len(name) for _, rows in sections for name, _ in rows)
+    for state in diagnosis.targets:
+        rows = {"interpreter": "not found"}
+        if each := state.interpreter:
+            kind = "free-threaded" if each.free_threaded else "GIL"
+            rows = {
+                "interpreter": each.executable,
+                "found": each.found,
+                "version": f"{each.implementation} {each.name}, {kind} build",
+                "build": each.build,
+                "GIL": "on" if each.gil_enabled else "off",
+                "JIT": "none" if not each.jit_available else "on" if each.jit_enabled else "off",
+                "configure": each.config_args or "unknown",
+                "start methods": ", ".join(each.start_methods) or "none",
+                "waits": "not available" if state.waits_unavailable else "available (self-test passed)",
+                "environment": ", ".join(state.environments) or "not made yet (the first run makes it)",
+            }
+        sections.append((f"target {state.spec}", rows))
+
+    def readable(own: bool, child: bool) -> str:
+        return "not readable" if not own else f"readable, {'also' if child else 'but not'} for children"
+
+    probes = diagnosis.probes
+    observing = {
+        "PSS": readable(probes.pss, probes.pss_child),
+        "scheduler": readable(probes.schedstat, probes.schedstat_child),
+    }
+    tools = {"uv": diagnosis.uv or "not found", "cache": diagnosis.cache, "default": diagnosis.default}
+    sections += [("observing", observing), ("tools", tools)]
+    width = max(len(name) for _, rows in sections for name in rows)
     lines: list[str] = []
     for title, rows in sections:
-        lines += [title, *(f"  {name:<{width}}  {value}" for name, value in rows), ""]
-    if diagnosis.problems:
-        lines.append("problems")
-        lines += [line for problem in diagnosis.problems for line in (f"  - {problem.what}", f"    fix: {problem.fix}")]
-    else:
-        lines.append("no problems")
+        lines += [title, *(f"  {name:<{width}}  {value}" for name, value in rows.items()), ""]
+    lines.append("problems" if diagnosis.problems else "no problems")
+    lines += [line for problem in diagnosis.problems for line in (f"  - {problem.what}", f"    fix: {problem.fix}")]
     return "\n".join(lines)
-
-
-def _target_state(spec: str, project: Path, problems: list[Problem]) -> TargetState:
-    target = parse_target(spec)
-    try:
-        interpreter = find_interpreter(target)
-    except InterpreterNotFound as error:
-        what, _, fix = str(error).partition("\n  fix: ")
-        problems.append(Problem(what=what.replace("\n", "\n   "), fix=fix or "give the path of a working Python"))
-        return TargetState(spec=spec, interpreter=None)
-    unsupported = settings_unsupported(interpreter, target.settings)
-    if unsupported:
-        problems.append(Problem(what=f"the target {spec} is not supported here", fix=unsupported))
-    if not interpreter.start_methods:
-        problems.append(
-            Problem(what=f"{spec} has no working multiprocessing", fix="use a build with semaphores (/dev/shm mounted)")
-        )
-    environments = tuple(str(folder) for folder in find_environments(interpreter, project / ENVIRONMENTS))
-    refused = self_test(interpreter.executable, environment_variables(target.settings))
-    if refused:
-        what = f"the wait states of {spec}'s threads are unknown: {refused}"
-        problems.append(
-            Problem(what=what, fix="the waits of its cells are shown as not available; nothing else is affected")
-        )
-    return TargetState(spec=spec, interpreter=interpreter, environments=environments, waits_unavailable=refused)
-
-
-def _uv(problems: list[Problem]) -> str | None:
-    try:
-        return find_uv()
-    except UvMissing as error:
-        problems.append(Problem(what="uv is missing: environments cannot be made", fix=str(error)))
-        return None
-
-
-def _cache(problems: list[Problem]) -> str:
-    try:
-        return str(cache_folder())
-    except FtgateError as error:
-        what, _, fix = str(error).partition("; ")
-        problems.append(Problem(what=what, fix=fix))
-        return "none"
-
-
-def _machine_problems(machine: Machine, load: float | None) -> list[Problem]:
-    problems = []
-    if machine.cores < 2:
-        problems.append(
-            Problem(what="one usable core: nothing runs in parallel", fix="allow more cores (taskset, cpuset, the VM)")
-        )
-    if machine.cpu_quota is not None and machine.cpu_quota < machine.cores:
-        problems.append(
-            Problem(
-                what=f"a CPU limit of {machine.cpu_quota:g} cores on {machine.cores}: workers are throttled",
-                fix="raise the container's CPU limit, or restrict it to whole cores by a cpuset",
-            )
-        )
-    if machine.governor not in (None, "performance"):
-        problems.append(
-            Problem(
-                what=f"the frequency governor is {machine.governor}: times drift with it",
-                fix="cpupower frequency-set -g performance",
-            )
-        )
-    if load is not None and load > machine.cores / 2:
-        problems.append(
-            Problem(what=f"the load is {load:.1f}: something else is running", fix="measure on a quiet machine")
-        )
-    return problems
-
-
-def _probe_problems(probes: Probes) -> list[Problem]:
-    problems = []
-    if not probes.pss_child:
-        fix = "Linux 4.14+ and the right to read /proc/PID/smaps_rollup of a child (no hidepid)"
-        problems.append(Problem(what="PSS cannot be read: memory is reported as USS and RSS alone", fix=fix))
-    if not probes.schedstat_child:
-        fix = "Linux with CONFIG_SCHED_INFO and a readable /proc/PID/schedstat"
-        problems.append(Problem(what="the scheduler's figures cannot be read: no run-queue wait", fix=fix))
-    return problems
-
-
-def _machine_rows(machine: Machine, load: float | None) -> list[tuple[str, str]]:
-    limit = machine.memory_limit_bytes
-    return [
-        ("fingerprint", machine.fingerprint),
-        ("system", f"{machine.system} {machine.kernel}, {machine.arch}"),
-        ("CPU", machine.cpu),
-        ("usable cores", str(machine.cores)),
-        ("CPU limit", "none" if machine.cpu_quota is None else f"{machine.cpu_quota:g} cores"),
-        ("memory limit", "none" if limit is None else units.size(limit)),
-        ("governor", machine.governor or "unknown"),
-        ("load", "unknown" if load is None else f"{load:.2f} over the last minute"),
-    ]
-
-
-def _target_rows(state: TargetState) -> list[tuple[str, str]]:
-    interpreter = state.interpreter
-    if interpreter is None:
-        return [("interpreter", "not found")]
-    kind = "free-threaded build" if interpreter.free_threaded else "GIL build"
-    jit = "none" if not interpreter.jit_available else "on" if interpreter.jit_enabled else "off"
-    return [
-        ("interpreter", interpreter.executable),
-        ("found", interpreter.found),
-        ("version", f"{interpreter.implementation} {interpreter.name}, {kind}"),
-        ("build", interpreter.build),
-        ("GIL", "on" if interpreter.gil_enabled else "off"),
-        ("JIT", jit),
-        ("configure", interpreter.config_args or "unknown"),
-        ("start methods", ", ".join(interpreter.start_methods) or "none"),
-        ("waits", "not available" if state.waits_unavailable else "available (self-test passed)"),
-        ("environment", ", ".join(state.environments) or "not made yet (the first run makes it)"),
-    ]
-
-
-def _probe_rows(probes: Probes) -> list[tuple[str, str]]:
-    def words(own: bool, child: bool) -> str:
-        return (
-            "readable, also for children"
-            if own and child
-            else "readable, but not for children"
-            if own
-            else "not readable"
-        )
-
-    return [
-        ("PSS", words(probes.pss, probes.pss_child)),
-        ("scheduler", words(probes.schedstat, probes.schedstat_child)),
-    ]
-
-
-def _has(path: Path, word: str = "") -> bool:
-    text = read_text(path) or ""
-    return bool(text.strip()) and word in text
 
 
 @hookimpl

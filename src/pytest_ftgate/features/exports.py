@@ -18,6 +18,8 @@ from ..store.names import split_nodeid
 
 IN_NAMES = ":()[]{},+@._"
 """Besides letters and digits, what stays as it is in a name for benchstat."""
+ESCAPED = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+"""In a label of OpenMetrics."""
 OPENMETRICS_UNITS = {
     "time": ("seconds", 1e-9),
     "size": ("bytes", 1.0),
@@ -146,11 +148,7 @@ def openmetrics(report: Report) -> str:
             if name not in families:
                 families[name] = [f"# TYPE {name} gauge", *([f"# UNIT {name} {unit}"] if unit else [])]
             labels = {"test": split_nodeid(row.cell.nodeid)[0], "cell": row.cell.label, "name": named, "machine": on}
-            shown = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items() if value)
+            shown = ",".join(f'{key}="{writable(value).translate(ESCAPED)}"' for key, value in labels.items() if value)
             families[name].append(f"{name}{{{shown}}} {each.estimate.value * scale:.9g}")
     partial = ["# TYPE ftgate_partial gauge", "ftgate_partial 1"] if report.partial else []
     return "\n".join([*(line for lines in families.values() for line in lines), *partial, "# EOF"]) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return writable(text).replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

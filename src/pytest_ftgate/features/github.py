@@ -77,7 +77,10 @@ def append(path: Path, report: Report) -> None:
 
 
 def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
-    """Commands for the runner, one for each test: errors, worst first, then warnings of what does not fail the run."""
+    """Commands for the runner, one for each test: errors, worst first, then warnings of what does not fail the run.
+
+    `::error file=tests/test_a.py,line=12,title=ftgate%3A 1 of 1 decided%2C 1 regressed::test_put[w4]: wall +9 %`.
+    """
     errors: dict[tuple[str, int], list[Row]] = {}
     warnings: dict[tuple[str, int], list[Row]] = {}
     for row in said.worst_first(report):
@@ -91,30 +94,25 @@ def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
     commands = [f"::error title=ftgate::{_data(plain(said.undecided(report)))}"] if said.undecided(report) else []
     for level, place, rows in found[: ANNOTATIONS - len(commands)]:
         result = said.result(report, [row for row in report.rows if _place(row) == place])
-        commands.append(_command(level, _from(workspace, rootdir / place[0]), place[1], result, rows))
+        blocks = said.blocks(rows)
+        names = (said.cells(" ".join(said.name(row).split()) for row in block) for block in blocks)
+        texts = [f"{name}: {said.headline(row)}" for name, (row, *_) in zip(names, blocks[:CELLS], strict=False)]
+        if more := sum(map(len, blocks[CELLS:])):
+            texts.append(f"and {more} more cells of this test")
+        # The path from the repository's root, by which GitHub finds the line; as it is where it lies outside.
+        path = rootdir / place[0]
+        here, top = Path(os.path.realpath(path)), Path(os.path.realpath(workspace))
+        file = (here.relative_to(top) if here.is_relative_to(top) else path).as_posix()
+        line = f",line={place[1]}" if place[1] else ""
+        title = _property(f"ftgate: {result}"[:TITLE])
+        commands.append(
+            f"::{level} file={_property(plain(file))}{line},title={title}::{_data(plain(chr(10).join(texts)))}"
+        )
     return commands
 
 
 def _place(row: Row) -> tuple[str, int]:
     return row.cell.nodeid.partition("::")[0], row.line
-
-
-def _command(level: str, file: str, line: int, result: str, rows: list[Row]) -> str:
-    """`::error file=tests/test_a.py,line=12,title=ftgate%3A 1 of 1 decided%2C 1 regressed::test_put[w4]: wall +9 %`."""
-    blocks = said.blocks(rows)
-    names = (said.cells(" ".join(said.name(row).split()) for row in block) for block in blocks)
-    texts = [f"{name}: {said.headline(row)}" for name, (row, *_) in zip(names, blocks[:CELLS], strict=False)]
-    if more := sum(map(len, blocks[CELLS:])):
-        texts.append(f"and {more} more cells of this test")
-    title = _property(f"ftgate: {result}"[:TITLE])
-    place = f"file={_property(plain(file))}" + (f",line={line}" if line else "")
-    return f"::{level} {place},title={title}::{_data(plain(chr(10).join(texts)))}"
-
-
-def _from(workspace: Path, path: Path) -> str:
-    """The path from the repository's root, by which GitHub finds the line; as it is where it lies outside."""
-    here, top = Path(os.path.realpath(path)), Path(os.path.realpath(workspace))
-    return (here.relative_to(top) if here.is_relative_to(top) else path).as_posix()
 
 
 def _data(text: str) -> str:

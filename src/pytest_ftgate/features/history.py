@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,140 +16,20 @@ from ..hookspec import Subparsers, hookimpl
 from ..judge import history as judge_history
 from ..kit.errors import FtgateError
 from ..kit.git import AgainstError, Repository
+from ..kit.text import plural
 from ..kit.values import Metric, to_builtins
 from ..model.report import History, Report, Row
 from ..report import history as shown
 from ..store import names
-from ..store.folder import Runs, Store
-from ..store.schema import BaselineError, RecordedRun, Recording, decode
+from ..store.folder import Store
+from ..store.schema import BaselineError, Recording, decode
 from ..targets.describe import build_key
 from .last_run import FINE, add_rootdir, nothing, rootdir, store, terminal_width, unicode
 
-# All recordings of a test that its files ever held, as series of what can be compared. Pure.
-
-
-class Everything(NamedTuple):
-    """Files by name, those of former commits included; `unread` are those that this version cannot read."""
-
-    runs: Mapping[str, RecordedRun]
-    unread: int = 0
-
-
-class Series(NamedTuple):
-    """Recordings of one cell on one machine and build that measured the same, oldest first."""
-
-    label: str
-    fingerprint: str
-    build: str
-    recordings: tuple[Recording, ...]
-
-
-def everything(current: Runs, former: Iterable[tuple[str, bytes]]) -> Everything:
-    """The files that are there, and name and content of former ones, the newest first.
-
-    A file may have lost cells, or been removed, when a newer recording took its place: then it is as it was before.
-    """
-    runs = dict(current)
-    unread = set()
-    for name, content in former:
-        try:
-            run = decode(content, name)
-        except BaselineError:
-            unread.add(name)
-            continue
-        newer = runs.get(name, run)
-        runs[name] = msgspec.structs.replace(
-            newer, cells=run.cells | newer.cells, interpreters=run.interpreters | newer.interpreters
-        )
-    return Everything(dict(sorted(runs.items())), len(unread - runs.keys()))
-
-
-def series_of(runs: Mapping[str, RecordedRun]) -> list[Series]:
-    """The series of a test's files, which are in the order of time; by cell, machine and build."""
-    found: dict[tuple[object, ...], list[Recording]] = {}
-    for run in runs.values():
-        for label, recording in run.cells.items():
-            whole = msgspec.structs.replace(recording, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
-            place = (label, run.machine.fingerprint, recording.build, recording.measured)
-            found.setdefault(place, []).append(whole)
-    ordered = sorted(found.items(), key=lambda item: (*map(str, item[0][:3]), item[1][0].recorded_at))
-    return [Series(str(place[0]), str(place[1]), str(place[2]), tuple(each)) for place, each in ordered]
-
-
-# The recordings of a test in its baselines' git history.
-
+LAST = 30
 MOST_FILES = 1000
 """Former files that are read, the newest: one recording a night for three years."""
 _ENTRY = re.compile(r":\d+ \d+ [0-9a-f]+ ([0-9a-f]+) [AM]\0([^\0]+)\0")
-
-
-def recordings(root: Path, store: Store, test: str) -> Everything:
-    """All recordings of a test that its files hold now and held in HEAD's history; two git processes read them.
-
-    Without git there are only those of now. A folder that was renamed is another test's. Raises BaselineError for a
-    present file that is not valid.
-    """
-    current = store.runs(test)
-    try:
-        former = list(_former(Repository(root), store.path(test)))
-    except AgainstError:
-        former = []
-    return everything(current, former)
-
-
-def _former(repository: Repository, folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each version of a file in the folder, the newest first."""
-    path = str(folder.absolute())
-    # Without --full-history a recording is lost whose branch was merged after its file had been removed.
-    listed = ("log", "--full-history", "--no-renames", "--diff-filter=AM", "--raw", "--no-abbrev", "-z", "--format=")
-    log = repository.git("--literal-pathspecs", *listed, "--no-show-signature", "HEAD", "--", path)
-    blobs = {blob: Path(name).name for blob, name in _ENTRY.findall(log)}
-    wanted = dict(list(blobs.items())[:MOST_FILES])
-    if not wanted:
-        return
-    # A partial clone would fetch each of them.
-    variables = {"GIT_NO_LAZY_FETCH": "1"}
-    text = repository.git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in wanted), variables=variables)
-    found = re.finditer(r"^([0-9a-f]{40,64}) (?:blob \d+|missing)$", text, re.MULTILINE)
-    heads = [head for head in found if head[1] in wanted]  # a file may hold such a line
-    for head, after in zip(heads, [*heads[1:], None], strict=True):
-        content = text[head.end() + 1 : after.start() if after else len(text)]
-        if content.strip():
-            yield wanted[head[1]], content.encode(errors="surrogateescape")
-
-
-def histories(series: Iterable[Series], metric: str) -> list[tuple[str, History]]:
-    """Cell label and history of each series that has the metric."""
-    found = []
-    for each in series:
-        history = judge_history.history(each.recordings, metric, fingerprint=each.fingerprint, build=each.build)
-        if history is not None:
-            found.append((each.label, history))
-    return found
-
-
-def with_history(report: Report, root: Path, store: Store, metric: str = Metric.WALL) -> Report:
-    """The report with the history of a metric in git, for each cell that was recorded on its machine and build."""
-    tests: dict[str, Mapping[tuple[str, str, str], History]] = {}
-
-    def of(row: Row) -> Row:
-        test, label = names.split_nodeid(row.cell.nodeid)
-        if row.sample is None:
-            return row
-        if test not in tests:
-            every = series_of(recordings(root, store, test).runs)
-            tests[test] = {
-                (label, history.points[-1].fingerprint, history.build): history
-                for label, history in histories(every, metric)
-            }
-        found = tests[test].get((label, report.machine.fingerprint, build_key(row.sample.interpreter)))
-        return msgspec.structs.replace(row, history=(found,)) if found else row
-
-    tables = (msgspec.structs.replace(table, rows=tuple(of(row) for row in table.rows)) for table in report.tables)
-    return msgspec.structs.replace(report, tables=tuple(tables))
-
-
-LAST = 30
 
 
 @hookimpl
@@ -173,7 +53,10 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the histories; 3 without one. Raises FtgateError."""
-    metric = _metric(args.metric)
+    try:
+        metric = known_metric(args.metric)
+    except ValueError as error:
+        raise FtgateError(f"--metric takes {error}") from None
     if args.last < 1:
         raise FtgateError(f"--last takes a number from 1, not {args.last}")
     root, baselines = rootdir(args), store(args)
@@ -182,44 +65,119 @@ def run(args: argparse.Namespace) -> int:
         for baseline in baselines.baselines()
         for label in baseline.cells
     }
-    cells = [stored[nodeid] for nodeid in names.named(args.test, stored)]
+    cells: dict[str, list[str]] = {}
+    for nodeid in names.named(args.test, stored):
+        test, label = stored[nodeid]
+        cells.setdefault(test, []).append(label)
     if not cells:
         return nothing(f"no baseline of {args.test} in {baselines.root}: see ftgate baseline list")
     found: list[tuple[str, History]] = []
-    for test in dict.fromkeys(test for test, _ in cells):
-        every = recordings(root, baselines, test)
-        if every.unread:
-            files = "1 former file" if every.unread == 1 else f"{every.unread} former files"
-            are = "is" if every.unread == 1 else "are"
+    for test, labels in cells.items():
+        histories, unread = _histories(root, baselines, test, labels, metric)
+        if unread:
+            files, are = plural(unread, "former file"), "is" if unread == 1 else "are"
             print(f"ftgate: {files} of {test} {are} of another format and left out", file=sys.stderr)
-        wanted = [each for each in series_of(every.runs) if (test, each.label) in cells]
-        found += [(names.join_nodeid(test, label), each) for label, each in histories(wanted, metric)]
+        found += [(names.join_nodeid(test, label), each) for label, each in histories]
     if not found:
         return nothing(f"no recording of {args.test} has {metric}: take another --metric")
-    print(_json(found) if args.json else _drawn(found, args.last), end="")
+    if args.json:
+        shown_cells = [
+            {
+                "nodeid": nodeid,
+                "label": shown.label(history),
+                **to_builtins(history),
+                "texts": [shown.change(history, each) for each in history.changes],
+            }
+            for nodeid, history in found
+        ]
+        print(msgspec.json.format(msgspec.json.encode({"cells": shown_cells}), indent=2).decode())
+        return FINE
+    style: dict[str, Any] = {"width": terminal_width(), "unicode": unicode(), "color": sys.stdout.isatty()}
+    print("\n".join(shown.render(nodeid, history, last=args.last, **style) for nodeid, history in found), end="")
     return FINE
 
 
-def _metric(text: str) -> str:
+def with_history(report: Report, root: Path, store: Store, metric: str = Metric.WALL) -> Report:
+    """The report with the history of a metric in git, for each cell that was recorded on its machine and build."""
+    cells: dict[str, set[str]] = {}
+    for row in report.rows:
+        if row.sample is not None:
+            test, label = names.split_nodeid(row.cell.nodeid)
+            cells.setdefault(test, set()).add(label)
+    found = {
+        (test, label, history.points[-1].fingerprint, history.build): history
+        for test, labels in cells.items()
+        for label, history in _histories(root, store, test, labels, metric)[0]
+    }
+
+    def of(row: Row) -> Row:
+        build = build_key(row.sample.interpreter) if row.sample else ""
+        known = found.get((*names.split_nodeid(row.cell.nodeid), report.machine.fingerprint, build))
+        return msgspec.structs.replace(row, history=(known,)) if known else row
+
+    tables = (msgspec.structs.replace(table, rows=tuple(of(row) for row in table.rows)) for table in report.tables)
+    return msgspec.structs.replace(report, tables=tuple(tables))
+
+
+def _histories(
+    root: Path, store: Store, test: str, labels: Collection[str], metric: str
+) -> tuple[list[tuple[str, History]], int]:
+    """Label and history of each series of these cells that has the metric, and how many files could not be read.
+
+    A series is the recordings of one cell on one machine and build that measured the same, oldest first: those that the
+    test's files hold now and held in HEAD's history. Without git there are only those of now. A folder that was renamed
+    is another test's. Raises BaselineError for a present file that is not valid.
+    """
+    runs, unread = dict(store.runs(test)), set[str]()
     try:
-        return known_metric(text)
-    except ValueError as error:
-        raise FtgateError(f"--metric takes {error}") from None
+        former = list(_former(Repository(root), store.path(test)))
+    except AgainstError:
+        former = []
+    # A file may have lost cells, or been removed, when a newer recording took its place: then it is as it was before.
+    for name, content in former:
+        try:
+            run = decode(content, name)
+        except BaselineError:
+            unread.add(name)
+            continue
+        newer = runs.get(name, run)
+        runs[name] = msgspec.structs.replace(
+            newer, cells=run.cells | newer.cells, interpreters=run.interpreters | newer.interpreters
+        )
+    # The names of files are in the order of time.
+    series: dict[tuple[str, str, str, object], list[Recording]] = {}
+    for _, run in sorted(runs.items()):
+        for label in run.cells.keys() & labels:
+            recording = run.cells[label]
+            whole = msgspec.structs.replace(recording, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
+            place = (label, run.machine.fingerprint, recording.build, recording.measured)
+            series.setdefault(place, []).append(whole)
+    found = []
+    for (label, fingerprint, build, _), each in sorted(
+        series.items(), key=lambda at: (*at[0][:3], at[1][0].recorded_at)
+    ):
+        history = judge_history.history(each, metric, fingerprint=fingerprint, build=build)
+        if history is not None:
+            found.append((label, history))
+    return found, len(unread - runs.keys())
 
 
-def _drawn(found: list[tuple[str, History]], last: int) -> str:
-    style: dict[str, Any] = {"width": terminal_width(), "unicode": unicode(), "color": sys.stdout.isatty()}
-    return "\n".join(shown.render(nodeid, history, last=last, **style) for nodeid, history in found)
-
-
-def _json(found: list[tuple[str, History]]) -> str:
-    cells = [
-        {
-            "nodeid": nodeid,
-            "label": shown.label(history),
-            **to_builtins(history),
-            "texts": [shown.change(history, each) for each in history.changes],
-        }
-        for nodeid, history in found
-    ]
-    return msgspec.json.format(msgspec.json.encode({"cells": cells}), indent=2).decode() + "\n"
+def _former(repository: Repository, folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of each version of a file in the folder, the newest first."""
+    path = str(folder.absolute())
+    # Without --full-history a recording is lost whose branch was merged after its file had been removed.
+    listed = ("log", "--full-history", "--no-renames", "--diff-filter=AM", "--raw", "--no-abbrev", "-z", "--format=")
+    log = repository.git("--literal-pathspecs", *listed, "--no-show-signature", "HEAD", "--", path)
+    blobs = {blob: Path(name).name for blob, name in _ENTRY.findall(log)}
+    wanted = dict(list(blobs.items())[:MOST_FILES])
+    if not wanted:
+        return
+    # A partial clone would fetch each of them.
+    variables = {"GIT_NO_LAZY_FETCH": "1"}
+    text = repository.git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in wanted), variables=variables)
+    found = re.finditer(r"^([0-9a-f]{40,64}) (?:blob \d+|missing)$", text, re.MULTILINE)
+    heads = [head for head in found if head[1] in wanted]  # a file may hold such a line
+    for head, after in zip(heads, [*heads[1:], None], strict=True):
+        content = text[head.end() + 1 : after.start() if after else len(text)]
+        if content.strip():
+            yield wanted[head[1]], content.encode(errors="surrogateescape")

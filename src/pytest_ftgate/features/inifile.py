@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +19,7 @@ from ..kit.values import Struct
 ALWAYS: Final = {"pytest.toml": "pytest", ".pytest.toml": "pytest", "pytest.ini": "pytest", ".pytest.ini": "pytest"}
 """Files that are pytest's own, with their section: pytest reads them even where they are empty."""
 SHARED: Final = {"pyproject.toml": "tool.pytest.ini_options", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
-"""Files that are pytest's where they have the section."""
-NATIVE: Final = "tool.pytest"
-"""The other table of pyproject.toml, which pytest 9 and newer reads."""
+"""Files that are pytest's where they have the section; pytest 9 also reads `tool.pytest` of pyproject.toml."""
 
 
 class IniError(FtgateError):
@@ -37,28 +35,24 @@ class IniFile(Struct, frozen=True, kw_only=True):
 
 def find(folder: Path, top: Path) -> IniFile | None:
     """The file that pytest reads in `folder` or above it, up to `top`; None where it finds none. Raises IniError."""
+    native = int(version("pytest").partition(".")[0]) >= 9  # it reads tables with TOML's own types
     for place in (folder, *folder.parents):
-        for name in (*_own_files(), *SHARED):
+        for name in (*ALWAYS, *SHARED):
             path = place / name
-            found = load(path) if path.is_file() else None
-            if found is not None:
-                return found
+            if not path.is_file() or (name in ALWAYS and path.suffix == ".toml" and not native):
+                continue
+            tree = parse(path)
+            if name == "pyproject.toml":
+                table = tree.get("tool", {}).get("pytest", {})
+                own = native and any(key != "ini_options" for key in table)
+                values = table if own else table.get("ini_options")
+            else:
+                values = tree.get(ALWAYS.get(name) or SHARED[name])
+            if isinstance(values, dict) or name in ALWAYS:
+                return IniFile(path=path, values=values if isinstance(values, dict) else {})
         if place == top:
             break
     return None
-
-
-def load(path: Path) -> IniFile | None:
-    """A file by its name, as pytest reads it; None where it has nothing for pytest. Raises IniError."""
-    tree = parse(path)
-    section = ALWAYS.get(path.name) or SHARED[path.name]
-    if path.name == "pyproject.toml" and _native():
-        table = tree.get("tool", {}).get("pytest", {})
-        section = NATIVE if any(key != "ini_options" for key in table) else section
-    values = _at(tree, section.split(".") if path.suffix == ".toml" else [section])
-    if values is None and path.name not in ALWAYS:
-        return None
-    return IniFile(path=path, values=values or {})
 
 
 def options_of(root: Path, *names: str, **given: Any) -> Options:
@@ -109,19 +103,3 @@ def parse(path: Path) -> dict[str, Any]:
         place = f"{path}:{numbers[0]}" if numbers else str(path)
         what = "; ".join(line.strip() for line in str(error).splitlines())
         raise IniError(f"{place}: this is not an ini file: {what}; fix it and run again") from error
-
-
-def _own_files() -> Iterator[str]:
-    return (name for name in ALWAYS if _native() or not name.endswith(".toml"))
-
-
-def _native() -> bool:
-    """Whether the installed pytest reads tables with TOML's own types."""
-    return int(version("pytest").partition(".")[0]) >= 9
-
-
-def _at(tree: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any] | None:
-    found: Any = tree
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None

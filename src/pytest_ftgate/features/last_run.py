@@ -56,24 +56,19 @@ def store(args: argparse.Namespace) -> Store:
 def last_run(args: argparse.Namespace) -> Report | None:
     """The report that the last run left; None without one. Warns of a partial one. Raises ReportError, FtgateError."""
     path = rootdir(args) / LAST_RUN
-    try:
-        report = json.parse(path.read_bytes(), origin=str(path))
-        READ.append(path)
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except OSError as error:
-        raise FtgateError(f"{path}: cannot be read: {error.strerror}; run pytest --ftgate again") from error
+    report = read(path, "run pytest --ftgate again")
     if report.partial:
         print(f"the last run is partial: {plain(report.partial)}", file=sys.stderr)
     return report
 
 
-def read(path: Path) -> Report:
+def read(path: Path, fix: str = "name a file that --ftgate-report json:PATH wrote") -> Report:
     """The report in a file. Raises ReportError, FtgateError."""
     try:
         report = json.parse(path.read_bytes(), origin=str(path))
     except OSError as error:
-        fix = "name a file that --ftgate-report json:PATH wrote"
         raise FtgateError(f"{path}: cannot be read: {error.strerror}; {fix}") from error
     READ.append(path)
     return report

@@ -6,434 +6,31 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
-from ..kit.text import listed, plain
+from ..kit.text import listed, plain, plural
 from ..model.report import Host, Report, Shard, Table
 from ..model.verdict import Decision
 from ..report import said
 from ..store.folder import Store
 from ..store.names import SUFFIX, entry_key, is_recording, join_nodeid
 from ..store.recording import Edit
-from ..store.schema import BaselineError, RecordedRun, Recording, StoredCell
+from ..store.schema import BaselineError, RecordedRun, StoredCell
 from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
 from .report import add_forms, checked, command, show, write
 
 if TYPE_CHECKING:
     from junitparser import JUnitXml, TestCase, TestSuite
 
-
-# JUnit files of several jobs, shards or workers, joined into one.
-
-Name: TypeAlias = tuple[str, str]
 XFAILED = ("pytest.xfail", "xfailed")
 SHOWN = 5
 """Cases, cells and shards that an error names."""
-
-
-def merge(paths: Sequence[Path], output: Path | None) -> int:
-    """Write the joined file and print its totals. Raises FtgateError."""
-    if output is None:
-        raise FtgateError("JUnit files are joined into one: name it with -o OUT.xml")
-    merged = joined_junit({path: _read(path) for path in paths})
-    written = BytesIO()
-    merged.write(written)
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_bytes(written.getvalue())
-    except OSError as error:
-        raise FtgateError(f"{output}: cannot be written: {error.strerror}") from None
-    counts = ((merged.failures, "failed"), (merged.errors, "in error"), (merged.skipped, "skipped"))
-    said = ", ".join(f"{count} {word}" for count, word in counts if count) or "none failed"
-    print(f"{output}: {merged.tests} cases of {len(paths)} files: {said}")
-    return 0
-
-
-def joined_junit(files: dict[Path, JUnitXml]) -> JUnitXml:
-    """All suites of all files, without cases that are skipped in one and run in another.
-
-    Raises FtgateError for a case that was run in two.
-    """
-    from junitparser import JUnitXml
-
-    ran: dict[Name, list[Path]] = {}
-    for path, xml in files.items():
-        for name in dict.fromkeys(_case_name(case) for suite in xml for case in suite if _ran(case)):
-            ran.setdefault(name, []).append(path)
-    _refuse({name: paths for name, paths in ran.items() if len(paths) > 1})
-    merged, skipped = JUnitXml(), set[Name]()
-    for path, xml in files.items():
-        for suite in _suites(xml):
-            for case in list(suite.iterchildren(suite.testcase)):
-                name = _case_name(case)
-                if not _ran(case) and (name in skipped or ran.get(name, [path]) != [path]):
-                    suite._elem.remove(case._elem)  # `suite.remove` compares with every case
-                elif not _ran(case):
-                    skipped.add(name)
-        for suite in xml:
-            merged.append(suite)
-    merged.update_statistics()
-    return merged
-
-
-def _suites(parent: Iterable[TestSuite]) -> Iterator[TestSuite]:
-    """All suites, also those within others."""
-    for suite in parent:
-        yield suite
-        yield from _suites(suite.testsuites())
-
-
-def _ran(case: TestCase) -> bool:
-    """Whether it was run: one that failed as expected was, although it counts as skipped."""
-    return not case.is_skipped or any(each.type in XFAILED for each in case.result)
-
-
-def _case_name(case: TestCase) -> Name:
-    return case.classname or "", case.name or ""
-
-
-def _refuse(twice: dict[Name, list[Path]]) -> None:
-    if not twice:
-        return
-    lines = [f"  {'.'.join(filter(None, name))}: {', '.join(map(str, paths))}" for name, paths in twice.items()]
-    more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    said = "case was run in two files" if len(lines) == 1 else "cases were run in two files or more"
-    head = f"{len(lines)} {said}: which result holds is not known; leave the other files out"
-    raise FtgateError("\n".join([head, *lines[:SHOWN], *more]))
-
-
-def _read(path: Path) -> JUnitXml:
-    """The JUnit file at that path. Raises FtgateError, which names it."""
-    from junitparser import JUnitXml, JUnitXmlError
-
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FtgateError(f"{path}: cannot be read: {error.strerror}") from None
-    try:
-        return JUnitXml.fromstring(content)
-    except (SyntaxError, JUnitXmlError, ValueError) as error:
-        hint = "was its run killed?" if not content.strip() else "write it again with --ftgate-report junit:PATH"
-        raise FtgateError(f"{path} is not a JUnit file: {error}; {hint}") from None
-
-
-# The reports of a run's shards, joined: as if one machine had measured all of its tests. Pure.
-#
-# Nothing is judged again. Each shard split the error level over the hypotheses of the whole run, so its verdicts are
-# those of one run; that this holds is checked.
-
 SLACK = 1e-9
 UNSET = "at its default"
-
-
-def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
-    """One report out of those of all shards, by the names of their files; its rows name the shard that measured them.
-
-    Raises FtgateError for reports that are not of one run, for what is measured twice, and for what is missing: a shard
-    that is missing makes the report partial instead, where `partial` is true.
-    """
-    reports = {name: report for name, report in reports.items() if not (partial and _is_lost(report))}
-    if not reports:
-        raise FtgateError("no shard came as far as its first test: see the logs of their jobs")
-    shards = {name: _shard_of(name, report) for name, report in reports.items()}
-    _refuse_unlike(reports, shards)
-    _refuse_twice(reports, shards)
-    missing = _missing(shards)
-    if missing and not partial:
-        raise FtgateError(f"{missing}; --partial joins what there is")
-    _check_level(shards)
-    return _joined(sorted(reports.values(), key=lambda report: report.shard.part if report.shard else 0), missing)
-
-
-def budget(reports: Iterable[Report]) -> str:
-    """What to say of the error level of the joined report."""
-    shards = [report.shard for report in reports if report.shard]
-    counts = sorted({shard.hypotheses for shard in shards})
-    return (
-        f"{len(shards)} of {shards[0].parts} shards, one error budget: each verdict is at alpha "
-        f"{shards[0].alpha:g} / {listed([str(count) for count in counts])}, split over the hypotheses of the whole run"
-    )
-
-
-# ---- what is refused
-
-
-def _is_lost(report: Report) -> bool:
-    """Whether it is of a shard that ended before its tests were collected."""
-    return report.shard is None and bool(report.partial) and not report.tables
-
-
-def _shard_of(name: str, report: Report) -> Shard:
-    shard = report.shard
-    if _is_lost(report):
-        raise FtgateError(f"{name} has no cells: {plain(report.partial)}; --partial joins the others")
-    if shard is None:
-        raise FtgateError(f"{name} is the report of a whole run: ftgate merge joins those of --ftgate-shard")
-    if shard.part > shard.parts or max(shard.places, default=-1) >= len(shard.planned):
-        raise FtgateError(f"{name} contradicts itself: {shard.name} of {len(shard.planned)} cells")
-    own, planned = {shard.planned[place] for place in shard.places}, set(shard.planned)
-    cells = [row.cell.nodeid for row in report.rows]
-    # Under --ftgate-trust=base the first part also names the cells that only the reference has.
-    strange = [each for each in cells if each not in own and (each in planned or not report.limits_from)]
-    if strange:
-        raise FtgateError(f"{name} is {shard.name} and has cells that are not in that: {_named(strange)}")
-    return shard
-
-
-def _refuse_unlike(reports: Mapping[str, Report], shards: Mapping[str, Shard]) -> None:
-    """Raise FtgateError for reports of unlike commits, versions, options or plans; it names what differs."""
-    (first, one), *others = shards.items()
-    for name, other in others:
-        for what, here, there in _alike(reports[first], one, reports[name], other):
-            if here != there:
-                shown = (plain(str(each)) or "unknown" for each in (here, there))
-                raise FtgateError(f"{first} and {name} are not of one run: {what} is {' and '.join(shown)}")
-        differ = set(one.planned) ^ set(other.planned)
-        if differ:
-            raise FtgateError(f"{first} and {name} did not collect the same cells: {_named(sorted(differ))}")
-
-
-def _alike(one: Report, shard: Shard, two: Report, other: Shard) -> Iterator[tuple[str, Any, Any]]:
-    """What must be the same in all reports: its name, and the values of two."""
-    yield "the number of shards", shard.parts, other.parts
-    yield "the commit", one.commit, two.commit
-    yield "the version of pytest-ftgate", one.version, two.version
-    yield "the commit that limits are read from", one.limits_from, two.limits_from
-    yield "ftgate_alpha", shard.alpha, other.alpha
-    for option in sorted({*shard.options, *other.options}):
-        yield option, shard.options.get(option, UNSET), other.options.get(option, UNSET)
-
-
-def _refuse_twice(reports: Mapping[str, Report], shards: Mapping[str, Shard]) -> None:
-    """Raise FtgateError for a shard that two files have, and for cells that two shards measured."""
-    by_part: dict[int, str] = {}
-    by_place: dict[int, str] = {}
-    for name, shard in shards.items():
-        if (there := by_part.setdefault(shard.part, name)) != name:
-            raise FtgateError(f"{there} and {name} are both {shard.name}: leave one of them out")
-        twice = [place for place in _places(shard, shards) if by_place.setdefault(place, name) != name]
-        if twice:
-            cells = _named([_first(shards).planned[place] for place in twice])
-            raise FtgateError(
-                f"measured twice, in {by_place[twice[0]]} and {name}: {cells}; the machines did not split the tests in "
-                "the same way: are their baselines the same?"
-            )
-        counted = [row.cell.nodeid for row in reports[name].rows]
-        if len(set(counted)) < len(counted):
-            raise FtgateError(f"{name} has a cell twice")
-
-
-def _missing(shards: Mapping[str, Shard]) -> str:
-    """Which shards are missing, and how many cells are theirs. Raises FtgateError for cells that no shard has."""
-    one = _first(shards)
-    there = {shard.part for shard in shards.values()}
-    cells = len(one.planned) - sum(len(set(shard.places)) for shard in shards.values())
-    absent = [part for part in range(1, one.parts + 1) if part not in there]
-    if absent:
-        names = [f"{part}/{one.parts}" for part in absent[:SHOWN]]
-        more = [f"{len(absent) - SHOWN} more"] if len(absent) > SHOWN else []
-        said = f"shard{'s' if len(absent) > 1 else ''} {listed([*names, *more], 'and')}"
-        return f"{said} {'are' if len(absent) > 1 else 'is'} missing: {cells} of {len(one.planned)} cells"
-    if cells:
-        has = {place for shard in shards.values() for place in _places(shard, shards)}
-        names = [nodeid for place, nodeid in enumerate(one.planned) if place not in has]
-        raise FtgateError(
-            f"no shard measured {_named(names)}: the machines did not split the tests in the same way: are their "
-            "baselines the same?"
-        )
-    return ""
-
-
-def _check_level(shards: Mapping[str, Shard]) -> None:
-    """Raise FtgateError if the shards together have a higher error level than one run.
-
-    Each hypothesis of a shard has the level alpha / hypotheses. That number depends on the machine where a test has as
-    many workers as there are cores.
-    """
-    level = sum(shard.own / shard.hypotheses for shard in shards.values())
-    if level > 1 + SLACK:
-        raise FtgateError(
-            "the shards split alpha over unlike numbers of hypotheses, so that together they have "
-            f"{level:.2f} times its level: measure all of them on machines with the same number of cores, or without "
-            'workers="cores"'
-        )
-
-
-def _first(shards: Mapping[str, Shard]) -> Shard:
-    return next(iter(shards.values()))
-
-
-def _places(shard: Shard, shards: Mapping[str, Shard]) -> list[int]:
-    """The places of a shard's cells in the plan of the first one: the order of tests may differ."""
-    one = _first(shards)
-    if shard.planned == one.planned:
-        return list(dict.fromkeys(shard.places))
-    place = {nodeid: number for number, nodeid in enumerate(one.planned)}
-    return list(dict.fromkeys(place[shard.planned[each]] for each in shard.places))
-
-
-def _named(cells: list[str]) -> str:
-    more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
-    return plain(", ".join(cells[:SHOWN])) + more
-
-
-# ---- the joined report
-
-
-def _joined(reports: list[Report], missing: str) -> Report:
-    """All tables in the order of the plan, and the rest of each report."""
-    first = reports[0]
-    planned = first.shard.planned if first.shard else ()
-    place = {nodeid: number for number, nodeid in enumerate(planned)}
-    tables = [_located(table, report) for report in reports for table in report.tables]
-    partial = [missing, *(f"{_name(report)}: {report.partial}" for report in reports if report.partial)]
-    return Report(
-        version=first.version,
-        seed=first.seed,
-        started_at=min(report.started_at for report in reports),
-        wall_s=max(report.wall_s for report in reports),
-        machine=first.machine,
-        interpreters=_each(report.interpreters for report in reports),
-        tables=tuple(sorted(tables, key=lambda table: _first_place(table, place))),
-        unused_baselines=tuple(sorted(_each(report.unused_baselines for report in reports))),
-        updates=_each(report.updates for report in reports),
-        commit=first.commit,
-        partial="; ".join(filter(None, partial)),
-        failing=frozenset().union(*map(_failing, reports)),
-        hosts=tuple(host for report in reports for host in _hosts(report)),
-        limits_from=first.limits_from,
-        undecided_fails=first.undecided_fails,
-        project=first.project,
-        branch=first.branch,
-    )
-
-
-def _first_place(table: Table, place: Mapping[str, int]) -> int:
-    """Of its first cell in the plan; cells that only the reference has are the last."""
-    return min((place.get(row.cell.nodeid, len(place)) for row in table.rows), default=len(place))
-
-
-def _each(found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Everything once, in the order of its first appearance."""
-    return tuple(dict.fromkeys(each for group in found for each in group))
-
-
-def _failing(report: Report) -> frozenset[str]:
-    if report.failing is not None:
-        return report.failing
-    return frozenset(row.cell.nodeid for row in report.rows if row.verdict.decision.fails)
-
-
-def _hosts(report: Report) -> Iterator[Host]:
-    """The machine of a shard, and others that measured for it, by the shard's name."""
-    yield Host(name=_name(report), machine=report.machine)
-    for host in report.hosts:
-        yield Host(name=f"{_name(report)}, {host.name}", machine=host.machine)
-
-
-def _located(table: Table, report: Report) -> Table:
-    """A table that names the shard that measured it, as its rows do."""
-    note = "; ".join(filter(None, (f"measured by {_name(report)}", table.note)))
-    hosts = (", ".join(filter(None, (_name(report), row.host))) for row in table.rows)
-    rows = tuple(msgspec.structs.replace(row, host=host) for row, host in zip(table.rows, hosts, strict=True))
-    return msgspec.structs.replace(table, rows=rows, note=note)
-
-
-def _name(report: Report) -> str:
-    return report.shard.name if report.shard else ""
-
-
-# Baselines that several jobs recorded, each in a checkout of its own, added to those of one.
-
-
-class _Recorded(NamedTuple):
-    """A recording of a cell in a file of a folder."""
-
-    test: str
-    name: str
-    label: str
-    run: RecordedRun
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """The test, its file and the cell."""
-        return self.test, self.name, self.label
-
-    @property
-    def recording(self) -> Recording:
-        return self.run.cells[self.label]
-
-    @property
-    def place(self) -> tuple[str, str, str]:
-        """The test, the cell, and the machine and build: two jobs that record the same one contradict each other."""
-        return self.test, self.label, entry_key(self.run.machine.fingerprint, self.recording.build)
-
-
-def join(store: Store, folders: Sequence[Path]) -> list[str]:
-    """Add what the folders have and the store has not; a line for each of them.
-
-    Nothing is written if two of them have recordings of one cell, machine and build that are not the same. Raises
-    BaselineError.
-    """
-    known = {each.key: (store.root, each.recording) for each in _recordings(store)}
-    places: dict[tuple[str, str, str], Path] = {}
-    changes: dict[str, list[Edit]] = {}
-    lines = []
-    for folder in folders:
-        others = (path for path in sorted(folder.rglob(f"*{SUFFIX}")) if not is_recording(path.name))
-        if other := next(others, None):
-            raise BaselineError(
-                f"{folder} holds {other.relative_to(folder)}, which is no baseline: name a folder of baselines alone, "
-                f"such as {store.root}"
-            )
-        found = list(_recordings(Store(folder)))
-        if not found:
-            raise BaselineError(f"{folder}: holds no baselines; name the folder that a run with --ftgate-update wrote")
-        added = 0
-        for each in found:
-            there, recording = known.setdefault(each.key, (folder, each.recording))
-            if recording != each.recording:
-                raise _twice(each, there, folder)
-            if there != folder:
-                continue
-            if (there := places.setdefault(each.place, folder)) != folder:
-                raise _twice(each, there, folder)
-            changes.setdefault(each.test, []).append(_change(each))
-            added += 1
-        lines.append(f"{folder}: {added} recording{'' if added == 1 else 's'} added")
-    for test, edits in changes.items():
-        store.save(test, edits)
-    return lines
-
-
-def _twice(each: _Recorded, one: Path, other: Path) -> BaselineError:
-    cell = join_nodeid(each.test, each.label)
-    return BaselineError(
-        f"{cell} was recorded twice, in {one} and {other}: which of them counts is not known; leave one of them out"
-    )
-
-
-def _recordings(store: Store) -> Iterator[_Recorded]:
-    """Every recording in a folder, by test, the oldest first."""
-    for test, runs in store.every_run().items() if store.root.is_dir() else ():
-        for name, run in runs.items():
-            yield from (_Recorded(test, name, label, run) for label in run.cells)
-
-
-def _change(each: _Recorded) -> Edit:
-    run, recording = each.run, each.recording
-    whole = msgspec.structs.replace(recording, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
-    return Edit(
-        label=each.label,
-        key=each.place[2],
-        entry=StoredCell(interpreter=run.interpreters[recording.build], recordings=(whole,)),
-        machine=run.machine,
-        append=not recording.anew,
-    )
 
 
 @hookimpl
@@ -473,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         return FINE
     if "JSON report" in kinds:
         return _reports(args)
-    return merge(args.sources, args.output)
+    return _junit_files(args.sources, args.output)
 
 
 def _kind(path: Path) -> str:
@@ -485,6 +82,93 @@ def _kind(path: Path) -> str:
     except OSError as error:
         raise FtgateError(f"{path}: cannot be read: {error.strerror}") from None
     return "JSON report" if began.lstrip()[:1] in (b"{", b"[") else "JUnit file"
+
+
+# -- JUnit files ---------------------------------------------------------------------------------------------------
+
+
+def _junit_files(paths: Sequence[Path], output: Path | None) -> int:
+    """Write the joined file and print its totals. Raises FtgateError."""
+    from junitparser import JUnitXml, JUnitXmlError
+
+    if output is None:
+        raise FtgateError("JUnit files are joined into one: name it with -o OUT.xml")
+    files: dict[Path, JUnitXml] = {}
+    for path in paths:
+        content = path.read_bytes()
+        try:
+            files[path] = JUnitXml.fromstring(content)
+        except (SyntaxError, JUnitXmlError, ValueError) as error:
+            hint = "was its run killed?" if not content.strip() else "write it again with --ftgate-report junit:PATH"
+            raise FtgateError(f"{path} is not a JUnit file: {error}; {hint}") from None
+    merged, written = _joined_junit(files), BytesIO()
+    merged.write(written)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_bytes(written.getvalue())
+    except OSError as error:
+        raise FtgateError(f"{output}: cannot be written: {error.strerror}") from None
+    counts = ((merged.failures, "failed"), (merged.errors, "in error"), (merged.skipped, "skipped"))
+    totals = ", ".join(f"{count} {word}" for count, word in counts if count) or "none failed"
+    print(f"{output}: {merged.tests} cases of {len(paths)} files: {totals}")
+    return FINE
+
+
+def _joined_junit(files: Mapping[Path, JUnitXml]) -> JUnitXml:
+    """All suites of all files, without cases that are skipped in one and run in another.
+
+    Raises FtgateError for a case that was run in two.
+    """
+    from junitparser import JUnitXml
+
+    cases = [(path, suite, case) for path, xml in files.items() for suite, case in _cases(xml)]
+    ran: dict[tuple[str, ...], list[Path]] = {}
+    for path, _, case in cases:
+        if _ran(case) and path not in ran.setdefault(_name(case), []):
+            ran[_name(case)].append(path)
+    twice = {name: paths for name, paths in ran.items() if len(paths) > 1}
+    if twice:
+        lines = [f"  {'.'.join(filter(None, name))}: {', '.join(map(str, paths))}" for name, paths in twice.items()]
+        more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        what = "case was run in two files" if len(lines) == 1 else "cases were run in two files or more"
+        head = f"{len(lines)} {what}: which result holds is not known; leave the other files out"
+        raise FtgateError("\n".join([head, *lines[:SHOWN], *more]))
+    skipped = set[tuple[str, ...]]()
+    for path, suite, case in cases:
+        if _ran(case):
+            continue
+        if _name(case) in skipped or ran.get(_name(case), [path]) != [path]:
+            suite._elem.remove(case._elem)  # `suite.remove` compares with every case
+        else:
+            skipped.add(_name(case))
+    merged = JUnitXml()
+    for xml in files.values():
+        for suite in xml:
+            merged.append(suite)  # not `+=`, which copies each, and joins suites of one name
+    merged.update_statistics()
+    return merged
+
+
+def _cases(suites: Iterable[TestSuite]) -> Iterator[tuple[TestSuite, TestCase]]:
+    """All cases with their suites, also those of suites within others."""
+    for suite in suites:
+        yield from ((suite, case) for case in suite.iterchildren(suite.testcase))
+        yield from _cases(suite.testsuites())
+
+
+def _ran(case: TestCase) -> bool:
+    """Whether it was run: one that failed as expected was, although it counts as skipped."""
+    return not case.is_skipped or any(each.type in XFAILED for each in case.result)
+
+
+def _name(case: TestCase) -> tuple[str, ...]:
+    return case.classname or "", case.name or ""
+
+
+# -- reports of shards: as if one machine had measured all tests ---------------------------------------------------
+#
+# Nothing is judged again. Each shard split the error level over the hypotheses of the whole run, so its verdicts are
+# those of one run; that this holds is checked.
 
 
 def _reports(args: argparse.Namespace) -> int:
@@ -499,7 +183,12 @@ def _reports(args: argparse.Namespace) -> int:
     whole = msgspec.structs.replace(whole, command=command("merge", *words))
     show(whole, args.verbose)
     write(whole, targets)
-    print(budget(reports.values()))
+    shards = [report.shard for report in reports.values() if report.shard]
+    counts = sorted({shard.hypotheses for shard in shards})
+    print(
+        f"{len(shards)} of {shards[0].parts} shards, one error budget: each verdict is at alpha "
+        f"{shards[0].alpha:g} / {listed([str(count) for count in counts])}, split over the hypotheses of the whole run"
+    )
     if whole.failing:
         return REGRESSED
     if whole.partial or said.undecided(whole):
@@ -507,3 +196,202 @@ def _reports(args: argparse.Namespace) -> int:
     if whole.rows and all(row.verdict.decision is Decision.UNSUPPORTED for row in whole.rows):
         return nothing("nothing was measured: every cell is unsupported on its machine")
     return FINE
+
+
+def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
+    """One report out of those of all shards, by the names of their files; its rows name the shard that measured them.
+
+    Raises FtgateError for reports that are not of one run, for what is measured twice, and for what is missing: a shard
+    that is missing makes the report partial instead, where `partial` is true.
+    """
+    # A shard that ended before its tests were collected is missing.
+    lost = [name for name, each in reports.items() if each.shard is None and each.partial and not each.tables]
+    if lost and not partial:
+        raise FtgateError(f"{lost[0]} has no cells: {plain(reports[lost[0]].partial)}; --partial joins the others")
+    reports = {name: report for name, report in reports.items() if name not in lost}
+    if not reports:
+        raise FtgateError("no shard came as far as its first test: see the logs of their jobs")
+    shards = {name: _shard_of(name, report) for name, report in reports.items()}
+
+    # All are of one run.
+    first, one = next(iter(shards.items()))
+    for name, other in shards.items():
+        here, there = reports[first], reports[name]
+        options = sorted({*one.options, *other.options})
+        alike: list[tuple[str, Any, Any]] = [
+            ("the number of shards", one.parts, other.parts),
+            ("the commit", here.commit, there.commit),
+            ("the version of pytest-ftgate", here.version, there.version),
+            ("the commit that limits are read from", here.limits_from, there.limits_from),
+            ("ftgate_alpha", one.alpha, other.alpha),
+            *((option, one.options.get(option, UNSET), other.options.get(option, UNSET)) for option in options),
+        ]
+        for what, ours, theirs in alike:
+            if ours != theirs:
+                shown = (plain(str(each)) or "unknown" for each in (ours, theirs))
+                raise FtgateError(f"{first} and {name} are not of one run: {what} is {' and '.join(shown)}")
+        if differ := set(one.planned) ^ set(other.planned):
+            raise FtgateError(f"{first} and {name} did not collect the same cells: {_named(sorted(differ))}")
+
+    # Each shard, and each cell, is there once. The order of tests may differ: places are those in the first plan.
+    place_of = {nodeid: place for place, nodeid in enumerate(one.planned)}
+    unlike_split = "the machines did not split the tests in the same way: are their baselines the same?"
+    by_part: dict[int, str] = {}
+    by_cell: dict[str, str] = {}
+    for name, shard in shards.items():
+        if (before := by_part.setdefault(shard.part, name)) != name:
+            raise FtgateError(f"{before} and {name} are both {shard.name}: leave one of them out")
+        own = dict.fromkeys(shard.planned[place] for place in shard.places)
+        twice = [nodeid for nodeid in own if by_cell.setdefault(nodeid, name) != name]
+        if twice:
+            files = f"{by_cell[twice[0]]} and {name}"
+            raise FtgateError(f"measured twice, in {files}: {_named(twice)}; {unlike_split}")
+        counted = [row.cell.nodeid for row in reports[name].rows]
+        if len(set(counted)) < len(counted):
+            raise FtgateError(f"{name} has a cell twice")
+
+    # None is missing.
+    absent = [f"{part}/{one.parts}" for part in range(1, one.parts + 1) if part not in by_part]
+    unmeasured = [nodeid for nodeid in one.planned if nodeid not in by_cell]
+    missing = ""
+    if absent:
+        more = [f"{len(absent) - SHOWN} more"] if len(absent) > SHOWN else []
+        which = f"shard{'s' if len(absent) > 1 else ''} {listed([*absent[:SHOWN], *more], 'and')}"
+        cells = f"{len(unmeasured)} of {len(one.planned)} cells"
+        missing = f"{which} {'are' if len(absent) > 1 else 'is'} missing: {cells}"
+    elif unmeasured:
+        raise FtgateError(f"no shard measured {_named(unmeasured)}: {unlike_split}")
+    if missing and not partial:
+        raise FtgateError(f"{missing}; --partial joins what there is")
+
+    # Each hypothesis of a shard has the level alpha / hypotheses. That number depends on the machine where a test has
+    # as many workers as there are cores: together the shards could have a higher level than one run.
+    level = sum(shard.own / shard.hypotheses for shard in shards.values())
+    if level > 1 + SLACK:
+        raise FtgateError(
+            "the shards split alpha over unlike numbers of hypotheses, so that together they have "
+            f"{level:.2f} times its level: measure all of them on machines with the same number of cores, or without "
+            'workers="cores"'
+        )
+    return _whole({shards[by_part[part]].name: reports[by_part[part]] for part in sorted(by_part)}, place_of, missing)
+
+
+def _shard_of(name: str, report: Report) -> Shard:
+    shard = report.shard
+    if shard is None:
+        raise FtgateError(f"{name} is the report of a whole run: ftgate merge joins those of --ftgate-shard")
+    if shard.part > shard.parts or max(shard.places, default=-1) >= len(shard.planned):
+        raise FtgateError(f"{name} contradicts itself: {shard.name} of {len(shard.planned)} cells")
+    own, planned = {shard.planned[place] for place in shard.places}, set(shard.planned)
+    cells = [row.cell.nodeid for row in report.rows]
+    # Under --ftgate-trust=base the first part also names the cells that only the reference has.
+    strange = [each for each in cells if each not in own and (each in planned or not report.limits_from)]
+    if strange:
+        raise FtgateError(f"{name} is {shard.name} and has cells that are not in that: {_named(strange)}")
+    return shard
+
+
+def _named(cells: list[str]) -> str:
+    more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
+    return plain(", ".join(cells[:SHOWN])) + more
+
+
+def _whole(reports: Mapping[str, Report], place_of: Mapping[str, int], missing: str) -> Report:
+    """The reports of shards by the shards' names: all tables in the order of the plan, and the rest of each."""
+    hosts, tables, failing, partial = [], [], set[str](), [missing]
+    for name, report in reports.items():
+        hosts.append(Host(name=name, machine=report.machine))
+        hosts += [Host(name=f"{name}, {host.name}", machine=host.machine) for host in report.hosts]
+        for table in report.tables:
+            note = "; ".join(filter(None, (f"measured by {name}", table.note)))
+            by = (", ".join(filter(None, (name, row.host))) for row in table.rows)
+            rows = tuple(msgspec.structs.replace(row, host=host) for row, host in zip(table.rows, by, strict=True))
+            tables.append(msgspec.structs.replace(table, rows=rows, note=note))
+        by_default = {row.cell.nodeid for row in report.rows if row.verdict.decision.fails}
+        failing |= by_default if report.failing is None else report.failing
+        partial += [f"{name}: {report.partial}"] if report.partial else []
+
+    def place(table: Table) -> int:
+        """Of its first cell in the plan; cells that only the reference has are the last."""
+        return min((place_of.get(row.cell.nodeid, len(place_of)) for row in table.rows), default=len(place_of))
+
+    first, *_ = reports.values()
+    return Report(
+        version=first.version,
+        seed=first.seed,
+        started_at=min(report.started_at for report in reports.values()),
+        wall_s=max(report.wall_s for report in reports.values()),
+        machine=first.machine,
+        interpreters=_each(report.interpreters for report in reports.values()),
+        tables=tuple(sorted(tables, key=place)),
+        unused_baselines=tuple(sorted(_each(report.unused_baselines for report in reports.values()))),
+        updates=_each(report.updates for report in reports.values()),
+        commit=first.commit,
+        partial="; ".join(filter(None, partial)),
+        failing=frozenset(failing),
+        hosts=tuple(hosts),
+        limits_from=first.limits_from,
+        undecided_fails=first.undecided_fails,
+        project=first.project,
+        branch=first.branch,
+    )
+
+
+def _each(found: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Everything once, in the order of its first appearance."""
+    return tuple(dict.fromkeys(each for group in found for each in group))
+
+
+# -- baselines that several jobs recorded, each in a checkout of its own, added to those of one --------------------
+
+
+def join(store: Store, folders: Sequence[Path]) -> list[str]:
+    """Add what the folders have and the store has not; a line for each of them.
+
+    Nothing is written if two of them have recordings of one cell, machine and build that are not the same. Raises
+    BaselineError.
+    """
+    known = {key: (store.root, run.cells[key[2]]) for key, run in _recordings(store)}
+    places: dict[tuple[str, str, str], Path] = {}
+    changes: dict[str, list[Edit]] = {}
+    lines = []
+    for folder in folders:
+        others = (path for path in sorted(folder.rglob(f"*{SUFFIX}")) if not is_recording(path.name))
+        if other := next(others, None):
+            raise BaselineError(
+                f"{folder} holds {other.relative_to(folder)}, which is no baseline: name a folder of baselines alone, "
+                f"such as {store.root}"
+            )
+        found = list(_recordings(Store(folder)))
+        if not found:
+            raise BaselineError(f"{folder}: holds no baselines; name the folder that a run with --ftgate-update wrote")
+        added = 0
+        for (test, name, label), run in found:
+            recording = run.cells[label]
+            there, same = known.setdefault((test, name, label), (folder, recording))
+            if there == folder:  # it is new, and so must be its cell on this machine and build
+                key = entry_key(run.machine.fingerprint, recording.build)
+                there = places.setdefault((test, label, key), folder)
+            elif same == recording:
+                continue
+            if there != folder:
+                raise BaselineError(
+                    f"{join_nodeid(test, label)} was recorded twice, in {there} and {folder}: which of them counts is "
+                    "not known; leave one of them out"
+                )
+            whole = msgspec.structs.replace(recording, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
+            entry = StoredCell(interpreter=run.interpreters[recording.build], recordings=(whole,))
+            edit = Edit(label=label, key=key, entry=entry, machine=run.machine, append=not recording.anew)
+            changes.setdefault(test, []).append(edit)
+            added += 1
+        lines.append(f"{folder}: {plural(added, 'recording')} added")
+    for test, edits in changes.items():
+        store.save(test, edits)
+    return lines
+
+
+def _recordings(store: Store) -> Iterator[tuple[tuple[str, str, str], RecordedRun]]:
+    """Every recording in a folder: its test, file and cell, and what the file holds; by test, the oldest first."""
+    for test, runs in store.every_run().items() if store.root.is_dir() else ():
+        for name, run in runs.items():
+            yield from (((test, name, label), run) for label in run.cells)

@@ -37,7 +37,12 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Provide each target in turn; 3 if one is missing that was named, or under --strict. Raises TargetError."""
-    targets = [parse_target(spec) for spec in args.python or default_targets(Path())]
+    specs = args.python
+    if not specs:
+        pair = default_pair(required_python(Path.cwd()))
+        print(f"targets: {' and '.join(pair.targets)}: {pair.why}", flush=True)
+        specs = pair.targets
+    targets = [parse_target(spec) for spec in specs]
     missing = []
     for target in targets:
         with InstallProgress(target.spec, sys.stdout) as progress:
@@ -48,13 +53,6 @@ def run(args: argparse.Namespace) -> int:
     if missing:
         print(f"WARNING: no interpreter for {', '.join(missing)}: cells that need it are unsupported", flush=True)
     return NOTHING_FOUND if missing and (args.strict or args.python) else FINE
-
-
-def default_targets(project: Path) -> tuple[str, ...]:
-    """The targets of a project where none is named; says which these are, and why."""
-    pair = default_pair(required_python(project.resolve()))
-    print(f"targets: {' and '.join(pair.targets)}: {pair.why}", flush=True)
-    return pair.targets
 
 
 def outcome_text(outcome: Provided) -> str:

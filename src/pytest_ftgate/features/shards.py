@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ..declare import plan
-from ..declare.options import OPTIONS, Options
+from ..declare.options import OPTIONS
 from ..hookspec import hookimpl
 from ..kit.files import write_whole
 from ..model.report import Shard
@@ -33,23 +33,18 @@ if TYPE_CHECKING:
 
 
 def take_part(run: Run, whole: Plan, given: Mapping[str, str]) -> Plan:
-    """The part of the whole plan that a run measures, before `collect`; `given` are the options that are set."""
-    run.whole = whole = run.limited(whole)
-    if run.config.against:
-        given = {**given, "reference": run.references.requested().reference.commit}
-    shard, part = taken(whole, run.config, run.stored, given)
-    with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
-        write_whole(run.shard_file, [msgspec.json.encode(shard)])
-    return part
+    """The part of the whole plan that a run measures, before `collect`; `given` are the options that are set.
 
-
-def taken(whole: Plan, config: Options, stored: StoredBaselines, options: Mapping[str, str]) -> tuple[Shard, Plan]:
-    """The part of `config.shard`, and its plan, whose tests are in the order of the whole one."""
+    Its tests are in the order of the whole one.
+    """
+    config, stored = run.config, run.stored
     assert config.shard is not None
     part, parts = config.shard
+    run.whole = whole = run.limited(whole)
     of = split(costs_of(whole, stored), parts)
     own = Plan(groups=tuple(group for group, one in zip(whole.groups, of, strict=True) if one == part))
     planned = positions_of(whole)
+    reference = {"reference": run.references.requested().reference.commit} if config.against else {}
     shard = Shard(
         part=part,
         parts=parts,
@@ -58,9 +53,11 @@ def taken(whole: Plan, config: Options, stored: StoredBaselines, options: Mappin
         alpha=config.alpha,
         hypotheses=max(1, hypotheses_of(whole, config, stored)),
         own=hypotheses_of(own, config, stored),
-        options=dict(options),
+        options={**given, **reference},
     )
-    return shard, own
+    with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
+        write_whole(run.shard_file, [msgspec.json.encode(shard)])
+    return own
 
 
 def costs_of(plan: Plan, stored: StoredBaselines) -> dict[str, float]:
@@ -117,7 +114,14 @@ class Sharding:
         if not items:
             return
         whole = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
-        part = take_part(self.run, whole, shared_options(self.config))
+        # Of the options that all parts must share, what the command line, the environment or the project set.
+        values = ((option, getattr(options_of(self.config), option.name)) for option in OPTIONS if not option.shard_own)
+        given = {
+            option.dest if option.ini_only else option.cli: str(value)
+            for option, value in values
+            if value != option.default
+        }
+        part = take_part(self.run, whole, given)
         cells = {cell.nodeid for group in part.groups for cell in group.cells}
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
@@ -156,10 +160,3 @@ class Sharding:
 def plain_of(items: Sequence[pytest.Item]) -> set[str]:
     """The tests without cells, each once whatever parameters it has."""
     return {split_nodeid(item.nodeid)[0] for item in items if CELL not in item.stash}
-
-
-def shared_options(config: pytest.Config) -> dict[str, str]:
-    """What was set by the command line, the environment or the project, of the options that all parts must share."""
-    values = ((option, getattr(options_of(config), option.name)) for option in OPTIONS if not option.shard_own)
-    set_here = ((option, value) for option, value in values if value != option.default)
-    return {option.dest if option.ini_only else option.cli: str(value) for option, value in set_here}

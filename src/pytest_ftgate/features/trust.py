@@ -6,7 +6,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_type_hints
@@ -22,8 +21,8 @@ from ..kit.errors import FtgateError
 from ..kit.git import OPTION, Checkout, mapped, shown
 from ..kit.processes import run_within
 from ..kit.values import Struct, Threshold
-from ..model.report import RowMessage, failed_row
-from ..model.spec import Cell, Group, Plan, Spec
+from ..model.report import failed_row
+from ..model.spec import Cell, Plan
 from ..plugin.collection import CELL, workload_path
 from ..plugin.options import options_of
 from ..run.rows import message_of, positions_of
@@ -36,67 +35,18 @@ if TYPE_CHECKING:
 OF_A_TEST: Final = ("thresholds", "gated", "contracts", "xfails")
 
 
-class Base(Struct, frozen=True, kw_only=True):
-    """What was collected at the reference with the command line of this run, and what its options say there.
-
-    `plan` has the cells that are selected and not skipped. `config_file` is the file of pytest's settings that was
-    read, "" for none.
-    """
-
-    said: dict[str, Any]
-    plan: Plan
-    config_file: str = ""
-    commit: str = ""
-
-    def options(self, ours: Options) -> Options:
-        """The options of this run with what judges it as it is at the reference."""
-        types = get_type_hints(Options, localns={"Threshold": Threshold})
-        theirs = {name: msgspec.convert(self.said[name], types[name]) for name in TRUSTED}
-        return dataclasses.replace(ours, **theirs)
-
-    def limited(self, plan: Plan) -> Plan:
-        """The plan of this run, each test with the limits that it has at the reference; a new one with its own."""
-        known = {_test(group.cells[0]): group.spec for group in self.plan.groups}
-        return msgspec.structs.replace(plan, groups=tuple(_limited(group, known) for group in plan.groups))
-
-    def absent(self, here: Collection[str]) -> dict[str, RowMessage]:
-        """By node id, a row with an error for each cell of the reference that is not among those `here`."""
-        missing = [(group, cell) for group in self.plan.groups for cell in group.cells if cell.nodeid not in here]
-        return {cell.nodeid: self._absent(group, cell) for group, cell in missing}
-
-    def _absent(self, group: Group, cell: Cell) -> RowMessage:
-        reason = (
-            f"it is measured at {shown(self.commit)} and was not here: under --ftgate-trust=base a change cannot "
-            "remove, rename, skip or deselect what is gated"
-        )
-        position = LAST + positions_of(self.plan)[cell.nodeid]
-        return message_of(position, group, failed_row(cell, reason, ""))
-
-
 LAST: Final = 1_000_000
 """Tests that are only at the reference come after those of the run."""
 
 
-def read(checkout: Checkout, file: Path, collect: Callable[[Checkout, Path], None]) -> Base:
-    """What `collect` writes to `file` of a checkout; written once in a run. Raises FtgateError."""
-    if not checkout.commit:
-        raise FtgateError(f"--ftgate-trust=base takes limits from a commit, and {checkout.label} is none: {OPTION} REV")
-    if not file.exists():
-        collect(checkout, file)
-    base = msgspec.json.decode(file.read_bytes(), type=Base)
-    return msgspec.structs.replace(base, commit=checkout.commit)
+class Base(Struct, frozen=True, kw_only=True):
+    """What was collected at the reference with the command line of this run, and what its options say there."""
 
-
-def _test(cell: Cell) -> str:
-    return split_nodeid(cell.nodeid)[0]
-
-
-def _limited(group: Group, known: dict[str, Spec]) -> Group:
-    theirs = known.get(_test(group.cells[0]))
-    if theirs is None:
-        return group
-    limits = {name: getattr(theirs, name) for name in OF_A_TEST}
-    return msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, **limits))
+    said: dict[str, Any]
+    plan: Plan
+    """The cells that are selected and not skipped."""
+    config_file: str = ""
+    """The file of pytest's settings that was read; empty for none."""
 
 
 # Collects the tests of that commit in a process of its own: pytest with the command line of this run, in a checkout.
@@ -119,30 +69,47 @@ def ftgate_configure(gate: Gate) -> None:
     run.listener.advance("the commit that is compared with", "collecting the tests of", 0, 0, None)
     try:
         pair, shared = run.references.requested(), run.folder.shared("base", "")
+        reference = pair.reference
         if not shared.exists():  # what an earlier run left there must not be read
             with run.folder.locked("measuring"):
                 run.references.clean(pair)
-        with run.guarded():
-            base = read(pair.reference, shared, partial(collect, gate.config))
+        with run.guarded():  # written once in a run
+            if not reference.commit:
+                raise FtgateError(
+                    f"--ftgate-trust=base takes limits from a commit, and {reference.label} is none: {OPTION} REV"
+                )
+            if not shared.exists():
+                collect(gate.config, reference, shared)
+            base = msgspec.json.decode(shared.read_bytes(), type=Base)
     except FtgateError as error:
         raise pytest.UsageError(str(error)) from None
     finally:
         gate.progress.clear()
-    run.judge_by(base.options(run.config), base.commit)
-    run.plugins.register(Trusted(base))
+    # This run has its own options, and is judged by those of the reference.
+    types = get_type_hints(Options, localns={"Threshold": Threshold})
+    theirs = {name: msgspec.convert(base.said[name], types[name]) for name in TRUSTED}
+    run.judge_by(dataclasses.replace(run.config, **theirs), reference.commit)
+    run.plugins.register(Trusted(base.plan, reference.commit))
     gate.failing = failing_of(run.config)
 
 
 class Trusted:
     """What the reference says, in the run that it judges."""
 
-    def __init__(self, base: Base) -> None:
-        self.base = base
+    def __init__(self, theirs: Plan, commit: str) -> None:
+        self.theirs = theirs
+        self.commit = commit
 
     @hookimpl
     def ftgate_plan(self, plan: Plan) -> Plan:
-        """Its limits."""
-        return self.base.limited(plan)
+        """Each test with the limits that it has at the reference; a new one with its own."""
+        known = {_test(group.cells[0]): group.spec for group in self.theirs.groups}
+        groups = []
+        for group in plan.groups:
+            spec = known.get(_test(group.cells[0]), group.spec)
+            limits = {name: getattr(spec, name) for name in OF_A_TEST}
+            groups.append(msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, **limits)))
+        return msgspec.structs.replace(plan, groups=tuple(groups))
 
     @hookimpl
     def ftgate_measured(self, gate: Gate, session: pytest.Session) -> str:
@@ -151,13 +118,25 @@ class Trusted:
         known = planned - gate.reported | gate.lost | gate.messages.keys()
         if shard:  # the other parts' cells are theirs
             known |= set(shard.planned) - planned
-        absent = self.base.absent(known)
-        if gate.run.config.shard and (shard is None or shard.part > 1):  # the first part names what no part has
-            absent = {nodeid: message for nodeid, message in absent.items() if nodeid in planned}
-        gate.messages |= absent
+        # The first part names what no part has.
+        first = not gate.run.config.shard or (shard is not None and shard.part == 1)
+        reason = (
+            f"it is measured at {shown(self.commit)} and was not here: under --ftgate-trust=base a change cannot "
+            "remove, rename, skip or deselect what is gated"
+        )
+        positions = positions_of(self.theirs)
+        for group in self.theirs.groups:
+            for cell in group.cells:
+                if cell.nodeid not in known and (first or cell.nodeid in planned):
+                    row = failed_row(cell, reason, "")
+                    gate.messages[cell.nodeid] = message_of(LAST + positions[cell.nodeid], group, row)
         if gate.failed() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return ""
+
+
+def _test(cell: Cell) -> str:
+    return split_nodeid(cell.nodeid)[0]
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,12 +14,12 @@ import stat
 import struct
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -55,7 +55,6 @@ _DOCSTRINGS: Final = (b"__doc__", b"getdoc", b"doctest")
 _LOADED: Final = 2
 _ZEROS: Final = 8
 """Of a section of a shared library: a flag, and a kind that has no content in the file."""
-_CANNOT: Final = "cannot be followed"
 
 
 class Read(NamedTuple):
@@ -83,70 +82,66 @@ class Compared(NamedTuple):
     but_for_text: int = 0
 
 
-Fingerprint = Callable[[str, Place], str]
-"""What a side has at a place, for a kind of note: equal texts mean that a reader sees no difference."""
+class Places(Protocol):
+    """One of the two sides, of which both share some paths."""
+
+    def place_of(self, path: str) -> Place | None:
+        """The place of an absolute path; None for a path that both sides share."""
+        ...
+
+    def fingerprint(self, kind: str, place: Place) -> str:
+        """What a reader of that kind sees there: equal texts mean that it sees no difference."""
+        ...
 
 
-def compare(
-    notes: Iterable[Read],
-    place_of: Callable[[str], Place | None],
-    changed: Fingerprint,
-    reference: Fingerprint,
-    *,
-    watched: bool,
-) -> Compared:
-    """Whether two sides have the same at all places of `notes`.
+def compare(notes: Iterable[Read], changed: Places, reference: Places, *, watched: bool = True) -> Compared:
+    """Whether two sides have the same at all places of `notes`; `watched`: they have what C code opened."""
 
-    `place_of` returns None for a path that both sides share. `watched` says that the notes have what C code opened.
-    """
+    def alike(kind: str, place: Place) -> bool:
+        return changed.fingerprint(kind, place) == reference.fingerprint(kind, place)
+
     notes = list(dict.fromkeys(notes))
     if not any(note.kind == reads.STARTED for note in notes):
         return Compared(0, "what it reads could not be noted")
     bound, suffixes = ({note.text for note in notes if note.kind == kind} for kind in (reads.BOUND, reads.SUFFIX))
-    run = {_source_place(place) for note in notes if note.kind == reads.CODE and (place := place_of(note.text))}
+    run = {_source_place(place) for note in notes if note.kind == reads.CODE and (place := changed.place_of(note.text))}
     traced = any(note.kind == reads.TRACED for note in notes)
     files, differing = set[Place](), set[Place]()
     for note in notes:
-        place = place_of(note.text) if note.kind in _PLACED else None
-        if reason := _not_followed(note, place, bound, watched):
-            return Compared(len(files), reason)
+        place = changed.place_of(note.text) if note.kind in _PLACED else None
+        # After some notes nobody can tell what the process reads.
+        unknown = ""
+        if note.kind == reads.UNKNOWN:
+            unknown = note.text
+        elif note.kind == reads.CONNECTED and note.text not in bound:
+            unknown = f"a connection to {note.text}"
+        elif note.kind == reads.NATIVE and not watched and "/lib-dynload/" not in note.text:
+            unknown = f"what {os.path.basename(note.text)} reads"
+        if unknown:
+            return Compared(len(files), f"{unknown} cannot be followed")
+        if place is None:
+            continue
+        if note.kind == reads.WRITTEN:
+            if _BYTECODE.fullmatch(place.path) or os.path.basename(place.path) == "__pycache__":
+                continue
+            return Compared(len(files), f"it writes {place.path}")
+        # A search is about all that it may find, bytecode about its source.
+        places = [_source_place(place)]
+        if note.kind == reads.MODULE:
+            stems = (place.path, os.path.join(place.path, "__init__"))
+            found = (Place(place.base, f"{stem}{suffix}") for stem in stems for suffix in sorted(suffixes))
+            places = [place, *found]
         kind = reads.FILE if note.kind in _FILES else note.kind
-        for each in _compared(note, place, suffixes):
-            found = changed(kind, each)
-            if found != reference(kind, each):
+        for each in places:
+            if not alike(kind, each):
                 # Who asks about a source, or opens it to run it, does not see its text.
                 blind = note.kind in (reads.ASKED, reads.CODE) or (note.kind == OPENED and each in run)
-                if traced or not blind or changed(reads.CODE, each) != reference(reads.CODE, each):
+                if traced or not blind or not alike(reads.CODE, each):
                     return Compared(len(files), f"{each.path or 'its folder'} differs")
                 differing.add(each)
-            if kind == reads.FILE and found not in (ABSENT, IS_FOLDER):
+            if kind == reads.FILE and changed.fingerprint(kind, each) not in (ABSENT, IS_FOLDER):
                 files.add(each)
     return Compared(len(files), "", len(differing))
-
-
-def _compared(note: Read, place: Place | None, suffixes: Iterable[str]) -> list[Place]:
-    """The places that a note is about: of a search all that it may find, of bytecode the source."""
-    if place is None or note.kind == reads.WRITTEN:
-        return []
-    if note.kind != reads.MODULE:
-        return [_source_place(place)]
-    package = os.path.join(place.path, "__init__")
-    files = (f"{path}{suffix}" for path in (place.path, package) for suffix in sorted(suffixes))
-    return [place, *(Place(place.base, path) for path in files)]
-
-
-def _not_followed(note: Read, place: Place | None, bound: set[str], watched: bool) -> str:
-    """Why nobody can tell what a process reads after this; empty if that is known."""
-    if note.kind == reads.UNKNOWN:
-        return f"{note.text} {_CANNOT}"
-    if note.kind == reads.CONNECTED and note.text not in bound:
-        return f"a connection to {note.text} {_CANNOT}"
-    if note.kind == reads.NATIVE and not watched and "/lib-dynload/" not in note.text:
-        return f"what {os.path.basename(note.text)} reads {_CANNOT}"
-    if note.kind == reads.WRITTEN and place is not None:
-        bytecode = _BYTECODE.fullmatch(place.path) or os.path.basename(place.path) == "__pycache__"
-        return "" if bytecode else f"it writes {place.path}"
-    return ""
 
 
 def _source_place(place: Place) -> Place:
@@ -185,22 +180,34 @@ class Side:
         return None
 
     def fingerprint(self, kind: str, place: Place) -> str:
-        """See Fingerprint; a path of this side within a file counts as the same path of the other."""
+        """See Places; a path of this side within a file counts as the same path of the other."""
         if (kind, place) not in self._found:
-            looks = {reads.FOLDER: self._listed, reads.NAMES: _names_in, reads.MODULE: _kind_of, reads.CODE: self._code}
             try:
-                found = looks.get(kind, self._content)(os.path.join(self.bases[place.base], place.path))
-                self._found[kind, place] = found
+                found = self._seen(kind, os.path.join(self.bases[place.base], place.path))
             except (FileNotFoundError, NotADirectoryError):
-                self._found[kind, place] = ABSENT
+                found = ABSENT
             except OSError as error:
-                self._found[kind, place] = f"error {error.errno}"
+                found = f"error {error.errno}"
+            self._found[kind, place] = found
         return self._found[kind, place]
 
-    def _code(self, path: str) -> str:
-        return self._content(path, run_part if path.endswith(".py") else loaded_part)
-
-    def _content(self, path: str, part: Callable[[bytes], bytes] | None = None) -> str:
+    def _seen(self, kind: str, path: str) -> str:
+        """What a reader of that kind learns of a path. Raises OSError."""
+        if kind == reads.NAMES:
+            return repr(sorted(name for name in os.listdir(path) if name not in _NOT_LISTED))
+        if kind == reads.MODULE:
+            return IS_FOLDER if stat.S_ISDIR(os.stat(path).st_mode) else "file"
+        if kind == reads.FOLDER:
+            # Names, kinds and sizes: a reader learns all of them without an event. The comments of a Python source are
+            # part of its size, and count where it is read, if they do.
+            listed = []
+            with os.scandir(path) as entries:
+                for each in entries:
+                    if each.name not in _NOT_LISTED:
+                        sized = not each.is_dir() and not each.name.endswith(".py")
+                        size = each.stat(follow_symlinks=False).st_size if sized else 0
+                        listed.append((each.name, each.is_dir(), size))
+            return repr(sorted(listed))
         link = f"link to {self._neutral(os.fsencode(os.readlink(path)))!r} " if os.path.islink(path) else ""
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -214,21 +221,14 @@ class Side:
                 content = file.read()
                 if path.endswith(".dist-info/METADATA"):  # its body is the project's README
                     content = content.partition(b"\n\n")[0]
-                digest = hashlib.sha256(self._neutral((part or loaded_part)(content))).hexdigest()
+                part = run_part if kind == reads.CODE and path.endswith(".py") else loaded_part
+                digest = hashlib.sha256(self._neutral(part(content))).hexdigest()
         return f"{link}{digest} {'executable' if status.st_mode & stat.S_IXUSR else ''}"
 
     def _neutral(self, content: bytes) -> bytes:
         for name, path in self._spelled:
             content = content.replace(os.fsencode(path), name.encode())
         return content
-
-    def _listed(self, path: str) -> str:
-        """Names, kinds and sizes: a reader learns all of them without an event. See `_size` for Python sources."""
-        with os.scandir(path) as entries:
-            seen = sorted(
-                (entry.name, entry.is_dir(), _size(entry)) for entry in entries if entry.name not in _NOT_LISTED
-            )
-        return repr(seen)
 
     def differing_package(self, other: Side) -> str:
         """The first distribution, or file that runs when an interpreter starts, that is not the same; empty for none.
@@ -253,20 +253,6 @@ class Side:
             place = Place("environment", str(path.relative_to(environment)))
             found[path.name] = self.fingerprint(reads.FILE, place)
         return found
-
-
-def _size(entry: os.DirEntry[str]) -> int:
-    """The size of a file; 0 for a folder, and for a Python source, whose comments count elsewhere if they do."""
-    return 0 if entry.is_dir() or entry.name.endswith(".py") else entry.stat(follow_symlinks=False).st_size
-
-
-def _names_in(path: str) -> str:
-    return repr(sorted(name for name in os.listdir(path) if name not in _NOT_LISTED))
-
-
-def _kind_of(path: str) -> str:
-    """What the import system asks of a path. Raises OSError."""
-    return IS_FOLDER if stat.S_ISDIR(os.stat(path).st_mode) else "file"
 
 
 class _Run(ast.NodeTransformer):
@@ -342,11 +328,6 @@ class Sides(NamedTuple):
     reference: Side
     differs: str
 
-    def compare(self, notes: Sequence[Read], watched: bool = True) -> Compared:
-        """See `sides.compare`."""
-        changed, reference = self.changed, self.reference
-        return compare(notes, changed.place_of, changed.fingerprint, reference.fingerprint, watched=watched)
-
 
 @hookimpl
 def ftgate_begin(run: Run) -> None:
@@ -361,25 +342,23 @@ class UnchangedCells:
         self.run = run
         self._sides: dict[tuple[str, str], Side] = {}
 
-    @hookimpl
-    def ftgate_settle(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
-        """Those of a test."""
-        return self.check(group, cells, pair)
-
+    @hookimpl(specname="ftgate_settle")
     def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
         """All `cells` of a group that run Python in our runner, or none: they are compared with each other.
 
-        Each program by itself.
+        Each program by itself. Two versions of a distribution are a change.
         """
-        if not self._may_be_unchanged(cells, pair):
+        lacking = (worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
+        if self.run.config.unchanged != "skip" or not pair.reference.commit or any(lacking):
             return Checked()
         same, why = dict[str, str](), ""
         try:
             # What can be compared before a launch is: also, a build for one target may leave files that another lists.
             sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
             spec = self.run.references.relocated(group.spec, pair.changed)
+            source = [Read(reads.CODE, spec.source.path), BEGUN]
             for each in sides.values():
-                if reason := each.differs or each.compare([Read(reads.CODE, spec.source.path), BEGUN]).reason:
+                if reason := each.differs or compare(source, each.changed, each.reference).reason:
                     return Checked(why=reason)
             for cell in sorted(cells, key=lambda each: each.executor.program is not None):
                 try:
@@ -391,7 +370,11 @@ class UnchangedCells:
                         return Checked()  # the measurement finds the error again, and reports it
                     finding = Compared(0, "its check launch failed")
                 if not finding.reason:
-                    same[cell.nodeid] = _same(finding, pair.reference)
+                    files, text = finding.files, finding.but_for_text
+                    what = "file that it reads is" if files == 1 else f"{files} files that it reads are"
+                    some = f"{text} of them " if files > text else ""
+                    but = f", {some}but for comments, docstrings or layout" if text else ""
+                    same[cell.nodeid] = f"the {what} the same at {pair.reference.label}{but}"
                 elif cell.executor.program is None:
                     return Checked(why=finding.reason)
                 else:
@@ -399,14 +382,6 @@ class UnchangedCells:
         except Exception:  # noqa: BLE001
             return Checked()
         return Checked(same, why)
-
-    def _may_be_unchanged(self, cells: Sequence[Cell], pair: worktrees.Pair) -> bool:
-        """Two versions of a distribution are a change."""
-        return (
-            self.run.config.unchanged == "skip"
-            and bool(pair.reference.commit)
-            and not any(worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
-        )
 
     def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> Sides:
         """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""
@@ -435,10 +410,13 @@ class UnchangedCells:
             if program and watch is None:
                 return Compared(0, "what a program reads cannot be followed here")
             notes = self._notes(cell, spec, sides.target)
-            heard = _heard(watch)
+            events = watch.events() if watch else []
+        if events is None:
+            notes.append(Read(reads.UNKNOWN, "a launch that opens so many files"))
+        notes += [Read(reads.WRITTEN if event.changed else OPENED, event.path) for event in events or ()]
         if program:
-            heard += [Read(reads.NAMES, os.path.dirname(note.text)) for note in heard if note.kind == OPENED]
-        return sides.compare([*notes, *heard], watched=watch is not None)
+            notes += [Read(reads.NAMES, os.path.dirname(note.text)) for note in notes if note.kind == OPENED]
+        return compare(notes, sides.changed, sides.reference, watched=watch is not None)
 
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
@@ -466,20 +444,3 @@ class UnchangedCells:
             finally:
                 handle.kill()
             return [BEGUN] if program else read_notes(file)
-
-
-def _heard(watch: OpenedFiles | None) -> list[Read]:
-    """What the kernel says of the same launch."""
-    if watch is None:
-        return []
-    events = watch.events()
-    if events is None:
-        return [Read(reads.UNKNOWN, "a launch that opens so many files")]
-    return [Read(reads.WRITTEN if event.changed else OPENED, event.path) for event in events]
-
-
-def _same(finding: Compared, reference: Checkout) -> str:
-    files, text = finding.files, finding.but_for_text
-    what = "file that it reads is" if files == 1 else f"{files} files that it reads are"
-    but = f", {f'{text} of them ' if files > text else ''}but for comments, docstrings or layout" if text else ""
-    return f"the {what} the same at {reference.label}{but}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -13,6 +13,7 @@ from ..model.report import Row
 from ..model.spec import Cell, Group, Xfail
 from ..model.verdict import Decision, Expected, MetricVerdict, Verdict
 
+_MET = {Decision.PASSED, Decision.IMPROVED}
 _PASSED = (Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision.PASSED)
 
 
@@ -38,13 +39,19 @@ def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Xfail]) -> Verd
         return verdict
     failed = {_of(each) for each in verdict.metrics if each.decision.missed}
     if foreign := [each for each in verdict.metrics if each.decision.missed and _of(each) not in known]:
-        return _left(verdict, foreign) if failed & known.keys() else verdict
-    passed = [each for decision, each in known.items() if _passed(verdict, decision)]
+        if not failed & known.keys():
+            return verdict
+        found = decide.judge(foreign)  # what no mark expects fails, whatever else was known to
+        return msgspec.structs.replace(verdict, decision=found.decision, reason=found.reason)
+    # What could have failed in this way passed if all of it was judged and did not.
+    judged = {kind: {each.decision for each in verdict.metrics if _of(each) is kind} for kind in known}
+    passed = [known[kind] for kind, all_of in judged.items() if all_of and all_of <= _MET]
     met = [each for decision, each in known.items() if decision in failed]
-    for decision, found in ((Decision.XPASSED, passed), (Decision.XFAILED, met)):
-        if found:
-            strictest = max(found, key=lambda each: each.strict)
-            return msgspec.structs.replace(verdict, decision=decision, expected=_expected(strictest))
+    for decision, found_of in ((Decision.XPASSED, passed), (Decision.XFAILED, met)):
+        if found_of:
+            mark = max(found_of, key=lambda each: each.strict)
+            expected = Expected(decision=mark.decision, reason=mark.reason, strict=mark.strict, line=mark.line)
+            return msgspec.structs.replace(verdict, decision=decision, expected=expected)
     return verdict
 
 
@@ -60,21 +67,3 @@ def _is_for(expectation: Xfail, cell: Cell) -> bool:
 def _of(judged: MetricVerdict) -> Decision:
     """The decision that has to be expected for a metric or a contract to be a known failure."""
     return Decision.BROKEN if judged.contract else Decision.REGRESSED
-
-
-def _passed(verdict: Verdict, decision: Decision) -> bool:
-    """Whether all that could have failed in this way was judged and did not."""
-    concerned = [each.decision for each in verdict.metrics if _of(each) is decision]
-    return bool(concerned) and set(concerned) <= {Decision.PASSED, Decision.IMPROVED}
-
-
-def _left(verdict: Verdict, foreign: Sequence[MetricVerdict]) -> Verdict:
-    """The verdict by what no mark expects: it fails, whatever else was known to."""
-    found = decide.judge(foreign)
-    return msgspec.structs.replace(verdict, decision=found.decision, reason=found.reason)
-
-
-def _expected(expectation: Xfail) -> Expected:
-    return Expected(
-        decision=expectation.decision, reason=expectation.reason, strict=expectation.strict, line=expectation.line
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .protocol import Failure, Unsupported
 
-STANDS_FOR = "8.3.0"
+STANDS_FOR = "8.4.0"
 PARTS = ("approx", "fail", "raises")
 
 TYPE_CHECKING = False

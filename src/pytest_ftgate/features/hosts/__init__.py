@@ -19,7 +19,12 @@ def ftgate_configure(gate: Gate) -> None:
     """Measure on the machines that `--tx` names, if it names any."""
     if gate.is_worker:
         if gate.host:
-            leave_path()
+            # pytest-xdist put the folder first in a worker's path; an installed project is measured as such.
+            here = os.getcwd()
+            if here in sys.path:
+                sys.path.remove(here)
+            paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path and path != here)
     elif has_hosts(gate.config):
         from .controller import Hosts
 
@@ -34,12 +39,3 @@ def has_hosts(config: pytest.Config) -> bool:
     specs = (spec.partition("*")[2] or spec for spec in getattr(config.option, "tx", None) or ())
     keys = ({part.partition("=")[0] for part in spec.split("//")} for spec in specs)
     return config.getoption("dist", "no") != "no" and any("popen" not in each for each in keys)
-
-
-def leave_path() -> None:
-    """Take back that pytest-xdist put the folder first in a worker's path: an installed project is measured as such."""
-    here = os.getcwd()
-    if here in sys.path:
-        sys.path.remove(here)
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path and path != here)

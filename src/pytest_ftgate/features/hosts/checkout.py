@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import filelock
 import msgspec
 
 from ...kit.errors import FtgateError
 from ...kit.files import hide_from_git
-from ...kit.git import DEEPEN, AgainstError, Repository, environment
+from ...kit.git import DEEPEN, AgainstError, Repository, environment, git
 from ...measure.machine import read_machine
 from ...run.folder import RunFolder
 from ...run.sides import worktrees
-from ...run.sides import worktrees as submodules
 from ...targets import find
 
 CHUNK_BYTES: Final = 1 << 20
@@ -63,7 +63,7 @@ class Shipment:
             hide_from_git(places)
             with filelock.FileLock(f"{places}.lock"):
                 self.commit = worktrees.snapshot(repository, places)
-            if inner := submodules.of_tree(repository, "ls-tree", "-r", "-z", self.commit, cwd=repository.top):
+            if inner := worktrees.of_tree(repository, "ls-tree", "-r", "-z", self.commit, cwd=repository.top):
                 raise AgainstError(f"the submodule {inner[0].path} cannot be sent: vendor it, or measure without hosts")
             first = repository.git("rev-list", "--max-parents=0", "HEAD").split()[-1]
         except AgainstError as error:
@@ -84,26 +84,22 @@ class Shipment:
 
     def _pack(self, known: Iterable[str]) -> Iterator[bytes]:
         """The objects of the commits without those that are reached from the known ones, as git's pack format."""
-        process = subprocess.Popen(
-            ["git", "pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset"],
-            cwd=self.repository.root,
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        with process:
-            wanted = [*self.commits, *(f"^{commit}" for commit in known)]
-            process.stdin.write("".join(f"{each}\n" for each in wanted).encode())
-            process.stdin.close()
-            while chunk := process.stdout.read(CHUNK_BYTES):
+        wanted = [*self.commits, *(f"^{commit}" for commit in known)]
+        with tempfile.TemporaryFile() as pack:
+            done = subprocess.run(
+                ["git", "pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset"],
+                cwd=self.repository.root,
+                env=environment(),
+                input="".join(f"{each}\n" for each in wanted).encode(),
+                stdout=pack,
+                stderr=subprocess.PIPE,
+            )
+            if done.returncode:
+                said = done.stderr.decode(errors="replace").strip()
+                raise HostError(f"hosts get the project by git: git pack-objects: {said}")
+            pack.seek(0)
+            while chunk := pack.read(CHUNK_BYTES):
                 yield chunk
-            said = process.stderr.read().decode(errors="replace").strip()
-        if process.returncode:
-            raise HostError(f"hosts get the project by git: git pack-objects: {said}")
 
 
 def answer(channel: Channel, timeout_s: float) -> dict[str, Any]:
@@ -121,34 +117,35 @@ def serve(channel: Channel) -> None:
     """Check out what the controller sends, and keep this host for it until the channel is closed."""
     with contextlib.suppress(EOFError, OSError):  # the controller is gone
         try:
-            _serve(channel)
+            machine = msgspec.json.encode(read_machine()).decode()
+            channel.send({"version": version("pytest-ftgate"), "machine": machine})
+            asked = channel.receive()
+            cache = find.cache_folder()
+            with _reserved(cache, asked["owner"]):
+                folder = _checked_out(channel, cache / asked["project"])
+                RunFolder(folder / asked["prefix"], "").prune()
+                channel.send({"folder": str(folder)})
+                while True:
+                    channel.send(channel.receive())  # the controller asks whether this host is still there
         except (FtgateError, OSError) as error:
             channel.send({"error": str(error)})
 
 
-def _serve(channel: Channel) -> None:
-    machine = msgspec.json.encode(read_machine()).decode()
-    channel.send({"version": version("pytest-ftgate"), "machine": machine})
-    asked = channel.receive()
-    cache = find.cache_folder()
-    folder = cache / asked["project"]
+def _checked_out(channel: Channel, folder: Path) -> Path:
+    """The folder, in which the controller's commits are, and the first of them is checked out."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _reserved(cache, asked["owner"]):
-        if not (folder / ".git").is_dir():
-            _git(folder, "init", "--quiet")
-        repository = Repository(folder)
-        (folder / _INDEX_LOCK).unlink(missing_ok=True)  # of a run that was killed
-        channel.send({"have": repository.git("for-each-ref", "--format=%(objectname)", _KEPT).split()})
-        _unpack(repository, iter(channel.receive, b""))
-        commits = channel.receive()
-        for number, commit in enumerate(commits):
-            repository.git("update-ref", f"{_KEPT}/{number}", commit)
-        repository.git("checkout", "--quiet", "--force", "--detach", commits[0])
-        repository.git("clean", "--quiet", "-d", "--force", "--force")
-        RunFolder(folder / asked["prefix"], "").prune()
-        channel.send({"folder": str(folder)})
-        while True:
-            channel.send(channel.receive())  # the controller asks whether this host is still there
+    if not (folder / ".git").is_dir():
+        git(folder, "init", "--quiet")
+    repository = Repository(folder)
+    (folder / _INDEX_LOCK).unlink(missing_ok=True)  # of a run that was killed
+    channel.send({"have": repository.git("for-each-ref", "--format=%(objectname)", _KEPT).split()})
+    _unpack(repository, iter(channel.receive, b""))
+    commits = channel.receive()
+    for number, commit in enumerate(commits):
+        repository.git("update-ref", f"{_KEPT}/{number}", commit)
+    repository.git("checkout", "--quiet", "--force", "--detach", commits[0])
+    repository.git("clean", "--quiet", "-d", "--force", "--force")
+    return folder
 
 
 @contextlib.contextmanager
@@ -164,23 +161,20 @@ def _reserved(cache: Path, owner: str) -> Iterator[None]:
         raise HostError(f"{who} measures there: wait for its end, or end it there") from None
 
 
-def _git(folder: Path, *arguments: str, stdin: IO[bytes] | None = None) -> None:
-    done = subprocess.run(
-        ["git", *arguments], cwd=folder, env=environment(), stdin=stdin, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise HostError(f"git {arguments[0]}: {done.stderr.strip()}")
-
-
 def _unpack(repository: Repository, chunks: Iterator[bytes]) -> None:
     """Store the objects of a pack; nothing if there are no chunks. Raises HostError."""
     pack = repository.root / ".git" / "ftgate.pack"
-    with pack.open("wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
     try:
-        if pack.stat().st_size:
-            with pack.open("rb") as file:
-                _git(repository.root, "index-pack", "--stdin", "--fix-thin", stdin=file)
+        with pack.open("w+b") as file:
+            file.writelines(chunks)
+            if not file.tell():
+                return
+            file.seek(0)
+            command = ["git", "index-pack", "--stdin", "--fix-thin"]
+            done = subprocess.run(
+                command, cwd=repository.root, env=environment(), stdin=file, capture_output=True, text=True
+            )
     finally:
         pack.unlink()
+    if done.returncode:
+        raise HostError(f"git index-pack: {done.stderr.strip()}")

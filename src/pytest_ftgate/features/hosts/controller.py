@@ -36,13 +36,13 @@ SSH: Final = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "Se
 TIMEOUT_S: Final = 600.0
 ALIVE_S: Final = 20.0
 RESTARTS: Final = 3
-SERVE: Final = """
+SERVE: Final = f"""
 try:
-    from pytest_ftgate.run.host_checkout import serve
+    from {checkout.__name__} import serve
 except ImportError as error:
     import sys
     fix = "install pytest-ftgate[xdist] there"
-    channel.send({"error": "%s has no pytest-ftgate (%s): %s" % (sys.executable, error, fix)})
+    channel.send({{"error": "%s has no pytest-ftgate (%s): %s" % (sys.executable, error, fix)}})
 else:
     serve(channel)
 """
@@ -63,28 +63,26 @@ class HostLink:
 
     def prepare(self, shipment: checkout.Shipment, owner: str) -> str:
         """Reserve the host and check the project out there; the folder. Raises HostError."""
-        try:
-            return self._prepare(shipment, owner)
-        except HostNotFound:
-            raise self._error("cannot be reached by ssh; try `ssh -o BatchMode=yes` with the same address") from None
-        except checkout.HostError as error:
-            raise self._error(str(error)) from None
-        except (EOFError, OSError) as error:  # TimeoutError of execnet, too
-            said = f"{type(error).__name__}: {error}".rstrip(": ")
-            raise self._error(f"the connection was lost while it was prepared ({said})") from None
-
-    def _prepare(self, shipment: checkout.Shipment, owner: str) -> str:
         spec = self.given
         spec.ssh, spec.env, spec.id, spec.chdir, spec.execmodel = self.spec.ssh, self.spec.env, None, None, "thread"
-        self._channel = self._group.makegateway(spec).remote_exec(SERVE)
-        said = checkout.answer(self._channel, TIMEOUT_S)
-        if said["version"] != (ours := version("pytest-ftgate")):
-            raise checkout.HostError(f"it has pytest-ftgate {said['version']}, and here is {ours}: install that")
-        self.machine = msgspec.json.decode(said["machine"], type=Machine)
-        asked = {"project": shipment.project, "prefix": shipment.repository.prefix, "owner": owner}
-        self._channel.send(asked)
-        have = checkout.answer(self._channel, TIMEOUT_S)["have"]
-        return shipment.deliver(self._channel, have, TIMEOUT_S)
+        ours = version("pytest-ftgate")
+        try:
+            self._channel = self._group.makegateway(spec).remote_exec(SERVE)
+            said = checkout.answer(self._channel, TIMEOUT_S)
+            if said["version"] != ours:
+                raise checkout.HostError(f"it has pytest-ftgate {said['version']}, and here is {ours}: install that")
+            self.machine = msgspec.json.decode(said["machine"], type=Machine)
+            self._channel.send({"project": shipment.project, "prefix": shipment.repository.prefix, "owner": owner})
+            have = checkout.answer(self._channel, TIMEOUT_S)["have"]
+            return shipment.deliver(self._channel, have, TIMEOUT_S)
+        except HostNotFound:
+            why = "cannot be reached by ssh; try `ssh -o BatchMode=yes` with the same address"
+        except checkout.HostError as error:
+            why = str(error)
+        except (EOFError, OSError) as error:  # TimeoutError of execnet, too
+            cause = f"{type(error).__name__}: {error}".rstrip(": ")
+            why = f"the connection was lost while it was prepared ({cause})"
+        raise checkout.HostError(f"host {self.name}: {why}")
 
     def answers(self) -> bool:
         """Whether the host can be reached."""
@@ -98,9 +96,6 @@ class HostLink:
     def close(self) -> None:
         """Let others have the host."""
         self._group.terminate(timeout=5.0)
-
-    def _error(self, text: str) -> checkout.HostError:
-        return checkout.HostError(f"host {self.name}: {text}")
 
 
 class Hosts:
@@ -123,15 +118,21 @@ class Hosts:
         names = [HostLink(spec).name for spec in specs]
         if twice := {name for name in names if names.count(name) > 1}:
             raise pytest.UsageError(f"a host measures with one worker: {', '.join(sorted(twice))} stands in --tx twice")
-        _refuse_together(config)
+        # Some options have no meaning on several machines.
+        options = options_of(config)
+        for option in OPTIONS:
+            if option.not_with_hosts and getattr(options, option.name) != option.default:
+                raise pytest.UsageError(option.not_with_hosts)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Bring the project to every host before pytest-xdist connects to it."""
+        names = ("PYTEST_ADDOPTS", *(option.variable for option in OPTIONS))
+        variables = {name: os.environ[name] for name in names if name in os.environ}
         for spec in specs:
             self.hosts.append(HostLink(spec))
             spec.ssh = " ".join([spec.ssh, *(f"-o {option}" for option in SSH)])
-            spec.env = _variables() | spec.env
+            spec.env = variables | spec.env
         try:
             root = config.rootpath
             shipment = checkout.Shipment(root, root / ".ftgate", self.reference)
@@ -145,10 +146,7 @@ class Hosts:
         for host, folder in zip(self.hosts, folders, strict=True):
             host.spec.chdir = str(Path(folder, below))
         self.scheduler = HostScheduler({host.name: host.machine.fingerprint for host in self.hosts})
-        self._take_over(top)
-
-    def _take_over(self, top: Path) -> None:
-        """What pytest-xdist would do with rsync, and with the worker of a lost host."""
+        # What pytest-xdist would do with rsync, and with the worker of a lost host.
         session: Any = self.config.pluginmanager.get_plugin("dsession")
         session.nodemanager.roots = []
         arguments = partial(self._arguments, top)
@@ -203,34 +201,16 @@ class Hosts:
     @hookimpl
     def ftgate_measured(self, session: pytest.Session) -> str:
         """Which tests were not measured, and on which host: such a run fails."""
-        missing = self.missing()
+        missing = "; ".join([*self.scheduler.lost, *self.scheduler.not_run()])
         if missing and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return missing
-
-    def missing(self) -> str:
-        """Which tests were not measured, and on which host; empty if none."""
-        return "; ".join([*self.scheduler.lost, *self.scheduler.not_run()])
 
     def pytest_unconfigure(self) -> None:
         """Let the hosts go."""
         self.patch.undo()
         for host in self.hosts:
             host.close()
-
-
-def _refuse_together(config: pytest.Config) -> None:
-    """Raise UsageError for options that have no meaning on several machines."""
-    options = options_of(config)
-    for option in OPTIONS:
-        if option.not_with_hosts and getattr(options, option.name) != option.default:
-            raise pytest.UsageError(option.not_with_hosts)
-
-
-def _variables() -> dict[str, str]:
-    """The variables that set options here."""
-    names = ("PYTEST_ADDOPTS", *(option.variable for option in OPTIONS))
-    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _relative(word: str, top: Path, start: Path) -> str:

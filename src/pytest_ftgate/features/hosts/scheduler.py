@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from ...store.names import split_nodeid
@@ -84,10 +84,7 @@ class HostScheduler:
         own, items = self.classes[host], list(collection)
         known = self._items.setdefault(own, items)
         if own not in self._tests:
-            tests: dict[str, list[int]] = {}
-            for index, nodeid in enumerate(items):
-                tests.setdefault(test_of(nodeid), []).append(index)
-            self._tests[own] = deque(tests.values())
+            self._tests[own] = deque(_by_test(items, range(len(items))).values())
         if items != known:
             first = next(iter(sorted(set(items) ^ set(known))), "the same in another order")
             self.lost.append(
@@ -126,9 +123,7 @@ class HostScheduler:
         own = self.classes[self._host(node)]
         items, running = self._items[own], len(pending) >= ENOUGH or node.shutting_down
         crashed = items[pending[0]] if running else None
-        tests: dict[str, list[int]] = {}
-        for index in pending:
-            tests.setdefault(test_of(items[index]), []).append(index)
+        tests = _by_test(items, pending)
         if crashed is not None:
             del tests[test_of(crashed)]
         self._tests[own].extendleft(reversed(tests.values()))
@@ -148,7 +143,11 @@ class HostScheduler:
             left = any(self.classes[host] == own for host in self.alive)
             tests = [test_of(self._items[own][group[0]]) for group in self._tests.get(own, ())]
             if not left and (tests or own not in self._tests):
-                found.append(f"no host of {own} is left, and {_named(tests)} not run there")
+                more = f" and {len(tests) - NAMED} more" if len(tests) > NAMED else ""
+                were = (
+                    f"{', '.join(tests[:NAMED])}{more} {'were' if len(tests) > 1 else 'was'}" if tests else "tests were"
+                )
+                found.append(f"no host of {own} is left, and {were} not run there")
         return found
 
     def _fill(self, node: Node) -> None:
@@ -167,9 +166,9 @@ def test_of(nodeid: str) -> str:
     return split_nodeid(nodeid)[0]
 
 
-def _named(tests: Sequence[str]) -> str:
-    if not tests:
-        return "tests were"
-    rest = len(tests) - NAMED
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"{', '.join(tests[:NAMED])}{more} {'were' if len(tests) > 1 else 'was'}"
+def _by_test(items: Sequence[str], indices: Iterable[int]) -> dict[str, list[int]]:
+    """The indices of some items by the test that each belongs to."""
+    tests: dict[str, list[int]] = {}
+    for index in indices:
+        tests.setdefault(test_of(items[index]), []).append(index)
+    return tests

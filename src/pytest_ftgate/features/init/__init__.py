@@ -10,32 +10,34 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ...hookspec import Subparsers, hookimpl
 from ...kit.errors import FtgateError
+from ...kit.files import write_whole
 from ...kit.values import Struct
 from ...model.spec import is_path, parse_target
 from ...targets.environments import Step, is_command, spelled
 from ...targets.find import InterpreterNotFound, default_pair, find_interpreter
 from .builds import tried
-from .project import Project, ci_of, has_workload, look, name_for
+from .project import Project, ci_of, content, look, name_for, workload_path
 
 CI: Final = ("github", "gitlab", "none")
 TRIGGERS: Final = ("push", "label")
 OLDEST_HOST: Final = (3, 11)
 """The oldest Python that this plugin can be installed for."""
-WORKLOAD: Final = "test_concurrency.py"
 GITHUB: Final = Path(".github") / "workflows" / "ftgate.yml"
 GITHUB_COMMENT: Final = GITHUB.with_name("ftgate-comment.yml")
 GITLAB: Final = Path(".gitlab-ci.yml")
 GITLAB_PART: Final = Path(".gitlab") / "ftgate.yml"
+GATE: Final = "--ftgate"
+"""What a workflow that measures has in it."""
 UNNAMED: Final = (
     "pytest-ftgate was installed from a folder, which CI does not have; until an index has it, name another place: "
     "ftgate init --requirement git+https://HOST/NAME/pytest-ftgate"
@@ -44,19 +46,15 @@ MATRIX: Final = range(2, 257)
 """The numbers of jobs that a matrix of GitHub may have."""
 
 
-class NewFile(Struct, frozen=True, kw_only=True):
-    """A file to write."""
-
-    path: Path
-    text: str
-
-
 class Outline(Struct, frozen=True, kw_only=True):
-    """What init does: the files that it writes, those that it leaves with the reason, and notes."""
+    """What init does."""
 
-    changes: list[NewFile] = msgspec.field(default_factory=list)
+    files: dict[Path, str] = msgspec.field(default_factory=dict)
+    """Those that it writes, with their text."""
     left: list[tuple[Path, str]] = msgspec.field(default_factory=list)
+    """Those that it leaves, with the reason."""
     notes: list[str] = msgspec.field(default_factory=list)
+    """What the user has to do or to know, of which nothing is written."""
 
     def add(self, path: Path, template: str, **values: object) -> None:
         """Write what a template gives to a path, or leave the file that is there."""
@@ -76,7 +74,7 @@ class Outline(Struct, frozen=True, kw_only=True):
             keep_trailing_newline=True,
             autoescape=False,  # YAML and Python, not HTML
         )
-        self.changes.append(NewFile(path=path, text=environment.get_template(template).render(values)))
+        self.files[path] = environment.get_template(template).render(values)
 
 
 @hookimpl
@@ -125,8 +123,10 @@ def run(args: argparse.Namespace) -> int:
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
     # What it is, what installs a clean checkout of it, where this plugin comes from, and which CI it has.
     project, trouble = tried(look(folder))
-    asked, unnamed = installed_from()
-    asked = args.requirement or asked
+    origin = json.loads(metadata.distribution("pytest-ftgate").read_text("direct_url.json") or "{}")
+    vcs = origin.get("vcs_info")
+    ours = f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else "pytest-ftgate"
+    asked = args.requirement or ours
     ours = f"pytest-ftgate @ {asked}" if "://" in asked and " @ " not in asked else asked
     project = msgspec.structs.replace(project, ours=ours)
     ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
@@ -134,22 +134,25 @@ def run(args: argparse.Namespace) -> int:
     outline = plan(project, ci, args.trigger, comment=args.comment, shards=args.shards)
     if trouble:
         outline.notes.append(trouble)
-    if unnamed and not args.requirement and outline.changes and ci != "none":
+    if origin and not vcs and not args.requirement and outline.files and ci != "none":
         outline.notes.append(UNNAMED)
     if args.dry_run:
-        for change in outline.changes:  # each as git would show it
-            name = Path(os.path.relpath(change.path, project.root)).as_posix()
-            lines = change.text.splitlines(keepends=True)
+        for path, text in outline.files.items():  # each as git would show it
+            name = Path(os.path.relpath(path, project.root)).as_posix()
+            lines = text.splitlines(keepends=True)
             print("".join(difflib.unified_diff([], lines, "/dev/null", f"b/{name}")), end="", flush=True)
-        _print_rest(outline, sys.stderr)  # what is printed is a patch
-        return 0
-    missing = _print_facts(project)
-    for change in outline.changes:
-        write(change)
-        print(f"{'wrote':<9} {_shown(change.path)}")
-    _print_rest(outline, sys.stdout)
-    written = [change.path for change in outline.changes]
-    print("\nnext:\n" + "\n".join(f"  {line}" for line in next_commands(project, missing, written)))
+    else:
+        missing = _print_facts(project)
+        for path, text in outline.files.items():
+            write(path, text)
+            print(f"{'wrote':<9} {_shown(path)}")
+    rest = sys.stderr if args.dry_run else sys.stdout  # a dry run prints a patch
+    for path, reason in outline.left:
+        print(f"{'left':<9} {_shown(path)}: {reason}", file=rest)
+    for note in outline.notes:
+        print(f"\n{note}", file=rest)
+    if not args.dry_run:
+        print("\nnext:\n" + "\n".join(f"  {line}" for line in next_commands(project, missing, outline.files)))
     return 0
 
 
@@ -186,21 +189,22 @@ def plan(
         "folder": (below := project.root.relative_to(top).as_posix().removeprefix(".")),
         "below": f"{below}/" if below else "",
         "pythons": _versions(project),
-        "install": [_scalar(line) for line in install],
+        # Quoted where YAML would read something else.
+        "install": [json.dumps(line) if re.search(r": |:$| #", line) else line for line in install],
         "run": command,
         "options": "".join(f" {option}" for option in project.options),
     }
     if ci == "github":
         # One of our name, whatever it does, else any that runs the gate.
         path, workflow = top / GITHUB, "ftgate"
-        there = path if path.is_file() else next(filter(_measures, sorted(path.parent.glob("*.y*ml"))), None)
+        others = (each for each in sorted(path.parent.glob("*.y*ml")) if GATE in content(each))
+        there = path if path.is_file() else next(others, None)
         values = {**job, "branch": json.dumps(branch), "shards": shards, "measuring": ""}
         outline.add(there or path, "github.yml", **values)
         if comment:
             path = top / GITHUB_COMMENT
             if there is not None and not path.exists():  # it is known by its name
-                text = there.read_text(encoding="utf-8", errors="replace")
-                named = re.search(r"^name:[ ]*(.+?)[ ]*(?: #.*)?$", text, re.MULTILINE)
+                named = re.search(r"^name:[ ]*(.+?)[ ]*(?: #.*)?$", content(there), re.MULTILINE)
                 workflow = named[1].strip("\"'") if named else there.relative_to(top).as_posix()
                 outline.notes.append(
                     f"{_shown(path)} comments what {_shown(there)} uploads: an artifact named ftgate that holds "
@@ -212,47 +216,39 @@ def plan(
                 )
             values |= {"measuring": json.dumps(workflow), "ours": shlex.quote(project.ours)}
             outline.add(path, "github.yml", **values)
-    elif ci == "gitlab" and _measures(top / GITLAB):
+    elif ci == "gitlab" and GATE in content(top / GITLAB):
         outline.left.append((top / GITLAB, "it already exists"))
     elif ci == "gitlab":
         # If a file exists, the job goes into one of its own, which the first must include.
         path, part = top / GITLAB, top / GITLAB_PART
-        there = path if path.is_file() else None
-        text = there.read_text(encoding="utf-8", errors="replace") if there else ""
-        if there and part.name not in text:
+        if path.is_file() and part.name not in (text := content(path)):
             include = f"  include:\n    - local: {GITLAB_PART.as_posix()}"
             outline.notes.append(f"put this into {_shown(path)}, which was left:\n{include}")
             if re.search(r"^stages:", text, re.MULTILINE):
                 outline.notes.append(f"{_shown(path)} names its own stages: give the job in {_shown(part)} one of them")
-        outline.add(part if there else path, "gitlab.yml", **job, python=_host(project))
+        outline.add(part if path.is_file() else path, "gitlab.yml", **job, python=_host(project))
     else:
         why = "this is not a git repository" if project.git is None else "none was asked for"
         outline.notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
-    outline.notes.extend(_notes(project))
-    return outline
-
-
-def _notes(project: Project) -> Iterator[str]:
-    """What the user has to do or to know, of which nothing is written."""
     if not project.needs.declares_us:
-        wanted = requirement(project)
         option, name = project.needs.place or ("--dev", "")
         where = {"--group": f"to the group {name}", "--optional": f"to the extra {name}"}.get(option, "next to pytest")
-        uv = f"uv add {shlex.join(filter(None, (option, name, wanted)))}"
-        how = uv if project.locked else f"add it {where}: {wanted}"
-        yield f"pytest-ftgate is not among the dependencies of the tests: {how}"
+        uv = f"uv add {shlex.join(filter(None, (option, name, requirement(project))))}"
+        how = uv if project.locked else f"add it {where}: {requirement(project)}"
+        outline.notes.append(f"pytest-ftgate is not among the dependencies of the tests: {how}")
     if ";" in requirement(project):
-        yield "where pytest-ftgate cannot be installed (Python below 3.11, PyPy), its tests are skipped"
+        outline.notes.append("where pytest-ftgate cannot be installed (Python below 3.11, PyPy), its tests are skipped")
     if project.strict:
-        yield (
+        outline.notes.append(
             f"{project.strict}: an ini key of ours, such as ftgate_test_time, is an error in each run without the "
             "plugin; say the same by a decorator, an option or the environment (FTGATE_TEST_TIME)"
         )
     if not project.allowed:
-        yield (
+        outline.notes.append(
             f"requires-python {project.requires_python} rules out every version that can be measured: the project "
             "cannot be installed for them"
         )
+    return outline
 
 
 def requirement(project: Project) -> str:
@@ -268,18 +264,6 @@ def requirement(project: Project) -> str:
         markers.append('platform_python_implementation == "CPython"')
     mark = " ; " if "://" in project.ours else "; "  # a `;` may be part of an address
     return mark.join([project.ours, *([" and ".join(markers)] if markers else [])])
-
-
-def installed_from() -> tuple[str, bool]:
-    """This plugin as a requirement, by its name or the repository that it is from; whether it is from a folder."""
-    origin = json.loads(metadata.distribution("pytest-ftgate").read_text("direct_url.json") or "{}")
-    vcs = origin.get("vcs_info", {})
-    return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else "pytest-ftgate", bool(origin and not vcs)
-
-
-def workload_path(project: Project) -> Path:
-    """The existing workload, else the path of the first one."""
-    return has_workload(project) or project.tests / name_for(project.files, WORKLOAD, prefixes=False)
 
 
 def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
@@ -317,11 +301,6 @@ def _step(step: Step, extras: str) -> str:
     return " ".join(["uv pip install", *(w if re.fullmatch(r"[\w./=*-]+", w) else json.dumps(w) for w in words)])
 
 
-def _scalar(line: str) -> str:
-    """A command line as a scalar of YAML, quoted where it would be read as something else."""
-    return json.dumps(line) if re.search(r": |:$| #", line) else line
-
-
 def _versions(project: Project) -> list[str]:
     """The versions of the targets, without settings and paths: a path is valid on this machine only."""
     requests = [parse_target(spec).request for spec in project.targets]
@@ -332,10 +311,6 @@ def _versions(project: Project) -> list[str]:
 def _host(project: Project) -> str:
     """The version that runs pytest: the first target's, in the usual build."""
     return _versions(project)[0].removesuffix("t")
-
-
-def _measures(path: Path) -> bool:
-    return path.is_file() and "--ftgate" in path.read_text(encoding="utf-8", errors="replace")
 
 
 # -- asking, writing, saying ---------------------------------------------------------------------------------------
@@ -356,22 +331,15 @@ def _asked_ci(project: Project, *, ask: bool) -> str:
     return usual
 
 
-def write(change: NewFile) -> None:
+def write(path: Path, text: str) -> None:
     """Write one file whole or not at all; a file that appeared meanwhile is not replaced. Raises FtgateError."""
-    path = change.path.resolve()
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    if path.exists():
+        raise FtgateError(f"{path} was written by another process meanwhile; run ftgate init again")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with unfinished.open("xb") as file:
-                file.write(change.text.encode())
-            if path.exists():
-                raise FtgateError(f"{change.path} was written by another process meanwhile; run ftgate init again")
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_whole(path.resolve(), [text.encode()])
     except OSError as error:
-        raise FtgateError(f"{change.path}: cannot be written: {error.strerror or error}") from error
+        raise FtgateError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def _print_facts(project: Project) -> list[str]:
@@ -392,14 +360,7 @@ def _print_facts(project: Project) -> list[str]:
     return missing
 
 
-def _print_rest(outline: Outline, stream: TextIO) -> None:
-    for path, reason in outline.left:
-        print(f"{'left':<9} {_shown(path)}: {reason}", file=stream)
-    for note in outline.notes:
-        print(f"\n{note}", file=stream)
-
-
-def next_commands(project: Project, missing: Sequence[str], written: Sequence[Path]) -> list[str]:
+def next_commands(project: Project, missing: Sequence[str], written: Iterable[Path]) -> list[str]:
     """What to run next, from the current folder; the last ends in a verdict."""
     prefix = "uv run " if project.locked and project.needs.declares_us else ""
     workload = workload_path(project)

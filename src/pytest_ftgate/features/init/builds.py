@@ -15,7 +15,7 @@ from ...kit.git import AgainstError, Repository
 from ...model.spec import parse_target
 from ...run.sides import references
 from ...targets import environments, find
-from ...targets.environments import OnStep, Steps, is_command
+from ...targets.environments import Steps, is_command
 from ...targets.find import InterpreterNotFound
 from .. import inifile
 from .project import Project
@@ -40,9 +40,14 @@ def tried(project: Project) -> tuple[Project, str]:
     if not why:
         return project, ""
     said = f"what git has of this project cannot be installed: {why}"
+
+    # The C and C++ files that git lacks beside its `.pyx` files, and that are here or in an error's text: not of each
+    # `.pyx`, since one may include others. An error tells of some of them, and the next one of more.
+    there = set(repository.git("ls-files", "-z").split("\0"))
+    sources = {name.removesuffix("pyx") + kind[1:] for name in there if name.endswith(".pyx") for kind in CYTHON}
     steps, made = project.install, set[str]()
     while why:
-        missing = _made_by_cython(repository, why)
+        missing = {name for name in sources - there if name in why or (repository.root / name).is_file()}
         if missing <= made:
             return project, said if not made else f"{said}\nwith {steps[0][1]} before it: {why}"
         made |= missing
@@ -50,37 +55,23 @@ def tried(project: Project) -> tuple[Project, str]:
         commands = [[*words, *(f"{name.rpartition('.')[0]}.pyx" for name in names)] for words, names in kinds if names]
         steps = (*(("$", shlex.join(command)) for command in commands), *project.install)
         why = _failure(project, steps)
+
+    # The workflow gets these steps as options; the file that pytest reads should have them.
     lines = [environments.spelled(step) for step in steps]
-    options = (*project.options, *(f"--ftgate-install={shlex.quote(line)}" for line in lines))
-    said = f"{said.splitlines()[0]}\nthese steps install it (the workflow has them, {_setting(project, lines)}"
-    return msgspec.structs.replace(project, install=steps, options=options), said
-
-
-def _setting(project: Project, lines: list[str]) -> str:
-    """The file that pytest reads, and what it needs to have."""
     found = inifile.find(project.root, project.root)
-    path = project.root / "pyproject.toml" if found is None else found.path
+    path = found.path if found else project.root / "pyproject.toml"
     if path.suffix == ".toml":
         table = "" if found else "\n[tool.pytest.ini_options]"
-        return f"{path.name} needs them):{table}\nftgate_install = {json.dumps(lines, ensure_ascii=False)}"
-    return f"{path.name} needs them):\nftgate_install =\n    " + "\n    ".join(lines)
+        setting = f"{table}\nftgate_install = {json.dumps(lines, ensure_ascii=False)}"
+    else:
+        setting = "\nftgate_install =\n    " + "\n    ".join(lines)
+    said = f"{said.splitlines()[0]}\nthese steps install it (the workflow has them, {path.name} needs them):{setting}"
+    options = (*project.options, *(f"--ftgate-install={shlex.quote(line)}" for line in lines))
+    return msgspec.structs.replace(project, install=steps, options=options), said
 
 
 def _failure(project: Project, steps: Steps) -> str:
     """Why these steps do not install it for the first target that is here; "" if they do, or none is."""
-    for spec in project.targets:
-        try:
-            interpreter = find.find_interpreter(parse_target(spec))
-        except InterpreterNotFound:
-            continue
-        lines = "; ".join(map(environments.spelled, steps))
-        print(f"{'trying':<9} {lines} for {interpreter.name} in a clean checkout of HEAD", file=sys.stderr, flush=True)
-        return references.failure(project.root, interpreter, steps, _progress())
-    return ""
-
-
-def _progress() -> OnStep:
-    """What tells every 10 s what is done."""
     began = told = time.monotonic()
 
     def on_step(doing: str) -> None:
@@ -90,14 +81,12 @@ def _progress() -> OnStep:
             told = now
             print(f"{'':<9} {doing}, {now - began:.0f} s", file=sys.stderr, flush=True)
 
-    return on_step
-
-
-def _made_by_cython(repository: Repository, why: str) -> set[str]:
-    """The C and C++ files that git lacks beside its `.pyx` files, and that are here or in an error's text.
-
-    Not of each `.pyx`: one may include others.
-    """
-    there = set(repository.git("ls-files", "-z").split("\0"))
-    sources = {name.removesuffix("pyx") + kind[1:] for name in there if name.endswith(".pyx") for kind in CYTHON}
-    return {name for name in sources - there if name in why or (repository.root / name).is_file()}
+    for spec in project.targets:
+        try:
+            interpreter = find.find_interpreter(parse_target(spec))
+        except InterpreterNotFound:
+            continue
+        lines = "; ".join(map(environments.spelled, steps))
+        print(f"{'trying':<9} {lines} for {interpreter.name} in a clean checkout of HEAD", file=sys.stderr, flush=True)
+        return references.failure(project.root, interpreter, steps, on_step)
+    return ""
