@@ -120,12 +120,10 @@ class CellRun:
         return self.error is None and self.unsupported is None
 
     def of(self, role: Role) -> list[Launch]:
-        """The launches of a role so far."""
         return [launch for launch in self.all_launches if launch.role == role]
 
     @property
     def launches(self) -> list[Launch]:
-        """The timing launches so far."""
         return self.of("time")
 
     @property
@@ -401,7 +399,6 @@ class Capacity:
 
     @classmethod
     def of_this_process(cls) -> Capacity:
-        """What is left now."""
         try:
             opened = len(os.listdir("/dev/fd"))
         except OSError:  # /proc may be hidden

@@ -204,7 +204,6 @@ class InterleavedRun(RunContext):
         return self.samples_so_far()
 
     def samples_so_far(self) -> list[Sample]:
-        """All cells, as far as they are measured."""
         found = []
         for cell_run in self.cell_runs:
             same = (each for each in self.cell_runs if each.family == cell_run.family and each is not cell_run)

@@ -189,7 +189,6 @@ class RunBudget:
 
     @property
     def spent_s(self) -> float:
-        """Seconds that all rounds took so far."""
         return self._ended_rounds_s + self.round_so_far_s
 
     @property

@@ -45,7 +45,6 @@ _Place: TypeAlias = tuple[str, str]
 
 
 def assembled(test: str, runs: Runs) -> TestBaseline:
-    """The baseline that a test's files make."""
     machines = {run.machine.fingerprint: run.machine for run in runs.values()}
     builds = {build: known for run in runs.values() for build, known in run.interpreters.items()}
     cells: dict[str, dict[str, StoredCell]] = {}

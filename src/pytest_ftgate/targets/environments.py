@@ -690,7 +690,6 @@ def read_stamp(folder: Path) -> dict[str, str] | None:
 
 
 def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:
-    """The finished environments of an interpreter under `root`."""
     stamps = {folder: read_stamp(folder) for folder in sorted(root.glob(f"{interpreter.name}-*")) if folder.is_dir()}
     return [folder for folder, stamp in stamps.items() if stamp and stamp.get("executable") == interpreter.executable]
 

@@ -31,11 +31,10 @@ _REST_S = 0.005
 def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoint | None:
     """RSS, USS and PSS in bytes over `live` and by group; None where a sample would mean nothing.
 
-    That is so when there is no process, and when one of them ended meanwhile: the sum without it would be a minimum.
-    Nor is there a sample when one was forked a moment ago, perhaps to run another program: until it does, memory
-    counts twice or not at all. Source: Linux's /proc/PID/smaps_rollup; there the part of USS that was written to is
-    known: the rest depends on who else runs the same interpreter. Elsewhere USS and PSS
-    are psutil's; where it may not see them for one process, those of the sum are None.
+    That is so without a process, and when one ended meanwhile: the sum without it would be a minimum. It is also so
+    when one was forked a moment ago, perhaps to run another program: until it does, memory counts twice or not at all.
+    The source is Linux's /proc/PID/smaps_rollup, which tells the part of USS that was written to: the rest depends on
+    who else runs the same interpreter. Elsewhere it is psutil; a figure that it may not see of one process is None.
     """
     live = list(live)
     pids = {process.pid for process in live}
@@ -161,13 +160,11 @@ def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sl
 class MemorySampler:
     """Samples a launch's memory, as often as 2 % of the time allows and at most every `interval_s`.
 
-    A sample begins when it would end with at most 2 % of the time so far spent in samples, by the CPU time of this
-    thread (`cost_clock`), if it costs what the dearest of the last three did: so samples become rarer where they cost
-    more, also in the middle of a window, and an outlier is paid back by a pause. The first sample alone is free of
-    that: without it nothing is known. The highest sample is a lower bound of the peak. The tree is taken at the start,
-    when the workers are all there, and again when there are new processes or one of them had ended. A look that falls
-    on a process that ends or is being replaced, or that misses a worker, gives no sample: it is counted as `dropped`,
-    and the next comes soon.
+    A sample is taken as costing what the dearest of the last three did, in CPU time of this thread (`cost_clock`). It
+    begins when samples would have taken at most 2 % of the time at its end. So samples become rarer where they cost
+    more, and a pause pays an outlier back. The first sample is free of that: without it nothing is known. The highest
+    sample is a lower bound of the peak. A look that falls on a process that ends or is being replaced, or that misses a
+    worker, gives no sample: it is counted as `dropped`, and the next comes soon.
     """
 
     def __init__(

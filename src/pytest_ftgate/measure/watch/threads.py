@@ -263,20 +263,18 @@ class _SampledProcesses:
 
 
 class ThreadSampler:
-    """Samples a launch's threads through a held window; one thread, no waiting of its own.
+    """Samples a launch's threads through a held window, in the caller's thread; it never waits.
 
-    `start()`, then again and again `step()` when `due_s` has passed, then `finish()`. A step does what is due and
-    takes so little that all of them together stay at 2 % of the time: with more threads, they come less often.
-    Once threads wait for the GIL, bursts of samples of a few threads take another 2 %: these give the lengths of waits
-    that are shorter than the time between the others.
-    With `known.all_work` every thread of every process of the tree is sampled, also of processes that come later: the
-    tree is taken as often as accounts are read. Elsewhere the threads of the worker processes are sampled, without
-    those of `main` unless it works itself; where there are none all threads of `main`, without its main thread unless
-    that works itself. CPU time is read of all processes.
-    A thread that came or went between two samples did so half-way: one that lives shorter than that is seen sometimes,
-    and then stands for those that are not.
-    `refused` says why no sample of a sleeper can be trusted: the accounts and the CPU time are read all the same, as
-    far as the system has them, and `finish()` gives the reason. The same holds where samples turn out to be forbidden.
+    Call `start()`, then `step()` whenever `due_s` has passed, then `finish()`. All steps together take 2 % of the time:
+    with more threads, samples come less often. Once threads wait for the GIL, bursts of samples of a few threads take
+    another 2 %. They give the lengths of waits that are shorter than the time between the other samples.
+
+    `known` says whose threads are sampled. With `known.all_work` processes may come later, so the tree is taken as
+    often as accounts are read. CPU time is read of all processes. A thread that came or went between two samples did so
+    half-way: one that lives shorter than that is seen sometimes, and then stands for those that are not.
+
+    `refused` says why no sample of a sleeper can be trusted. Accounts and CPU time are still read, as far as the system
+    has them, and `finish()` gives the reason. The same holds where samples turn out to be forbidden.
     """
 
     def __init__(
