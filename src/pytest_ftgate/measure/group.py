@@ -35,7 +35,7 @@ from .context import (
 )
 from .launch import Launcher
 from .memory_round import measure_memory
-from .plan import Allowance, Costs, IterationPlan, OutOfTime, RunBudget
+from .plan import Allowance, IterationPlan, OutOfTime, RunBudget
 from .time_round import measure_round, ratios_of, roles
 
 LEAST_REFERENCES = 3
@@ -244,8 +244,8 @@ class InterleavedRun(RunContext):
             launch_ns = max(0.0, budget.round_ns - budget.extra_ns - budget.iteration_ns * plan.taken)
             more = any(cell_run.alive and cell_run.needs - {"time", "control"} for cell_run in self.cell_runs)
             extra_ns = budget.extra_ns if more else 0.0
-            costs = Costs(launch_ns=launch_ns, iteration_ns=budget.iteration_ns, extra_ns=extra_ns)
-            budget.plan_iterations(plan, timed, costs)
+            iteration_ns = budget.iteration_ns
+            budget.plan_iterations(plan, timed, launch_ns=launch_ns, iteration_ns=iteration_ns, extra_ns=extra_ns)
         # 3. The rounds.
         known = [[each for each in launches if each] for launches in ratios]
         values = [[statistics.median(map(math.log, each)) for each in launches] for launches in known if launches]
