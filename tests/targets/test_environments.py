@@ -20,7 +20,6 @@ from pytest_ftgate.model.spec import Interpreter
 from pytest_ftgate.targets import environments
 from pytest_ftgate.targets.describe import describe
 from pytest_ftgate.targets.environments import (
-    EnvironmentBroken,
     InstallError,
     OnStep,
     Steps,
@@ -405,7 +404,7 @@ def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Make
     fake.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
     fake.chmod(0o755)
     maker.interpreter = msgspec.structs.replace(maker.interpreter, executable=str(fake))
-    with pytest.raises(EnvironmentBroken, match="uv could not make the environment"):
+    with pytest.raises(FtgateError, match="uv could not make the environment"):
         maker.python()
 
 

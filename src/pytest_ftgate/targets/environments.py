@@ -595,10 +595,6 @@ _HELD_S: Final = 2 * 86400.0
 A job of CI gets it from a cache, without the checkouts."""
 
 
-class EnvironmentBroken(FtgateError):
-    """An environment that uv could not make; has uv's own message."""
-
-
 def ensure_environment(
     interpreter: Interpreter,
     *,
@@ -613,8 +609,8 @@ def ensure_environment(
     `install` are steps in `project`'s folder; none installs nothing. One that was made from the same in another
     checkout is used, if nothing in it points to that checkout. Builds get these environment `variables`, too. `on_step`
     is called with what is done while one is made.
-    A file lock keeps two runs from making it at once. Raises EnvironmentBroken, InstallError, and FtgateError for a
-    wheel that is missing.
+    A file lock keeps two runs from making it at once. Raises InstallError for a step, FtgateError for uv itself
+    and for a wheel that is missing.
     """
     install = with_wheels(install, project, interpreter)
     folder = environment_folder(interpreter, root=root, project=project, install=install)
@@ -646,7 +642,7 @@ def ensure_environment(
             said = done.stderr.strip()
             cause = cause_of(said.splitlines()) or f"exit code {done.returncode}"
             text = f"uv could not make the environment of {interpreter.name}: {cause}\n{folder}\n{said}"
-            raise EnvironmentBroken(text)
+            raise FtgateError(text)
         python = environment_python(folder)
         run_steps(install, python, interpreter, project, local, variables, on_step)
         write_whole(folder / STAMP, [json.dumps(stamp, indent=1, sort_keys=True).encode(), b"\n"])
