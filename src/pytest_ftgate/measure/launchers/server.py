@@ -89,6 +89,7 @@ class ServerProcess:
         ports: set[int],
         scratch: Path,
         process: Process,
+        output: FileOutput,
     ) -> None:
         self.request = request
         self.values = values
@@ -96,6 +97,7 @@ class ServerProcess:
         self.port = int(values["port"])
         self.scratch = scratch
         self.process = process
+        self.output = output
         self.mark = process.mark
         self.process_map = ProcessMap(main=process.pid, all_work=True)
         """The process that was started: all below it are the server's too, whenever they come."""
@@ -129,7 +131,7 @@ class ServerProcess:
             environment = program_environment(request, mark, values)
             with on(tool.server_cpus if tool else frozenset()):
                 process = Process.start(words, environment, folder=home, stdout=output)
-            return cls(request, values, ports, scratch, process)
+            return cls(request, values, ports, scratch, process, output)
         except BaseException:
             if process is not None:
                 process.kill()
@@ -149,12 +151,6 @@ class ServerProcess:
         assert self.request.spec.service is not None
         parts = urllib.parse.urlsplit(self.filled(self.request.spec.service.ready))
         return f"{parts.scheme}://{parts.netloc}"
-
-    @property
-    def output(self) -> FileOutput:
-        (output,) = self.process.outputs
-        assert isinstance(output, FileOutput)
-        return output
 
     def cpu_s(self) -> dict[int, float]:
         """CPU time of each live process so far, in s; that of a process that has ended is lost."""
