@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ..kit.text import percent
+from ..kit.values import grouped
 from ..model.sample import EVERYTHING, IN_PAIRS, Need, Sample
 from ..model.spec import Group
 from ..runner.protocol import CHECKED_COLD, COLD
@@ -25,7 +26,6 @@ from .conditions import ConditionsMonitor
 from .context import (
     Capacity,
     CellRun,
-    Family,
     Floors,
     Listener,
     PreparedTarget,
@@ -168,10 +168,7 @@ class InterleavedRun(RunContext):
         Those of one executor and target go together, in a random order that is the same in all rounds: each to its end,
         then the next. At least so many cells are kept; a launch takes `launch_s`.
         """
-        families: dict[Family, list[CellRun]] = {}
-        for cell_run in self._order:
-            if cell_run.alive and cell_run.needs:
-                families.setdefault(cell_run.family, []).append(cell_run)
+        families = grouped((each.family, each) for each in self._order if each.alive and each.needs)
         left_s, kept = self.budget.limits.budget_s - self.budget.spent_s, 0
         for family in families.values():
             rounds = max(1, self.needed - min(len(each.launches) for each in family))

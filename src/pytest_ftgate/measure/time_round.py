@@ -8,9 +8,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..kit.values import grouped
 from ..model.sample import Role
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, WARMUP
-from .context import ROLES, CellRun, Family, Needed, RunContext, RunningLaunch, total
+from .context import ROLES, CellRun, Needed, RunContext, RunningLaunch, total
 from .launch import LaunchRole
 from .memory_round import memory_cost_ns
 from .plan import OutOfTime, calibrated_loops
@@ -294,9 +295,7 @@ def _finish(launch: RunningLaunch) -> None:
 
 def _by_family(context: RunContext, cell_runs: Sequence[CellRun]) -> list[CellRun]:
     """In random order, the worker counts of one executor together."""
-    families: dict[Family, list[CellRun]] = {}
-    for cell_run in cell_runs:
-        families.setdefault(cell_run.family, []).append(cell_run)
+    families = grouped((each.family, each) for each in cell_runs)
     return [each for family in context.shuffled(list(families.values())) for each in context.shuffled(family)]
 
 

@@ -16,6 +16,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from ..kit.files import hide_from_git, write_whole
+from ..kit.values import grouped
 from ..targets.environments import discovers_packages
 from .names import SUFFIX, entry_key, file_name, folder_name, split_nodeid
 from .recording import Edit
@@ -103,10 +104,11 @@ def _counting(runs: Runs) -> dict[_Place, list[str]]:
 
     These are the newest, back to one that stands anew or to one of something else.
     """
-    places: dict[_Place, list[str]] = {}
-    for name, run in runs.items():
-        for label, recording in run.cells.items():
-            places.setdefault((label, entry_key(run.machine.fingerprint, recording.build)), []).append(name)
+    places = grouped(
+        ((label, entry_key(run.machine.fingerprint, recording.build)), name)
+        for name, run in runs.items()
+        for label, recording in run.cells.items()
+    )
     counting: dict[_Place, list[str]] = {}
     for place, names in places.items():
         recordings = [(name, runs[name].cells[place[0]]) for name in reversed(names[-RECORDINGS_KEPT:])]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from ..kit.values import Struct
+from ..kit.values import Struct, grouped
 from ..model.report import Machine, Row
 from ..model.sample import Sample
 from ..model.verdict import Acceptance, Decision, Verdict
@@ -15,7 +15,7 @@ from ..targets.describe import build_key
 from .folder import Store
 from .names import join_nodeid, matches, split_nodeid
 from .recording import Edit, Values, change_of, mismatch
-from .schema import StoredCell, T
+from .schema import StoredCell
 
 Action = Literal["record", "skip", "refuse"]
 
@@ -44,14 +44,6 @@ class Update(Struct, frozen=True, kw_only=True):
     new: Sample | None = None
     append: bool = False
     took_s: float = 0.0
-
-
-def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    """Items by name, in the order of first appearance."""
-    groups: dict[str, list[T]] = {}
-    for name, item in pairs:
-        groups.setdefault(name, []).append(item)
-    return groups
 
 
 # ---- a run and its baselines
