@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,7 +12,6 @@ import pytest
 from pytest_ftgate.measure.plan import (
     SPREAD_BETWEEN,
     Allowance,
-    Costs,
     IterationPlan,
     calibrated_loops,
     iterations_wanted,
@@ -20,7 +20,7 @@ from pytest_ftgate.measure.plan import (
 from pytest_ftgate.model.spec import Source, Spec
 
 MS = 1e6
-COSTS = Costs(launch_ns=500 * MS, iteration_ns=100 * MS)
+COSTS = {"launch_ns": 500 * MS, "iteration_ns": 100 * MS}
 AMPLE = math.inf
 
 
@@ -28,30 +28,32 @@ def noisy(sigma: float, count: int = 40, seed: int = 1) -> list[float]:
     return [float(wall) for wall in 20 * MS * np.exp(np.random.default_rng(seed).normal(0, sigma, count))]
 
 
-def wanted(ratios: list[list[list[float]]]) -> int:
-    return iterations_wanted(ratios, COSTS, AMPLE, 8)
+def wanted(
+    ratios: list[list[list[float]]], costs: dict[str, Any] = COSTS, budget_ns: float = AMPLE, **more: Any
+) -> int:
+    return iterations_wanted(ratios, budget_ns, 8, **costs, **more)
 
 
 class TestIterations:
     def test_no_noise_takes_the_least(self) -> None:
-        assert iterations_wanted([[[5.0] * 4], [[9.0] * 4]], COSTS, AMPLE, 8) == 2
-        assert iterations_wanted([[[5.0]]], COSTS, AMPLE, 8, at_least=5) == 5
-        assert iterations_wanted([[noisy(0.001)]], COSTS, AMPLE, 8) == 2
+        assert wanted([[[5.0] * 4], [[9.0] * 4]]) == 2
+        assert wanted([[[5.0]]], at_least=5) == 5
+        assert wanted([[noisy(0.001)]]) == 2
 
     def test_gives_most_for_its_time(self) -> None:
         """The variance of a launch's value times its cost is least there, with 3 % between launches."""
         sigma = 0.2
         costs = {
-            count: (SPREAD_BETWEEN**2 + sigma**2 / count) * (COSTS.launch_ns + count * COSTS.iteration_ns)
+            count: (SPREAD_BETWEEN**2 + sigma**2 / count) * (COSTS["launch_ns"] + count * COSTS["iteration_ns"])
             for count in range(1, 60)
         }
         best = min(costs, key=costs.__getitem__)
-        assert best == pytest.approx(iterations_wanted([[noisy(sigma, 2000)]], COSTS, AMPLE, 8), abs=1)
+        assert best == pytest.approx(wanted([[noisy(sigma, 2000)]]), abs=1)
 
     def test_dear_launches_take_more_and_dear_iterations_fewer(self) -> None:
-        dear = Costs(launch_ns=4 * COSTS.launch_ns, iteration_ns=COSTS.iteration_ns)
-        long = Costs(launch_ns=COSTS.launch_ns, iteration_ns=4 * COSTS.iteration_ns)
-        counts = [iterations_wanted([[noisy(0.2)]], costs, AMPLE, 8) for costs in (long, COSTS, dear)]
+        dear = {"launch_ns": 4 * COSTS["launch_ns"], "iteration_ns": COSTS["iteration_ns"]}
+        long = {"launch_ns": COSTS["launch_ns"], "iteration_ns": 4 * COSTS["iteration_ns"]}
+        counts = [wanted([[noisy(0.2)]], costs) for costs in (long, COSTS, dear)]
         assert counts[0] * 4 == pytest.approx(counts[1] * 2, abs=4) == pytest.approx(counts[2], abs=4)
 
     def test_the_noisiest_side_decides(self) -> None:
@@ -60,20 +62,20 @@ class TestIterations:
         assert wanted(both) == wanted(both[::-1]) == wanted(alone) > wanted([[quiet]])
 
     def test_bounds(self) -> None:
-        assert iterations_wanted([[noisy(2.0)]], COSTS, AMPLE, 8) == 60
-        assert iterations_wanted([[noisy(0.5)]], COSTS, AMPLE, 8, at_most=20) == 20
+        assert wanted([[noisy(2.0)]]) == 60
+        assert wanted([[noisy(0.5)]], at_most=20) == 20
 
     def test_the_budget_bounds_it(self) -> None:
         # Eight launches of 500 ms + 10 iterations of 100 ms.
-        assert iterations_wanted([[noisy(0.5)]], COSTS, 8 * 1500 * MS, 8) == 10
-        assert iterations_wanted([[noisy(0.5)]], COSTS, 8 * 1499 * MS, 8) == 9
-        assert iterations_wanted([[noisy(0.5)]], COSTS, 1 * MS, 8) == 2
+        assert wanted([[noisy(0.5)]], budget_ns=8 * 1500 * MS) == 10
+        assert wanted([[noisy(0.5)]], budget_ns=8 * 1499 * MS) == 9
+        assert wanted([[noisy(0.5)]], budget_ns=1 * MS) == 2
 
     def test_all_launches_of_a_cell_say_how_noisy_it_is_and_their_levels_do_not(self) -> None:
         calm, loud = noisy(0.1, 40, seed=2), [9 * wall for wall in noisy(0.3, 40, seed=3)]
-        counts = [iterations_wanted([cell], COSTS, AMPLE, 8) for cell in ([calm], [calm, [], [1.0], loud], [loud])]
+        counts = [wanted([cell]) for cell in ([calm], [calm, [], [1.0], loud], [loud])]
         assert counts == sorted(set(counts))
-        assert iterations_wanted([[[5.0, 5.0], [9.0, 9.0]]], COSTS, AMPLE, 8) == 2
+        assert wanted([[[5.0, 5.0], [9.0, 9.0]]]) == 2
 
     def test_launches_that_differ_more_than_assumed_take_fewer_once_there_are_some(self) -> None:
         levels = np.exp(np.random.default_rng(5).normal(0, 0.3, 8))
@@ -83,32 +85,30 @@ class TestIterations:
         assert wanted([differ[:3]]) == wanted([alike[:3]])  # too few to tell
 
     def test_other_launches_take_from_the_budget_and_are_no_part_of_a_launch_s_cost(self) -> None:
-        dear = Costs(launch_ns=COSTS.launch_ns, iteration_ns=COSTS.iteration_ns, extra_ns=300 * MS)
-        assert iterations_wanted([[noisy(0.5)]], dear, AMPLE, 8) == iterations_wanted([[noisy(0.5)]], COSTS, AMPLE, 8)
-        assert iterations_wanted([[noisy(0.5)]], dear, 8 * 1500 * MS, 8) == 7
+        dear = {"launch_ns": COSTS["launch_ns"], "iteration_ns": COSTS["iteration_ns"], "extra_ns": 300 * MS}
+        assert wanted([[noisy(0.5)]], dear) == wanted([[noisy(0.5)]])
+        assert wanted([[noisy(0.5)]], dear, 8 * 1500 * MS) == 7
 
     def test_what_a_tail_needs_is_taken_where_it_is_cheap(self) -> None:
         even = [[[5.0] * 4]]
-        assert iterations_wanted(even, COSTS, AMPLE, 8, tail=10) == 10
-        long = Costs(launch_ns=500 * MS, iteration_ns=201 * MS)
-        assert iterations_wanted(even, long, AMPLE, 8, tail=10) == 2
-        assert iterations_wanted(even, COSTS, 8 * 1000 * MS, 8, tail=10) == 5
+        assert wanted(even, tail=10) == 10
+        long = {"launch_ns": 500 * MS, "iteration_ns": 201 * MS}
+        assert wanted(even, long, tail=10) == 2
+        assert wanted(even, budget_ns=8 * 1000 * MS, tail=10) == 5
 
     def test_where_no_pair_shows_the_spread_all_that_the_budget_allows(self) -> None:
-        assert iterations_wanted([], COSTS, AMPLE, 8, at_most=10) == 10
-        assert iterations_wanted([], COSTS, 8 * 1000 * MS, 8, at_most=10) == 5
+        assert wanted([], at_most=10) == 10
+        assert wanted([], budget_ns=8 * 1000 * MS, at_most=10) == 5
 
     def test_the_unit_does_not_matter(self) -> None:
         seconds = [wall / 1e9 for wall in noisy(0.03)]
-        assert iterations_wanted([[seconds]], COSTS, AMPLE, 8) == iterations_wanted([[noisy(0.03)]], COSTS, AMPLE, 8)
+        assert wanted([[seconds]]) == wanted([[noisy(0.03)]])
 
 
 def launches(
     values: list[list[float]], *, floor: int = 6, at_most: int = 40, effect: float = 0.05, budget_ns: float = AMPLE
 ) -> int:
-    return launches_wanted(
-        values, floor=floor, at_most=at_most, effect=effect, costs=COSTS, iterations=10, budget_ns=budget_ns
-    )
+    return launches_wanted(values, floor=floor, at_most=at_most, effect=effect, round_ns=1500 * MS, budget_ns=budget_ns)
 
 
 SPREAD = [-0.03, 0.03, -0.03, 0.03, -0.03, 0.03]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import random
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from fake_launcher import EXECUTORS, GIL, FakeLauncher, Quiet, spec_of
+from project import executable
 
 from pytest_ftgate.judge.judge import hypotheses
 from pytest_ftgate.kit import processes
@@ -87,8 +87,8 @@ def test_a_program_is_looked_for_beside_the_python_then_on_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env, elsewhere = tmp_path / "env" / "bin", tmp_path / "elsewhere"
-    both = [script(env / "one", ""), script(elsewhere / "one", "")]
-    two = script(elsewhere / "two", "")
+    both = [executable(env / "one", ""), executable(elsewhere / "one", "")]
+    two = executable(elsewhere / "two", "")
     (elsewhere / "plain").write_text("")
     monkeypatch.setenv("PATH", str(elsewhere))
     python = str(env / "python")
@@ -151,13 +151,6 @@ def test_a_turn_of_several_runs() -> None:
 
 
 # -- real programs -------------------------------------------------------------------------------------------------
-
-
-def script(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 def cells_of(spec: Spec, *targets: str) -> tuple[Cell, ...]:
@@ -378,7 +371,7 @@ def test_a_child_that_keeps_its_output_open_does_not_keep_it_waiting(bench: Benc
 
 
 def test_a_program_that_cannot_be_started_is_its_cells_error(bench: Bench) -> None:
-    broken = script(bench.folder / "broken", "")
+    broken = executable(bench.folder / "broken", "")
     broken.write_bytes(b"\x7fELF nothing")
     handle = bench.start(str(broken))
     assert "cannot be started" in fails(lambda: handle.iteration(MEASURED, 1, 0)).reason

@@ -31,6 +31,7 @@ IDLE = "print(flush=True); input()"
 
 Start: TypeAlias = "Callable[..., subprocess.Popen[str]]"
 Script: TypeAlias = Callable[..., list[int]]
+MakeLooks: TypeAlias = "Callable[..., Looks]"
 both_builds = pytest.mark.parametrize("build", BUILDS)
 needs_rollup = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="no smaps_rollup here")
 
@@ -102,16 +103,16 @@ class FakeTime:
 
 
 class Looks:
-    """Looks that take `cost_s` each: the moments at which they began."""
+    """Looks that take `cost_s` each, or what it says of a look's number: the moments at which they began."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, cost_s: Callable[[int], float] = lambda look: 0.0) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, cost_s: Callable[[int], float] | float = 0.0) -> None:
         self.time = FakeTime()
         self.began: list[float] = []
         look = memory.memory_point
 
         def slow(processes: list[psutil.Process], roles: ProcessMap) -> MemoryPoint | None:
             self.began.append(self.time.now)
-            self.time.now += cost_s(len(self.began))
+            self.time.now += cost_s(len(self.began)) if callable(cost_s) else cost_s
             return look(processes, roles)
 
         monkeypatch.setattr(memory, "memory_point", slow)
@@ -157,6 +158,17 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> Script:
         return taken
 
     return script
+
+
+@pytest.fixture
+def looks_at(trees: Script, monkeypatch: pytest.MonkeyPatch) -> MakeLooks:
+    """Looks at what the tree is at each time that it is taken: one process, unless others are named."""
+
+    def made(cost_s: Callable[[int], float] | float = 0.0, *found: list[FakeProcess]) -> Looks:
+        trees(*(found or ([FakeProcess()],)))
+        return Looks(monkeypatch, cost_s)
+
+    return made
 
 
 # -- looks ---------------------------------------------------------------------------------------------------------
@@ -333,26 +345,22 @@ def test_a_process_that_ends_costs_one_look(trees: Script, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("others", "holds"), [(0, False), (1, True)])
-def test_a_look_that_misses_a_worker_is_dropped(
-    trees: Script, monkeypatch: pytest.MonkeyPatch, others: int, holds: bool
-) -> None:
+def test_a_look_that_misses_a_worker_is_dropped(looks_at: MakeLooks, others: int, holds: bool) -> None:
     # One that came in a worker's place is as good: pools replace theirs.
-    trees([FakeProcess(), *(FakeProcess(pid=PID + pid) for pid in (1, 2)[: 1 + others])])
-    sampler = Looks(monkeypatch).watched(1.0, workers=(PID + 1, PID + 3))
+    tree = [FakeProcess(), *(FakeProcess(pid=PID + pid) for pid in (1, 2)[: 1 + others])]
+    sampler = looks_at(0.0, tree).watched(1.0, workers=(PID + 1, PID + 3))
     assert bool(sampler.points) is holds
     assert bool(sampler.dropped) is not holds
 
 
-def test_a_tree_that_is_gone_gives_no_look_and_the_watch_ends(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees([])
-    looks = Looks(monkeypatch)
+def test_a_tree_that_is_gone_gives_no_look_and_the_watch_ends(looks_at: MakeLooks) -> None:
+    looks = looks_at(0.0, [])
     assert looks.watched(1.0).points == []
     assert looks.time.now == pytest.approx(1.0)
 
 
-def test_a_look_that_is_dropped_is_counted_and_soon_repeated(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees(*[[FakeProcess(looks=0)] for _ in range(6)], [FakeProcess()])
-    looks = Looks(monkeypatch, lambda look: 0.001)
+def test_a_look_that_is_dropped_is_counted_and_soon_repeated(looks_at: MakeLooks) -> None:
+    looks = looks_at(0.001, *[[FakeProcess(looks=0)] for _ in range(6)], [FakeProcess()])
     sampler = looks.watched(1.0)
     assert sampler.dropped == 6
     assert looks.gaps[:6] == pytest.approx([0.001] * 6)  # until there is one sample; then 2 % of the time
@@ -361,20 +369,16 @@ def test_a_look_that_is_dropped_is_counted_and_soon_repeated(trees: Script, monk
 
 
 @pytest.mark.parametrize(("cost_s", "apart_s"), [(0.0001, 0.02), (0.001, 0.05), (0.008, 0.4)])
-def test_looking_takes_2_percent_of_the_time(
-    trees: Script, monkeypatch: pytest.MonkeyPatch, cost_s: float, apart_s: float
-) -> None:
-    trees([FakeProcess()])
-    looks = Looks(monkeypatch, lambda look: cost_s)
+def test_looking_takes_2_percent_of_the_time(looks_at: MakeLooks, cost_s: float, apart_s: float) -> None:
+    looks = looks_at(cost_s)
     sampler = looks.watched(10.0)
     assert sampler.share <= 0.02
     assert looks.gaps[1:] == pytest.approx([apart_s] * (len(looks.gaps) - 1))
     assert len(sampler.points) >= 10.0 / apart_s - 1
 
 
-def test_a_look_that_gets_dearer_is_taken_more_rarely(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees([FakeProcess()])
-    looks = Looks(monkeypatch, lambda look: 0.001 * 1.1**look)
+def test_a_look_that_gets_dearer_is_taken_more_rarely(looks_at: MakeLooks) -> None:
+    looks = looks_at(lambda look: 0.001 * 1.1**look)
     sampler = looks.watched(10.0)
     # A look is reckoned with what the last ones cost: the last look alone can be dearer than that, here by a tenth.
     assert sampler.share <= 0.02 + 0.1 * sampler.cost_s / looks.time.now
@@ -382,9 +386,8 @@ def test_a_look_that_gets_dearer_is_taken_more_rarely(trees: Script, monkeypatch
     assert len(sampler.points) > 20
 
 
-def test_one_dear_look_is_paid_back_by_a_pause(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees([FakeProcess()])
-    looks = Looks(monkeypatch, lambda look: 0.05 if look == 10 else 0.001)
+def test_one_dear_look_is_paid_back_by_a_pause(looks_at: MakeLooks) -> None:
+    looks = looks_at(lambda look: 0.05 if look == 10 else 0.001)
     sampler = looks.watched(10.0)
     assert sampler.share <= 0.02
     assert looks.gaps[9] > 2.0
@@ -392,28 +395,21 @@ def test_one_dear_look_is_paid_back_by_a_pause(trees: Script, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("cost_s", [0.001, 0.008, 0.015])
-def test_a_hold_as_long_as_needed_has_three_looks_for_2_percent(
-    trees: Script, monkeypatch: pytest.MonkeyPatch, cost_s: float
-) -> None:
-    trees([FakeProcess()])
-    sampler = Looks(monkeypatch, lambda look: cost_s).watched(memory.hold_needed_s(cost_s) * 1.001)
+def test_a_hold_as_long_as_needed_has_three_looks_for_2_percent(looks_at: MakeLooks, cost_s: float) -> None:
+    sampler = looks_at(cost_s).watched(memory.hold_needed_s(cost_s) * 1.001)
     assert len(sampler.points) in (3, 4)
     assert sampler.share <= 0.02 * 4 / 3
 
 
-def test_the_longest_hold_has_fewer_looks_and_not_dearer_ones(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees([FakeProcess()])
+def test_the_longest_hold_has_fewer_looks_and_not_dearer_ones(looks_at: MakeLooks) -> None:
     assert memory.hold_needed_s(0.05) == memory.LONGEST_HOLD_S == 5.0
-    sampler = Looks(monkeypatch, lambda look: 0.04).watched(memory.hold_needed_s(0.04))
+    sampler = looks_at(0.04).watched(memory.hold_needed_s(0.04))
     assert len(sampler.points) == 2
     assert sampler.share <= 0.02
 
 
-def test_a_look_costs_what_it_takes_of_the_cpu_however_long_a_busy_machine_makes_it_wait(
-    trees: Script, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trees([FakeProcess()])
-    looks = Looks(monkeypatch, lambda look: 0.008)
+def test_a_look_costs_what_it_takes_of_the_cpu_however_long_a_busy_machine_makes_it_wait(looks_at: MakeLooks) -> None:
+    looks = looks_at(0.008)
     sampler = memory.MemorySampler(ProcessMap(main=PID), clock=looks.time.clock, cost_clock=lambda: looks.time.now / 20)
     sampler.start()
     run_samplers(0.2, [sampler], looks.time.clock, looks.time.sleep)
@@ -421,9 +417,8 @@ def test_a_look_costs_what_it_takes_of_the_cpu_however_long_a_busy_machine_makes
     assert len(sampler.points) == 10
 
 
-def test_one_look_there_is_however_short_the_hold(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees([FakeProcess()])
-    sampler = Looks(monkeypatch, lambda look: 0.008).watched(0.1)
+def test_one_look_there_is_however_short_the_hold(looks_at: MakeLooks) -> None:
+    sampler = looks_at(0.008).watched(0.1)
     assert len(sampler.points) == 1
     assert sampler.cost_s == pytest.approx(0.008)
 
@@ -467,9 +462,8 @@ def test_a_tree_that_grows_is_taken_again(trees: Script, monkeypatch: pytest.Mon
     assert len(taken) == 2
 
 
-def test_samplers_share_one_loop(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
-    trees([FakeProcess()])
-    looks = Looks(monkeypatch, lambda look: 0.001)
+def test_samplers_share_one_loop(looks_at: MakeLooks) -> None:
+    looks = looks_at(0.001)
     sampler = memory.MemorySampler(ProcessMap(main=PID), clock=looks.time.clock, cost_clock=looks.time.clock)
     sampler.start()
     ticking = Ticking(looks.time, 0.005, 0.0001)

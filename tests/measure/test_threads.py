@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from gil_by_hand import Draw, Line, constant, exponential
+from project import executable
 from waits_seen import fraction, parts_of
 
 from pytest_ftgate.kit.errors import FtgateError
@@ -519,10 +520,7 @@ def test_children_where_the_kernel_does_not_list_them(monkeypatch: pytest.Monkey
 
 
 def test_an_interpreter_that_cannot_be_tested_is_refused(tmp_path: Path) -> None:
-    script = tmp_path / "python"
-    script.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
-    script.chmod(0o755)
-    assert "ended without an answer" in self_test(str(script))
+    assert "ended without an answer" in self_test(str(executable(tmp_path / "python", "exit 3")))
     assert "failed to run" in self_test(str(tmp_path / "none"))
 
 

@@ -28,3 +28,11 @@ def commit(folder: Path, message: str = "more") -> str:
     git(folder, "add", "--all")
     git(folder, "commit", "--quiet", "--allow-empty", "-m", message)
     return git(folder, "rev-parse", "HEAD")
+
+
+def executable(path: Path, text: str) -> Path:
+    """A script for a shell, unless it names another program."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path

@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from packaging import tags
+from project import executable
 
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.spec import Interpreter
 from pytest_ftgate.targets import environments
 from pytest_ftgate.targets.describe import describe
 from pytest_ftgate.targets.environments import (
-    EnvironmentBroken,
     InstallError,
     OnStep,
     Steps,
@@ -401,11 +401,9 @@ def test_what_is_installed_where_pytest_runs_only() -> None:
 
 
 def test_an_interpreter_that_uv_refuses_is_an_error_with_its_message(maker: Maker, tmp_path: Path) -> None:
-    fake = tmp_path / "python3.14"
-    fake.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
-    fake.chmod(0o755)
-    maker.interpreter = msgspec.structs.replace(maker.interpreter, executable=str(fake))
-    with pytest.raises(EnvironmentBroken, match="uv could not make the environment"):
+    fake = str(executable(tmp_path / "python3.14", "exit 3"))
+    maker.interpreter = msgspec.structs.replace(maker.interpreter, executable=fake)
+    with pytest.raises(FtgateError, match="uv could not make the environment"):
         maker.python()
 
 

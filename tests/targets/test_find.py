@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+from project import executable
 from report_by_hand import GIL
 
 from pytest_ftgate import cli
@@ -39,13 +39,6 @@ def an_interpreter(**changes: object) -> Interpreter:
         start_methods=(),
     )
     return msgspec.structs.replace(built, **changes)
-
-
-def executable(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 def real(spec: str) -> Interpreter:
@@ -183,11 +176,11 @@ def test_describe_is_free_of_the_callers_environment(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("#!/bin/sh\necho 'shim: no such version' >&2\nexit 127\n", "shim: no such version"),
-        ("#!/bin/sh\nexit 0\n", "did not describe itself"),
-        ("#!/bin/sh\nkill -9 $$\n", "signal 9"),
+        ("echo 'shim: no such version' >&2\nexit 127", "shim: no such version"),
+        ("exit 0", "did not describe itself"),
+        ("kill -9 $$", "signal 9"),
         ("#!/no/such/shell\n", "does not start"),
-        ('#!/bin/sh\nfor last; do :; done; echo \'{"version": 3}\' > "$last"\n', "did not describe itself"),
+        ('for last; do :; done; echo \'{"version": 3}\' > "$last"', "did not describe itself"),
     ],
 )
 def test_a_broken_interpreter_is_an_error_that_names_it(tmp_path: Path, script: str, said: str) -> None:
@@ -200,7 +193,7 @@ def test_a_broken_interpreter_is_an_error_that_names_it(tmp_path: Path, script: 
 
 def test_a_hanging_interpreter_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[describe.__module__], "TIMEOUT_S", 0.2)
-    path = executable(tmp_path / "python3.14", "#!/bin/sh\nexec sleep 60\n")
+    path = executable(tmp_path / "python3.14", "exec sleep 60")
     with pytest.raises(InterpreterBroken, match="did not describe itself within"):
         describe(str(path), found="PATH")
 
@@ -212,7 +205,7 @@ def test_a_description_says_how_it_was_built_and_found(tmp_path: Path) -> None:
         '"jit_enabled": false, "pgo": false, "lto": false, "shared": false, "debug": false, "compiler": "GCC 12.2.0",'
         '"config_args": "", "start_methods": ["forkserver", "spawn", "fork"]}'
     )
-    script = f"#!/bin/sh\nfor last; do :; done; cat > \"$last\" <<'END'\n{facts}\nEND\n"
+    script = f"for last; do :; done; cat > \"$last\" <<'END'\n{facts}\nEND\n"
     told = describe(str(executable(tmp_path / "bin" / "python3.14t", script)), found="cache")
     assert told.build == "gcc 12.2.0, no PGO, no LTO, found in the cache"
     assert told.start_methods == ("fork", "forkserver", "spawn")
@@ -242,7 +235,7 @@ def test_a_setting_that_the_build_cannot_have_leaves_it_described() -> None:
 def test_find_passes_over_dead_shims_and_wrong_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = real("3.14t")
     plain = real("3.14")
-    dead = executable(tmp_path / "a" / "python3.14t", "#!/bin/sh\nexit 127\n")
+    dead = executable(tmp_path / "a" / "python3.14t", "exit 127")
     wrong = tmp_path / "b" / "python3.14t"
     wrong.parent.mkdir()
     wrong.symlink_to(plain.executable)
@@ -254,23 +247,23 @@ def test_find_passes_over_dead_shims_and_wrong_builds(tmp_path: Path, monkeypatc
 
 def test_find_measures_the_interpreter_behind_a_shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = real("3.14")
-    shim = executable(tmp_path / "python3.14", f'#!/bin/sh\nexec "{good.executable}" "$@"\n')
+    shim = executable(tmp_path / "python3.14", f'exec "{good.executable}" "$@"')
     monkeypatch.setenv("PATH", str(shim.parent))
     assert find_interpreter(parse_target("3.14")).executable == good.executable
 
 
 def test_find_looks_into_our_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     good = real("3.14t")
-    shim = f'#!/bin/sh\nexec "{good.executable}" "$@"\n'
+    shim = f'exec "{good.executable}" "$@"'
     executable(tmp_path / "pythons" / "cpython-3.14.7-freethreaded" / "bin" / "python3.14t", shim)
-    executable(tmp_path / "pythons" / ".unfinished" / "bin" / "python3.14t", "#!/bin/sh\nexit 1\n")
+    executable(tmp_path / "pythons" / ".unfinished" / "bin" / "python3.14t", "exit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = find_interpreter(parse_target("3.14t"), cache=tmp_path)
     assert found.found == "cache"
 
 
 def test_no_match_names_the_skipped_interpreters_and_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = executable(tmp_path / "python3.99", "#!/bin/sh\necho 'no 3.99 here' >&2\nexit 127\n")
+    dead = executable(tmp_path / "python3.99", "echo 'no 3.99 here' >&2\nexit 127")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InterpreterNotFound) as caught:
         find_interpreter(parse_target("3.99"), cache=tmp_path)

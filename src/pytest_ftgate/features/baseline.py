@@ -11,13 +11,14 @@ from ..hookspec import Subparsers, hookimpl
 from ..judge.recorded import stored_values
 from ..kit import units
 from ..kit.text import plain
+from ..kit.values import grouped
 from ..model.report import Row
 from ..report.baselines import FIGURES, NOTHING, CellSummary, summary, update_lines
 from ..report.details import GAP, padded, plain_units
 from ..report.said import accepted_texts
 from ..store.names import named, split_nodeid
 from ..store.schema import StoredCell, TestBaseline
-from ..store.update import Difference, Update, apply_updates, differences, grouped, prunable, prune, update_plan
+from ..store.update import Difference, Update, apply_updates, differences, prunable, prune, update_plan
 from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir, unicode
 from .last_run import store as store_of
 

@@ -217,23 +217,23 @@ def committed_by_us(made_at: str) -> dict[str, str]:
 
 
 class Checkout(Struct, frozen=True, kw_only=True):
-    """One side of a comparison, checked out.
-
-    `label` is for people: `main (1eb3b87e5d)`, `working tree (uncommitted changes)`, `numpy==2.1.0`. `commit` is
-    checked out: for uncommitted changes a snapshot that no branch holds, for a distribution "". `root` is the project's
-    folder in this checkout, `prefix` its path below the repository's top, "" at the top. `install` holds further
-    arguments for `uv pip install`, after the usual ones. `copied` is a project that is installed as a copy, because the
-    other side has a wheel of it: an editable install runs code when the interpreter starts. `python` is a target that
-    runs in place of each cell's own, "" for none.
-    """
+    """One side of a comparison, checked out."""
 
     label: str
+    """For people: `main (1eb3b87e5d)`, `working tree (uncommitted changes)`, `numpy==2.1.0`."""
     commit: str
+    """What is checked out: for uncommitted changes a snapshot that no branch holds, for a distribution ""."""
     root: str
+    """The project's folder in this checkout."""
     prefix: str = ""
+    """The path of that folder below the repository's top; "" at the top."""
     install: tuple[str, ...] = ()
+    """Arguments for `uv pip install` after the usual ones."""
     copied: str = ""
+    """A project that is installed as a copy, because the other side has a wheel of it: an editable install runs code
+    when the interpreter starts."""
     python: str = ""
+    """A target that runs in place of each cell's own; "" for none."""
 
     @property
     def project(self) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TypeAlias
 
 from .text import apart
 from .values import Interval
@@ -15,16 +15,11 @@ SAID_GROWTH = 1.01
 """From here on a report says how much slower the body of a tail is."""
 
 
-class Scale(NamedTuple):
-    """A unit: its name and its size in the base unit."""
-
-    name: str
-    size: float
-
-
-TIMES = (Scale("ns", 1.0), Scale("µs", 1e3), Scale("ms", 1e6), Scale("s", 1e9))
-SIZES = (Scale("B", 1.0), Scale("KiB", 2.0**10), Scale("MiB", 2.0**20), Scale("GiB", 2.0**30), Scale("TiB", 2.0**40))
-RATES = (Scale("/s", 1.0), Scale("k/s", 1e3), Scale("M/s", 1e6), Scale("G/s", 1e9))
+Scales: TypeAlias = tuple[tuple[str, float], ...]
+"""Units, each with its name and its size in the base unit."""
+TIMES: Scales = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
+SIZES: Scales = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40))
+RATES: Scales = (("/s", 1.0), ("k/s", 1e3), ("M/s", 1e6), ("G/s", 1e9))
 
 
 def _decimals(value: float, digits: int = DIGITS) -> int:
@@ -35,13 +30,13 @@ def _decimals(value: float, digits: int = DIGITS) -> int:
     return max(0, digits - 1 - exponent)
 
 
-def _fit(value: float, scales: tuple[Scale, ...]) -> Scale:
+def _fit(value: float, scales: Scales) -> tuple[str, float]:
     """The largest unit in which the rounded value is at least one."""
     if not math.isfinite(value):
         return scales[0]
     best = scales[0]
     for scale in scales[1:]:
-        if float(f"{abs(value) / scale.size:.{DIGITS - 1}e}") >= 1:
+        if float(f"{abs(value) / scale[1]:.{DIGITS - 1}e}") >= 1:
             best = scale
     return best
 
@@ -52,18 +47,18 @@ def _fixed(value: float, decimals: int) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
-def _with_unit(value: float, scales: tuple[Scale, ...], unicode: bool = True, digits: int = DIGITS) -> str:
-    scale = _fit(value, scales)
-    scaled = value / scale.size
+def _with_unit(value: float, scales: Scales, unicode: bool = True, digits: int = DIGITS) -> str:
+    name, size = _fit(value, scales)
+    scaled = value / size
     # Whole bytes and the like stay whole; a fraction of the smallest unit keeps its digits.
-    decimals = 0 if scale is scales[0] and value.is_integer() else _decimals(scaled, digits)
-    return f"{_fixed(scaled, decimals)} {scale.name if unicode else scale.name.replace('µ', 'u')}"
+    decimals = 0 if name == scales[0][0] and value.is_integer() else _decimals(scaled, digits)
+    return f"{_fixed(scaled, decimals)} {name if unicode else name.replace('µ', 'u')}"
 
 
-def _ends(interval: Interval, scales: tuple[Scale, ...]) -> str:
+def _ends(interval: Interval, scales: Scales) -> str:
     if interval.unknown:
         return UNKNOWN
-    size = _fit(interval.value, scales).size
+    _, size = _fit(interval.value, scales)
     decimals = _decimals(interval.value / size)
     return f"[{_fixed(interval.low / size, decimals)}, {_fixed(interval.high / size, decimals)}]"
 
@@ -101,8 +96,8 @@ def size_ends(interval: Interval) -> str:
 
 def rate(per_s: float) -> str:
     """A number per second as `1.10 M/s`."""
-    scale = _fit(float(per_s), RATES)
-    return f"{_fixed(per_s / scale.size, _decimals(per_s / scale.size))} {scale.name}"
+    name, size = _fit(float(per_s), RATES)
+    return f"{_fixed(per_s / size, _decimals(per_s / size))} {name}"
 
 
 def requests(per_s: float) -> str:

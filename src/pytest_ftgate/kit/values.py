@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 LARGEST = 1e30
 """No figure is larger: sums of squares of such are still finite."""
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -20,6 +23,14 @@ CommitId: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\A(?:(?:[0-9a-f]{40}
 
 class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of every value here: immutable, keyword-only, strict when decoded."""
+
+
+def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """Items by key, in the order of first appearance."""
+    groups: dict[K, list[T]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
 
 
 def to_builtins(value: Struct) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 import psutil
 
-from ..kit.values import Struct
+from ..kit.values import Struct, grouped
 from ..model.sample import EVERYTHING, Barrier, Iteration, Launch, Need, Role, Sample, WorkloadError, iteration_value
 from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
 from ..runner.protocol import CHECK, MEASURED
@@ -120,12 +120,10 @@ class CellRun:
         return self.error is None and self.unsupported is None
 
     def of(self, role: Role) -> list[Launch]:
-        """The launches of a role so far."""
         return [launch for launch in self.all_launches if launch.role == role]
 
     @property
     def launches(self) -> list[Launch]:
-        """The timing launches so far."""
         return self.of("time")
 
     @property
@@ -216,12 +214,9 @@ def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadE
     """
     fix = "If it may differ, assert what must hold with @test.check, or return nothing."
     errors = []
-    groups: dict[object, list[tuple[CellRun, list[str]]]] = {}
-    for each in cell_runs:
-        distinct = sorted({result for launch in each.launches for result in launch.results})
-        alike = each.cell.workers, each.cell.roles, each.cell.environment
-        groups.setdefault(alike, []).append((each, distinct))
-    for group in groups.values():
+    distinct = [(each, sorted({result for launch in each.launches for result in launch.results})) for each in cell_runs]
+    alike = grouped(((each.cell.workers, each.cell.roles, each.cell.environment), (each, of)) for each, of in distinct)
+    for group in alike.values():
         counted = Counter(results[0] for _, results in group if len(results) == 1)
         right = counted.most_common(1)[0][0] if counted else None
         for cell_run, results in group:
@@ -401,7 +396,6 @@ class Capacity:
 
     @classmethod
     def of_this_process(cls) -> Capacity:
-        """What is left now."""
         try:
             opened = len(os.listdir("/dev/fd"))
         except OSError:  # /proc may be hidden

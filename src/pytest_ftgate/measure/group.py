@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from ..kit.text import percent
+from ..kit.values import grouped
 from ..model.sample import EVERYTHING, IN_PAIRS, Need, Sample
 from ..model.spec import Group
 from ..runner.protocol import CHECKED_COLD, COLD
@@ -25,7 +26,6 @@ from .conditions import ConditionsMonitor
 from .context import (
     Capacity,
     CellRun,
-    Family,
     Floors,
     Listener,
     PreparedTarget,
@@ -35,7 +35,7 @@ from .context import (
 )
 from .launch import Launcher
 from .memory_round import measure_memory
-from .plan import Allowance, Costs, IterationPlan, OutOfTime, RunBudget
+from .plan import Allowance, IterationPlan, OutOfTime, RunBudget
 from .time_round import measure_round, ratios_of, roles
 
 LEAST_REFERENCES = 3
@@ -168,10 +168,7 @@ class InterleavedRun(RunContext):
         Those of one executor and target go together, in a random order that is the same in all rounds: each to its end,
         then the next. At least so many cells are kept; a launch takes `launch_s`.
         """
-        families: dict[Family, list[CellRun]] = {}
-        for cell_run in self._order:
-            if cell_run.alive and cell_run.needs:
-                families.setdefault(cell_run.family, []).append(cell_run)
+        families = grouped((each.family, each) for each in self._order if each.alive and each.needs)
         left_s, kept = self.budget.limits.budget_s - self.budget.spent_s, 0
         for family in families.values():
             rounds = max(1, self.needed - min(len(each.launches) for each in family))
@@ -204,7 +201,6 @@ class InterleavedRun(RunContext):
         return self.samples_so_far()
 
     def samples_so_far(self) -> list[Sample]:
-        """All cells, as far as they are measured."""
         found = []
         for cell_run in self.cell_runs:
             same = (each for each in self.cell_runs if each.family == cell_run.family and each is not cell_run)
@@ -245,8 +241,8 @@ class InterleavedRun(RunContext):
             launch_ns = max(0.0, budget.round_ns - budget.extra_ns - budget.iteration_ns * plan.taken)
             more = any(cell_run.alive and cell_run.needs - {"time", "control"} for cell_run in self.cell_runs)
             extra_ns = budget.extra_ns if more else 0.0
-            costs = Costs(launch_ns=launch_ns, iteration_ns=budget.iteration_ns, extra_ns=extra_ns)
-            budget.plan_iterations(plan, timed, costs)
+            iteration_ns = budget.iteration_ns
+            budget.plan_iterations(plan, timed, launch_ns=launch_ns, iteration_ns=iteration_ns, extra_ns=extra_ns)
         # 3. The rounds.
         known = [[each for each in launches if each] for launches in ratios]
         values = [[statistics.median(map(math.log, each)) for each in launches] for launches in known if launches]

@@ -24,15 +24,7 @@ LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in 
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One launch to start: a cell's workload, or the control or empty workload under the cell's executor.
-
-    `waits_unavailable` says why threads' waits cannot be classified on this interpreter; empty where they can.
-    With `settled` the allocator gives back at once what is freed, so that growth is the workload's and not its caches'.
-    `reference` marks a launch that a change is compared with; it is started and measured like any other.
-    `copies` are the modules of the project that are installed as copies: a folder of its sources does not hide them.
-    `reads` is a file in which the launch's processes note what they read (see runner/reads.py); nothing is timed then.
-    `sampling_ns` is the mean time between two samples of a profile launch.
-    """
+    """One launch to start: a cell's workload, or the control or empty workload under the cell's executor."""
 
     cell: Cell
     spec: Spec
@@ -44,11 +36,17 @@ class Request(Struct, frozen=True, kw_only=True):
     padding: int
     timeout_s: float
     waits_unavailable: str = ""
+    """Why threads' waits cannot be classified on this interpreter; empty where they can."""
     settled: bool = False
+    """The allocator gives back at once what is freed, so that growth is the workload's and not that of caches."""
     reference: bool = False
+    """A change is compared with it. It is started and measured like any other."""
     copies: tuple[str, ...] = ()
+    """Modules of the project that are installed as copies: a folder of its sources does not hide them."""
     reads: str = ""
+    """A file in which the launch's processes note what they read (see runner/reads.py); nothing is timed then."""
     sampling_ns: int = 0
+    """The mean time between two samples of a profile launch."""
 
     @property
     def stand_in(self) -> str:
@@ -114,14 +112,12 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "", copies: tuple[str, .
 
 
 class HeldIteration(Struct, frozen=True, kw_only=True):
-    """An iteration in which the workers were held at work, and the samples of it; none where it was not sampled.
-
-    `dropped` is how often a look at its memory gave no sample.
-    """
+    """An iteration in which the workers were held at work, and the samples of it; none where it was not sampled."""
 
     iteration: Iteration
     memory: tuple[MemoryPoint, ...] = ()
     dropped: int = 0
+    """How often a look at its memory gave no sample."""
     waits: Waits | None = None
 
 

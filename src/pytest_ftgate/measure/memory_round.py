@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from ..kit.errors import FtgateError
 from ..model.sample import Barrier, Function, Launch, Profile, Role, SamplingCost, StackSamples, iteration_value
 from ..runner.profile import END
 from ..runner.protocol import COLD, MEASURED, WARMUP
@@ -231,12 +232,8 @@ NO_SAMPLES = {
 """Why an executor has no profile launches."""
 
 
-class NoProfile(Exception):
-    """Why a cell has no profiles of both sides."""
-
-
 def measure_profiles(context: RunContext, cell_run: CellRun, left_s: float) -> tuple[Profile, Profile]:
-    """The profiles of the reference and of the cell, in a time of their own. Raises NoProfile.
+    """The profiles of the reference and of the cell, in a time of their own. Raises FtgateError without both.
 
     `context` is that of the run in which the cell was paired; `left_s` is what is left of the time.
     """
@@ -245,9 +242,9 @@ def measure_profiles(context: RunContext, cell_run: CellRun, left_s: float) -> t
     context = RunContext([cell_run], context.launcher, context.rng, context.iterations, budget, context.listener)
     reference, executor = cell_run.reference, cell_run.cell.executor
     if executor.kind in NO_SAMPLES:
-        raise NoProfile(NO_SAMPLES[executor.kind])
+        raise FtgateError(NO_SAMPLES[executor.kind])
     if reference is None:
-        raise NoProfile("it has no reference that can be measured")
+        raise FtgateError("it has no reference that can be measured")
     budget.begin_round()
     profiles: dict[CellRun, Profile] = {}
     try:
@@ -255,11 +252,11 @@ def measure_profiles(context: RunContext, cell_run: CellRun, left_s: float) -> t
             context.report(side, "sampling the stacks of")
             profiles[side] = _profile(context, side, min(MOST_S, WORK_SHARE * budget.left_s / (2 - len(profiles))))
     except OutOfTime:
-        raise NoProfile("no time left") from None
+        raise FtgateError("no time left") from None
     except CellUnsupported as error:
-        raise NoProfile(f"{ROLES['profile']}{error}") from error
+        raise FtgateError(f"{ROLES['profile']}{error}") from error
     except Exception as error:
-        raise NoProfile(f"{ROLES['profile']}{error_of(error).reason}") from error
+        raise FtgateError(f"{ROLES['profile']}{error_of(error).reason}") from error
     finally:
         budget.end_round()
     return profiles[reference], profiles[cell_run]

@@ -59,15 +59,6 @@ class Allowance(Struct, frozen=True, kw_only=True):
     timeout_s: float = 60.0
 
 
-class Costs(Struct, frozen=True, kw_only=True):
-    """What one round costs: to start, warm up and end all its timing launches, one iteration of each of them, and all
-    other launches."""
-
-    launch_ns: float
-    iteration_ns: float
-    extra_ns: float = 0.0
-
-
 class IterationPlan:
     """How the iterations of a test are taken: windows of `window_ns` if it has a duration, else `loops` calls.
 
@@ -189,7 +180,6 @@ class RunBudget:
 
     @property
     def spent_s(self) -> float:
-        """Seconds that all rounds took so far."""
         return self._ended_rounds_s + self.round_so_far_s
 
     @property
@@ -216,7 +206,15 @@ class RunBudget:
         """Whether something that informs but does not decide takes at most this share of a round."""
         return cost_ns <= share * self.limits.budget_s * 1e9 / max(1, self.rounds_wanted)
 
-    def plan_iterations(self, plan: IterationPlan, ratios: Sequence[Sequence[Sequence[float]]], costs: Costs) -> None:
+    def plan_iterations(
+        self,
+        plan: IterationPlan,
+        ratios: Sequence[Sequence[Sequence[float]]],
+        *,
+        launch_ns: float,
+        iteration_ns: float,
+        extra_ns: float,
+    ) -> None:
         """Decide how many iterations a launch has from now on; `ratios` are those of each cell's launches so far."""
         if self.limits.iterations is not None:
             return
@@ -226,9 +224,11 @@ class RunBudget:
         most = plan.most if known or declared else min(PILOT_ITERATIONS, plan.most)
         plan.count = iterations_wanted(
             known,
-            costs,
             (self.limits.budget_s - self._ended_rounds_s) * 1e9,
             (self.limits.launches or self.limits.floor) - self.rounds,
+            launch_ns=launch_ns,
+            iteration_ns=iteration_ns,
+            extra_ns=extra_ns,
             at_least=plan.least,
             at_most=most,
             tail=min(self.limits.least_iterations, plan.most) if known else 0,
@@ -248,8 +248,7 @@ class RunBudget:
             floor=self.limits.at_most if until_settled else self.limits.floor,
             at_most=self.limits.at_most,
             effect=self.limits.effect,
-            costs=Costs(launch_ns=launch_ns, iteration_ns=self.iteration_ns),
-            iterations=plan.planned,
+            round_ns=launch_ns + plan.planned * self.iteration_ns,
             budget_ns=self.left_s * 1e9,
             taken=self.rounds,
         )
@@ -257,10 +256,12 @@ class RunBudget:
 
 def iterations_wanted(
     ratios: Sequence[Sequence[Sequence[float]]],
-    costs: Costs,
     budget_ns: float,
     launches: int,
     *,
+    launch_ns: float,
+    iteration_ns: float,
+    extra_ns: float = 0.0,
     at_least: int = LEAST_ITERATIONS,
     at_most: int = 60,
     tail: int = 0,
@@ -269,14 +270,15 @@ def iterations_wanted(
 
     `within` is the standard deviation of the log of an iteration, `between` that of a launch's value apart from it.
     `ratios` holds, for each cell and launch, the iterations so far over those of its reference or control workload
-    (positive): the cell that needs most decides; without any it is `at_most`. `budget_ns` is for all `launches`
-    together; `at_least` holds even if the budget does not suffice, `tail` (what a tail needs) only as far as it does
-    and where so many are cheap.
+    (positive): the cell that needs most decides; without any it is `at_most`. A round takes `launch_ns` to start, warm
+    up and end all its timing launches, `iteration_ns` for an iteration of each of them, `extra_ns` for all other
+    launches. `budget_ns` is for all `launches` together; `at_least` holds even if the budget does not suffice, `tail`
+    (what a tail needs) only as far as it does and where so many are cheap.
     """
     noise = max(map(_noise, ratios), default=math.inf)
-    best = math.sqrt(max(1.0, costs.launch_ns) / max(1.0, costs.iteration_ns)) * noise
-    wanted = max(tail if tail * costs.iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
-    affordable = (budget_ns / max(1, launches) - costs.launch_ns - costs.extra_ns) / max(1.0, costs.iteration_ns)
+    best = math.sqrt(max(1.0, launch_ns) / max(1.0, iteration_ns)) * noise
+    wanted = max(tail if tail * iteration_ns <= CHEAP_NS else 0, math.ceil(min(best, at_most)))
+    affordable = (budget_ns / max(1, launches) - launch_ns - extra_ns) / max(1.0, iteration_ns)
     return max(at_least, math.floor(min(wanted, affordable)))
 
 
@@ -286,8 +288,7 @@ def launches_wanted(
     floor: int,
     at_most: int,
     effect: float,
-    costs: Costs,
-    iterations: int,
+    round_ns: float,
     budget_ns: float,
     taken: int = 0,
 ) -> int:
@@ -301,7 +302,7 @@ def launches_wanted(
     deviation = max((rank_tests.gini_deviation(cell) for cell in values), default=0.0)
     half_width = math.log1p(effect) / 2
     wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
-    affordable = taken + budget_ns / max(1.0, costs.launch_ns + iterations * costs.iteration_ns)
+    affordable = taken + budget_ns / max(1.0, round_ns)
     return max(LEAST_LAUNCHES, math.floor(min(max(floor, math.ceil(wanted)), affordable)))
 
 

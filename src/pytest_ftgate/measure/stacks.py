@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from ..kit import proc
 from ..kit.proc import catches, children_of
+from ..kit.values import grouped
 from ..runner.stacks import TASKS
 from ..runner.worker import worker_name
 
@@ -300,9 +301,7 @@ def counted(names: Iterable[str]) -> str:
 
 def shown(stacks: Sequence[Stack]) -> str:
     """The stacks as text: threads with the same one together, of bounded length."""
-    together: dict[tuple[Frame, ...], list[str]] = {}
-    for stack in stacks:
-        together.setdefault(stack.frames, []).append(stack.thread)
+    together = grouped((stack.frames, stack.thread) for stack in stacks)
     text = []
     for frames, threads in list(together.items())[:MOST_STACKS]:
         text.append(f"{counted(threads)} (innermost call first):")

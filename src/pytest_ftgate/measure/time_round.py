@@ -8,12 +8,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..kit.values import grouped
 from ..model.sample import Role
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, WARMUP
-from .context import ROLES, CellRun, Family, Needed, RunContext, RunningLaunch, total
+from .context import ROLES, CellRun, Needed, RunContext, RunningLaunch, total
 from .launch import LaunchRole
 from .memory_round import memory_cost_ns
-from .plan import Costs, OutOfTime, calibrated_loops
+from .plan import OutOfTime, calibrated_loops
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
@@ -256,10 +257,6 @@ def _plan_by_pilot(context: RunContext, batch: Batch, launches: Sequence[Running
     walls_ns = [plan.window_ns or statistics.median(each.values) * each.loops for each in own]
     memory_ns = sum(memory_cost_ns(context, each.cell_run, ns) for each, ns in zip(own, walls_ns, strict=True))
     extra_ns = run_budget.extra_ns + memory_ns + (launch_ns / 3 if held else 0.0)
-    # Of all batches, as if the others were like those so far.
-    costs = Costs(
-        launch_ns=launch_ns / batch.share, iteration_ns=iteration_ns / batch.share, extra_ns=extra_ns / batch.share
-    )
     # Each cell's iterations of this round over those of its reference or its control workload.
     ratios = []
     for cell_run in context.needing("time"):
@@ -267,7 +264,9 @@ def _plan_by_pilot(context: RunContext, batch: Batch, launches: Sequence[Running
         sides = (each for each in launches if each.cell_run is cell_run.reference and each.role == "own")
         paired = next((launch.values for launch in sides), mine.get("control", []))
         ratios.append([ratios_of(mine.get("own", []), paired)])
-    run_budget.plan_iterations(plan, ratios, costs)
+    # Of all batches, as if the others were like those so far.
+    costs = {"launch_ns": launch_ns, "iteration_ns": iteration_ns, "extra_ns": extra_ns}
+    run_budget.plan_iterations(plan, ratios, **{name: cost / batch.share for name, cost in costs.items()})
 
 
 # ---- the end of a round
@@ -296,9 +295,7 @@ def _finish(launch: RunningLaunch) -> None:
 
 def _by_family(context: RunContext, cell_runs: Sequence[CellRun]) -> list[CellRun]:
     """In random order, the worker counts of one executor together."""
-    families: dict[Family, list[CellRun]] = {}
-    for cell_run in cell_runs:
-        families.setdefault(cell_run.family, []).append(cell_run)
+    families = grouped((each.family, each) for each in cell_runs)
     return [each for family in context.shuffled(list(families.values())) for each in context.shuffled(family)]
 
 

@@ -14,7 +14,7 @@ from ..kit.errors import FtgateError
 from ..kit.git import Checkout, mapped
 from ..kit.text import listed
 from ..kit.values import Metric
-from ..measure.memory_round import NoProfile, measure_profiles
+from ..measure.memory_round import measure_profiles
 from ..model.report import Explanation, FunctionTime, Moved, Row
 from ..model.sample import Launch, Profile, Sample
 from ..model.spec import Cell
@@ -111,7 +111,7 @@ class Explainer:
         try:
             then, now = measure_profiles(phase.interleaved, cell_run, left_s)
             sampled.append((_functions_named(then, before), _functions_named(now, after)))
-        except (NoProfile, FtgateError) as error:
+        except FtgateError as error:
             found = str(error)
         if sampled:  # what earlier launches show stays, where no more can be had
             trouble = found

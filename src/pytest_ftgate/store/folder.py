@@ -16,6 +16,7 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from ..kit.files import hide_from_git, write_whole
+from ..kit.values import grouped
 from ..targets.environments import discovers_packages
 from .names import SUFFIX, entry_key, file_name, folder_name, split_nodeid
 from .recording import Edit
@@ -45,7 +46,6 @@ _Place: TypeAlias = tuple[str, str]
 
 
 def assembled(test: str, runs: Runs) -> TestBaseline:
-    """The baseline that a test's files make."""
     machines = {run.machine.fingerprint: run.machine for run in runs.values()}
     builds = {build: known for run in runs.values() for build, known in run.interpreters.items()}
     cells: dict[str, dict[str, StoredCell]] = {}
@@ -104,10 +104,11 @@ def _counting(runs: Runs) -> dict[_Place, list[str]]:
 
     These are the newest, back to one that stands anew or to one of something else.
     """
-    places: dict[_Place, list[str]] = {}
-    for name, run in runs.items():
-        for label, recording in run.cells.items():
-            places.setdefault((label, entry_key(run.machine.fingerprint, recording.build)), []).append(name)
+    places = grouped(
+        ((label, entry_key(run.machine.fingerprint, recording.build)), name)
+        for name, run in runs.items()
+        for label, recording in run.cells.items()
+    )
     counting: dict[_Place, list[str]] = {}
     for place, names in places.items():
         recordings = [(name, runs[name].cells[place[0]]) for name in reversed(names[-RECORDINGS_KEPT:])]
@@ -210,8 +211,17 @@ class Store:
             for name, run in new.items():
                 if run != old.get(name):
                     _write(self.path(test) / name, encode(run).encode())
-            for name in old.keys() - new.keys():
-                self._remove(self.path(test) / name)
+            for path in (self.path(test) / name for name in old.keys() - new.keys()):
+                try:
+                    path.unlink()
+                    # Version control does not track empty folders, so they are removed up to the root.
+                    for folder in path.parents:
+                        if folder == self.root or any(folder.iterdir()):
+                            break
+                        folder.rmdir()
+                except OSError as error:
+                    fault = f"cannot be removed: {error.strerror}"
+                    raise BaselineError(f"{path}: {fault}; make its folder writable") from error
         return assembled(test, new)
 
     def runs(self, test: str) -> Runs:
@@ -243,17 +253,6 @@ class Store:
         except OSError as error:
             raise BaselineError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
         return decode(content, str(path))
-
-    def _remove(self, path: Path) -> None:
-        try:
-            path.unlink()
-            # Version control does not track empty folders, so they are removed up to the root.
-            for folder in path.parents:
-                if folder == self.root or any(folder.iterdir()):
-                    break
-                folder.rmdir()
-        except OSError as error:
-            raise BaselineError(f"{path}: cannot be removed: {error.strerror}; make its folder writable") from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -214,7 +214,6 @@ def decode(content: bytes, name: str) -> RecordedRun:
 
 
 def broken(name: str, place: str, fault: str, fix: str = RESTORE) -> BaselineError:
-    """The error for a fault at a place of a file."""
     return BaselineError(f"{name}: {place}: {fault}; {fix}")
 
 

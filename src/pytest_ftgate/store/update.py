@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from ..kit.values import Struct
+from ..kit.values import Struct, grouped
 from ..model.report import Machine, Row
 from ..model.sample import Sample
 from ..model.verdict import Acceptance, Decision, Verdict
@@ -15,7 +15,7 @@ from ..targets.describe import build_key
 from .folder import Store
 from .names import join_nodeid, matches, split_nodeid
 from .recording import Edit, Values, change_of, mismatch
-from .schema import StoredCell, T
+from .schema import StoredCell
 
 Action = Literal["record", "skip", "refuse"]
 
@@ -46,14 +46,6 @@ class Update(Struct, frozen=True, kw_only=True):
     took_s: float = 0.0
 
 
-def grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
-    """Items by name, in the order of first appearance."""
-    groups: dict[str, list[T]] = {}
-    for name, item in pairs:
-        groups.setdefault(name, []).append(item)
-    return groups
-
-
 # ---- a run and its baselines
 
 
@@ -61,23 +53,13 @@ def differences(rows: Iterable[Row], store: Store, *, fingerprint: str) -> list[
     """Each row with its baseline, in the rows' order. Raises BaselineError."""
     found = []
     for row in rows:
-        nodeid, sample, verdict = row.cell.nodeid, row.sample, row.verdict
-        absent = _not_measured(row)
-        if sample is None or absent:
-            found.append(Difference(nodeid=nodeid, decision=verdict.decision, reason=absent))
-            continue
-        old = store.lookup(nodeid, fingerprint, build_key(sample.interpreter))
-        reason = mismatch(old, sample) if old else ""
-        found.append(
-            Difference(
-                nodeid=nodeid,
-                decision=verdict.decision,
-                old=old,
-                new=sample,
-                reason=reason,
-                accepted=verdict.accepted,
-            )
-        )
+        reason = _not_measured(row)
+        known: dict[str, Any] = {}
+        if row.sample is not None and not reason:
+            old = store.lookup(row.cell.nodeid, fingerprint, build_key(row.sample.interpreter))
+            reason = mismatch(old, row.sample) if old else ""
+            known = {"old": old, "new": row.sample, "accepted": row.verdict.accepted}
+        found.append(Difference(nodeid=row.cell.nodeid, decision=row.verdict.decision, reason=reason, **known))
     return found
 
 

@@ -213,17 +213,6 @@ def _readable(project: Path) -> tuple[dict[str, Any], dict[str, str]]:
     return tables, dict(older["options"]) if older.has_section("options") else {}
 
 
-def empty_submodules(project: Path) -> list[str]:
-    """The submodules at or above a project's folder whose folders are empty, by their paths in the repository."""
-    top = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
-    try:
-        text = (top / ".gitmodules").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    paths = re.findall(r"^\s*path\s*=\s*(.+?)\s*$", text, re.MULTILINE)
-    return [path for path in paths if (top / path).is_dir() and not any((top / path).iterdir())]
-
-
 # ---- what is installed into an environment: steps, each of which is arguments of `uv pip install` or a shell command
 
 Step: TypeAlias = tuple[str, ...]
@@ -321,10 +310,18 @@ def _wheel(word: str, project: Path, interpreter: Interpreter) -> str:
     path, extras = path_of(project, word), "".join(word.partition("[")[1:])
     if not path.name.endswith(WHEEL) or word.startswith("-"):
         return word
-    there = _matching(path)
+    there = fitting = _matching(path)
     if not there:
         raise FtgateError(f"there is no wheel {path}: build it, for example with `uv build --wheel`, or fix its path")
-    fitting = [each for each in there if _fits(each, interpreter)] if "*" in path.name else there
+    if "*" in path.name:
+        version = tuple(int(number) for number in interpreter.version.split(".")[:2])
+        name = f"cp{version[0]}{version[1]}"
+        own = tags.cpython_tags(version, [f"{name}{'t' if interpreter.free_threaded else ''}"])
+        accepted = {*own, *tags.compatible_tags(version, name)}
+        fitting = []
+        for each in there:
+            with contextlib.suppress(InvalidWheelFilename):
+                fitting += [each] * (not accepted.isdisjoint(parse_wheel_filename(each.name)[3]))
     if len(fitting) != 1:
         found = ", ".join(each.name for each in fitting or there)
         what = "more than one wheel fits" if fitting else "no wheel fits"
@@ -341,16 +338,6 @@ def _wheel_name(path: Path) -> str:
         return str(parse_wheel_filename(path.name)[0])
     except InvalidWheelFilename:
         return ""
-
-
-def _fits(path: Path, interpreter: Interpreter) -> bool:
-    version = tuple(int(number) for number in interpreter.version.split(".")[:2])
-    abi = f"cp{version[0]}{version[1]}{'t' if interpreter.free_threaded else ''}"
-    accepted = {*tags.cpython_tags(version, [abi]), *tags.compatible_tags(version, f"cp{version[0]}{version[1]}")}
-    try:
-        return not accepted.isdisjoint(parse_wheel_filename(path.name)[3])
-    except InvalidWheelFilename:
-        return False
 
 
 def run_steps(
@@ -423,8 +410,13 @@ def excerpt(lines: list[str]) -> list[str]:
 
 def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> str:
     output = done.stdout
-    if empty := empty_submodules(project):
-        return f"the submodule {empty[0]} is not checked out: git submodule update --init --recursive {empty[0]}"
+    # A submodule of the repository whose folder is empty.
+    top = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
+    with contextlib.suppress(OSError):
+        text = (top / ".gitmodules").read_text(encoding="utf-8", errors="replace")
+        for path in re.findall(r"^\s*path\s*=\s*(.+?)\s*$", text, re.MULTILINE):
+            if (top / path).is_dir() and not any((top / path).iterdir()):
+                return f"the submodule {path} is not checked out: git submodule update --init --recursive {path}"
     if is_command(step):
         if done.returncode == 127:
             return "install the program in a step before, a line of its own in ftgate_install"
@@ -603,10 +595,6 @@ _HELD_S: Final = 2 * 86400.0
 A job of CI gets it from a cache, without the checkouts."""
 
 
-class EnvironmentBroken(FtgateError):
-    """An environment that uv could not make; has uv's own message."""
-
-
 def ensure_environment(
     interpreter: Interpreter,
     *,
@@ -621,8 +609,8 @@ def ensure_environment(
     `install` are steps in `project`'s folder; none installs nothing. One that was made from the same in another
     checkout is used, if nothing in it points to that checkout. Builds get these environment `variables`, too. `on_step`
     is called with what is done while one is made.
-    A file lock keeps two runs from making it at once. Raises EnvironmentBroken, InstallError, and FtgateError for a
-    wheel that is missing.
+    A file lock keeps two runs from making it at once. Raises InstallError for a step, FtgateError for uv itself
+    and for a wheel that is missing.
     """
     install = with_wheels(install, project, interpreter)
     folder = environment_folder(interpreter, root=root, project=project, install=install)
@@ -654,7 +642,7 @@ def ensure_environment(
             said = done.stderr.strip()
             cause = cause_of(said.splitlines()) or f"exit code {done.returncode}"
             text = f"uv could not make the environment of {interpreter.name}: {cause}\n{folder}\n{said}"
-            raise EnvironmentBroken(text)
+            raise FtgateError(text)
         python = environment_python(folder)
         run_steps(install, python, interpreter, project, local, variables, on_step)
         write_whole(folder / STAMP, [json.dumps(stamp, indent=1, sort_keys=True).encode(), b"\n"])
@@ -698,7 +686,6 @@ def read_stamp(folder: Path) -> dict[str, str] | None:
 
 
 def find_environments(interpreter: Interpreter, root: Path) -> list[Path]:
-    """The finished environments of an interpreter under `root`."""
     stamps = {folder: read_stamp(folder) for folder in sorted(root.glob(f"{interpreter.name}-*")) if folder.is_dir()}
     return [folder for folder, stamp in stamps.items() if stamp and stamp.get("executable") == interpreter.executable]
 

@@ -56,8 +56,11 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
     if is_path(target.request):
         return _at_path(target)
     version, threaded = parse_version(target.request)
-    rejected: list[str] = []
+    seen, rejected = set[str](), list[str]()
     for executable, found in _candidates(version, threaded, cache or known_cache()):
+        if executable in seen:
+            continue
+        seen.add(executable)
         try:
             facts = collect(executable)
         except InterpreterBroken as error:
@@ -96,54 +99,32 @@ def _at_path(target: Target) -> Interpreter:
 
 
 def _candidates(version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
-    """Executables, each once and with where it was found; uv, which is a process, is asked last."""
-    names, seen = _names(version, threaded), set[str]()
-    kept = () if cache is None else _in_prefixes(kept_folder(cache), names)
-    for found, executables in (("PATH", _on_path(names)), ("cache", kept), ("uv", _by_uv(version, threaded))):
-        for executable in executables:
-            if executable not in seen:
-                seen.add(executable)
-                yield executable, found
-
-
-def _names(version: str, threaded: bool) -> list[str]:
-    plain = f"python{series(version)}"
+    """Executables, each with where it was found."""
+    plain, letter = f"python{series(version)}", "t" if threaded else ""
     names = [f"{plain}t", plain] if threaded else [plain]
-    return [f"{name}.exe" for name in (*names, "python")] if sys.platform == "win32" else names
+    if sys.platform == "win32":
+        names = [f"{name}.exe" for name in (*names, "python")]
+    # 1. On PATH.
+    for executable in (os.path.join(folder, name) for name in names for folder in _path()):
+        if os.path.isfile(executable) and os.access(executable, os.X_OK):
+            yield executable, "PATH"
+    # 2. In our cache, the newest first. Names that start with a dot are unfinished work, of uv or of the plugin.
+    prefixes = [] if cache is None else list(kept_folder(cache).glob("[!.]*"))
+    prefixes.sort(key=lambda each: ([int(number) for number in re.findall(r"\d+", each.name)], each.name), reverse=True)
+    for path in (prefix / ("" if sys.platform == "win32" else "bin") / name for prefix in prefixes for name in names):
+        if path.is_file():
+            yield str(path), "cache"
+    # 3. By uv, which is a process.
+    words = ("python", "find", "--no-python-downloads", "--no-project", "--no-config", "--system")
+    with contextlib.suppress(UvMissing):
+        done = run_uv([*words, f"cpython-{version}{letter}"])
+        executable = done.stdout.strip()
+        if done.returncode == 0 and os.path.isfile(executable):
+            yield executable, "uv"
 
 
 def _path() -> list[str]:
     return [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
-
-
-def _on_path(names: list[str]) -> Iterator[str]:
-    for name in names:
-        for folder in _path():
-            path = os.path.join(folder, name)
-            if os.path.isfile(path) and os.access(path, os.X_OK):
-                yield path
-
-
-def _in_prefixes(folder: Path, names: list[str]) -> Iterator[str]:
-    def natural(path: Path) -> tuple[list[int], str]:
-        return [int(number) for number in re.findall(r"\d+", path.name)], path.name
-
-    # Names that start with a dot are unfinished work, of uv or of the plugin.
-    prefixes = sorted((path for path in folder.glob("[!.]*") if path.is_dir()), key=natural, reverse=True)
-    for prefix in prefixes:
-        for name in names:
-            path = prefix / name if sys.platform == "win32" else prefix / "bin" / name
-            if path.is_file():
-                yield str(path)
-
-
-def _by_uv(version: str, threaded: bool) -> Iterator[str]:
-    request = f"cpython-{version}{'t' if threaded else ''}"
-    with contextlib.suppress(UvMissing):
-        done = run_uv(["python", "find", "--no-python-downloads", "--no-project", "--no-config", "--system", request])
-        path = done.stdout.strip()
-        if done.returncode == 0 and os.path.isfile(path):
-            yield path
 
 
 # ---- the targets where none is named: both builds of the newest version that the project and this machine have

@@ -18,10 +18,10 @@ from ...model.spec import Cell, Program, Spec
 from ...runner.clock import resolution_ns
 from ...runner.protocol import HOLD, MEASURED
 from ...runner.record import LaunchRecord
-from ..launch import CellUnsupported, HeldIteration, LaunchFailed, Request, recorded, request_here
+from ..launch import HeldIteration, LaunchFailed, Request, recorded, request_here
 from ..watch.memory import SAMPLED, sample_tree
 from .process import PipeOutput, Process, exit_text, left_behind
-from .words import absent, decimal, missing, path_with, values_of, variables_of, which
+from .words import decimal, path_with, required, values_of, variables_of, which
 from .workload import bare_environment
 
 BUILD_TIMEOUT_S = 1800.0
@@ -108,12 +108,7 @@ class CommandLauncher:
         program = request.cell.executor.program
         assert program is not None
         values = values_of(request.cell, request.spec, request.python)
-        words = expanded((program.build or program.argv)[:1], values)
-        reason = missing(request.spec.programs, request.python)
-        if not reason and which(words[0], request.python, values["folder"]) is None:
-            reason = absent(words[0], request.spec.programs)
-        if reason:
-            raise CellUnsupported(reason)
+        required(request, *expanded((program.build or program.argv)[:1], values))
         return CommandHandle(self, request, program, values, next(self.marks))
 
 

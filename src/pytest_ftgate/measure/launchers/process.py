@@ -17,6 +17,7 @@ from typing import IO, NamedTuple, TypeVar
 
 from ...kit.processes import MARK, kill_all, leftovers, tagged
 from ...kit.text import plural
+from ...kit.values import grouped
 from ...model.sample import WorkloadError
 from ...runner.clock import now_ns
 from .. import stacks
@@ -103,10 +104,7 @@ def left_behind(mark: str, fix: str) -> WorkloadError | None:
 
 def left_error(left: Sequence[str], fix: str = "") -> WorkloadError:
     reason = f"left {plural(len(left), 'process', 'processes')} behind"
-    alike: dict[str, list[str]] = {}
-    for each in left:
-        pid, _, words = each.partition(": ")
-        alike.setdefault(words, []).append(pid)
+    alike = grouped((words, pid) for pid, _, words in (each.partition(": ") for each in left))
     shown = [f"{pids[0]}{f' and {len(pids) - 1} more' * (len(pids) > 1)}: {words}" for words, pids in alike.items()]
     return WorkloadError(reason=reason, detail="\n".join(filter(None, (*shown, fix))))
 

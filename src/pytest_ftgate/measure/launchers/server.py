@@ -55,7 +55,7 @@ from .command import program_environment
 from .guard import SCRATCH
 from .load import GeneratorOutput, Tool
 from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
-from .words import absent, folder_of, missing, on, split_cpus, threads_for, values_of, which
+from .words import absent, folder_of, missing, on, required, split_cpus, threads_for, values_of, which
 
 HOST: Final = "127.0.0.1"
 
@@ -89,6 +89,7 @@ class ServerProcess:
         ports: set[int],
         scratch: Path,
         process: Process,
+        output: FileOutput,
     ) -> None:
         self.request = request
         self.values = values
@@ -96,6 +97,7 @@ class ServerProcess:
         self.port = int(values["port"])
         self.scratch = scratch
         self.process = process
+        self.output = output
         self.mark = process.mark
         self.process_map = ProcessMap(main=process.pid, all_work=True)
         """The process that was started: all below it are the server's too, whenever they come."""
@@ -111,11 +113,7 @@ class ServerProcess:
         """
         program = request.cell.executor.program
         assert program is not None
-        home = folder_of(request.spec)
-        (name,) = expanded(program.argv[:1], _values_of(request))
-        path = which(name, request.python, home)
-        if path is None:
-            raise CellUnsupported(absent(name, request.spec.programs))
+        path = required(request, *expanded(program.argv[:1], _values_of(request)))
         port = free_port(ports)
         # Not below the project: the name of a socket in it has 107 bytes at most.
         scratch = Path(tempfile.mkdtemp(prefix=f"{SCRATCH}{mark}-"))
@@ -128,8 +126,8 @@ class ServerProcess:
             words = [path, *expanded(program.argv[1:], values)]
             environment = program_environment(request, mark, values)
             with on(tool.server_cpus if tool else frozenset()):
-                process = Process.start(words, environment, folder=home, stdout=output)
-            return cls(request, values, ports, scratch, process)
+                process = Process.start(words, environment, folder=folder_of(request.spec), stdout=output)
+            return cls(request, values, ports, scratch, process, output)
         except BaseException:
             if process is not None:
                 process.kill()
@@ -149,12 +147,6 @@ class ServerProcess:
         assert self.request.spec.service is not None
         parts = urllib.parse.urlsplit(self.filled(self.request.spec.service.ready))
         return f"{parts.scheme}://{parts.netloc}"
-
-    @property
-    def output(self) -> FileOutput:
-        (output,) = self.process.outputs
-        assert isinstance(output, FileOutput)
-        return output
 
     def cpu_s(self) -> dict[int, float]:
         """CPU time of each live process so far, in s; that of a process that has ended is lost."""
@@ -586,9 +578,6 @@ def check_here(cell: Cell, spec: Spec, timeout_s: float) -> None:
     raises, with what the server printed as a note.
     """
     __tracebackhide__ = True
-    reason = missing(spec.programs, sys.executable)
-    if reason:
-        raise CellUnsupported(reason)
     request = request_here(cell, spec, sys.executable, timeout_s)
     with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{run_mark()}") as work:
         handle = ServerLauncher(Path(work)).start_with(request, None)

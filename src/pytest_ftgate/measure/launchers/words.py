@@ -13,6 +13,7 @@ from ...kit.text import expanded
 from ...model.spec import Cell, Spec
 from ...runner.loading import is_named
 from .. import machine
+from ..launch import CellUnsupported, Request
 from . import load
 from .load import Tool
 
@@ -64,6 +65,15 @@ def path_with(python: str) -> str:
     """PATH with the folder of `python` first, as in an activated environment."""
     searched = os.environ.get("PATH", os.defpath)
     return os.pathsep.join((os.path.dirname(python), searched)) if python else searched
+
+
+def required(request: Request, program: str) -> str:
+    """The path of a program. Raises CellUnsupported where it, or another one that the test needs, is missing."""
+    reason = missing(request.spec.programs, request.python)
+    path = which(program, request.python, folder_of(request.spec))
+    if reason or path is None:
+        raise CellUnsupported(reason or absent(program, request.spec.programs))
+    return path
 
 
 def missing(needs: Sequence[tuple[str, str]], python: str = "") -> str:

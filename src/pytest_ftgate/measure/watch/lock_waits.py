@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...kit.errors import FtgateError
-from ...kit.values import Struct
+from ...kit.values import Struct, grouped
 from ...model.sample import LockSite, WaitsFor
 from ...model.spec import Cell
 from ...runner.locks.sites import BROKEN
@@ -91,10 +91,8 @@ def merged(files: Iterable[Iterable[Written]]) -> tuple[LockSite, ...]:
     """
     sites = [site for file in files for site in file]
     known = _known(sites)
-    groups: dict[_Place, list[Written]] = {}
-    for site in sites:
-        if site.contended or site.acquired:
-            groups.setdefault(known.get(site.key) or _place(site), []).append(site)
+    happened = (site for site in sites if site.contended or site.acquired)
+    groups = grouped((known.get(site.key) or _place(site), site) for site in happened)
     return tuple(_summed(place, groups[place]) for place in sorted(groups))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import psutil
@@ -31,17 +31,20 @@ _REST_S = 0.005
 def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoint | None:
     """RSS, USS and PSS in bytes over `live` and by group; None where a sample would mean nothing.
 
-    That is so when there is no process, and when one of them ended meanwhile: the sum without it would be a minimum.
-    Nor is there a sample when one was forked a moment ago, perhaps to run another program: until it does, memory
-    counts twice or not at all. Source: Linux's /proc/PID/smaps_rollup; there the part of USS that was written to is
-    known: the rest depends on who else runs the same interpreter. Elsewhere USS and PSS
-    are psutil's; where it may not see them for one process, those of the sum are None.
+    That is so without a process, and when one ended meanwhile: the sum without it would be a minimum. It is also so
+    when one was forked a moment ago, perhaps to run another program: until it does, memory counts twice or not at all.
+    The source is Linux's /proc/PID/smaps_rollup, which tells the part of USS that was written to: the rest depends on
+    who else runs the same interpreter. Elsewhere it is psutil; a figure that it may not see of one process is None.
     """
     live = list(live)
     pids = {process.pid for process in live}
     before = {pid: proc.family(pid) for pid in pids}
-    if _forked_lately(before, known):
+    # 1. Forked lately, and no program run since: workers and servers of the launch run no other program.
+    lasting = () if known.all_work else {known.main, *known.workers, *known.servers}
+    others = (family for pid, family in before.items() if family is not None and pid not in lasting)
+    if any(family.forked and family.age_s < FORK_S for family in others):
         return None
+    # 2. Each process.
     parts: dict[ProcessGroup, list[Footprint]] = {}
     shared = 0
     try:
@@ -56,8 +59,15 @@ def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     roles: dict[str, Footprint] = {name: _together(group) for name, group in parts.items()}
     if "main" in roles and roles["main"].steadiest_bytes == 0:
         return None
-    if shared and _forks(before, known):
-        return None
+    # 3. Forked meanwhile: there is a new child, or one that was waited for. What a process shares with such a child is
+    # its own again once that runs its program.
+    if shared:
+        now = {pid: proc.family(pid) for pid in before}
+        if any(each and (then := before[pid]) and then.waited != each.waited for pid, each in now.items()):
+            return None
+        new = (proc.children_of(before) or set()) - {*before, *known.workers, *known.servers}
+        if any(family is not None and family.age_s < FORK_S for family in map(proc.family, new)):
+            return None
     whole = _together([each for group in parts.values() for each in group])
     return MemoryPoint(
         at_ns=time.monotonic_ns(),
@@ -75,29 +85,6 @@ def point_of_all(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     point = memory_point(live, known)
     there = sum(point.roles[role].processes for role in ("workers", "others") if role in point.roles) if point else 0
     return point if there >= len(known.workers) else None
-
-
-def _forked_lately(families: Mapping[int, proc.Family | None], known: ProcessMap) -> bool:
-    """Whether one of these processes was forked lately and has not run a program since.
-
-    Those that are known to be workers or servers of the launch run no other program.
-    """
-    lasting = () if known.all_work else {known.main, *known.workers, *known.servers}
-    others = (family for pid, family in families.items() if family is not None and pid not in lasting)
-    return any(family.forked and family.age_s < FORK_S for family in others)
-
-
-def _forks(before: Mapping[int, proc.Family | None], known: ProcessMap) -> bool:
-    """Whether one of these processes may have forked since: it has a new child, or has waited for one.
-
-    What it shares with such a child is its own again once that runs its program.
-    """
-    pairs = ((then, proc.family(pid)) for pid, then in before.items())
-    if any(then and now and then.waited != now.waited for then, now in pairs):
-        return True
-    lasting = {*before, *known.workers, *known.servers}
-    came = (proc.family(pid) for pid in (proc.children_of(before) or set()) - lasting)
-    return any(family is not None and family.age_s < FORK_S for family in came)
 
 
 def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
@@ -173,13 +160,11 @@ def barrier_point(known: ProcessMap, *, sleep: Callable[[float], None] = time.sl
 class MemorySampler:
     """Samples a launch's memory, as often as 2 % of the time allows and at most every `interval_s`.
 
-    A sample begins when it would end with at most 2 % of the time so far spent in samples, by the CPU time of this
-    thread (`cost_clock`), if it costs what the dearest of the last three did: so samples become rarer where they cost
-    more, also in the middle of a window, and an outlier is paid back by a pause. The first sample alone is free of
-    that: without it nothing is known. The highest sample is a lower bound of the peak. The tree is taken at the start,
-    when the workers are all there, and again when there are new processes or one of them had ended. A look that falls
-    on a process that ends or is being replaced, or that misses a worker, gives no sample: it is counted as `dropped`,
-    and the next comes soon.
+    A sample is taken as costing what the dearest of the last three did, in CPU time of this thread (`cost_clock`). It
+    begins when samples would have taken at most 2 % of the time at its end. So samples become rarer where they cost
+    more, and a pause pays an outlier back. The first sample is free of that: without it nothing is known. The highest
+    sample is a lower bound of the peak. A look that falls on a process that ends or is being replaced, or that misses a
+    worker, gives no sample: it is counted as `dropped`, and the next comes soon.
     """
 
     def __init__(

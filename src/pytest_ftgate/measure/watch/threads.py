@@ -81,9 +81,18 @@ class _Thread:
         span, enclosed = self.seen_s - self.came_s, self.account_s - self.began_s
         running = min(enclosed, (self.account.running_ns - self.began.running_ns) / 1e9)
         runnable = min(enclosed - running, (self.account.runnable_ns - self.began.runnable_ns) / 1e9)
-        awake, queued = self._awake()
-        running += (span - enclosed) * (awake - queued)
-        runnable += (span - enclosed) * queued
+        # Of what no two accounts enclose the samples say how much it was awake; without samples, its past does. They do
+        # not distinguish a run queue from a core, as its past does.
+        ran = (self.account.running_ns - self.before.running_ns) / 1e9
+        queued = (self.account.runnable_ns - self.before.runnable_ns) / 1e9
+        samples = self.since or self.samples
+        if samples:
+            awake = samples["running"] / samples.total()
+        else:
+            awake = min(1.0, (ran + queued) / max(1e-9, self.account_s - self.came_s))
+        in_queue = awake * queued / (ran + queued) if ran + queued > 0 else 0.0
+        running += (span - enclosed) * (awake - in_queue)
+        runnable += (span - enclosed) * in_queue
         rest = span - running - runnable
         asleep = {where: count for where, count in self.samples.items() if where != "running"}
         slept: dict[Where, float] = {where: rest * count / sum(asleep.values()) for where, count in asleep.items()}
@@ -92,20 +101,6 @@ class _Thread:
         elif not slept:
             slept["asleep"] = rest
         return span, {"running": running, **slept}, runnable
-
-    def _awake(self) -> tuple[float, float]:
-        """The shares of the time that no two accounts enclose that it was awake, and in a run queue.
-
-        They follow from the samples, which do not distinguish a run queue from a core; without samples, from its past.
-        """
-        running = (self.account.running_ns - self.before.running_ns) / 1e9
-        runnable = (self.account.runnable_ns - self.before.runnable_ns) / 1e9
-        samples = self.since or self.samples
-        if samples:
-            awake = samples["running"] / samples.total()
-        else:
-            awake = min(1.0, (running + runnable) / max(1e-9, self.account_s - self.came_s))
-        return awake, awake * runnable / (running + runnable) if running + runnable > 0 else 0.0
 
 
 # -- bursts of samples, for waits for the GIL --------------------------------------------------------------------------
@@ -268,20 +263,18 @@ class _SampledProcesses:
 
 
 class ThreadSampler:
-    """Samples a launch's threads through a held window; one thread, no waiting of its own.
+    """Samples a launch's threads through a held window, in the caller's thread; it never waits.
 
-    `start()`, then again and again `step()` when `due_s` has passed, then `finish()`. A step does what is due and
-    takes so little that all of them together stay at 2 % of the time: with more threads, they come less often.
-    Once threads wait for the GIL, bursts of samples of a few threads take another 2 %: these give the lengths of waits
-    that are shorter than the time between the others.
-    With `known.all_work` every thread of every process of the tree is sampled, also of processes that come later: the
-    tree is taken as often as accounts are read. Elsewhere the threads of the worker processes are sampled, without
-    those of `main` unless it works itself; where there are none all threads of `main`, without its main thread unless
-    that works itself. CPU time is read of all processes.
-    A thread that came or went between two samples did so half-way: one that lives shorter than that is seen sometimes,
-    and then stands for those that are not.
-    `refused` says why no sample of a sleeper can be trusted: the accounts and the CPU time are read all the same, as
-    far as the system has them, and `finish()` gives the reason. The same holds where samples turn out to be forbidden.
+    Call `start()`, then `step()` whenever `due_s` has passed, then `finish()`. All steps together take 2 % of the time:
+    with more threads, samples come less often. Once threads wait for the GIL, bursts of samples of a few threads take
+    another 2 %. They give the lengths of waits that are shorter than the time between the other samples.
+
+    `known` says whose threads are sampled. With `known.all_work` processes may come later, so the tree is taken as
+    often as accounts are read. CPU time is read of all processes. A thread that came or went between two samples did so
+    half-way: one that lives shorter than that is seen sometimes, and then stands for those that are not.
+
+    `refused` says why no sample of a sleeper can be trusted. Accounts and CPU time are still read, as far as the system
+    has them, and `finish()` gives the reason. The same holds where samples turn out to be forbidden.
     """
 
     def __init__(
