@@ -107,10 +107,10 @@ CHANGES = (
     Change(
         "writers: a Manager in place of queues",
         WRITERS,
-        '    make = shared.SimpleQueue if shared.name == "processes" else shared.Queue\n    return [[make()',
-        '    make = shared.SimpleQueue if shared.name == "processes" else shared.Queue\n'
-        '    if shared.name == "processes":\n        import multiprocessing\n\n'
-        "        shared.keep = multiprocessing.Manager()\n        make = shared.keep.Queue\n    return [[make()",
+        '    make = context.SimpleQueue if context.name == "processes" else context.Queue\n    return [[make()',
+        '    make = context.SimpleQueue if context.name == "processes" else context.Queue\n'
+        '    if context.name == "processes":\n        import multiprocessing\n\n'
+        "        context.keep = multiprocessing.Manager()\n        make = context.keep.Queue\n    return [[make()",
         "sharded and fork and writer1",
     ),
     Change(

@@ -20,6 +20,7 @@ from pytest_ftgate.features.doctor import diagnose
 from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.launchers.process import Process
 from pytest_ftgate.run.run import Run, commit_of
 from pytest_ftgate.targets import find
@@ -80,11 +81,12 @@ def test_a_launch_that_gets_no_thread_names_the_limit_and_leaves_nothing(
     bench.write("@ftgate.compare(threads)\ndef test_it(worker): return 1\n")
     started = []
 
-    def watched(popen: subprocess.Popen[bytes], *_: object) -> Process:
-        started.append(popen)
-        raise RuntimeError("can't start new thread")
+    class Refused(Process):
+        def __init__(self, popen: subprocess.Popen[bytes], *_: object) -> None:
+            started.append(popen)
+            raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(Process, "_watched", watched)
+    monkeypatch.setattr(workload, "Process", Refused)
     with pytest.raises(LaunchFailed, match="raise `ulimit -u` or the container's limit"):
         bench.start(THREADS)
     (popen,) = started

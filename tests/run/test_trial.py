@@ -32,6 +32,7 @@ from values import entry
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
 from pytest_ftgate.features.unchanged import Checked, UnchangedCells
+from pytest_ftgate.hookspec import hookimpl
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.decide import MOVED
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
@@ -542,7 +543,7 @@ class TestPredicted:
     def test_what_reads_the_same_as_its_baseline_is_not_paired(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of two cells that missed: the screen stands, and the code is not blamed."""
         same = {FORK: "the 2 files that it reads are the same at main"}
-        monkeypatch.setattr(UnchangedCells, "check", lambda *_: Checked(same))
+        monkeypatch.setattr(UnchangedCells, "check", hookimpl(specname="ftgate_settle")(lambda self: Checked(same)))
         desk = screening(day(cells_slower(2.0, THREADS, FORK)))
         rows = run(desk.trial(TWO))
         assert (rows[THREADS].verdict.decision, rows[THREADS].verdict.basis) == (Decision.REGRESSED, "paired")
