@@ -68,8 +68,8 @@ def test_lock_wait(worker, dose):
         work(900)
 
 @test_lock_wait.shared
-def lock(shared):
-    return shared.Lock()
+def lock(context):
+    return context.Lock()
 """
 DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait": 150}
 EFFECTS: dict[Kind, tuple[float, ...]] = {
