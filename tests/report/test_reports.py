@@ -346,7 +346,7 @@ def test_what_was_measured_as_a_file_differs_is_rerun_with_the_comparison_alone(
 
 
 def test_unchanged_cells_say_once_by_what() -> None:
-    reason = "not measured: the 14 files that it reads are the same at main"
+    reason = "not measured: nothing that it runs or reads differs at main"
     unchanged = row(verdict=Verdict(decision=Decision.UNCHANGED, reason=reason))
     passed = row(verdict=Verdict(decision=Decision.PASSED))
     assert f"  unchanged  {reason}\n" in shown(of_rows(unchanged, unchanged))

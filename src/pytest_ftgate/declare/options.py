@@ -369,8 +369,8 @@ class Options:
     unchanged: Literal["skip", "measure"] = row(
         "skip",
         one_of("skip", "measure"),
-        "skip (the default): with --ftgate-against a test whose cells read the same files on both sides passes "
-        "unmeasured; measure: measure it all the same",
+        "skip (the default): with --ftgate-against a test whose cells run the same code and read the same files on "
+        "both sides passes unmeasured; measure: measure it all the same",
         metavar="skip|measure",
         trusted=True,
     )
