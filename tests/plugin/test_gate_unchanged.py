@@ -105,9 +105,9 @@ NEWER = {
     "test_more.py": """
         import inspect
         import helper
-        from pytest_ftgate import ftgate, processes, interpreters, threads
+        from pytest_ftgate import ftgate, interpreters, threads
 
-        @ftgate.compare(threads, processes("spawn"), interpreters, workers=2)
+        @ftgate.compare(threads, interpreters, workers=1)
         def test_more(worker):
             return helper.value()
 
@@ -130,7 +130,7 @@ def test_what_is_not_run_is_not_measured_but_for_who_reads_sources(project: Proj
     with (project.folder / "test_more.py").open("a") as file:
         file.write("@ftgate.compare(threads, workers=1)\ndef test_beside(worker): pass\n")
     project.commit("pkg/lazy.py", "# a comment\n")
-    project.gate()
+    project.gate("-k", "not beside")
     verdicts = project.verdicts()
     assert verdicts["test_source"]["why"] == "--ftgate-against HEAD~1; helper.py differs"
     assert verdicts["test_other"]["why"] == "--ftgate-against HEAD~1; other() in helper.py differs"
