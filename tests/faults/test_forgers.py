@@ -29,8 +29,9 @@ from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Iteration
 from pytest_ftgate.model.spec import Plan
 from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.run.folder import refuse_tracked
 from pytest_ftgate.run.rows import message_of
-from pytest_ftgate.run.run import Run, refuse_tracked
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides import worktrees as mending
 from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED

@@ -53,8 +53,7 @@ from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run import run as session_module
-from pytest_ftgate.run.context import LAUNCHES, hypotheses_of
-from pytest_ftgate.run.run import Run
+from pytest_ftgate.run.run import LAUNCHES, Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
@@ -395,7 +394,7 @@ def test_a_metric_that_a_test_names_gates_there_alone(project: Project) -> None:
         THREADS: True,
         other.cells[0].nodeid: False,
     }
-    assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 4 + 1 + 4
+    assert outcome.session.stored.hypotheses(outcome.session.plan) == 4 + 1 + 4
 
 
 def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +412,7 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     outcome = project.run(None, TWO, one, fresh)
     assert seen
     # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
-    assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 12
+    assert outcome.session.stored.hypotheses(outcome.session.plan) == 12
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
     seen.clear()
     split = project.session(day(), one, shard=(2, 2))

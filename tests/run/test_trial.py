@@ -50,9 +50,8 @@ from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail,
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
-from pytest_ftgate.run.context import RunTime
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.run import Run
+from pytest_ftgate.run.run import Run, RunTime
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
@@ -632,7 +631,7 @@ class TestEndedEarly:
         while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
-        assert trial.active.interleaved.budget.rounds == 0
+        assert trial.active.measurement.plan.rounds == 0
         trial.close()
         rows = rows_of(trial)
         verdict = rows[THREADS].verdict
@@ -735,7 +734,7 @@ class TestBudget:
         screen, *follow_ups = dict.fromkeys(seen)
         assert screen.pair is None
         assert len(follow_ups) == 2
-        spent_s = {each: each.interleaved.budget.spent_s for each in seen}
+        spent_s = {each: each.measurement.plan.spent_s for each in seen}
         assert spent_s[screen] < budget_s / 2 + 0.3
         first_s, _ = (spent_s[phase] for phase in follow_ups)
         assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
@@ -1108,8 +1107,8 @@ class TestExplanation:
         trial = desk.trial(TWO, against="main")
         assert trial.active is not None
         active = trial.active
-        assert active.interleaved.budget.limits.budget_s == active.budget_s == 36.0
-        active.interleaved.budget.spend(36.0)
+        assert active.measurement.plan.limits.budget_s == active.budget_s == 36.0
+        active.measurement.plan.spend(36.0)
         assert active.left_s == 4.0
         desk.budget_s = 10.0  # too short to spare some
         short = desk.trial(TWO, against="main")

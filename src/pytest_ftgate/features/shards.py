@@ -19,7 +19,6 @@ from ..model.report import Shard
 from ..model.spec import Plan
 from ..plugin.collection import CELL
 from ..plugin.options import options_of
-from ..run.context import hypotheses_of
 from ..run.rows import positions_of
 from ..run.run import Run
 from ..run.stored import StoredBaselines
@@ -51,8 +50,8 @@ def take_part(run: Run, whole: Plan, given: Mapping[str, str]) -> Plan:
         planned=tuple(planned),
         places=tuple(planned[cell.nodeid] for group in own.groups for cell in group.cells),
         alpha=config.alpha,
-        hypotheses=max(1, hypotheses_of(whole, config, stored)),
-        own=hypotheses_of(own, config, stored),
+        hypotheses=max(1, stored.hypotheses(whole)),
+        own=stored.hypotheses(own),
         options={**given, **reference},
     )
     with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it

@@ -137,7 +137,7 @@ class Trial:
     @property
     def rounds(self) -> int:
         """Rounds of all its phases so far."""
-        return self._ended_rounds + (self.active.interleaved.budget.rounds if self.active else 0)
+        return self._ended_rounds + (self.active.measurement.plan.rounds if self.active else 0)
 
     def step(self, share_s: float | None = None, left_s: float | None = None) -> None:
         """One round of the phase under way.
@@ -324,10 +324,10 @@ class Trial:
         if self.active is None:
             return
         ended, self.active = self.active, None
-        self._ended_rounds += ended.interleaved.budget.rounds
-        self.note = ended.interleaved.split or self.note
+        self._ended_rounds += ended.measurement.plan.rounds
+        self.note = ended.measurement.split or self.note
         self.conditions = self.monitor.observe()
-        samples = TestSamples(ended.interleaved.samples())
+        samples = TestSamples(ended.measurement.samples())
         if self.samples:
             for sample in samples:
                 if sample.cell.nodeid in ended.judged:
@@ -346,7 +346,7 @@ class Trial:
         if self.run.config.explain and not self._interrupted:
             rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
             self.explainer.end(rows, ended, lambda: self._left_s(ended))
-        self._ended_s += ended.interleaved.budget.spent_s
+        self._ended_s += ended.measurement.plan.spent_s
 
     @contextlib.contextmanager
     def _failing(self, cell: Cell) -> Iterator[None]:
@@ -405,7 +405,7 @@ class Trial:
                 if pair is not None:
                     alone.setdefault(compared_with.commit, (pair, []))[1].append(sample.cell)
         # 2. Without cells that read the same at that commit, unless no launch begins any more.
-        budget, left_s = screen.interleaved.budget, self._own_left_s - screen.interleaved.budget.spent_s
+        budget, left_s = screen.measurement.plan, self._own_left_s - screen.measurement.plan.spent_s
         for pair, cells in alone.values() if left_s > 0 and not self.run.time.over else ():
             same, _ = self._same_sides(tuple(cells), pair)
             self._same_code |= {cell.nodeid: same[cell.nodeid] for cell in cells if same.get(cell.nodeid)}
