@@ -160,7 +160,7 @@ class Project:
     def run(self, launcher: FakeLauncher | None = None, *groups: Group, **changed: Any) -> Outcome:
         launcher = launcher or day()
         running = self.session(launcher, *groups, **changed)
-        nodeids = [cell.nodeid for group in running.plan.groups for cell in group.cells]
+        nodeids = [cell.nodeid for group in running.plan for cell in group.cells]
         messages = [running.message(nodeid) for nodeid in nodeids]
         report = running.report(reversed(messages), "0.1", nodeids)
         # Scripted runs follow each other within a second; real ones do not.
@@ -424,7 +424,7 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     shard = split.shard
     assert shard is not None
     assert shard.hypotheses == 12
-    assert shard.planned == tuple(cell.nodeid for group in whole.groups for cell in group.cells)
+    assert shard.planned == tuple(cell.nodeid for group in whole for cell in group.cells)
 
 
 def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) -> None:
@@ -438,7 +438,7 @@ def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) 
     whole = plan.plan_of((group.spec, cell) for group in groups for cell in group.cells)
     costs = shards.costs_of(whole, project.session(day()).stored)
     assert list(costs.values()) == [5.0, 40.0, 9.0, 9.0]
-    parts = [shards.take_part(project.session(day(), shard=(part, 2)), whole, {}).groups for part in (1, 2)]
+    parts = [shards.take_part(project.session(day(), shard=(part, 2)), whole, {}) for part in (1, 2)]
     assert parts == [(groups[1],), (groups[0], groups[2], groups[3])]
     for path in project.root.rglob("baselines/**/*.json"):
         path.write_text("{", encoding="utf-8")

@@ -20,7 +20,8 @@ from ..measure.conditions import ConditionsMonitor
 from ..measure.context import CellRun, PreparedTarget
 from ..measure.group import Measurement
 from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, RoundPlan
-from ..model.report import Shortfall
+from ..model.report import Conditions, Shortfall
+from ..model.sample import TestSamples
 from ..model.spec import Cell, Group
 from ..store import names
 from .sides import worktrees
@@ -69,6 +70,10 @@ class Phase:
     """How long it may explain the cells that fail, after that."""
     needed: int = dataclasses.field(init=False)
     """Rounds that a decision needs at least; 0 if nothing is judged."""
+
+    # At its end:
+    samples: TestSamples = dataclasses.field(init=False)
+    conditions: Conditions = dataclasses.field(init=False)
 
     def begin(self, run: Run, group: Group, monitor: ConditionsMonitor, left_s: float, waiting: int) -> None:
         """Install the targets, and find what each cell is compared with. Raises FtgateError.

@@ -107,7 +107,8 @@ class Run:
         self.plugins = hookspec.features("IN_A_RUN")
         self.hooks = self.plugins.hook
         self.limits_from = ""
-        self.plan = self.whole = Plan(groups=())
+        self.plan: Plan = ()
+        self.whole: Plan = ()
         self._cells: dict[str, tuple[Group, int]] = {}
         """By node id: the test of each cell, and its place in the report."""
         self._launcher = launcher
@@ -173,7 +174,7 @@ class Run:
         self.plan = plan = self.limited(plan)
         if not self.config.shard:
             self.whole = plan
-        cells = ((cell.nodeid, group) for group in plan.groups for cell in group.cells)
+        cells = ((cell.nodeid, group) for group in plan for cell in group.cells)
         self._cells = {nodeid: (group, place) for place, (nodeid, group) in enumerate(cells)}
 
     def tell_new(self) -> None:
@@ -226,7 +227,7 @@ class Run:
         Without a budget one test is measured. A run that has one measures all its tests, a round of each in turn: an
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
-        groups = [asked] if self.config.time is None else self.plan.groups
+        groups = [asked] if self.config.time is None else self.plan
         trials: list[Trial] = []
         try:
             with self.guarded():

@@ -121,7 +121,7 @@ class StoredBaselines:
 
         return sum(
             hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
-            for group in plan.groups
+            for group in plan
             for names in [(*config.metrics, *group.spec.gated)]
             for cell in group.cells
         )
