@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, permutations
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -83,14 +83,6 @@ def rounds(launcher: FakeLauncher) -> dict[int, list[Event]]:
 # -- order and isolation -------------------------------------------------------------------------------------------
 
 
-def test_never_two_at_once() -> None:
-    launcher = FakeLauncher()
-    run_of(launcher).measure()
-    working = [event for event in launcher.events if event.ended_ns > event.began_ns]
-    assert all(later.began_ns >= event.ended_ns for event, later in pairwise(working))
-    assert {event.at.event for event in working} == {"ready", *ITERATIONS, HOLD, BARRIER, "finish"} - {CHECKED_COLD}
-
-
 def test_all_sides_of_a_round_are_started_together() -> None:
     launcher = FakeLauncher()
     run_of(launcher).measure()
@@ -121,15 +113,6 @@ def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None
     assert len(orders) == 48
     assert set(orders) == set(permutations(LABELS))
     assert 48 < sum(controls_first) < 96  # of 144
-
-
-def test_every_cell_is_paired_with_a_control_workload_of_its_own() -> None:
-    launcher = FakeLauncher()
-    samples = run_of(launcher).measure()
-    for sample in samples:
-        for side in (sample.launches, sample.of("control")):
-            assert [(launch.order, len(launch.iterations)) for launch in side] == [(0, 4), (1, 4), (2, 4)]
-    assert [sample.cell.label for sample in samples] == list(LABELS)
 
 
 def test_the_lock_probe_takes_the_first_iterations_of_a_round_next_to_the_bare_launch() -> None:
@@ -663,34 +646,6 @@ def at_moment(
         return error if here else None
 
     return trouble
-
-
-@pytest.mark.parametrize("event", MOMENTS)
-def test_one_failing_cell_leaves_the_others_measured(event: str) -> None:
-    launcher = FakeLauncher()
-    launcher.trouble = at_moment(event, failed("ValueError: nine", "Traceback"))
-    threads, fork, spawn = run_of(launcher, group_of(spec=spec_of("threads", "fork", "spawn", warmup=2))).measure()
-    assert fork.error is not None
-    assert (fork.error.reason, fork.error.detail) == ("ValueError: nine", "Traceback")
-    assert [launch.order for launch in fork.launches] == [0]
-    for sample in (threads, spawn):
-        assert sample.error is None
-        assert len(sample.launches) == len(sample.of("control")) == len(sample.of("memory")) == 3
-    after = [event for event in launcher.of("start", label=LABELS[1]) if event.at.start > 2]
-    assert not after
-    assert not launcher.alive
-
-
-@pytest.mark.parametrize("event", ["start", "ready", HOLD, "finish"])
-def test_a_failing_memory_launch_is_an_error_of_its_cell(event: str) -> None:
-    launcher = FakeLauncher()
-    launcher.trouble = at_moment(event, failed("was killed by SIGKILL"), start=1)
-    _, fork, spawn = run_of(launcher).measure()
-    assert fork.error is not None
-    assert not fork.of("memory")
-    assert len(fork.launches) == 1
-    assert len(spawn.of("memory")) == 3
-    assert not launcher.alive
 
 
 @pytest.mark.parametrize("event", MOMENTS)

@@ -16,7 +16,6 @@ from fake_launcher import (
     GIL,
     MIB,
     MS,
-    TEST,
     At,
     FakeLauncher,
     Quiet,
@@ -282,16 +281,6 @@ def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
 
 
 class TestFirstPhase:
-    def test_what_clearly_meets_what_is_stored_needs_no_other(self) -> None:
-        desk = screening(day())
-        rows = run(desk.trial(TWO))
-        assert {row.verdict.decision for row in rows.values()} == {Decision.PASSED}
-        assert {row.verdict.basis for row in rows.values()} == {"stored"}
-        assert desk.references.pairs == []
-        assert [*rows] == [THREADS, FORK]
-        assert all(row.paired is None for row in rows.values())
-        assert all(row.sample and len(row.sample.launches) < SCREEN_LAUNCHES for row in rows.values())
-
     @pytest.mark.parametrize(("between", "launches"), [(0.003, LEAST_LAUNCHES), (0.3, SCREEN_LAUNCHES)])
     def test_a_screen_that_decides_nothing_ends_when_more_would_hardly_help(
         self, between: float, launches: int
@@ -301,15 +290,6 @@ class TestFirstPhase:
         assert row.verdict.decision is Decision.INCONCLUSIVE
         assert row.sample is not None
         assert len(row.sample.launches) == launches
-
-    def test_without_anything_stored_its_rounds_are_not_judged(self) -> None:
-        desk = Desk(day())
-        desk.launches = 7
-        rows = run(desk.trial(TWO))
-        assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
-            (Decision.NO_BASELINE, NOTHING.why)
-        }
-        assert all(row.sample and len(row.sample.launches) == 7 for row in rows.values())
 
     def test_against_a_revision_all_cells_are_paired_with_it(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
@@ -372,30 +352,6 @@ class TestFirstPhase:
 
 
 class TestFollowUp:
-    def test_what_missed_is_paired_with_its_commit(self) -> None:
-        desk = screening(day(cells_slower(1.3, THREADS)))
-        trial = desk.trial(TWO)
-        bases = []
-        while trial.open:
-            assert trial.active is not None
-            bases.append(bool(trial.active.pair))
-            trial.step()
-        assert bases == sorted(bases)
-        assert set(bases) == {False, True}
-        assert desk.references.pairs == [("1eb3b87", TEST)]
-        rows = rows_of(trial)
-        assert [row.verdict.decision for row in rows.values()] == [Decision.REGRESSED, Decision.PASSED]
-        assert [row.verdict.basis for row in rows.values()] == ["paired", "stored"]
-        assert "the baseline's commit was measured with it" in rows[THREADS].verdict.why
-        paired = rows[THREADS].paired
-        assert paired is not None
-        assert paired.reference is not None
-        sample = rows[THREADS].sample
-        assert sample is not None
-        assert sample.reference is None  # what is recorded is the screen's
-        assert sample.of("control")
-        assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
-
     def test_an_error_beside_the_commit_is_one_of_the_cell(self) -> None:
         launcher = day(cells_slower(1.3, THREADS))
         desk = screening(launcher, THREADS_ALONE)
@@ -523,22 +479,6 @@ class TestPredicted:
         ]
         assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbb")
 
-    def test_where_the_reference_fails(self) -> None:
-        launcher = day(cells_slower(2.0, THREADS))
-        launcher.trouble = lambda at: failed("ValueError: old") if at.reference else None
-        row = run(screening(launcher, THREADS_ALONE).trial(THREADS_ALONE))[THREADS]
-        assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "predicted")
-        assert row.verdict.why == "the reference fails: ValueError: old"
-        assert row.sample is not None
-
-    def test_the_same_code_does_not_regress(self) -> None:
-        refused = {"1eb3b87": worktrees.NothingToCompare("both sides are 1eb3b87")}
-        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, refused=refused)
-        row = run(desk.trial(THREADS_ALONE))[THREADS]
-        assert (row.verdict.decision, row.verdict.basis) == (Decision.UNCHANGED, "predicted")
-        assert "the code is that of the baseline" in row.verdict.reason
-        assert row.verdict.why == "both sides are 1eb3b87"
-
     def test_what_reads_the_same_as_its_baseline_is_not_paired(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of two cells that missed: the screen stands, and the code is not blamed."""
         same = {FORK: "the 2 files that it reads are the same at main"}
@@ -562,18 +502,6 @@ class TestPredicted:
         trial.close()
         verdict = rows_of(trial)[THREADS].verdict
         assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
-
-    @pytest.mark.parametrize(("factor", "moved"), [(1.3, 0.0), (1.6, MOVED / 4), (2.0, MOVED), (3.0, MOVED)])
-    def test_other_work_widens_the_limits_and_twice_the_time_fails(
-        self, monkeypatch: pytest.MonkeyPatch, factor: float, moved: float
-    ) -> None:
-        monkeypatch.setattr(decide, "deviation", lambda *_: moved)
-        refused = {"1eb3b87": git.AgainstError("no git here")}
-        desk = screening(day(cells_slower(factor, THREADS)), refused=refused)
-        rows = run(desk.trial(TWO))
-        assert rows[THREADS].verdict.basis == "predicted"
-        assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
-        assert rows[FORK].verdict.decision in (Decision.PASSED, Decision.INCONCLUSIVE)
 
     def test_a_paired_regression_is_suspect_where_the_workers_mostly_wait(
         self, monkeypatch: pytest.MonkeyPatch
@@ -796,13 +724,6 @@ class TestBudget:
         assert rows[0].verdict.decision is Decision.PASSED
         assert not desk.listener.warnings
         assert not any(row.shortfall for row in rows)
-
-    def test_a_short_time_still_finds_what_is_obvious(self) -> None:
-        desk = Desk(self.timed(day(cells_slower(3.0, THREADS))))
-        desk.budget_s = 3.0
-        rows = run(desk.trial(TWO, against="main"))
-        assert desk.listener.warnings
-        assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
 
     def test_what_is_not_judged_needs_no_rounds(self) -> None:
         desk = Desk(self.timed(day()))
