@@ -121,7 +121,7 @@ class Project:
         monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
         monkeypatch.setattr(decide, "deviation", lambda *_: 0.0)
         monkeypatch.setattr(decide, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
-        monkeypatch.setattr(conditions_module, "own_cpu_s", lambda _: 0.0)  # nor what else this process started
+        monkeypatch.setattr(conditions_module, "cpu_s", lambda _: 0.0)  # nor what else this process started
         monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
         monkeypatch.setattr(References, "requested", lambda _: self.pair(self.label))
         monkeypatch.setattr(References, "recorded", lambda *_: self.pair("the baseline's commit"))

@@ -200,7 +200,7 @@ class Desk:
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on this machine says nothing of scripts."""
     monkeypatch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
-    monkeypatch.setattr(conditions, "own_cpu_s", lambda *_: 0.0)
+    monkeypatch.setattr(conditions, "cpu_s", lambda _: 0.0)
     monkeypatch.setattr(decide, "deviation", lambda *_: 0.0)
     monkeypatch.setattr(decide, "unfit", lambda *_: "")
     monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
