@@ -53,7 +53,8 @@ from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run import run as session_module
-from pytest_ftgate.run.run import LAUNCHES, Run
+from pytest_ftgate.run.phase import LAUNCHES
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets

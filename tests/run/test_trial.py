@@ -42,7 +42,6 @@ from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.context import Capacity, PreparedTarget
-from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail, parse_target
@@ -149,13 +148,6 @@ class ScriptedStored(StoredBaselines):
         return self.recording
 
 
-class ScriptedRun(Run):
-    """Limits that are set, whatever is recorded."""
-
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Allowance:
-        return Allowance(budget_s=budget_s, launches=self.config.launches, least_iterations=10)
-
-
 class Desk:
     """What the measurements of a run share, scripted."""
 
@@ -186,7 +178,7 @@ class Desk:
             test_time=self.budget_s,
             explain=explains,
         )
-        session = ScriptedRun(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
+        session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
         session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
         session.floors, session.capacity = {}, Capacity()

@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from ..declare.plan import one_per_target
 from ..judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Judge
+from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..kit import git
 from ..kit.errors import FtgateError
 from ..kit.values import Metric
 from ..measure.conditions import ConditionsMonitor
 from ..measure.context import CellRun, PreparedTarget
 from ..measure.group import Measurement
-from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, RoundPlan
+from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
 from ..model.report import Conditions, Shortfall
 from ..model.sample import TestSamples
 from ..model.spec import Cell, Group
@@ -31,6 +32,9 @@ from .targets import target_of, unavailable
 if TYPE_CHECKING:
     from .run import Run, RunTime
 
+LAUNCHES = 5
+"""Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
+launches of either do not show (`benchmarks/verdicts/stored.py`)."""
 LEAST_ROUNDS = 5
 """Rounds of a comparison for which iterations are given up if the budget is small; more if a decision needs more.
 Contracts need fewer."""
@@ -113,7 +117,15 @@ class Phase:
             reserved_s = min(most_s, RESERVED_SHARE * own_s)
             self.reserved_s = reserved_s if reserved_s >= least_s else 0.0
         # 3. How much may be measured in it: a recording ends with what it needs.
-        limits = run.limits(group, cells, own_s - self.reserved_s)
+        records = run.stored.records(group, cells)
+        limits = Allowance(
+            budget_s=own_s - self.reserved_s,
+            floor=LAUNCHES,
+            launches=run.config.launches or (LAUNCHES if records else None),
+            iterations=run.config.iterations,
+            least_iterations=LEAST_TAIL_ITERATIONS,
+            timeout_s=run.config.timeout,
+        )
         self.budget_s = limits.budget_s
         # 4. Who judges, and how many rounds that needs. After a screen no other kind of launch is needed than those of
         # the metrics that missed.
@@ -124,8 +136,7 @@ class Phase:
             names = tuple(each for each in names if each in wanted)
         at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
         judge = self.judge = Judge(spec, replace(run.policy, metrics=names), compared, at_most, limits.launches)
-        records = pair is None and run.stored.records(group, cells)
-        judged = not records and (bool(spec.contracts) or based)
+        judged = not (pair is None and records) and (bool(spec.contracts) or based)
         self.needed = 0
         if judged:
             self.needed = min(judge.least_rounds(), limits.launches or judge.rounds)

@@ -15,7 +15,6 @@ import msgspec
 
 from .. import hookspec
 from ..declare.options import Options
-from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..kit import git, processes
 from ..kit.errors import FtgateError
 from ..measure.context import Capacity, Floors, Listener
@@ -24,9 +23,8 @@ from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
-from ..measure.plan import Allowance
 from ..model.report import Machine, Report, Row, RowMessage, Shard, failed_row, first_line
-from ..model.spec import Cell, Group, Plan
+from ..model.spec import Group, Plan
 from ..report import json, said
 from ..store import names
 from ..targets import environments
@@ -39,10 +37,6 @@ from .stored import StoredBaselines
 from .targets import Targets
 from .trial import Trial
 from .turns import MeasuringTurn
-
-LAUNCHES = 5
-"""Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
-launches of either do not show (`benchmarks/verdicts/stored.py`)."""
 
 
 class RunTime:
@@ -126,9 +120,8 @@ class Run:
             except (FtgateError, OSError):  # the gate, which needs it too, says it of the tests
                 self.turn = None
         self.machine: Machine = read_machine()
-        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.time, self.spent_s)
-        processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
+        self.judge_by(self.config, "")
         self.hooks.ftgate_begin(run=self)
 
     def check_out(self) -> None:
@@ -151,7 +144,7 @@ class Run:
             pass
 
     def judge_by(self, config: Options, commit: str) -> None:
-        """Let the options that a commit has judge, before anything is collected."""
+        """Let these options judge, those of a commit if it is named, before anything is collected."""
         self.config, self.limits_from = config, commit
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time.budget_s = self.config.time
@@ -339,17 +332,6 @@ class Run:
         self.floors: Floors = {}
         self.capacity = Capacity.of_this_process()
         self._prepared = True
-
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Allowance:
-        """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
-        return Allowance(
-            budget_s=budget_s,
-            floor=LAUNCHES,
-            launches=self.config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
-            iterations=self.config.iterations,
-            least_iterations=LEAST_TAIL_ITERATIONS,
-            timeout_s=self.config.timeout,
-        )
 
     def guarded(self) -> contextlib.AbstractContextManager[None]:
         """All that is started in here ends with this process; launches that are no processes need no guard."""
