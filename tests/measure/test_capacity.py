@@ -9,7 +9,18 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from bench import THREADS, Bench
-from fake_launcher import MIB, MS, At, FakeLauncher, group_of, measurement_of, memory_of, noisy, spec_of
+from fake_launcher import (
+    MIB,
+    MS,
+    At,
+    FakeLauncher,
+    WholeMeasurement,
+    group_of,
+    measurement_of,
+    memory_of,
+    noisy,
+    spec_of,
+)
 
 from pytest_ftgate.measure.context import (
     BARE_BYTES,
@@ -19,7 +30,6 @@ from pytest_ftgate.measure.context import (
     Capacity,
     Needed,
 )
-from pytest_ftgate.measure.group import Measurement
 from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.spec import Group
 from pytest_ftgate.runner.protocol import MEASURED
@@ -39,7 +49,7 @@ def group_of_cells(count: int) -> Group:
 
 def run_of(
     launcher: FakeLauncher, group: Group, capacity: Capacity, *, paired: bool = False, limits: Allowance = THREE
-) -> Measurement:
+) -> WholeMeasurement:
     return measurement_of(launcher, group, limits, paired=paired, capacity=capacity)
 
 

@@ -21,6 +21,7 @@ from fake_launcher import (
     Event,
     FakeLauncher,
     Quiet,
+    WholeMeasurement,
     failed,
     group_of,
     measurement_of,
@@ -33,7 +34,7 @@ from fake_launcher import (
 
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.context import BARE_LOCKS, Floors
-from pytest_ftgate.measure.group import Measurement, StoppingRule
+from pytest_ftgate.measure.group import StoppingRule
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import BARE_HOLDS, BARRIERS, GROWTH_AT_LEAST, GROWTH_AT_MOST, GROWTHS
 from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
@@ -63,7 +64,7 @@ class Recorder(Quiet):
 
 def run_of(
     launcher: FakeLauncher, group: Group | None = None, *, limits: Allowance = THREE, **more: Any
-) -> Measurement:
+) -> WholeMeasurement:
     return measurement_of(launcher, group or group_of("threads", "fork", "spawn"), limits, **more)
 
 
@@ -805,7 +806,7 @@ def paired(
     stopping_rule: StoppingRule | None = None,
     limits: Allowance = THREE,
     executors: tuple[str, ...] = ("threads",),
-) -> Measurement:
+) -> WholeMeasurement:
     """Cells that are paired with a reference of their own."""
     group = group_of(*executors)
     old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))

@@ -23,6 +23,7 @@ from pytest_ftgate.model.sample import (
     LockWaits,
     MemoryPoint,
     Profile,
+    Sample,
     Timer,
     Waits,
     WorkloadError,
@@ -395,6 +396,16 @@ FREE = PreparedTarget(
 TARGETS = {"3.14": READY, "3.14t": FREE}
 
 
+class WholeMeasurement(Measurement):
+    """One that nothing else shares its time with."""
+
+    def measure(self) -> list[Sample]:
+        """All its rounds."""
+        while self.step():
+            pass
+        return self.samples()
+
+
 def measurement_of(
     launcher: Launcher,
     group: Group,
@@ -408,13 +419,13 @@ def measurement_of(
     loops: int | None = None,
     listener: Listener | None = None,
     **more: Any,
-) -> Measurement:
+) -> WholeMeasurement:
     """The cells of a group, `paired` with a reference that has the test as in `old`, installed `there`."""
 
     def beside(cell: Cell) -> CellRun | None:
         return CellRun(cell, there or targets[cell.target.spec], old or group.spec) if paired else None
 
-    return Measurement(
+    return WholeMeasurement(
         cell_runs=[CellRun(cell, targets[cell.target.spec], group.spec, beside(cell)) for cell in group.cells],
         plan=RoundPlan(group.spec, limits, loops, getattr(launcher, "clock", None)),
         launcher=launcher,

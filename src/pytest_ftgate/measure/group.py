@@ -47,7 +47,7 @@ class StoppingRule(Protocol):
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Measurement:
-    """The cells of one test while they are measured; `step` measures one round, `measure` all.
+    """The cells of one test while they are measured: `step` measures one round, `samples` are the launches so far.
 
     Without a stopping rule the variance alone decides how many rounds there are, all with every kind of launch.
     """
@@ -79,12 +79,6 @@ class Measurement:
         self._done = 0
         """The rounds of the cell that has the fewest and needs more."""
         self._take_turns = False
-
-    def measure(self) -> list[Sample]:
-        """Rounds of interleaved launches, each followed by memory launches, until there are enough."""
-        while self.step():
-            pass
-        return self.samples()
 
     def step(self) -> bool:
         """One round, unless there are enough; returns whether there may be another. Others may run in between."""

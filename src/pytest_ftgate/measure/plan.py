@@ -33,6 +33,8 @@ CHEAP_NS = 2e9
 DEAR_SHARE = 0.1
 """The share of the time that the iterations which show the spread may take."""
 LEAST_LAUNCHES = 2
+EFFECT = 0.05
+"""The shift between two sides that as many launches tell as their variance alone asks for."""
 LATER_ROUNDS = 0.5, 0.8
 """What later rounds take of the first one's time, which has what is done once: at least, and at most as a rule."""
 RESOLUTIONS_PER_VALUE, LEAST_VALUE_NS = 1000, 100_000
@@ -56,7 +58,6 @@ class Allowance(Struct, frozen=True, kw_only=True):
     iterations: int | None = None
     most_iterations: int = 200
     least_iterations: int = 0
-    effect: float = 0.05
     timeout_s: float = 60.0
 
 
@@ -239,7 +240,7 @@ class RoundPlan:
             values,
             floor=self.limits.at_most if until_settled else self.limits.floor,
             at_most=self.limits.at_most,
-            effect=self.limits.effect,
+            effect=EFFECT,
             round_ns=launch_ns + self.planned * self.iteration_ns,
             budget_ns=self.left_s * 1e9,
             taken=self.rounds,
