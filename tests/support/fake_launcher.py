@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -427,7 +428,7 @@ def measurement_of(
 
     return WholeMeasurement(
         cell_runs=[CellRun(cell, targets[cell.target.spec], group.spec, beside(cell)) for cell in group.cells],
-        plan=RoundPlan(group.spec, limits, loops, getattr(launcher, "clock", None)),
+        plan=RoundPlan(group.spec, limits, getattr(launcher, "clock", time.monotonic), loops),
         launcher=launcher,
         rng=random.Random(seed),
         listener=listener or Quiet(),

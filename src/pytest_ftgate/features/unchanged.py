@@ -13,6 +13,7 @@ import re
 import stat
 import struct
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -421,7 +422,7 @@ class UnchangedCells:
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
         self.run.listener.advance(cell.label, "checking what is read by", 0, 0, None)
-        plan = RoundPlan(spec, Allowance(timeout_s=self.run.config.timeout))
+        plan = RoundPlan(spec, Allowance(timeout_s=self.run.config.timeout), time.monotonic)
         program = cell.executor.program is not None
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")

@@ -263,7 +263,7 @@ def measure_profiles(measurement: Measurement, cell_run: CellRun, left_s: float)
     """
     whole = measurement.plan
     limits = msgspec.structs.replace(whole.limits, budget_s=left_s)
-    plan = RoundPlan(whole.spec, limits, whole.loops, whole.clock)
+    plan = RoundPlan(whole.spec, limits, whole.clock, whole.loops)
     measurement = dataclasses.replace(measurement, cell_runs=[cell_run], plan=plan)
     reference, executor = cell_run.reference, cell_run.cell.executor
     if executor.kind in NO_SAMPLES:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -69,12 +68,10 @@ class RoundPlan:
     iterations are planned with. Measuring ends when the time granted is over: as many seconds, unless tests share them.
     """
 
-    def __init__(
-        self, spec: Spec, limits: Allowance, loops: int | None = None, clock: Callable[[], float] | None = None
-    ) -> None:
+    def __init__(self, spec: Spec, limits: Allowance, clock: Callable[[], float], loops: int | None = None) -> None:
         self.spec = spec
         self.limits = limits
-        self.clock = clock or time.monotonic
+        self.clock = clock
         self.loops = 1 if spec.one_call else None if spec.duration_s is not None else loops
         self.window_ns = spec.window_ns
         self.warmups = 1 if spec.warmup is None else spec.warmup

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -153,7 +154,7 @@ class Phase:
                 cell_run.require(first[cell_run.cell.nodeid])
         self.measurement = Measurement(
             cell_runs=cell_runs,
-            plan=RoundPlan(spec, limits, loops=None if pair else run.stored.loops(group, cells)),
+            plan=RoundPlan(spec, limits, time.monotonic, loops=None if pair else run.stored.loops(group, cells)),
             launcher=run.launcher,
             rng=random.Random(f"{run.config.seed}:{group.key}{':beside' if screened else ''}"),
             listener=run.listener,
