@@ -100,9 +100,10 @@ def _words(action: argparse.Action) -> str:
 def metric_table() -> Iterator[str]:
     """The metrics, with their default limits."""
     yield from ("# Metrics", "", MADE)
-    yield "[Contracts](#contracts), `--ftgate-metrics` and `--ftgate-limit` take these names. The last two columns are the"
-    yield "default [margin](terms.md#margin), with its floor, and [effect](terms.md#effect), of pairs and of stored values."
-    yield "What has none is derived from times: it explains a change, and fails a cell only if its own time is worse too."
+    yield "[Contracts](#contracts), `--ftgate-metrics` and `--ftgate-limit` take these names. The last two columns are"
+    yield "the default [margin](terms.md#margin), with its floor, and [effect](terms.md#effect), of pairs and of stored"
+    yield "values. What has none is derived from times: it explains a change, and fails a cell only if its own time is"
+    yield "worse too."
     yield ""
     rows = [
         (
