@@ -5,23 +5,23 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
 from project import commit, git
 
+from golden import check_golden
 from pytest_ftgate import cli
-from pytest_ftgate.declare.options import report_target
 from pytest_ftgate.features import inifile, init
 from pytest_ftgate.features.init.project import Git, Project, ci_of, look, name_for, workload_folder
 from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.targets.find import default_pair
 
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
 MESON = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
@@ -56,11 +56,6 @@ def planned(found: Project, ci: str = "none", trigger: str = "push") -> dict[str
     """The files that would be written, by their name below the repository's top, the workflow last."""
     top = found.git.top if found.git else found.root
     return {path.relative_to(top).as_posix(): text for path, text in init.plan(found, ci, trigger).files.items()}
-
-
-def workflow(folder: Path, ci: str, trigger: str = "push") -> dict[Any, Any]:
-    *_, text = planned(look(folder), ci, trigger).values()
-    return dict(yaml.safe_load(text))
 
 
 # -- configuration files -------------------------------------------------------------------------------------------
@@ -194,18 +189,18 @@ def test_a_test_that_uses_the_plugin_is_the_workload(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "url", "expected"),
     [
-        ([], "", ""),
+        ([], "", "github"),
         ([".gitlab-ci.yml"], "git@github.com:a/b", "gitlab"),
         ([".github/x.yml"], "", "github"),
         ([".github/x.yml", ".gitlab-ci.yml"], "https://gitlab.example/a/b", "gitlab"),
         ([], "git@github.com:a/b", "github"),
-        ([], "https://code.example/a/b", ""),
+        ([], "https://code.example/a/b", "none"),
     ],
 )
 def test_the_ci_system_is_found(folder: Path, files: list[str], url: str, expected: str) -> None:
     lay(folder, dict.fromkeys(files, ""))
     assert ci_of(Git(top=folder, branch="main", url=url)) == expected
-    assert ci_of(None) == ""
+    assert ci_of(None) == "none"
 
 
 def test_git_tells_the_branch_and_the_top(folder: Path) -> None:
@@ -223,158 +218,89 @@ def test_git_tells_the_branch_and_the_top(folder: Path) -> None:
 # -- CI ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_workflow_below_the_top_works_in_its_folder(folder: Path) -> None:
-    lay(folder, {"packages/a/pyproject.toml": PYPROJECT})
-    repository(folder)
-    for ci, name, line in (
-        ("github", ".github/workflows/ftgate.yml", "        working-directory: packages/a"),
-        ("gitlab", ".gitlab-ci.yml", "    - cd packages/a"),
-    ):
-        text = planned(look(folder / "packages/a"), ci)[name]
-        assert line in text.splitlines()
-        assert "packages/a/ftgate.json" in text
+@pytest.mark.parametrize("trigger", init.TRIGGERS)
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+def test_the_workflow_of_a_project_below_the_top(folder: Path, ci: str, trigger: str) -> None:
+    lay(folder, {"packages/a/pyproject.toml": PYPROJECT, "pytest.ini": ""})
+    ini = "[pytest]\nftgate_python = 3.14 3.14t\nftgate_install =\n    $ echo 'a: b'\n    -e .\naddopts = --cov -n 4\n"
+    lay(folder, {"packages/a/pytest.ini": ini})
+    repository(folder, "trunk")
+    *_, text = planned(look(folder / "packages/a"), ci, trigger).values()
+    assert yaml.safe_load(text)
+    check_golden(f"workflow_{ci}_{trigger}.yml", text)
 
 
-@pytest.mark.parametrize(
-    ("tables", "lock", "said"),
-    [
-        ('[dependency-groups]\ndev = ["tox"]\ntests = ["pytest"]\ntyping = ["pytest"]\n', True, "uv add --group tests"),
-        ('[dependency-groups]\ndev = ["tox"]\ntests = ["pytest"]\n', False, "add it to the group tests:"),
-        ('[dependency-groups]\ndev = ["x"]\nunit = ["pytest>=8"]\n', True, "uv add --group unit"),
-        ('[project.optional-dependencies]\ntesting = ["pytest"]\n', True, "uv add --optional testing"),
-        ('[project.optional-dependencies]\ntesting = ["pytest"]\n', False, "add it to the extra testing:"),
-        ('[dependency-groups]\ndev = ["pytest"]\n', True, "uv add --group dev"),
-        ('[dependency-groups]\ndocs = ["sphinx"]\n', True, "uv add --dev"),
-    ],
-)
-def test_the_projects_own_group_gets_our_requirement(folder: Path, tables: str, lock: bool, said: str) -> None:
-    lay(folder, {"pyproject.toml": PYPROJECT + tables} | ({"uv.lock": ""} if lock else {}))
-    assert f"{said} " in init.plan(look(folder), "none").notes[1]
+LOCKED = {"uv.lock": ""}
 
 
-@pytest.mark.parametrize(
-    ("files", "install", "run"),
-    [
-        (
-            {"pyproject.toml": PYPROJECT + '[project.optional-dependencies]\ntest = ["pytest"]\n'},
-            ("uv venv --python 3.14", 'uv pip install pytest-ftgate -e ".[test]"'),
-            "uv run --no-sync",
-        ),
-        (
-            {"pyproject.toml": PYPROJECT + '[dependency-groups]\ndev = ["pytest"]\n'},
-            ("uv venv --python 3.14", "uv pip install pytest-ftgate -e . --group dev"),
-            "uv run --no-sync",
-        ),
-        (
-            {"requirements.txt": ""},
-            ("uv venv --python 3.14", "uv pip install pytest-ftgate -r requirements.txt"),
-            "uv run --no-sync",
-        ),
-        (
-            {"pyproject.toml": PYPROJECT + '[dependency-groups]\ndev = ["pytest"]\ntest = ["x"]\n', "uv.lock": ""},
-            (),
-            "uv run --frozen --python 3.14 --with pytest-ftgate --group test",
-        ),
-        (
-            {"pyproject.toml": PYPROJECT + '[dependency-groups]\ndev = ["PyTest_ftgate>=0.1"]\n', "uv.lock": ""},
-            (),
-            "uv run --frozen --python 3.14",
-        ),
-    ],
-)
-def test_ci_installs_what_the_project_says(
-    folder: Path, files: dict[str, str], install: tuple[str, ...], run: str
-) -> None:
-    lay(folder, files)
-    assert init.ci_commands(look(folder)) == (install, run)
+def of_toml(tables: str, **files: str) -> dict[str, str]:
+    return {"pyproject.toml": PYPROJECT + tables, **files}
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        # As multidict, contourpy, cheroot and cachetools have them.
-        (
-            {
-                "requirements/pytest.txt": "pytest==9.1.1\npytest-cov==7.1.0\n",
-                "requirements/ci.txt": "-e .\n-r pytest.txt\n",
-                "requirements/doc-spelling.txt": "",
-                "requirements/doc.txt": "",
-                "pytest.ini": "[pytest]\naddopts =\n    -p pytest_cov\n    --cov\n",
-            },
-            "-r requirements/pytest.txt",
-        ),
-        ({"pyproject.toml": PYPROJECT + "[project.optional-dependencies]\ntest = []\ndocs = []\n"}, '-e ".[test]"'),
-        (
-            {"pyproject.toml": PYPROJECT + MESON + "[project.optional-dependencies]\ntest = []\n"},
-            '".[test]"',
-        ),
-        (
-            {"tox.ini": "[testenv]\ndeps =\n  -rdependencies{/}tests.in\n", "dependencies/tests.in": "pytest\n"},
-            "-r dependencies/tests.in",
-        ),
-        (
-            {"tox.ini": "[testenv]\ndeps =\n    pytest\n    py310: x\n    {[a]b}\n    y>=2 # why\n"},
-            'pytest "y>=2"',
-        ),
-        ({"pyproject.toml": '[tool.tox.env_run_base]\ndeps = ["pytest", "pytest-mock"]\n'}, "pytest pytest-mock"),
-        ({"setup.cfg": "[options.extras_require]\ntest =\n  pytest-cov\n", "setup.py": ""}, '-e ".[test]"'),
-        ({"dev-requirements.txt": "", "tests/requirements.txt": "", "old-tests.txt": ""}, "-r tests/requirements.txt"),
-        ({"tox.ini": "[testenv]\ndeps = -r gone.txt\n"}, ""),
-        # What pytest's configuration loads.
-        (
-            {"pytest.ini": "[pytest]\naddopts = --cov=x -n 2 -p no:randomly -p mine.plugin --timeout=9 --durations=3"},
-            "pytest-xdist pytest-cov pytest-timeout",
-        ),
-        (
-            {"pytest.ini": "[pytest]\nasyncio_mode = auto\nrequired_plugins = pytest-mock>=3 pytest-cov\n"},
-            "pytest-mock pytest-cov pytest-asyncio",
-        ),
-        ({"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-pxdist -nauto"\n'}, "pytest-xdist"),
-    ],
-)
-def test_ci_installs_what_the_tests_load(folder: Path, files: dict[str, str], words: str) -> None:
-    lay(folder, files)
-    (_, install), _ = init.ci_commands(look(folder))
-    assert install == f"uv pip install pytest-ftgate {words}".rstrip()
+PROJECTS: dict[str, dict[str, str]] = {
+    # A group or an extra of the tests, and which of several gets our requirement.
+    "an extra": of_toml('[project.optional-dependencies]\ntest = ["pytest"]\ndocs = []\n'),
+    "an extra that lists pytest": of_toml('[project.optional-dependencies]\ntesting = ["pytest"]\n'),
+    "that, locked": of_toml('[project.optional-dependencies]\ntesting = ["pytest"]\n', **LOCKED),
+    "an extra, built in its place by meson": of_toml(f"{MESON}[project.optional-dependencies]\ntest = []\n"),
+    "an extra of setup.cfg": {"setup.cfg": "[options.extras_require]\ntest =\n  pytest-cov\n", "setup.py": ""},
+    "a group": of_toml('[dependency-groups]\ndev = ["pytest"]\n'),
+    "a group, locked": of_toml('[dependency-groups]\ndev = ["pytest"]\ntest = ["x"]\n', **LOCKED),
+    "a group of another name": of_toml('[dependency-groups]\ndev = ["x"]\nunit = ["pytest>=8"]\n', **LOCKED),
+    "several groups": of_toml('[dependency-groups]\ndev = ["tox"]\ntests = ["pytest"]\ntyping = ["pytest"]\n'),
+    "no group of tests": of_toml('[dependency-groups]\ndocs = ["sphinx"]\n', **LOCKED),
+    "a group that has us": of_toml('[dependency-groups]\ndev = ["PyTest_ftgate>=0.1"]\n', **LOCKED),
+    # Requirements files, as multidict, contourpy, cheroot and cachetools have them; tox.
+    "requirements.txt": {"requirements.txt": ""},
+    "a file among several": {
+        "requirements/pytest.txt": "pytest==9.1.1\npytest-cov==7.1.0\n",
+        "requirements/ci.txt": "-e .\n-r pytest.txt\n",
+        "requirements/doc-spelling.txt": "",
+        "requirements/doc.txt": "",
+    },
+    "a file of tests before one of development": {
+        "dev-requirements.txt": "",
+        "tests/requirements.txt": "",
+        "old-tests.txt": "",
+    },
+    "a file that tox names": {
+        "tox.ini": "[testenv]\ndeps =\n  -rdependencies{/}tests.in\n",
+        "dependencies/tests.in": "pytest\n",
+    },
+    "a file that tox names and that is gone": {"tox.ini": "[testenv]\ndeps = -r gone.txt\n"},
+    "requirements of tox": {"tox.ini": "[testenv]\ndeps =\n    pytest\n    py310: x\n    {[a]b}\n    y>=2 # why\n"},
+    "tox in TOML": {"pyproject.toml": '[tool.tox.env_run_base]\ndeps = ["pytest", "pytest-mock"]\n'},
+    "plugins that nothing else names": {
+        "pytest.ini": "[pytest]\nrequired_plugins = pytest-mock>=3 pytest-cov\n",
+        "test-requirements.txt": "pytest_cov\n",
+    },
+    # The steps of ftgate_install: with a lock file those that make sources, before it is installed.
+    "steps": of_toml(
+        "[tool.pytest.ini_options]\nftgate_install = "
+        '["meson-python pybind11>=2.13", "$ echo \'a: b\'", "--no-build-isolation -e ."]\n'
+    ),
+    "steps, locked": of_toml(
+        HATCH,
+        **LOCKED,
+        **{"pytest.ini": "[pytest]\nftgate_install =\n    $ uvx cython a.pyx\n    $ maturin develop\n    -e .\n"},
+    ),
+    # Where we can be installed.
+    "of Python 3.11": of_toml('requires-python = ">=3.11"\n'),
+    "of older Pythons": of_toml('requires-python = ">=3.9"\n'),
+    "of PyPy, too": of_toml('requires-python = ">=3.9"\n', **{"tox.ini": "[tox]\nenvlist = py39, pypy311\n"}),
+    "of Pythons that cannot be measured": of_toml('requires-python = "<3.9"\n'),
+}
 
 
-def test_with_a_lock_file_sources_are_made_before_it_is_installed(folder: Path) -> None:
-    steps = "    $ uvx cython a.pyx\n    $ maturin develop\n    -e .\n"
-    lay(
-        folder,
-        {"pyproject.toml": PYPROJECT + HATCH, "uv.lock": "", "pytest.ini": f"[pytest]\nftgate_install =\n{steps}"},
-    )
-    expected = "uv run --frozen --python 3.14 --with pytest-ftgate"
-    assert init.ci_commands(look(folder)) == (("uvx cython a.pyx",), expected)
-
-
-def test_a_lock_file_and_what_it_lacks(folder: Path) -> None:
-    lay(folder, {"pyproject.toml": PYPROJECT + HATCH + '[tool.pytest.ini_options]\naddopts = "--cov"\n', "uv.lock": ""})
-    expected = "uv run --frozen --python 3.14 --with pytest-ftgate --with pytest-cov"
-    assert init.ci_commands(look(folder)) == ((), expected)
-
-
-def test_the_job_measures_without_coverage_and_workers(folder: Path) -> None:
-    lay(folder, {"pytest.ini": "[pytest]\naddopts = --cov --cov-fail-under=90 --numprocesses=auto\n"})
-    repository(folder)
-    for ci, name in (("github", ".github/workflows/ftgate.yml"), ("gitlab", ".gitlab-ci.yml")):
-        assert "pytest -m ftgate --no-cov -n0 --ftgate " in planned(look(folder), ci)[name]
-
-
-def test_our_requirement_says_where_it_can_be_installed(folder: Path) -> None:
-    older = 'python_version >= "3.11"'
-    lay(folder, {"pyproject.toml": PYPROJECT + 'requires-python = ">=3.11"\n'})
-    assert init.requirement(look(folder)) == "pytest-ftgate"
-    lay(folder, {"pyproject.toml": PYPROJECT + 'requires-python = ">=3.9"\n'})
-    assert init.requirement(look(folder)) == f"pytest-ftgate; {older}"
-    lay(folder, {".github/workflows/ci.yml": "python: [3.9, pypy3.11]\n"})
-    repository(folder)
-    found = look(folder)
-    both = f'pytest-ftgate; {older} and platform_python_implementation == "CPython"'
-    assert init.requirement(found) == both
-    notes = init.plan(found, "none").notes
-    assert f"the dependencies of the tests: add it next to pytest: {both}" in notes[1]
-    assert "its tests are skipped" in notes[2]
+def test_what_ci_installs_and_what_the_project_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_ftgate.features.init.project.default_pair", cache(default_pair))  # asks interpreters
+    texts = []
+    for name, files in PROJECTS.items():
+        lay(folder / name, files)
+        found = look(folder / name)
+        install, command = init.ci_commands(found)
+        texts.append("\n".join([f"==== {name}", *install, command, *init.plan(found, "none").notes[1:], ""]))
+    check_golden("init_projects.txt", "\n".join(texts))
 
 
 @pytest.mark.parametrize(
@@ -389,16 +315,9 @@ def test_the_workflow_installs_the_plugin_from_where_it_is(
     folder: Path, capsys: pytest.CaptureFixture[str], asked: str, installed: str
 ) -> None:
     repository(folder)
-    assert cli.main(["init", "--ci", "github", "--comment", "--requirement", asked]) == 0
-    written = {name: text.decode() for name, text in contents(folder).items()}
-    lines = [
-        step["run"] for step in yaml.safe_load(written[".github/workflows/ftgate.yml"])["jobs"]["ftgate"]["steps"][3:6]
-    ]
-    assert installed in lines
-    comment = written[".github/workflows/ftgate-comment.yml"]
-    assert (
-        f"uvx --from {shlex.quote(installed.removeprefix('uv pip install ').strip(chr(34)))} ftgate report" in comment
-    )
+    assert cli.main(["init", "--ci", "github", "--requirement", asked]) == 0
+    steps = yaml.safe_load((folder / ".github/workflows/ftgate.yml").read_text())["jobs"]["ftgate"]["steps"]
+    assert installed in [step["run"] for step in steps[3:6]]
     assert "add it next to pytest: " in (said := capsys.readouterr().out)
     assert "--requirement" not in said
 
@@ -422,23 +341,6 @@ def test_a_plugin_from_a_folder_is_asked_for_another_place(
         assert ("--requirement" in said.err) == (expected.endswith("ftgate\n") and origin is not None)
 
 
-@pytest.mark.parametrize(
-    ("ini", "named"),
-    [
-        ("filterwarnings =\n    error\n    ignore::DeprecationWarning\n", "filterwarnings = error"),
-        ("addopts = -q -Werror\n", "-Werror"),
-        ("addopts = --strict-config\n", "--strict-config"),
-        ("strict = true\n", "strict"),
-        ("filterwarnings = ignore:error\naddopts = --strict-markers\n", ""),
-    ],
-)
-def test_settings_that_make_an_error_of_an_unknown_key_are_named(folder: Path, ini: str, named: str) -> None:
-    lay(folder, {"pytest.ini": f"[pytest]\n{ini}"})
-    found = look(folder)
-    assert found.strict == named
-    assert any(note.startswith(f"{named}: an ini key") for note in init.plan(found, "none").notes) == bool(named)
-
-
 def test_what_ci_has_is_left(folder: Path) -> None:
     lay(
         folder,
@@ -458,20 +360,6 @@ def test_what_ci_has_is_left(folder: Path) -> None:
     steps = init.plan(found, "gitlab")
     assert (folder / ".gitlab/ftgate.yml", "it already exists") in steps.left
     assert not any("include" in note for note in steps.notes)
-
-
-def test_the_job_takes_the_steps_of_ftgate_install(folder: Path) -> None:
-    steps = '["meson-python pybind11>=2.13", "$ echo \'a: b\'", "--no-build-isolation -e ."]'
-    lay(folder, {"pyproject.toml": f"{PYPROJECT}[tool.pytest.ini_options]\nftgate_install = {steps}\n"})
-    repository(folder)
-    assert init.ci_commands(look(folder))[0] == (
-        "uv venv --python 3.14",
-        'uv pip install meson-python "pybind11>=2.13"',
-        "uv run --no-sync sh -c 'echo '\"'\"'a: b'\"'\"''",
-        "uv pip install pytest-ftgate --no-build-isolation -e .",
-    )
-    for ci in ("github", "gitlab"):
-        assert workflow(folder, ci)
 
 
 @pytest.mark.parametrize("name", ["ftgate.yml", "perf.yaml"])
@@ -495,69 +383,6 @@ def test_no_workflow_is_written_where_none_is_wanted(folder: Path, capsys: pytes
     assert "no CI workflow: none was asked for" in capsys.readouterr().out
 
 
-def test_the_workflow_of_github_is_what_github_documents(folder: Path) -> None:
-    repository(folder, "trunk")
-    push, label = (workflow(folder, "github", by) for by in init.TRIGGERS)
-    assert push[True] == {"pull_request": None, "push": {"branches": ["trunk"]}}  # YAML 1.1 takes `on` for true
-    assert label[True] == {"pull_request": {"types": ["opened", "reopened", "synchronize", "labeled"]}}
-    job = label["jobs"]["ftgate"]
-    assert job["if"] == (
-        "github.event.label.name == 'ftgate' || "
-        "github.event.action != 'labeled' && contains(github.event.pull_request.labels.*.name, 'ftgate')"
-    )
-    assert {**job, "if": None} == {**push["jobs"]["ftgate"], "if": None}
-    checkout, uv, cache, *runs, upload = job["steps"]
-    assert checkout["with"] == {"fetch-depth": 0, "submodules": "recursive"}
-    assert uv["with"] == {"enable-cache": True, "cache-python": True}
-    assert cache["with"]["path"] == ".ftgate/envs"
-    assert cache["with"]["key"] == cache["with"]["restore-keys"] + "${{ github.sha }}"
-    assert [set(step) for step in runs] == [{"run"}] * 4
-    gate = runs[-1]["run"].split()
-    assert "--ftgate-time=20m" in gate
-    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported,undecided-run" in gate
-    files = ["ftgate.html", "ftgate.md", "ftgate.json"]
-    assert [f"--ftgate-report={name.partition('.')[2]}:{name}" for name in files] == gate[-3:]
-    assert all(report_target(word.removeprefix("--ftgate-report=")) for word in gate[-3:])
-    assert (upload["if"], upload["with"]["path"].split()) == ("always()", files)
-
-
-def test_the_job_of_gitlab_is_what_gitlab_documents(folder: Path) -> None:
-    repository(folder)
-    push, label = (workflow(folder, "gitlab", by)["ftgate"] for by in init.TRIGGERS)
-    assert [rule["if"] for rule in push["rules"]] == [
-        '$CI_PIPELINE_SOURCE == "merge_request_event"',
-        "$CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH",
-    ]
-    assert label["rules"] == [
-        {"if": '$CI_PIPELINE_SOURCE == "merge_request_event" && $CI_MERGE_REQUEST_LABELS =~ /(^|,)ftgate(,|$)/'}
-    ]
-    *paths, environments = push["cache"]["paths"]
-    assert environments == ".ftgate/envs"
-    for folder_of, path in zip(("UV_CACHE_DIR", "UV_PYTHON_INSTALL_DIR"), paths, strict=True):
-        assert push["variables"][folder_of] == f"$CI_PROJECT_DIR/{path}"
-    reports = {"junit": "ftgate-junit.xml", "metrics": "ftgate-metrics.txt"}
-    files = ["ftgate.html", "ftgate.md", "ftgate.json"]
-    assert push["artifacts"] == {"when": "always", "paths": files, "reports": reports}
-    gate = push["script"][-1].split()
-    assert "--ftgate-time=20m" in gate
-    assert "--ftgate-fail-on=regressed,suspect,beyond-effect,broken,unsupported,undecided-run" in gate
-    written = [word.removeprefix("--ftgate-report=") for word in gate if word.startswith("--ftgate-report=")]
-    assert [name.partition(":")[2] for name in written] == [*files, *reports.values()]
-    assert all(map(report_target, written))
-
-
-def test_only_what_cannot_be_found_out_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert init._asked_ci(look(folder), ask=True) == "none"  # no git: nothing to ask
-    repository(folder)
-    assert init._asked_ci(look(folder), ask=False) == "github"
-    git(folder, "remote", "add", "origin", "https://code.example/a/b")
-    found = look(folder)
-    assert init._asked_ci(found, ask=False) == "none"
-    answers = iter(["what?", " GitLab "])
-    monkeypatch.setattr("builtins.input", lambda _prompt: next(answers))
-    assert init._asked_ci(found, ask=True) == "gitlab"
-
-
 # -- writing -------------------------------------------------------------------------------------------------------
 
 
@@ -574,7 +399,7 @@ def test_a_dry_run_is_the_patch_of_a_run(folder: Path, capsys: pytest.CaptureFix
     assert cli.main(["init", "--dry-run"]) == 0
     assert contents(folder) == before
     patch = capsys.readouterr().out
-    assert cli.main(["init", "--yes"]) == 0
+    assert cli.main(["init"]) == 0
     said = capsys.readouterr().out
     written = contents(folder)
     assert set(written) - set(before) == {"benchmarks/test_concurrency.py", ".github/workflows/ftgate.yml"}
@@ -646,7 +471,7 @@ def strict(folder: Path, executables: dict[str, str]) -> None:
     ini = "[pytest]\naddopts = --strict-markers --strict-config --doctest-modules -Werror\nfilterwarnings = error\n"
     lay(folder, {"pytest.ini": ini, "tests/test_own.py": "def test_own(): ...\n"})
     assert set(executables) == {"3.14", "3.14t"}
-    assert cli.main(["init", "--yes"]) == 0
+    assert cli.main(["init"]) == 0
 
 
 @pytest.mark.usefixtures("strict")

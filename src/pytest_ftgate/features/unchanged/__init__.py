@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +23,7 @@ from ...kit.git import Checkout
 from ...kit.text import plural
 from ...measure.context import PreparedTarget
 from ...measure.launch import CellUnsupported, LaunchFailed, request_here
-from ...measure.plan import Allowance, IterationPlan
+from ...measure.plan import Allowance, RoundPlan
 from ...measure.watch.opened_files import OpenedFiles
 from ...model.spec import Cell, Group, Spec
 from ...run.run import Run
@@ -164,7 +165,7 @@ class UnchangedCells:
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
         self.run.listener.advance(cell.label, "checking what is run by", 0, 0, None)
-        plan = IterationPlan(spec, Allowance(timeout_s=self.run.config.timeout))
+        plan = RoundPlan(spec, Allowance(timeout_s=self.run.config.timeout), time.monotonic)
         program = cell.executor.program is not None
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")
