@@ -12,7 +12,7 @@ from .clock import check_clocks, now_ns, resolution_ns
 from .executors.base import Observer
 from .executors.factory import make_workers
 from .gil import gil_enabled, watch
-from .primitives import context_of, make_shared_objects
+from .primitives import Context, context_of
 from .protocol import (
     BARRIER,
     CHECK,
@@ -174,7 +174,7 @@ class MeasuredCell:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
         _name_folder(job["folder"])
-        self.shared_objects = make_shared_objects(self.setup, context)
+        self.shared_objects = Context(self.setup, context)
         shared: Any = None
         if self.declaration is not None and self.declaration.shared is not None:
             shared = loading.owned(self.declaration.shared, self.owner)(self.shared_objects)

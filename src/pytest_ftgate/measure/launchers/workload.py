@@ -512,16 +512,24 @@ class WorkloadHandle:
         """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
         self.close()
         assert self.result is not None
+        locks, profile = None, None
         try:
+            # 1. It ends: neither threads of the workload nor its exit handlers hold it.
             waited_s = self.clock() - self.closed_s
-            if not self.process.over(THREADS_S - waited_s):
-                self._look_for_threads()
+            if not self.process.over(THREADS_S - waited_s) and stacks.awaits_threads(found := self._stacks([])):
+                held = stacks.at_work(found)
+                named = stacks.lines(held)
+                reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
+                text = "\n".join((stacks.shown(held), THREADS_FIX))
+                raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
             if not self.process.over(self.timeout_s - waited_s):
                 raise self._hung(f"did not exit within {self.timeout_s:g} s: an exit handler of the workload holds it")
+            # 2. It leaves no process.
             if left := left_behind(self.mark, LEFT_FIX):
                 raise LaunchFailed(left)
-            locks = self._locks(self.result) if self.request.role == "locks" else None
-            profile = None
+            # 3. What each of its processes wrote as it ended.
+            if self.request.role == "locks":
+                locks = self._locks(self.result)
             if self.request.role == "profile":
                 profile = memory_round.read(self.folder / PROFILES, self.result.spans)
         finally:
@@ -593,16 +601,6 @@ class WorkloadHandle:
         if not fatal:
             return self.process.failure(reason, detail)
         return self.process.failure(reason + stacks.at_line(found), detail, last=f"{fatal}\n{stacks.shown(found)}")
-
-    def _look_for_threads(self) -> None:
-        """Raise LaunchFailed where only threads of the workload keep the process from ending."""
-        found = self._stacks([])
-        if stacks.awaits_threads(found):
-            held = stacks.at_work(found)
-            named = stacks.lines(held)
-            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
-            text = "\n".join((stacks.shown(held), THREADS_FIX))
-            raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
 
     def _stacks(self, others: Sequence[int]) -> list[stacks.Stack]:
         """Of the launch's own process and these others."""
