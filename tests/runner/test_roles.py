@@ -19,7 +19,6 @@ from pytest_ftgate.model.spec import Cell, Executor, Param, RoleCounts, Source, 
 from pytest_ftgate.run import plain
 from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP, Failure
-from pytest_ftgate.runner.worker import Worker
 
 ROLE_COUNT: RoleCounts = (("producer", 3), ("writer", 2))
 LONG_S = 30.0
@@ -359,13 +358,6 @@ def test_a_role_without_a_body(bench: Bench) -> None:
     """)
     with pytest.raises(LaunchFailed, match=r"the role 'writer' has no body: write one with @test_it.role\('writer'\)"):
         start(bench, THREADS)
-
-
-def test_a_peak_that_is_no_number() -> None:
-    worker = Worker(0, 1, None)
-    with pytest.raises(TypeError, match="takes a number, not a str"):
-        worker.peak("depth", cast(Any, "deep"))
-    assert worker.peaks == {}
 
 
 # -- functional runs -----------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from pathlib import Path
 
 import msgspec
 import psutil
@@ -16,7 +15,7 @@ from values import sample_of
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.kit import processes
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
-from pytest_ftgate.measure.launchers.workload import WorkloadHandle, install_runner
+from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.model.spec import BodyKind, Executor, Param, Settings
 from pytest_ftgate.runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED, WARMUP
 
@@ -682,13 +681,3 @@ def test_a_launch_ends_when_its_controller_is_gone(bench: Bench) -> None:
     gone, alive = psutil.wait_procs(there, timeout=60)
     assert len(gone) == 3
     assert not alive
-
-
-def test_the_light_copy_is_made_once(tmp_path: Path) -> None:
-    home = install_runner(tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in home.rglob("*.py")}
-    time.sleep(0.01)
-    assert install_runner(tmp_path) == home
-    assert {path: path.stat().st_mtime_ns for path in home.rglob("*.py")} == before
-    assert (home / "pytest_ftgate" / "__init__.py").is_file()
-    assert not (home / "pytest_ftgate" / "plugin.py").exists()

@@ -437,19 +437,6 @@ class Port:
             left = left[os.write(self.report, left) :]
 
 
-def _pickle_value(report: dict[str, Any]) -> None:
-    import pickle
-
-    from .given import type_of
-
-    value = report.pop("value")
-    try:
-        report["pickled"] = pickle.dumps(value)
-    except Exception as error:
-        reason = f"@test.check cannot get the result, a {type_of(value)}: {type(error).__name__}: {error}"
-        report["error"] = (reason, NOT_PICKLED)
-
-
 def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
     """The worker loop: load the body, report that it is loaded, carry out orders until there are no more.
 
