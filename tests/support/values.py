@@ -10,7 +10,7 @@ from fake_launcher import GIL, group_of, memory_of, spec_of
 
 from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Role, Sample
-from pytest_ftgate.model.spec import Build, Cell, Interpreter
+from pytest_ftgate.model.spec import Cell, Interpreter
 from pytest_ftgate.store import recording as recording_module
 from pytest_ftgate.store import schema
 
@@ -74,4 +74,6 @@ def recording(sample: Sample, recorded_at: str = "monday") -> schema.Recording:
 def entry(*samples: Sample, days: Sequence[str] = ("monday", "tuesday", "wednesday", "thursday")) -> schema.StoredCell:
     """What is stored of a cell: a recording a sample."""
     recordings = tuple(recording(sample, day) for sample, day in zip(samples, days, strict=False))
-    return schema.StoredCell(interpreter=msgspec.convert(GIL, Build, from_attributes=True), recordings=recordings)
+    return schema.StoredCell(
+        interpreter=msgspec.convert(GIL, schema.StoredInterpreter, from_attributes=True), recordings=recordings
+    )

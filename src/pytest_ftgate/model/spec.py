@@ -90,35 +90,30 @@ class Target(Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
 
 
-class Build(Struct, frozen=True, kw_only=True):
-    """An interpreter without what names a place on one machine: a baseline holds it."""
+class Interpreter(Struct, frozen=True, kw_only=True):
+    """A target interpreter as it described itself."""
 
+    executable: str
     version: str
     implementation: str
     free_threaded: bool
     gil_enabled: bool
+    jit_available: bool
     jit_enabled: bool
     pgo: bool
     lto: bool
     shared: bool
     debug: bool
     compiler: str
+    config_args: str
+    found: str
     build: str
+    start_methods: tuple[StartMethod, ...] = ()
 
     @property
     def name(self) -> str:
         """`3.14.7t`: the version with the free-threaded build's letter."""
         return self.version + ("t" if self.free_threaded else "")
-
-
-class Interpreter(Build, frozen=True, kw_only=True):
-    """A target interpreter as it described itself."""
-
-    executable: str
-    jit_available: bool
-    config_args: str
-    found: str
-    start_methods: tuple[StartMethod, ...] = ()
 
 
 class Param(Struct, frozen=True, kw_only=True):

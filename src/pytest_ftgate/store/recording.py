@@ -11,10 +11,9 @@ import msgspec
 from ..kit.values import Struct
 from ..model.report import Machine
 from ..model.sample import Sample
-from ..model.spec import Build
 from ..targets.describe import build_key
 from .names import entry_key, split_nodeid
-from .schema import LEAST, MOST, BaselineError, Recording, StoredCell
+from .schema import LEAST, MOST, BaselineError, Recording, StoredCell, StoredInterpreter
 
 Values: TypeAlias = Mapping[str, Mapping[int, float]]
 """Metric -> round -> value."""
@@ -58,7 +57,7 @@ def change_of(
     if known_s := round(took_s, 1):
         recording = msgspec.structs.replace(recording, took_s=known_s)
     entry = StoredCell(
-        interpreter=msgspec.convert(sample.interpreter, Build, from_attributes=True),
+        interpreter=msgspec.convert(sample.interpreter, StoredInterpreter, from_attributes=True),
         recordings=(recording,),
     )
     key = entry_key(machine.fingerprint, build_key(sample.interpreter))
