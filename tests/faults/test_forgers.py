@@ -352,7 +352,7 @@ def test_the_result_file_brings_no_times(bench: Bench) -> None:
     forged = """
 write = main._write_result
 def _write_result(path, result):
-    result["launch"]["iterations"] = [{"wall_ns": 1}] * 2
+    result["launch"]["iterations"] = [{"wall_ns": 1, "work_ns": 1}] * 2
     write(path, result)
 main._write_result = _write_result
 """
