@@ -186,7 +186,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
     for row in rows:
-        yield f"| {' | '.join(' '.join(cell.replace('|', chr(92) + '|').split()) for cell in row)} |"
+        cells = (re.sub(r"[ \n]+", " ", cell.replace("|", r"\|")).strip() for cell in row)
+        yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
