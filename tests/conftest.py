@@ -52,6 +52,12 @@ def interpreters_on_path(monkeypatch: pytest.MonkeyPatch, executables: dict[str,
 
 
 @pytest.fixture
+def scripted_runs(interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs with `-p fake_run`: their own processes find it, too."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"))
+
+
+@pytest.fixture
 def bare_git(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither this machine's git settings nor the repository that a hook runs these tests for."""
     for name in [name for name in os.environ if name.startswith("GIT_")]:

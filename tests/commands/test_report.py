@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import report_by_hand
 
-from pytest_ftgate import cli
+from pytest_ftgate import cli, hookspec
+from pytest_ftgate.features import html
 from pytest_ftgate.report import json, terminal
-from pytest_ftgate.run import libraries
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_a_library_under_test_makes_no_form(
     (folder / "src" / "fakejinja").mkdir(parents=True)
     (folder / "src" / "fakejinja" / "__init__.py").touch()
     monkeypatch.syspath_prepend(folder / "src")
-    monkeypatch.setitem(libraries.RENDERING, "html", ("fakejinja",))
+    monkeypatch.setitem(hookspec.formats(), "html", hookspec.Format(html.render, ("fakejinja",)))
     assert cli.main(["report", written.name, "--to", "html:page.html"]) == 2
     assert "--to html: fakejinja here is this project's own" in capsys.readouterr().err
     assert not (folder / "page.html").exists()

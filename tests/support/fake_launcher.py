@@ -382,5 +382,5 @@ def group_of(
     return Group(key=f"{spec.nodeid} ({spec.workers[0]} workers)", spec=spec, cells=cells)
 
 
-CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=(), unchanged="measure")
+CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=(), others={"unchanged": "measure"})
 """The options of a scripted run: as many rounds as it wants, and nothing installed."""

@@ -44,7 +44,7 @@ class RunTime:
         return self.left_s is not None and self.left_s <= 0
 
 
-def hypotheses_of(plan: Plan, config: Options, stored: StoredBaselines) -> int:
+def hypotheses_of(plan: Plan, config: Options, stored: StoredBaselines, *, in_parts: bool) -> int:
     """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
 
     Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
@@ -52,7 +52,7 @@ def hypotheses_of(plan: Plan, config: Options, stored: StoredBaselines) -> int:
     """
 
     def compared(group: Group, cell: Cell) -> bool:
-        return bool(config.against) or (stored.holds(cell) if config.shard else stored.has_any(group, cell))
+        return bool(config.against) or (stored.holds(cell) if in_parts else stored.has_any(group, cell))
 
     return sum(
         hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
@@ -62,14 +62,15 @@ def hypotheses_of(plan: Plan, config: Options, stored: StoredBaselines) -> int:
     )
 
 
-def policy_of(plan: Plan, config: Options, stored: StoredBaselines) -> Policy:
+def policy_of(plan: Plan, config: Options, stored: StoredBaselines, *, in_parts: bool) -> Policy:
     """What the options say about verdicts, with the error levels split over all hypotheses of the run.
 
     `plan` is the whole one, also where a part of it is measured.
 
     The same for every cell: the plan and the baselines are known before anything is measured.
     """
-    alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, max(1, hypotheses_of(plan, config, stored)))
+    hypotheses = max(1, hypotheses_of(plan, config, stored, in_parts=in_parts))
+    alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, hypotheses)
     return Policy(
         metrics=config.metrics,
         cli=config.thresholds,
