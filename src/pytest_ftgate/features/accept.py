@@ -118,7 +118,7 @@ def covers(accepted: str, metric: str) -> bool:
     return metric == accepted or (accepted == Metric.WALL and metric == Metric.RATIO)
 
 
-def applied(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) -> Verdict:
+def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) -> Verdict:
     """The verdict of a cell in which each metric that a trailer accepts is accepted; the first trailer counts.
 
     The cell is accepted where nothing worse is left: what else regressed or is broken still decides.
@@ -197,7 +197,7 @@ class Acceptances:
         def amended(row: Row) -> Verdict:
             if not any(map(acceptable, row.verdict.metrics)):
                 return row.verdict
-            return applied(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
+            return with_accepted(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
 
         return amended
 

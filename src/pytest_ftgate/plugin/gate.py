@@ -330,7 +330,7 @@ class Gate:
 
     def _failed(self, row: Row) -> Row | None:
         """The row if it fails its test, as it is or by what was not accepted of it."""
-        rest = msgspec.structs.replace(row, verdict=otherwise(row.verdict))
+        rest = msgspec.structs.replace(row, verdict=unless_accepted(row.verdict))
         return next((each for each in (row, rest) if fails(each.verdict, self.failing)), None)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -391,7 +391,7 @@ def fails(verdict: Verdict, failing: Collection[str]) -> bool:
     return verdict.decision in failing or (BEYOND in failing and verdict.beyond)
 
 
-def otherwise(verdict: Verdict) -> Verdict:
+def unless_accepted(verdict: Verdict) -> Verdict:
     """The verdict by what was not accepted, which an option may let fail; any verdict but an accepted one as it is."""
     if verdict.decision is not Decision.ACCEPTED:
         return verdict

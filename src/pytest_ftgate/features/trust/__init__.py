@@ -1,4 +1,4 @@
-"""`--ftgate-trust=base`: the commit that is compared with judges a run. `base.py` is how."""
+"""`--ftgate-trust=base`: the commit that is compared with judges a run. `reference.py` is how."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ def ftgate_options() -> list[Option]:
 @hookimpl
 def ftgate_configure(gate: Gate) -> None:
     if TRUST.of(gate.run.config) == "base":
-        from . import base
+        from . import reference
 
-        base.judge(gate)
+        reference.judge(gate)

@@ -36,7 +36,7 @@ LAST: Final = 1_000_000
 """Tests that are only at the reference come after those of the run."""
 
 
-class Base(Struct, frozen=True, kw_only=True):
+class TrustedBase(Struct, frozen=True, kw_only=True):
     """What was collected at the reference with the command line of this run, and what its options say there."""
 
     said: dict[str, Any]
@@ -76,7 +76,7 @@ def judge(gate: Gate) -> None:
                 )
             if not shared.exists():
                 collect(gate.config, reference, shared)
-            base = msgspec.json.decode(shared.read_bytes(), type=Base)
+            base = msgspec.json.decode(shared.read_bytes(), type=TrustedBase)
     except FtgateError as error:
         raise pytest.UsageError(str(error)) from None
     finally:
@@ -143,7 +143,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config = session.config
     options = options_of(config)
     trusted = {option.name: option.of(options) for option in table() if option.trusted}
-    base = Base(
+    base = TrustedBase(
         said=trusted | {name: getattr(options, name) for name in ("thresholds", "ini_thresholds")},
         plan=plan.plan_of(item.stash[CELL] for item in cells),
         config_file=str(config.inipath or ""),
@@ -159,7 +159,7 @@ def collect(config: pytest.Config, checkout: Checkout, file: Path) -> None:
     words += ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", __name__, f"--rootdir={checkout.project}"]
     unfinished = file.with_name(f"{file.name}.part")
     _run(config, checkout, words, move, unfinished)
-    found = msgspec.json.decode(unfinished.read_bytes(), type=Base).config_file
+    found = msgspec.json.decode(unfinished.read_bytes(), type=TrustedBase).config_file
     if found and not Path(found).resolve().is_relative_to(checkout.top(checkout.project).resolve()):
         # The commit has no settings of its own: pytest went on to those of the change, above the checkout.
         _run(config, checkout, [*words, "-c", os.devnull], move, unfinished)
