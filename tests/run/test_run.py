@@ -415,8 +415,8 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     outcome = project.run(None, TWO, one, fresh)
     assert seen
     # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
-    whole = outcome.session
-    assert hypotheses_of(whole.plan, whole.config, whole.stored, in_parts=False) == 12
+    measured = outcome.session
+    assert hypotheses_of(measured.plan, measured.config, measured.stored, in_parts=False) == 12
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
     seen.clear()
     split = project.session(day(), one)
