@@ -52,10 +52,18 @@ def interpreters_on_path(monkeypatch: pytest.MonkeyPatch, executables: dict[str,
     monkeypatch.setenv("COLUMNS", "200")
 
 
+@pytest.fixture(scope="session")
+def scripted() -> str:
+    """The folder of `fake_run`, which is imported before pytester notes what it will forget: NumPy loads only once."""
+    import fake_run
+
+    return str(Path(fake_run.__file__).parent)
+
+
 @pytest.fixture
-def scripted_runs(interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def scripted_runs(scripted: str, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs with `-p fake_run`: their own processes find it, too."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"))
+    monkeypatch.setenv("PYTHONPATH", scripted)
 
 
 @pytest.fixture
