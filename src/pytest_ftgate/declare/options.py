@@ -333,7 +333,7 @@ class Options:
         decision,
         "what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
         "change worse than the effect), accepted (by a commit's trailer), improved, broken; inconclusive, not-measured "
-        "and no-baseline, or undecided for the three; unsupported, or skipped; undecided-run (exit status 5 where "
+        "and no-baseline, or undecided for the three; unsupported, or skipped; undecided-run (exit code 5 where "
         "fewer than one in ten of the compared cells was decided) "
         "(default: regressed,suspect,broken,undecided-run); errors always fail",
         metavar="LIST",

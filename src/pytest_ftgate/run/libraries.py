@@ -38,24 +38,19 @@ def note(root: Path) -> str:
 
 def _of_project(root: Path, names: Collection[str]) -> list[str]:
     """Those that are imported from the project's folder, or were installed from it."""
-    return [name for name in names if _is_beneath(root, name) or _is_installed_from(root, name)]
-
-
-def _is_beneath(root: Path, name: str) -> bool:
-    loaded = sys.modules.get(name)
-    spec = None
-    with suppress(ImportError, ValueError):
-        spec = find_spec(name) if loaded is None else loaded.__spec__
-    if spec is None or not spec.origin:
-        return False
-    place = Path(spec.origin).resolve()
-    return place.is_relative_to(root.resolve()) and not {"site-packages", "dist-packages"} & set(place.parts)
-
-
-def _is_installed_from(root: Path, name: str) -> bool:
-    """Whether a folder of the project was installed, or what tox built of it there; other wheels there are releases."""
-    with suppress(PackageNotFoundError, ValueError, FtgateError):
-        given = json.loads(distribution(name).read_text("direct_url.json") or "{}")
-        here = f"{given.get('url', '').rstrip('/')}/".startswith(f"{root.resolve().as_uri()}/")
-        return here and ("dir_info" in given or project_name(root) == name)
-    return False
+    own = []
+    for name in names:
+        loaded, beneath, installed = sys.modules.get(name), False, False
+        with suppress(ImportError, ValueError):
+            spec = find_spec(name) if loaded is None else loaded.__spec__
+            if spec is not None and spec.origin:
+                place = Path(spec.origin).resolve()
+                installs = {"site-packages", "dist-packages"} & set(place.parts)
+                beneath = place.is_relative_to(root.resolve()) and not installs
+        # A folder of the project was installed, or what tox built of it there; other wheels there are releases.
+        with suppress(PackageNotFoundError, ValueError, FtgateError):
+            given = json.loads(distribution(name).read_text("direct_url.json") or "{}")
+            here = f"{given.get('url', '').rstrip('/')}/".startswith(f"{root.resolve().as_uri()}/")
+            installed = here and ("dir_info" in given or project_name(root) == name)
+        own += [name] if beneath or installed else []
+    return own
