@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest_ftgate
 from pytest_ftgate.cli import EPILOG, build_parser
-from pytest_ftgate.declare.options import OPTIONS
+from pytest_ftgate.declare.options import table as options_table
 from pytest_ftgate.judge import contract_grammar, metrics
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.text import listed
@@ -53,7 +53,7 @@ def options() -> Iterator[str]:
     yield "`ftgate_test_time` and `FTGATE_TEST_TIME`. [Running](running.md#options) says which place counts."
     yield ""
     rows, rare = list[tuple[str, str]](), list[tuple[str, str]]()
-    for option in OPTIONS:
+    for option in options_table():
         value = "" if option.flag else f"[={option.metavar}]" if option.optional else f" {option.metavar}"
         said = "default" in option.help or option.flag or option.default in (None, (), "", -1)
         text = f"{option.help}{'' if said else f' (default: {option.default:g})'}"
@@ -186,7 +186,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
     for row in rows:
-        yield f"| {' | '.join(' '.join(cell.replace('|', chr(92) + '|').split()) for cell in row)} |"
+        cells = (re.sub(r"[ \n]+", " ", cell.replace("|", r"\|")).strip() for cell in row)
+        yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import fake_run
 import msgspec
 import pytest
 from bench import SERIAL, THREADS, Bench
@@ -473,9 +472,8 @@ def test_of_two(worker):
 
 
 @pytest.fixture
-def change(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
+def change(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, scripted_runs: None) -> Example:
     """A change that makes tests a hundred times slower, and does what it can to hide it."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     example, folder = Example(pytester, BASE), pytester.path
     (folder / "test_b.py").write_text(BASE_B, encoding="utf-8")

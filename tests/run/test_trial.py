@@ -30,7 +30,7 @@ from values import entry
 
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
-from pytest_ftgate.features.unchanged import Checked, UnchangedCells
+from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
 from pytest_ftgate.hookspec import hookimpl
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.decide import MOVED

@@ -9,14 +9,14 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import pytest
 from fake_launcher import CONFIG, GIL, At, FakeLauncher, Quiet, failed, group_of, unsupported
 from fake_launcher import TEST as NODEID
 
-from pytest_ftgate.features.unchanged import Checked, UnchangedCells
+from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
 from pytest_ftgate.features.unchanged.compare import OPENED, Compared, Read, compare, read_notes
 from pytest_ftgate.features.unchanged.sides import Place, Side, loaded_part
 from pytest_ftgate.kit.errors import FtgateError
@@ -379,9 +379,8 @@ class Desk(Targets):
         if request.reads:
             Path(request.reads).write_text("".join(lines), encoding="ascii")
 
-    def check(self, **options: object) -> Checked:
-        changed: dict[str, Any] = {"against": "main", "unchanged": "skip", **options}
-        config = dataclasses.replace(CONFIG, **changed)
+    def check(self, unchanged: str = "skip") -> Checked:
+        config = dataclasses.replace(CONFIG, against="main", others={"unchanged": unchanged})
         references = References(self.folder, "main", Quiet())
         path = str(self.folder.root / "test_work.py")
         source = msgspec.structs.replace(self.group.spec.source, path=path)
@@ -524,16 +523,13 @@ def test_what_the_kernel_tells_counts_too(desk: Desk, told: str, monkeypatch: py
 
 @pytest.mark.parametrize("case", ["option", "distribution", "new"])
 def test_some_cells_are_not_even_checked(desk: Desk, case: str) -> None:
-    options: dict[str, object] = {}
     match case:
-        case "option":
-            options["unchanged"] = "measure"
         case "distribution":
             reference = msgspec.structs.replace(desk.pair.reference, commit="")
             desk.pair = msgspec.structs.replace(desk.pair, reference=reference)
         case "new":
             (desk.pair.reference.project / "test_work.py").unlink()
-    assert desk.check(**options) == Checked()
+    assert desk.check("measure" if case == "option" else "skip") == Checked()
     assert desk.launcher.requests == []
 
 

@@ -10,18 +10,18 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
+from ..hookspec import formats
 from ..kit.errors import FtgateError
 from ..targets.environments import project_name
 
-RENDERING = {"html": ("jinja2", "markupsafe"), "junit": ("junitparser",)}
-"""Forms of a report, and what they are made with: a form is left out where that is the project's own."""
 DECIDING = ("filelock", "msgspec", "numpy", "packaging", "psutil", "scipy")
 """What no run can do without."""
 
 
 def left_out(root: Path, kinds: Iterable[str]) -> dict[str, str]:
-    """Each of these forms that is not made in the project at `root`, and why."""
-    found = {kind: _of_project(root, RENDERING.get(kind, ())) for kind in kinds}
+    """Each of these forms that is not made in the project at `root`, and why: what it is made with is the project's."""
+    forms = formats()
+    found = {kind: _of_project(root, forms[kind].needs) for kind in kinds if kind in forms}
     return {
         kind: f"{' and '.join(own)} here is this project's own, and no report is made with the code under test; "
         f"`ftgate report --to {kind}:PATH` makes it in an environment without this project"

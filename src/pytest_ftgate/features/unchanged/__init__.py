@@ -1,190 +1,34 @@
-"""Cells that cannot have changed: no code that they run is different, and what they read is the same on both sides.
-
-A check launch notes what a cell runs and reads. Where a source differs, but not in what ran of it, the reference is
-launched as well: it may run what the changed side does not.
-"""
+"""`--ftgate-unchanged`: what runs the same code on both sides passes unmeasured. `cells.py` finds it."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING
 
-import msgspec
-from packaging.version import Version
-
-from ...declare.plan import one_per_target
+from ...declare.options import Option, one_of, option
 from ...hookspec import hookimpl
-from ...kit.git import Checkout
-from ...kit.text import plural
-from ...measure.context import PreparedTarget
-from ...measure.launch import CellUnsupported, LaunchFailed, request_here
-from ...measure.plan import Allowance, RoundPlan
-from ...measure.watch.opened_files import OpenedFiles
-from ...model.spec import Cell, Group, Spec
-from ...run.run import Run
-from ...run.sides import worktrees
-from ...runner import reads
-from ...runner.protocol import CHECK, WARMUP
-from ...store import names
-from .compare import OPENED, Compared, Read, compare, read_notes
-from .sides import Side
 
-SHORT_NS: Final = 1e9
-"""An iteration shorter than this is followed by a second one: what a body reads only then counts as well."""
-LOAD_NS: Final = 1_000_000_000
-"""How long a server gets load at most."""
+if TYPE_CHECKING:
+    from ...run.run import Run
+
+UNCHANGED = option(
+    "unchanged",
+    "skip",
+    one_of("skip", "measure"),
+    "skip (the default): with --ftgate-against a test whose cells run the same code and read the same files on both "
+    "sides passes unmeasured; measure: measure it all the same",
+    metavar="skip|measure",
+    trusted=True,
+)
 
 
-class Checked(NamedTuple):
-    """What is the same for each cell that need not be compared, by node id, and why another one must be.
-
-    Neither where nothing was checked.
-    """
-
-    same: Mapping[str, str] = MappingProxyType({})
-    why: str = ""
-
-
-class Sides(NamedTuple):
-    """A target on both sides, and why both can be told apart before anything is launched; empty if they cannot."""
-
-    changed: Side
-    reference: Side
-    targets: tuple[PreparedTarget, PreparedTarget]
-    differs: str
+@hookimpl
+def ftgate_options() -> list[Option]:
+    return [UNCHANGED]
 
 
 @hookimpl
 def ftgate_begin(run: Run) -> None:
     """What is read of both sides is kept for the whole run."""
+    from .cells import UnchangedCells
+
     run.plugins.register(UnchangedCells(run))
-
-
-class UnchangedCells:
-    """Finds the cells of a comparison that need no measurement."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self._sides: dict[tuple[str, str], Side] = {}
-
-    @hookimpl(specname="ftgate_settle")
-    def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
-        """All `cells` of a group that run Python in our runner, or none: they are compared with each other.
-
-        Each program by itself. Two versions of a distribution are a change.
-        """
-        lacking = (worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
-        if self.run.config.unchanged != "skip" or not pair.reference.commit or any(lacking):
-            return Checked()
-        same, why = dict[str, str](), ""
-        try:
-            # A build for one target may leave files that another lists: all come before a launch.
-            sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
-            for each in sides.values():
-                if each.differs:
-                    return Checked(why=each.differs)
-            for cell in sorted(cells, key=lambda each: each.executor.program is not None):
-                try:
-                    finding = self._finding(cell, group.spec, pair, sides[cell.target.spec])
-                except CellUnsupported:
-                    continue
-                except LaunchFailed:
-                    if cell.executor.program is None:
-                        return Checked()  # the measurement finds the error again, and reports it
-                    finding = Compared("its check launch failed")
-                if not finding.reason:
-                    same[cell.nodeid] = f"nothing that it runs or reads differs at {pair.reference.label}"
-                    if uncalled := len(finding.uncalled):
-                        same[cell.nodeid] += (
-                            f": {plural(uncalled, 'changed function is', 'changed functions are')} never called"
-                        )
-                elif cell.executor.program is None:
-                    return Checked(why=finding.reason)
-                else:
-                    why = why or f"{cell.label}: {finding.reason}"
-        except Exception:  # noqa: BLE001
-            return Checked()
-        return Checked(same, why)
-
-    def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> Sides:
-        """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""
-        requires = group.spec.packages
-        target = self.run.targets.prepared(cell, requires, pair.changed)
-        other = self.run.targets.prepared(cell, requires, pair.reference)
-        changed, reference = self._side(pair.changed, target), self._side(pair.reference, other)
-        package = changed.differing_package(reference)
-        differs = "the interpreter" if target.interpreter != other.interpreter else package
-        return Sides(changed, reference, (target, other), f"{differs} differs" if differs else "")
-
-    def _side(self, checkout: Checkout, target: PreparedTarget) -> Side:
-        key = (checkout.root, target.python)
-        if key not in self._sides:
-            deferred = Version(target.interpreter.version) >= Version("3.14")
-            self._sides[key] = Side(
-                checkout.top(checkout.project), Path(target.python).parent.parent, deferred=deferred
-            )
-        return self._sides[key]
-
-    def _finding(self, cell: Cell, spec: Spec, pair: worktrees.Pair, sides: Sides) -> Compared:
-        """What the check launches of a cell find. Raises LaunchFailed, CellUnsupported and OSError."""
-        changed, reference, targets, _ = sides
-        found = self._launched(cell, self.run.references.relocated(spec, pair.changed), targets[0], changed, reference)
-        if found.reason or not found.sources:
-            return found
-        spec = self.run.references.relocated(spec, pair.reference)
-        other = self._launched(cell, spec, targets[1], reference, changed)
-        if not other.reason and (alone := found.ran ^ other.ran):
-            place, name = min(alone)
-            return Compared(f"{name} in {place} runs on one side only")
-        return other._replace(uncalled=found.uncalled & other.uncalled)
-
-    def _launched(self, cell: Cell, spec: Spec, target: PreparedTarget, mine: Side, other: Side) -> Compared:
-        """Whether the other side has what a launch of one side runs and reads.
-
-        Of a program the kernel alone tells what it opens. What it looks for in vain is not heard of, so the folders in
-        which it opens files must hold the same names.
-        """
-        program = cell.executor.program is not None
-        with OpenedFiles.watching(map(Path, mine.bases.values())) as watch:
-            if program and watch is None:
-                return Compared("what a program reads cannot be followed here")
-            notes = self._notes(cell, spec, target)
-            events = watch.events() if watch else []
-        if events is None:
-            notes.append(Read(reads.UNKNOWN, "a launch that opens so many files"))
-        notes += [Read(reads.WRITTEN if event.changed else OPENED, event.path) for event in events or ()]
-        if program:
-            notes += [Read(reads.NAMES, os.path.dirname(note.text)) for note in notes if note.kind == OPENED]
-        return compare(notes, mine, other, watched=watch is not None)
-
-    def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
-        """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
-        self.run.listener.advance(cell.label, "checking what is run by", 0, 0, None)
-        plan = RoundPlan(spec, Allowance(timeout_s=self.run.config.timeout), time.monotonic)
-        program = cell.executor.program is not None
-        with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
-            file = Path(folder, "reads")
-            file.touch()
-            request = msgspec.structs.replace(
-                request_here(cell, spec, target.python, spec.timeout_s or self.run.config.timeout),
-                expect_gil=cell.target.settings.gil == "on" or not target.interpreter.free_threaded,
-                environment=target.environment,
-                copies=target.copies,
-                reads="" if program else str(file),
-            )
-            handle = self.run.launcher.start(request)
-            try:
-                handle.ready()
-                if program:
-                    handle.iteration(WARMUP, 1, min(plan.window_ns, LOAD_NS))
-                elif handle.iteration(CHECK, 1, plan.window_ns).wall_ns < SHORT_NS:
-                    handle.iteration(WARMUP, 1, plan.window_ns)
-                handle.finish()
-            finally:
-                handle.kill()
-            return [Read(reads.STARTED, "")] if program else read_notes(file)
