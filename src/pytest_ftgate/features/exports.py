@@ -8,6 +8,7 @@ from collections import Counter
 from types import SimpleNamespace
 from urllib.parse import quote
 
+from ..judge.values import values_of
 from ..kit import units
 from ..kit.values import Metric
 from ..model.report import Report, Row
@@ -77,8 +78,8 @@ def benchstat(report: Report) -> str:
     """Go's benchmark format with its unit metadata: a line for each launch, with the metrics that this launch gave."""
     better: dict[str, str] = {}
     lines: list[str] = []
-    for row, _, on in _cells(report):
-        if row.sample is None:
+    for (row, _, on), values in zip(_cells(report), values_of(report.rows), strict=True):
+        if values is None or row.sample is None:
             continue
         by_launch: dict[int, list[str]] = {}
         for each in measured(row):
@@ -86,7 +87,7 @@ def benchstat(report: Report) -> str:
             unit = quote(each.metric.name, safe=IN_NAMES) + {"time": "-ns/op", "size": "-B"}.get(each.metric.unit, "")
             unit = "ns/op" if each.metric.name == Metric.WALL else unit
             better[unit] = "higher" if each.metric.scale == "gain" else "lower"
-            for order, value in each.metric.read(row.sample).items():
+            for order, value in values.of(each.metric.name).items():
                 by_launch.setdefault(order, []).append(f"{value:.9g} {unit}")
         counts = {launch.order: len(launch.iterations) * launch.loops for launch in row.sample.launches}
         lines.append(f"pkg: {_line(row.cell.nodeid.partition('::')[0])}")

@@ -201,11 +201,7 @@ class InterleavedRun(RunContext):
         return self.samples_so_far()
 
     def samples_so_far(self) -> list[Sample]:
-        found = []
-        for cell_run in self.cell_runs:
-            same = (each for each in self.cell_runs if each.family == cell_run.family and each is not cell_run)
-            found.append(cell_run.sample(next((each for each in same if each.cell.workers == 1), None)))
-        return found
+        return [cell_run.sample() for cell_run in self.cell_runs]
 
     def _run_references(self) -> None:
         """Run the reference of a cell that has failed as often as the cell itself: it may have the same error."""

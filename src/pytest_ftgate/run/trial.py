@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from ..judge import decide, figures
 from ..judge.judge import ComparedWith, Judge, doubted, excess, missed, unchanged
+from ..judge.values import TestValues, Values
 from ..kit import git
 from ..kit.errors import FtgateError
 from ..measure import machine
 from ..measure.conditions import ConditionsMonitor
 from ..measure.launch import error_of
 from ..model.report import Conditions, Row, Shortfall, failed_row, first_line
-from ..model.sample import Sample, TestSamples
+from ..model.sample import Sample, executor_cell, single_cell
 from ..model.spec import Cell, Group
 from ..model.verdict import Decision, Verdict
 from ..report import said
@@ -51,7 +52,8 @@ class Trial:
         """By node id: the verdict on paired launches, and why there is none."""
         self._same_code: dict[str, str] = {}
         """By node id of a cell that missed its baseline: why its code is that of the baseline."""
-        self.samples = TestSamples()
+        self.values = TestValues()
+        """Of the first phase."""
         self.phases: list[Phase] = []
         self.active: Phase | None = None
         self.amendments = run.hooks.ftgate_amend(run=run, group=group)
@@ -214,10 +216,10 @@ class Trial:
 
     def _amended(self, row: Row) -> Row:
         """The row with its verdict as it stands now, and with what the time lacks where that is open."""
-        nodeid, verdict, sample = row.cell.nodeid, row.verdict, self.samples.cell(row.cell)
+        nodeid, verdict, values = row.cell.nodeid, row.verdict, self.values.of(row.cell)
         # 1. After a miss: by the launches that were paired with the baseline's commit, else predicted.
-        if nodeid in self._after_miss and sample is not None:
-            verdict = self.screen.settled(sample, self.samples, verdict, *self._after_miss[nodeid])
+        if nodeid in self._after_miss and values is not None:
+            verdict = self.screen.settled(values, verdict, *self._after_miss[nodeid])
         # 2. Where the code is that of the baseline: what misses it is no change of the code.
         if why := self._same_code.get(nodeid):
             verdict = unchanged(verdict, why)
@@ -285,14 +287,14 @@ class Trial:
             try:
                 phase.begin(self.run, self.group, self.monitor, self._own_left_s, waiting)
                 self.active = phase
-                if self.samples:
+                if self.values:
                     why = "measured again beside the baseline's commit: it missed its baseline"
                     self.run.listener.expect_more(why)
             except FtgateError as error:
                 if phase.pair and not self.run.config.against:  # what is compared with instead decides less
                     why = f"{phase.pair.reference.label} cannot be measured: {first_line(str(error))}"
                     self.run.listener.warn(f"{self.group.key}: {why}")
-                if phase.pair and not (self.samples or self.run.config.against):
+                if phase.pair and not (self.values or self.run.config.against):
                     # What another machine could build: without it, what it stored is compared.
                     self.phases.insert(0, dataclasses.replace(phase, pair=None, why="", same={}))
                 else:
@@ -302,7 +304,7 @@ class Trial:
         for cell in phase.cells:
             if cell.nodeid not in phase.judged:
                 continue
-            if self.samples.cell(cell):
+            if self.values.of(cell):
                 if self._missed(cell):
                     why = f"{first_line(str(error))}: its reference cannot be measured"
                     self._after_miss[cell.nodeid] = None, why
@@ -327,19 +329,19 @@ class Trial:
         self._ended_rounds += ended.interleaved.budget.rounds
         self.note = ended.interleaved.split or self.note
         self.conditions = self.monitor.observe()
-        samples = TestSamples(ended.interleaved.samples())
-        if self.samples:
-            for sample in samples:
-                if sample.cell.nodeid in ended.judged:
-                    with self._failing(sample.cell):
-                        self._judge_again(ended.judge, sample, samples)
+        test = TestValues(ended.interleaved.samples())
+        if self.values:
+            for values in test:
+                if values.cell.nodeid in ended.judged:
+                    with self._failing(values.cell):
+                        self._judge_again(ended.judge, values)
         else:
             self.first_conditions = self.conditions
             ended.judge.conditions = (self.conditions,)
-            for sample in samples:
-                with self._failing(sample.cell):
-                    self._judge_first(ended, sample, samples)
-            self.samples = samples
+            for values in test:
+                with self._failing(values.cell):
+                    self._judge_first(ended, values)
+            self.values = test
             if not ended.pair:
                 self.screen = ended.judge
                 self.phases += self._follow_ups(ended)
@@ -356,23 +358,24 @@ class Trial:
         except Exception as error:  # noqa: BLE001
             self._fail_cell(cell, error)
 
-    def _judge_first(self, ended: Phase, sample: Sample, samples: TestSamples) -> None:
-        reference = samples.reference_of(sample.cell, self.group.spec.executors[0])
-        sample = self._with_hint(ended, sample)
-        shown = self.run.references.shown(figures.figures(sample, reference=reference))
-        verdict = ended.judge.verdict(sample, samples, shown)
+    def _judge_first(self, ended: Phase, values: Values) -> None:
+        first = executor_cell(values.cell, values.test.cells, self.group.spec.executors[0])
+        shown = self.run.references.shown(figures.figures(values, reference=values.test.of(first)))
+        sample = self._with_hint(ended, values.sample)
+        verdict = ended.judge.verdict(values)
         self.by_nodeid[sample.cell.nodeid] = Row(
             cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
         )
 
-    def _judge_again(self, judge: Judge, sample: Sample, samples: TestSamples) -> None:
+    def _judge_again(self, judge: Judge, values: Values) -> None:
         """The verdict of a cell that missed its baseline, now that it was paired with the baseline's commit."""
+        sample = values.sample
         row = self.by_nodeid[sample.cell.nodeid]
         if sample.error is not None:  # a race may show in any launch
             failed = failed_row(sample.cell, sample.error.reason, sample.error.detail)
             row = replace(row, verdict=failed.verdict, error=sample.error)
         else:
-            together = judge.verdict(sample, samples, figures.figures(sample, reference=None))
+            together = judge.verdict(values)
             why = together.reason or together.why or "the reference has no figures to compare"
             self._after_miss[sample.cell.nodeid] = together, why
         self.by_nodeid[sample.cell.nodeid] = replace(row, paired=sample)
@@ -398,12 +401,12 @@ class Trial:
         """
         # 1. What each is paired with, the worst first; predictions.
         alone: dict[str, tuple[worktrees.Pair, list[Cell]]] = {}
-        for sample in sorted(self.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
-            with self._failing(sample.cell):
-                compared_with = self.screen.compared_with(sample)
-                pair = self._pair_after_miss(sample.cell, compared_with)
+        for values in sorted(self.values, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
+            with self._failing(values.cell):
+                compared_with = self.screen.compared_with(values.sample)
+                pair = self._pair_after_miss(values.cell, compared_with)
                 if pair is not None:
-                    alone.setdefault(compared_with.commit, (pair, []))[1].append(sample.cell)
+                    alone.setdefault(compared_with.commit, (pair, []))[1].append(values.cell)
         # 2. Without cells that read the same at that commit, unless no launch begins any more.
         budget, left_s = screen.interleaved.budget, self._own_left_s - screen.interleaved.budget.spent_s
         for pair, cells in alone.values() if left_s > 0 and not self.run.time.over else ():
@@ -412,8 +415,8 @@ class Trial:
             cells[:] = [cell for cell in cells if cell.nodeid not in same]
         paired = [each for each in alone.values() if each[1]]
         # 3. As many as there is time for: a launch of a pair takes the place of one of the control workload.
-        pairs_s = LEAST_ROUNDS * len(paired) * budget.spent_s / max(1, budget.rounds * len(self.samples))
-        room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.samples)
+        pairs_s = LEAST_ROUNDS * len(paired) * budget.spent_s / max(1, budget.rounds * len(self.values))
+        room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.values)
         worst = [self._paired_phase(pair, cells[:room]) for pair, cells in paired]
         others = [self._paired_phase(pair, cells[room:]) for pair, cells in paired if cells[room:]]
         for phase in others:
@@ -439,8 +442,8 @@ class Trial:
 
     def _paired_phase(self, pair: worktrees.Pair, cells: Sequence[Cell]) -> Phase:
         """These cells, each with its single-worker cell for the scaling, paired with a commit."""
-        singles = {cell: self.samples.single_of(cell) for cell in cells}
-        measured = ((cell, single.cell) if single else (cell,) for cell, single in singles.items())
+        singles = {cell: single_cell(cell, self.values.cells) for cell in cells}
+        measured = ((cell, single) if single else (cell,) for cell, single in singles.items())
         return Phase(
             cells=tuple(dict.fromkeys(cell for both in measured for cell in both)),
             judged=frozenset(cell.nodeid for cell in cells),
