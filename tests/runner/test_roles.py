@@ -15,6 +15,7 @@ from example import Example
 from fake_launcher import GIL, group_of, spec_of
 
 from pytest_ftgate.judge import figures
+from pytest_ftgate.judge.values import Values
 from pytest_ftgate.measure.context import CellRun, disagreements
 from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request, setup_of
 from pytest_ftgate.model.report import Figures, Row
@@ -490,7 +491,8 @@ def test_a_peak_is_the_median_over_the_launches_that_know_it() -> None:
     peaks = ({"depth": 3.0}, {"depth": 26.0, "late_ms": 0.5}, {"depth": 4.0})
     launches = [launch_with(each, order) for order, each in enumerate(peaks)]
     cell = group_of(spec=spec_of("threads")).cells[0]
-    found = figures.figures(Sample(cell=cell, interpreter=GIL, key="", all_launches=tuple(launches)), reference=None)
+    sample = Sample(cell=cell, interpreter=GIL, key="", all_launches=tuple(launches))
+    found = figures.figures(Values(sample), reference=None)
     assert found.peaks == {"depth": 4.0, "late_ms": 0.5}
 
 

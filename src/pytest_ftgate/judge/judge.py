@@ -190,6 +190,10 @@ class Judge:
         mismatch = recording.mismatch(found.entry, sample) if found.entry is not None else ""
         return ComparedWith(why=mismatch) if mismatch else found
 
+    def judged(self, values: Values, *, final: bool) -> list[MetricVerdict]:
+        """The verdicts on metrics and contracts; with `final` no more launches will come."""
+        return self._rows(self._reading(values), final=final)
+
     def so_far(self, cell: Cell) -> Row:
         """A cell that needs no more launches, as it was judged after the last round."""
         reading, judged = self._so_far[cell.nodeid]
@@ -278,7 +282,6 @@ class Judge:
         return Reading(values, basis, numbers)
 
     def _rows(self, reading: Reading, *, final: bool) -> list[MetricVerdict]:
-        """What is judged of a cell, metrics and contracts alike; with `final` no more launches will come."""
         (values, basis, numbers), sample = reading, reading.values.sample
         found = []
         # 1. Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
