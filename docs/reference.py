@@ -13,9 +13,10 @@ from typing import Any
 import pytest_ftgate
 from pytest_ftgate.cli import EPILOG, build_parser
 from pytest_ftgate.declare.options import OPTIONS
-from pytest_ftgate.judge import metrics
+from pytest_ftgate.judge import contract_grammar, metrics
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.text import listed
+from pytest_ftgate.model.verdict import Limits
 from pytest_ftgate.runner import signatures
 from pytest_ftgate.runner.api import Declaration
 
@@ -68,7 +69,9 @@ def commands() -> Iterator[str]:
     """The `ftgate` command."""
     yield from ("# Commands", "", MADE, f"{EPILOG[0].upper()}{EPILOG[1:]}.")
     for name, parser in _subcommands(build_parser()):
-        yield from ("", f"## ftgate {name}", "", parser.description or "", "")
+        if not parser.description:  # its commands have one each
+            continue
+        yield from ("", f"## ftgate {name}", "", parser.description, "")
         shown = [each for each in parser._actions if each.help != argparse.SUPPRESS and each.dest != "help"]
         rows = [
             (f"`{_words(action)}`", (action.help or "") % {"default": action.default, "prog": "ftgate"})
@@ -97,19 +100,17 @@ def _words(action: argparse.Action) -> str:
 def metric_table() -> Iterator[str]:
     """The metrics, with their default limits."""
     yield from ("# Metrics", "", MADE)
-    yield "Contracts, `--ftgate-metrics` and `--ftgate-limit` take these names. The last two columns are the default"
-    yield "[margin](terms.md#margin) and [effect](terms.md#effect) of pairs and of stored values. What has none is"
-    yield "derived from times: it explains a change. [Judging](judging.md#metrics) says more."
+    yield "[Contracts](#contracts), `--ftgate-metrics` and `--ftgate-limit` take these names. The last two columns are"
+    yield "the default [margin](terms.md#margin), with its floor, and [effect](terms.md#effect), of pairs and of stored"
+    yield "values. What has none is derived from times: it explains a change, and fails a cell only if its own time is"
+    yield "worse too."
     yield ""
     rows = [
         (
             f"`{row.name}`",
             row.meaning,
             UNITS[row.unit],
-            *(
-                "" if row.explains else f"{units.whole_share(limits.margin)}, {units.whole_share(limits.effect)}"
-                for limits in (row.paired, row.apart)
-            ),
+            *("" if row.explains else _limits(row.unit, each) for each in (row.paired, row.apart)),
         )
         for row in metrics.TABLE.values()
     ]
@@ -117,6 +118,23 @@ def metric_table() -> Iterator[str]:
     yield from table(("metric", "meaning", "unit", "paired", "stored"), rows)
     yield ""
     yield f"{listed([f'`{name}`' for name in metrics.GATING], 'and')} gate by default."
+    yield from ("", "## Contracts", "", "```text")
+    _, _, grammar = (contract_grammar.__doc__ or "").partition("\n\n")
+    yield from (grammar.strip("\n"), "```")
+
+
+def _limits(unit: str, limits: Limits) -> str:
+    """A margin with its floor, and an effect: of a share both have one."""
+    margin, effect = units.whole_share(limits.margin), units.whole_share(limits.effect)
+    if not limits.floor:
+        return f"{margin}, {effect}"
+    if unit == "share":
+        return f"{margin} + {_points(limits.floor)}, {effect} + {_points(2 * limits.floor)}"
+    return f"{margin} + {units.size(limits.floor)}, {effect}"
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:g} point{'s' if share != 0.01 else ''}"
 
 
 def api() -> Iterator[str]:

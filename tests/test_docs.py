@@ -20,7 +20,6 @@ import reference
 from pytest_ftgate import cli, hookspec
 from pytest_ftgate.declare.options import OPTIONS
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[1]
@@ -37,14 +36,6 @@ def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     named = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     return named | set(re.findall(r'<a id="([^"]+)"', text))
-
-
-def test_the_order_of_decisions_is_that_of_the_code() -> None:
-    """One list for verdicts and reports, and the pages that name it say the same."""
-    worst_first = list(Decision)
-    for page, count in (("judging.md", len(worst_first)), ("ci.md", 4)):
-        text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
-        assert f"worst first: {', '.join(worst_first[:count])}." in text.replace("list the worst first", "worst first")
 
 
 def test_every_promise_is_a_sentence_with_tests_that_exist() -> None:

@@ -45,7 +45,7 @@ INTRODUCTION = """\
 `make adopt` takes the source distributions of five published projects and does what their maintainer would do:
 
 1. `uv venv --python 3.14`, and `uv pip install` of the project, its test dependencies and pytest-ftgate;
-2. `ftgate init --yes`, and a test of the project's own code, which
+2. `ftgate init`, and a test of the project's own code, which
    [projects.toml](../../benchmarks/adopt/projects.toml) has, as has the change;
 3. that test and some of the project's own, plainly;
 4. `pytest --ftgate --ftgate-test-time 60s --ftgate-update=new`, and a commit of the baselines;
@@ -170,7 +170,7 @@ def address(name: str, version: str) -> str:
 
 def init(adoption: Adoption) -> str:
     """`ftgate init`; returns the file of its test, which then has a test of the project's own code."""
-    step = adoption.run("init", "ftgate", "init", "--yes")
+    step = adoption.run("init", "ftgate", "init")
     written = adoption.git("status", "--porcelain", "--untracked-files=all")
     test = next(iter(re.findall(r"^\?\? (\S*concurren\S*\.py)$", written, re.MULTILINE)), "")
     if not test:

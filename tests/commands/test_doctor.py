@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from report_by_hand import FREE_THREADED
 
+from golden import check_golden
 from pytest_ftgate.features import doctor
 from pytest_ftgate.features.doctor import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
 from pytest_ftgate.features.pythons import InstallProgress, outcome_text
@@ -57,29 +58,8 @@ def parsed(*words: str) -> argparse.Namespace:
     return parser.parse_args(["doctor", *words])
 
 
-def test_the_text_is_aligned_and_holds_every_figure() -> None:
-    lines = to_text(DIAGNOSIS).splitlines()
-    rows = {line[2:16].strip(): line for line in lines if line.startswith("  ") and line[2] not in "- "}
-    assert len({len(line) - len(line[15:].lstrip()) for line in rows.values()}) == 1
-    text = "\n".join(lines)
-    for word in (
-        "cpython 3.14.7t, free-threaded build",
-        "1.5 cores",
-        "1.50 GiB",
-        "powersave",
-        "fork, forkserver, spawn",
-        "readable, but not for children",
-        "not readable",
-        "3.14.7t-1a2b3c4d",
-        "not found",
-        "0.25 over the last minute",
-        "available (self-test passed)",
-    ):
-        assert word in text
-    assert text.endswith("problems\n  - PSS cannot be read\n    fix: Linux 4.14+")
-
-
-def test_the_text_says_when_there_are_no_problems() -> None:
+def test_the_text() -> None:
+    check_golden("doctor.txt", to_text(DIAGNOSIS) + "\n")
     assert to_text(msgspec.structs.replace(DIAGNOSIS, problems=())).endswith("no problems")
 
 

@@ -158,7 +158,7 @@ def test_threads_win_over_a_manager_by_ten_times() -> None:
         assert here.limits[0].times is not None
         assert here.limits[0].times.high < 1
     assert found.unknown == ("start-up",)
-    assert "unattributed waits: not known" in text(found, "contention")
+    assert "unattributed" not in text(found, "contention")  # a baseline does not keep those
 
 
 # ---- scenario 3: one writer for each shard
@@ -203,7 +203,7 @@ def test_wsgi_uses_more_than_one_core_without_the_gil() -> None:
     cores = choice(found, "w1").cores
     # 3.14 has one core of Python, and a thread of Granian's own beside it.
     assert cores["server on 3.14t"] > 1.3 > 1.2 > cores["server on 3.14"]
-    assert f"cores kept busy: server on 3.14t {cores['server on 3.14t']:.2f}" in text(found, "time")
+    assert f"{cores['server on 3.14t']:.2f} cores" in text(found, "time")
     # The write-up's 3.8 times the requests need more cores than the 2 that the load generator shares here.
     slower = choice(found, "w1").time.ranked[-1].times
     assert slower is not None

@@ -158,7 +158,6 @@ def test_figures_of_the_data_are_those_of_the_report() -> None:
     for row in report.tables[0].rows:
         of = cells[row.cell.label]
         assert of["figures"]["wall_ns"] == (None if row.figures.wall_ns is None else to_builtins(row.figures.wall_ns))
-        assert of["figures"]["uss_bytes"] == row.figures.uss_bytes
         assert of["decision"] == row.verdict.decision
     wall = cells["3.14-fork-w8"]["changes"]["wall"]
     assert wall["change"]["value"] == 1.312

@@ -6,7 +6,6 @@ import json as stdlib_json
 import math
 import random
 import re
-from collections.abc import Callable
 from typing import Any, get_args
 
 import msgspec
@@ -53,119 +52,43 @@ def shown(report: Report, width: int = 100, **options: Any) -> str:
     return terminal.render(report, **{"width": width, "color": False, "unicode": True, **options})
 
 
-def timed_row(word: str, start_ns: float, work_ns: float, join_ns: float, **fields: Any) -> Row:
-    of = cell("t.py::test", "3.14t", word, 8)
-    there = Sample(cell=of, interpreter=report_by_hand.GIL, key="k", **fields)
-    return row(word, sample=there, figures=Figures(start_ns=start_ns, work_ns=work_ns, join_ns=join_ns))
-
-
-def test_a_body_that_is_short_beside_the_start_of_its_workers_has_a_hint() -> None:
-    rows = [timed_row("threads", 700, 10, 290), timed_row("fork", 960, 40, 0), timed_row("spawn", 300, 500, 200)]
-    text = shown(of_rows(*rows), 200)
-    assert (
-        "  hint       96 % or more of the time of 3.14t-threads-w8, 3.14t-fork-w8 is start and join: "
-        'leave out reuse="fresh"\n'
-    ) in text
-    quiet = [timed_row("threads", 890, 110, 0), timed_row("fork", 0, 0, 0), timed_row("spawn", 99, 1, 0, reuse="pool")]
-    assert "hint" not in shown(of_rows(*quiet))
-
-
 # ---- units
 
 
-@pytest.mark.parametrize(
-    ("written", "value", "text"),
-    [
-        (units.time, 0, "0 ns"),
-        (units.time, 0.5, "0.500 ns"),
-        (units.time, 12, "12 ns"),
-        (units.time, 12.34, "12.3 ns"),
-        (units.time, 999.4, "999 ns"),
-        (units.time, 999.9, "1.00 µs"),
-        (units.time, 5320, "5.32 µs"),
-        (units.time, 1_832_000, "1.83 ms"),
-        (units.time, 762_000_000, "762 ms"),
-        (units.time, 999_960_000, "1.00 s"),
-        (units.time, 125e9, "125 s"),
-        (units.time, 1234e9, "1234 s"),
-        (units.time, -1_832_000, "-1.83 ms"),
-        (units.time, math.inf, "inf ns"),
-        (units.time, math.nan, "nan ns"),
-        (units.size, 0, "0 B"),
-        (units.size, 512, "512 B"),
-        (units.size, 1023, "1023 B"),
-        (units.size, 1024, "1.00 KiB"),
-        (units.size, 24_327_000, "23.2 MiB"),
-        (units.size, 1013 * MIB, "1013 MiB"),
-        (units.size, 8 * 2**30, "8.00 GiB"),
-        (units.size, -64 * 4096, "-256 KiB"),
-        (units.rate, 0, "0 /s"),
-        (units.rate, 0.25, "0.250 /s"),
-        (units.rate, 12.5, "12.5 /s"),
-        (units.rate, 51_000, "51.0 k/s"),
-        (units.rate, 1_098_000, "1.10 M/s"),
-        (units.rate, 2.5e9, "2.50 G/s"),
-        (units.ratio, 1, "1.00x"),
-        (units.ratio, 1.7, "1.70x"),
-        (units.ratio, 17.93, "17.9x"),
-        (units.ratio, 762, "762x"),
-        (units.ratio, 0.561, "0.56x"),
-        (units.ratio, 0.0123, "0.0123x"),
-        (units.cores, 0, "0.00"),
-        (units.cores, 0.034, "0.03"),
-        (units.cores, 1.934, "1.93"),
-        (units.cores, 12.41, "12.4"),
-        (units.change, 1.046, "+4.6 %"),
-        (units.change, 0.871, "-12.9 %"),
-        (units.change, 1.0, "0.0 %"),
-        (units.change, 1.0004, "0.0 %"),
-        (units.change, 0.9996, "0.0 %"),
-        (units.change, 2.3, "+130 %"),
-        (units.change, 1.9996, "+100 %"),
-        (units.change, math.inf, "+inf %"),
-        (units.p_value, 0.0, "p < 0.0001"),
-        (units.p_value, 0.00009, "p < 0.0001"),
-        (units.p_value, 0.00016, "p = 0.00016"),
-        (units.p_value, 0.0344, "p = 0.034"),
-        (units.p_value, 1.0, "p = 1"),
-        (units.span, 0.04, "0.0 s"),
-        (units.span, 3.21, "3.2 s"),
-        (units.span, 9.97, "10 s"),
-        (units.span, 59.4, "59 s"),
-        (units.span, 59.7, "1 min"),
-        (units.span, 125.2, "2 min 5 s"),
-        (units.span, 3600, "1 h"),
-        (units.span, 3780, "1 h 3 min"),
-        (units.span, 7199, "2 h"),
-        (units.level, 0.95, "95 %"),
-        (units.level, 0.992, "99.2 %"),
-        (units.level, 0.99999, "99.9 %"),
-        (units.level, 0.29, "29 %"),
-        (units.share, 0, "0"),
-        (units.share, 1e-9, "<0.1 %"),
-        (units.share, 0.00049, "<0.1 %"),
-        (units.share, 0.0005, "0.1 %"),
-        (units.share, 0.312, "31.2 %"),
-        (units.share, 0.9996, "100 %"),
-        (units.share, 1.0, "100 %"),
-        (units.share, math.nan, "nan %"),
-        (units.whole_share, 0, "0 %"),
-        (units.whole_share, 0.001, "<1 %"),
-        (units.whole_share, 0.006, "1 %"),
-        (units.whole_share, 0.48, "48 %"),
-        (units.whole_share, 0.997, ">99 %"),
-        (units.whole_share, 1.0, "100 %"),
-        (units.whole_share, 1.02, "102 %"),
-        (units.points, 0.0412, "+4.1 points"),
-        (units.points, -0.3, "-30.0 points"),
-        (units.points, 0.0, "0.0 points"),
-        (units.points, -0.0001, "0.0 points"),
-    ],
-)
-def test_a_number_has_three_digits_and_a_unit_that_fits(
-    written: Callable[[float], str], value: float, text: str
-) -> None:
-    assert written(value) == text
+NUMBERS = """
+time | 0: 0 ns | 0.5: 0.500 ns | 12: 12 ns | 12.34: 12.3 ns | 999.4: 999 ns | 999.9: 1.00 µs | 5320: 5.32 µs |
+    1832000: 1.83 ms | 762000000: 762 ms | 999960000: 1.00 s | 125000000000.0: 125 s | 1234000000000.0: 1234 s
+    | -1832000: -1.83 ms | inf: inf ns | nan: nan ns
+size | 0: 0 B | 512: 512 B | 1023: 1023 B | 1024: 1.00 KiB | 24327000: 23.2 MiB | 1062207488: 1013 MiB |
+    8589934592: 8.00 GiB | -262144: -256 KiB
+rate | 0: 0 /s | 0.25: 0.250 /s | 12.5: 12.5 /s | 51000: 51.0 k/s | 1098000: 1.10 M/s | 2500000000.0: 2.50 G/s
+ratio | 1: 1.00x | 1.7: 1.70x | 17.93: 17.9x | 762: 762x | 0.561: 0.56x | 0.0123: 0.0123x
+cores | 0: 0.00 | 0.034: 0.03 | 1.934: 1.93 | 12.41: 12.4
+change | 1.046: +4.6 % | 0.871: -12.9 % | 1.0: 0.0 % | 1.0004: 0.0 % | 0.9996: 0.0 % | 2.3: +130 % | 1.9996:
+    +100 % | inf: +inf %
+p_value | 0.0: p < 0.0001 | 9e-05: p < 0.0001 | 0.00016: p = 0.00016 | 0.0344: p = 0.034 | 1.0: p = 1
+span | 0.04: 0.0 s | 3.21: 3.2 s | 9.97: 10 s | 59.4: 59 s | 59.7: 1 min | 125.2: 2 min 5 s | 3600: 1 h |
+    3780: 1 h 3 min | 7199: 2 h
+level | 0.95: 95 % | 0.992: 99.2 % | 0.99999: 99.9 % | 0.29: 29 %
+share | 0: 0 | 1e-09: <0.1 % | 0.00049: <0.1 % | 0.0005: 0.1 % | 0.312: 31.2 % | 0.9996: 100 % | 1.0: 100 % |
+    nan: nan %
+whole_share | 0: 0 % | 0.001: <1 % | 0.006: 1 % | 0.48: 48 % | 0.997: >99 % | 1.0: 100 % | 1.02: 102 %
+points | 0.0412: +4.1 points | -0.3: -30.0 points | 0.0: 0.0 points | -0.0001: 0.0 points
+"""
+"""Of each form of a number: values, and their texts."""
+
+
+def numbers() -> list[tuple[str, float, str]]:
+    found = []
+    for line in re.sub(r"\n +", " ", NUMBERS).strip().splitlines():
+        written, *pairs = line.split(" | ")
+        found += [(written, float(value), text) for value, text in (pair.split(": ") for pair in pairs)]
+    return found
+
+
+@pytest.mark.parametrize(("written", "value", "text"), numbers())
+def test_a_number_has_three_digits_and_a_unit_that_fits(written: str, value: float, text: str) -> None:
+    assert getattr(units, written)(value) == text
 
 
 def test_time_in_ascii() -> None:
@@ -240,46 +163,154 @@ def test_narrow_terminal_gives_up_the_less_important_columns_first() -> None:
     assert re.split(r"\s{2,}", head(40).strip()) == ["wall", "ratio", "verdict"]
 
 
-def test_columns_without_a_value_are_left_out() -> None:
-    text = shown(of_rows(row(figures=Figures(wall_ns=interval(1e6, 1e6, 1e6, level=0.0)))))
-    head = next(line for line in text.splitlines() if "verdict" in line)
-    assert head.split() == ["wall", "verdict"]
-    assert "ratio" not in text
+def of(decision: Decision, reason: str = "", **verdict: Any) -> Row:
+    """A row with such a verdict; what is no part of a verdict is one of the row."""
+    fields = {name: verdict.pop(name) for name in ("options", "shortfall", "error", "sample") if name in verdict}
+    return row(verdict=Verdict(decision=decision, reason=reason, **verdict), **fields)
+
+
+def timed_row(word: str, start_ns: float, work_ns: float, join_ns: float, **fields: Any) -> Row:
+    of = cell("t.py::test", "3.14t", word, 8)
+    there = Sample(cell=of, interpreter=report_by_hand.GIL, key="k", **fields)
+    return row(word, sample=there, figures=Figures(start_ns=start_ns, work_ns=work_ns, join_ns=join_ns))
 
 
 def known(decision: Decision, reason: str) -> Row:
     expected = Expected(decision=Decision.BROKEN, reason=reason, line=7)
-    return row(verdict=Verdict(decision=decision, reason="scaling: 1.1 against 2", expected=expected))
+    return of(decision, "scaling: 1.1 against 2", expected=expected)
 
 
-def test_known_failures_have_a_line_for_each_reason() -> None:
-    cells = [known(Decision.XFAILED, reason) for reason in ("one lock", "issue 7", "one lock")]
-    text = shown(of_rows(*cells))
-    label = cells[0].cell.label
-    assert f"  xfailed: {label}, {label}\n      broken, as expected: one lock\n" in text
-    assert f"  xfailed: {label}\n      broken, as expected: issue 7\n" in text
-    assert "1.1 against 2" not in text
-    assert "1.1 against 2" in shown(of_rows(*cells), verbosity=1)
+def walls(*levels: float) -> list[Row]:
+    return [row(figures=Figures(wall_ns=interval(1e6, 9e5, 1.1e6, level))) for level in levels]
 
 
-def test_a_mended_cell_names_the_mark_to_remove() -> None:
-    text = shown(of_rows(known(Decision.XPASSED, "one lock")))
-    assert "xpassed: " in text
-    assert "expected broken, passed: remove the mark in line 7 (one lock)\n" in text
-
-
-def test_levels_that_differ_leave_the_heading_without_one() -> None:
-    rows = [row(figures=Figures(wall_ns=interval(1e6, 9e5, 1.1e6, level))) for level in (0.9, 0.95)]
-    head = next(line for line in shown(of_rows(*rows)).splitlines() if "verdict" in line)
-    assert head.split() == ["wall", "CI", "verdict"]
-
-
-def test_a_regression_says_how_much_is_allowed() -> None:
-    wall = MetricVerdict(
-        metric=Metric.WALL, decision=Decision.REGRESSED, ratio=interval(1.312, 1.28, 1.34), allowed=1.02
+def undecided(metric: str, more: int | None) -> MetricVerdict:
+    settles = f"+5 % needs about {more} more pairs" if more else "try a quieter machine"
+    return MetricVerdict(
+        metric=metric,
+        decision=Decision.INCONCLUSIVE,
+        ratio=interval(1.03, 0.98, 1.08),
+        p_fail=0.8,
+        p_pass=0.3,
+        reason=f"rules out +20 %; {settles}",
+        launches=3,
+        more=more,
+        ruled_out=0.2,
     )
-    text = shown(of_rows(row(verdict=Verdict(decision=Decision.REGRESSED, metrics=(wall,)))))
-    assert "wall       +31.2 % (95 % CI +28.0 % to +34.0 %), allowed +2 %\n" in text
+
+
+def contract(decision: Decision, text: str, reason: str) -> MetricVerdict:
+    return MetricVerdict(metric=Metric.CONTRACT, decision=decision, contract=text, reason=reason)
+
+
+SLOWER = MetricVerdict(metric=Metric.WALL, decision=Decision.REGRESSED, ratio=interval(1.312, 1.28, 1.34), allowed=1.02)
+OPEN = tuple(undecided(metric, 14 - number) for number, metric in enumerate(("wall", "tail", "uss")))
+GIL = contract(Decision.BROKEN, "gil == on", "the GIL was off in 5 of 5 launches")
+LEFT = contract(Decision.INCONCLUSIVE, "wall < 1 ms", "it did not hold in 5 of 5 rounds")
+SHORT = Shortfall(rounds=2, needed=7, cells=8, option="--ftgate-test-time", given_s=30, wanted_s=180)
+NO_TEST = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
+SAME = "not measured: the 14 files that it reads are the same at main"
+LONG = "FTGATE_PYTHON='3.14 3.14t' pytest --ftgate " + " ".join(f"tests/test_{n}.py" for n in range(20))
+OUTPUT = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
+HUNG = Sample(
+    cell=cell("t.py::test", "3.14t", "threads", 8),
+    interpreter=report_by_hand.GIL,
+    key="k",
+    error=WorkloadError(reason="hung for 60 s"),
+)
+ODD_NAME = msgspec.structs.replace(
+    cell("t.py::test", "3.14t", "threads", 8), nodeid="t.py::test[3.14t-threads-w8-it's $HOME]"
+)
+AGAINST = {"baseline": "main (1eb3b87)", "basis": "paired"}
+CASES: dict[str, tuple[list[Row], dict[str, Any]]] = {
+    "bodies short beside their start": (
+        [timed_row("threads", 700, 10, 290), timed_row("fork", 960, 40, 0), timed_row("spawn", 300, 500, 200)],
+        {},
+    ),
+    "bodies that are not": (
+        [timed_row("threads", 890, 110, 0), timed_row("fork", 0, 0, 0), timed_row("spawn", 99, 1, 0, reuse="pool")],
+        {},
+    ),
+    "one launch has no interval": (walls(0.0), {}),
+    "levels that differ": (walls(0.9, 0.95), {}),
+    "known failures": ([known(Decision.XFAILED, reason) for reason in ("one lock", "issue 7", "one lock")], {}),
+    "a mended one": ([known(Decision.XPASSED, "one lock")], {}),
+    "a regression and its limit": ([of(Decision.REGRESSED, metrics=(SLOWER,))], {}),
+    "a contract left open beside a broken one": ([of(Decision.BROKEN, GIL.reason, metrics=(GIL, LEFT))], {}),
+    "a rerun with options of measuring": (
+        [
+            of(
+                Decision.REGRESSED,
+                baseline="3.14",
+                why="--ftgate-against python:3.14",
+                basis="paired",
+                options=("--ftgate-against=python:3.14", "--ftgate-install=-e .[fast]"),
+            )
+        ],
+        {},
+    ),
+    "a rerun with the comparison alone": (
+        [of(Decision.REGRESSED, why="--ftgate-against main; tests/helper.py differs", **AGAINST)],
+        {},
+    ),
+    "a name for a shell": ([Row(cell=ODD_NAME, verdict=Verdict(decision=Decision.REGRESSED))], {}),
+    "a command that is long": ([row()], {"command": LONG}),
+    "a partial report": ([row()], {"partial": "interrupted: 3 of 12 cells were not run"}),
+    "unchanged cells": ([of(Decision.UNCHANGED, SAME)] * 2, {}),
+    "an unchanged cell beside another": ([of(Decision.UNCHANGED, SAME), row()], {}),
+    "passed by the same": ([of(Decision.PASSED, basis="stored")] * 2, {}),
+    "passed by several": (
+        [
+            of(Decision.PASSED, basis="stored"),
+            of(Decision.PASSED, basis="paired", why="its commit was measured too"),
+        ],
+        {},
+    ),
+    "one error of two cells": (
+        [
+            row(word, Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=OUTPUT))
+            for word in ("fork", "tasks")
+        ],
+        {},
+    ),
+    "an error of the sample, one of the verdict": (
+        [of(Decision.ERROR, sample=HUNG), of(Decision.ERROR, "wall values cannot be compared")],
+        {},
+    ),
+    "unsupported for several reasons": (
+        [row(word, Decision.UNSUPPORTED, reason=why) for word, why in [("fork", "A"), ("spawn", "B"), ("tasks", "A")]],
+        {},
+    ),
+    "a reason of several lines": ([of(Decision.UNSUPPORTED, "not found\n  skipped: A\n  fix: B")], {}),
+    "inconclusive without figures": (
+        [row(word, Decision.INCONCLUSIVE, reason="the time ended") for word in ("fork", "spawn")],
+        {},
+    ),
+    "inconclusive": ([of(Decision.INCONCLUSIVE, metrics=OPEN, basis="stored", why="because")], {}),
+    "inconclusive, nothing settles it": ([of(Decision.INCONCLUSIVE, metrics=(undecided("wall", None),))], {}),
+    "too little time": ([of(Decision.INCONCLUSIVE, shortfall=SHORT)] * 2, {}),
+    "enough of it": ([of(Decision.PASSED, shortfall=SHORT)], {}),
+    "without a baseline": ([of(Decision.NO_BASELINE)], {}),
+    "without a baseline, outside of git": ([of(Decision.NO_BASELINE)], {"commit": ""}),
+    "recorded now": ([of(Decision.NO_BASELINE)], {"updates": ("baselines/t.py/test.json: 1 cell new",)}),
+    "without a reference": ([of(Decision.NO_BASELINE, NO_TEST, options=("--ftgate-against=main",))] * 2, {}),
+    "nothing": ([], {"tables": (), "wall_s": 0.2, "interpreters": ()}),
+}
+
+
+def test_what_is_said_of_each_kind_of_row() -> None:
+    texts = [
+        f"==== {name}\n{shown(of_rows(*rows, **fields), verbosity=0 if 'command' in fields else -1)}"
+        for name, (rows, fields) in CASES.items()
+    ]
+    check_golden("terminal_cases.txt", "\n".join(texts))
+
+
+def test_what_is_said_of_one_cell_with_all_that_is_known() -> None:
+    names = ("known failures", "inconclusive", "one error of two cells", "a regression and its limit")
+    texts = [f"==== {name}\n{terminal.cell_text(CASES[name][0][0], verbosity=1)}\n" for name in names]
+    check_golden("terminal_cells.txt", "\n".join(texts))
+    assert terminal.cell_text(row()) == ""
 
 
 def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
@@ -287,39 +318,6 @@ def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:
     assert shown(one).count("regressed: ") == 1, "it stands below its table"
     tables = (one.tables[0], msgspec.structs.replace(one.tables[0], rows=one.tables[0].rows * 11))
     assert "\nand 2 more cells, above\n" in shown(msgspec.structs.replace(one, tables=tables))
-
-
-def test_a_contract_that_was_left_open_is_named_beside_a_broken_one() -> None:
-    gil, wall = (
-        MetricVerdict(metric=Metric.CONTRACT, decision=decision, contract=text, reason=reason)
-        for decision, text, reason in (
-            (Decision.BROKEN, "gil == on", "the GIL was off in 5 of 5 launches"),
-            (Decision.INCONCLUSIVE, "wall < 1 ms", "it did not hold in 5 of 5 rounds"),
-        )
-    )
-    verdict = Verdict(decision=Decision.BROKEN, metrics=(gil, wall), reason=gil.reason)
-    text = shown(of_rows(row(verdict=verdict)))
-    assert "gil == on\n" in text
-    assert "wall < 1 ms\n                 it did not hold in 5 of 5 rounds\n" in text
-
-
-def test_errors_are_counted_in_the_plural() -> None:
-    rows = [row(word, Decision.ERROR, reason="no") for word in ("threads", "fork")]
-    assert "2 cells in 2 min 5 s: 2 errors\n" in shown(of_rows(*rows))
-
-
-def test_a_rerun_has_the_options_that_change_what_is_measured() -> None:
-    options = ("--ftgate-against=python:3.14", "--ftgate-install=-e .[fast]")
-    verdict = Verdict(decision=Decision.REGRESSED, baseline="3.14", why="--ftgate-against python:3.14", basis="paired")
-    text = shown(of_rows(row(verdict=verdict, options=options)))
-    assert "rerun      pytest --ftgate --ftgate-against=python:3.14 '--ftgate-install=-e .[fast]' 't.py::test[" in text
-
-
-def test_the_command_that_repeats_the_run_is_one_line() -> None:
-    command = "FTGATE_PYTHON='3.14 3.14t' pytest --ftgate " + " ".join(f"tests/test_{n}.py" for n in range(20))
-    text = shown(msgspec.structs.replace(report_by_hand.report(), command=command), 80)
-    assert f"\nrepeat   {command}\n" in text
-    assert "\nseed" not in text
 
 
 @pytest.mark.parametrize("color", [False, True])
@@ -332,114 +330,6 @@ def test_a_hostile_name_reaches_the_terminal_as_text(color: bool) -> None:
     assert not re.findall(r"\x1b(?!\[(?:0|1|2|31|32|33)m)", text), "none but our own colours"
 
 
-def test_a_partial_report_says_why_at_its_end() -> None:
-    partial = msgspec.structs.replace(report_by_hand.report(), partial="interrupted: 3 of 12 cells were not run")
-    assert shown(partial).endswith("\nthis report is partial: interrupted: 3 of 12 cells were not run\n")
-
-
-def test_what_was_measured_as_a_file_differs_is_rerun_with_the_comparison_alone() -> None:
-    why = "--ftgate-against main; tests/helper.py differs"
-    verdict = Verdict(decision=Decision.REGRESSED, baseline="main (1eb3b87)", basis="paired", why=why)
-    text = shown(of_rows(row(verdict=verdict)))
-    assert f"judged by  paired launches ({why})" in text
-    assert "rerun      pytest --ftgate --ftgate-against=main 't.py::" in text
-    assert "ftgate baseline diff" not in text
-
-
-def test_unchanged_cells_say_once_by_what() -> None:
-    reason = "not measured: the 14 files that it reads are the same at main"
-    unchanged = row(verdict=Verdict(decision=Decision.UNCHANGED, reason=reason))
-    passed = row(verdict=Verdict(decision=Decision.PASSED))
-    assert f"  unchanged  {reason}\n" in shown(of_rows(unchanged, unchanged))
-    assert f"  unchanged  {reason}: {unchanged.cell.label}\n" in shown(of_rows(unchanged, passed))
-
-
-def test_what_passed_names_its_basis_in_one_line() -> None:
-    stored = row(verdict=Verdict(decision=Decision.PASSED, basis="stored"))
-    paired = row(verdict=Verdict(decision=Decision.PASSED, basis="paired", why="its commit was measured too"))
-    assert "  passed by  the stored launches\n" in shown(of_rows(stored, stored))
-    both = shown(of_rows(stored, paired))
-    assert f"  passed by  the stored launches: {stored.cell.label}\n" in both
-    assert "paired launches (its commit was measured too): " in both
-
-
-def test_command_is_quoted_for_a_shell() -> None:
-    nodeid = "t.py::test[3.14t-threads-w8-it's $HOME]"
-    fallen = msgspec.structs.replace(cell("t.py::test", "3.14t", "threads", 8), nodeid=nodeid)
-    text = shown(of_rows(Row(cell=fallen, verdict=Verdict(decision=Decision.REGRESSED))), 60)
-    assert """pytest --ftgate 't.py::test[3.14t-threads-w8-it'"'"'s $HOME]'""" in text
-
-
-def test_error_has_one_line_for_all_its_cells_and_refers_to_its_output() -> None:
-    text_of = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
-    fallen = [
-        row(word, Decision.ERROR, error=WorkloadError(reason="exited\nwith 3", detail=text_of))
-        for word in ("fork", "tasks")
-    ]
-    text = shown(of_rows(*fallen))
-    assert "  error: 3.14t-fork-w8, 3.14t-tasks-w8\n      exited with 3 (see FAILURES)\n" in text
-    assert "line" not in text
-    assert terminal.cell_text(fallen[0]).endswith("line 29\nred end")
-
-
-def test_error_is_found_in_the_sample_and_the_verdict() -> None:
-    of = cell("t.py::test", "3.14t", "threads", 8)
-    broken = Sample(cell=of, interpreter=report_by_hand.GIL, key="k", error=WorkloadError(reason="hung for 60 s"))
-    assert "hung for 60 s" in shown(of_rows(row(decision=Decision.ERROR, sample=broken)))
-    assert "wall values cannot be compared" in shown(
-        of_rows(row(decision=Decision.ERROR, reason="wall values cannot be compared"))
-    )
-
-
-def test_unsupported_cells_are_grouped_by_reason() -> None:
-    rows = [
-        row(word, Decision.UNSUPPORTED, reason=why) for word, why in [("fork", "A"), ("spawn", "B"), ("tasks", "A")]
-    ]
-    text = shown(of_rows(*rows))
-    assert "unsupported: 3.14t-fork-w8, 3.14t-tasks-w8\n      A\n" in text
-    assert "unsupported: 3.14t-spawn-w8\n      B\n" in text
-
-
-def test_inconclusive_cells_without_figures_are_grouped_by_reason() -> None:
-    rows = [row(word, Decision.INCONCLUSIVE, reason="the time ended") for word in ("fork", "spawn")]
-    assert "inconclusive: 3.14t-fork-w8, 3.14t-spawn-w8\n      the time ended\n" in shown(of_rows(*rows))
-
-
-def test_a_reason_of_several_lines_keeps_them() -> None:
-    text = shown(of_rows(row("fork", Decision.UNSUPPORTED, reason="not found\n  skipped: A\n  fix: B")))
-    assert "      not found\n      skipped: A\n      fix: B\n" in text
-
-
-def test_a_quiet_report_has_no_header() -> None:
-    assert "--ftgate-seed" in shown(report_by_hand.report(), 160)
-    assert "--ftgate-seed" not in shown(report_by_hand.report(), 160, verbosity=-1)
-
-
-def test_footer_leads_cells_without_a_baseline_to_what_decides() -> None:
-    new = of_rows(row(decision=Decision.NO_BASELINE))
-    text = shown(new)
-    assert "         pytest --ftgate --ftgate-against=REV\n         ftgate baseline update\n" in text
-    assert "--ftgate-against" not in shown(msgspec.structs.replace(new, commit=""))  # outside of git
-    updated = msgspec.structs.replace(new, updates=("baselines/t.py/test.json: 1 cell new",))
-    text = shown(updated)
-    assert "updated  baselines/t.py/test.json: 1 cell new" in text
-    assert "ftgate baseline update" not in text
-
-
-def test_footer_says_once_why_a_comparison_has_no_reference() -> None:
-    why = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
-    verdict = Verdict(decision=Decision.NO_BASELINE, reason=why)
-    new = [row(name, verdict=verdict, options=("--ftgate-against=main",)) for name in ("fork", "threads")]
-    text = shown(of_rows(*new), 160)
-    assert text.count(f"new      {why}\n") == 1
-    assert "ftgate baseline update" not in text
-
-
-def test_report_of_nothing() -> None:
-    text = shown(msgspec.structs.replace(of_rows(), tables=(), wall_s=0.2, interpreters=()))
-    assert text.endswith("\n0 cells in 0.2 s\nnothing was measured\n")
-
-
 def test_colour_only_when_asked_and_always_closed() -> None:
     plain = shown(report_by_hand.report(), 80)
     colored = shown(report_by_hand.report(), 80, color=True)
@@ -449,12 +339,6 @@ def test_colour_only_when_asked_and_always_closed() -> None:
 
 def test_ascii_stream_gets_ascii() -> None:
     assert shown(report_by_hand.report(), 80, unicode=False, verbosity=1).isascii()
-
-
-def test_lines_of_one_cell() -> None:
-    passed, regressed, *_ = report_by_hand.tokenise().rows
-    assert terminal.cell_text(regressed).startswith("regressed: 3.14-fork-w8\n")
-    assert terminal.cell_text(passed) == ""
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -502,132 +386,75 @@ def test_table_diff_and_accept_print_the_same_figures(seed: int) -> None:
 # ---- beneath a row
 
 
-def detail_lines(verbosity: int = 0, width: int = 120, *, unicode: bool = True, workers: int = 8, **fields: Any) -> str:
+def detail_lines(verbosity: int = 0, width: int = 120, **fields: Any) -> str:
     """The lines beneath a row of these figures, each without its indentation."""
-    of = cell("t.py::test", "3.14t", "threads", workers)
-    one = Row(cell=of, verdict=Verdict(decision=Decision.PASSED), figures=Figures(**fields))
-    style = Style(width, unicode=unicode, verbosity=verbosity)
-    return "\n".join(line.strip() for line in block_of(one, style))
+    style = Style(width, verbosity=verbosity)
+    return "\n".join(line.strip() for line in block_of(row(figures=Figures(**fields)), style))
 
 
 LATENCY = Latency(mean_ns=3.5e6, p50_ns=3.2e6, p95_ns=6.1e6, p99_ns=9e6, max_ns=21e6)
-TIMES = "mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms"
 ASKED = msgspec.structs.replace(LATENCY, asked_per_s=500.0)
 PHASES = {"start_ns": 0.0, "work_ns": 1e9, "join_ns": 0.0, "cold_ns": 4e5}
-WAITED = "p50 12 µs, p95 80 µs, p99 210 µs, max 1.4 ms"
 LITTLE = (site("a.py", 1, "Lock", 0.004), site("a.py", 2, "Lock", 0.003))
 BUSY = {"main": 0.0, "logger": 0.01} | {f"child {index}": index / 10 for index in range(6)} | {"wsgi 0": 0.9}
 ALONE = {"memory": {"tree": role(1, 12.3), "main": role(1, 12.3)}, "memory_samples": 41}
 PEAKS = {"rss_bytes": 21 * MIB, "uss_peak_bytes": 12.7 * MIB}
-UNTOLD = "no figure: no sample was taken while all of its workers were held"
 
 
-@pytest.mark.parametrize(
-    ("verbosity", "fields", "text"),
-    [
-        (0, {}, ""),
-        (1, {}, ""),
-        # A server, whose windows have no phases; at a constant rate with what was kept of it.
-        (0, {"latency": LATENCY, "ops_per_s": 2841.4}, f"load     2841 req/s; {TIMES}; no errors"),
-        (0, {"latency": LATENCY, "ops_per_s": 94.3}, f"load     94.3 req/s; {TIMES}; no errors"),
-        (0, {"latency": msgspec.structs.replace(LATENCY, errors=1)}, f"load     {TIMES}; 1 error"),
-        (0, {"latency": msgspec.structs.replace(LATENCY, errors=3)}, f"load     {TIMES}; 3 errors"),
-        (0, {"latency": ASKED, "ops_per_s": 499.2}, f"load     499 of 500 req/s; {TIMES}; no errors"),
-        (0, {"latency": ASKED, "ops_per_s": 431.0}, f"load     431 of 500 req/s: behind; {TIMES}; no errors"),
-        (1, {"latency": LATENCY, **PHASES}, f"cold 400 µs\nload     {TIMES}; no errors"),
-        (1, PHASES, "start 0 ns; work 1.00 s; join 0 ns; cold 400 µs"),
-        # Locks: waiting tasks do not wait for the GIL; of strangers no line, and of some no number is known.
-        (0, {"no_locks": "with the lock probe: no lock"}, "lock     no figures: with the lock probe: no lock"),
-        (1, {"lock_wait": 0.0}, "lock     no waits"),
-        (0, {"sites": LITTLE, "lock_wait": 0.007}, ""),
-        (1, {"sites": LITTLE, "lock_wait": 0.007}, "lock     2 sites: 0.7 % of the time together"),
-        (
-            0,
-            {"gil_enabled": True, "lock_wait": 0.312, "sites": (site("app.py", 12, "asyncio.Lock", 0.312),)},
-            f"lock     app.py:12 asyncio.Lock  31.2 % of the time, 45 % contended (1.20 k/s), {WAITED}",
-        ),
-        (
-            0,
-            {"lock_wait": 0.312, "sites": (site("", 0, "multiprocessing.Lock", 0.312, name="\x1b[31ma\x07\nb"),)},
-            'lock     line unknown: multiprocessing.Lock "a b"  31.2 % of the time, 45 % contended (1.20 k/s), '
-            + WAITED,
-        ),
-        (
-            0,
-            {"lock_wait": 0.0, "sites": (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)},
-            f"queue    app.py:12 Queue  31.2 % of the time, 1.20 k/s waited, {WAITED}",
-        ),
-        # Scaling; growth unasked only where it is certain and not tiny.
-        (0, {"scaling": around(2.0, 0.05)}, "scaling  2.00x of 8"),
-        (
-            0,
-            {"scaling": around(8.4, 0.05), "efficiency": 1.05, "serial_fraction": -0.007},
-            "scaling  8.40x of 8 (efficiency 105 %)",
-        ),
-        (0, {"growth_bytes": around(102 * KIB, 2 * KIB)}, "growth   102 KiB per iteration [100, 104]"),
-        (0, {"growth_bytes": around(102 * KIB, 103 * KIB)}, ""),
-        (0, {"growth_bytes": around(-50 * KIB, KIB)}, ""),
-        (0, {"growth_bytes": interval(9e9, 9e9, 9e9, 0)}, ""),
-        (0, {"growth_bytes": around(1000, 10)}, ""),
-        (1, {"growth_bytes": around(1000, 10)}, "growth   1000 B per iteration [990, 1010]"),
-        # Where threads wait, without what is hardly there; many processes of a kind are a range.
-        (0, {"waits": WaitFigures(running=1.0)}, ""),
-        (1, {"waits": WaitFigures()}, "waits    no samples\ncpu      run-queue wait 0 %"),
-        (
-            1,
-            {
-                "waits": WaitFigures(running=0.48, runnable=0.02, gil=0.496, asleep=0.004),
-                "memory_cost": around(1.01, 0.004),
-            },
-            "waits    running 48 %, runnable 2 %, GIL 50 %; sampled 1.01x [1.01, 1.01]\ncpu      run-queue wait 2 %",
-        ),
-        (
-            1,
-            {"waits": WaitFigures(running=0.5, gil=0.5, gil_p50_ns=5e6, gil_p95_ns=12.4e6, gil_max_ns=31e6)},
-            "waits    running 50 %, GIL 50 % (p95 12 ms)\ncpu      run-queue wait 0 %",
-        ),
-        (1, {"waits": WaitFigures(unavailable="needs Linux's /proc")}, "waits    not available: needs Linux's /proc"),
-        (
-            1,
-            {"waits": WaitFigures(unavailable="x", cores=BUSY)},
-            "waits    not available: x\ncpu      main 0.00, logger 0.01, wsgi 0 0.90, 6 children 0.00 to 0.50 cores",
-        ),
-        (
-            1,
-            {"waits": WaitFigures(unavailable="x", running=0.5, voluntary_per_s=1200.0, cores={"main": 1.0})},
-            (
-                "waits    not available: x\n"
-                "cpu      main 1.00 cores; run-queue wait 0 %; switches 1.20 k/s voluntary, 0 /s involuntary"
-            ),
-        ),
-        # Memory: by role in place of the phases', with what an empty workload takes and the looks that gave a sample.
-        (0, {"memory_dropped": 3}, f"memory   {UNTOLD}"),
-        (0, {"memory_samples": 1, "memory_dropped": 3}, ""),
-        (1, PEAKS, "RSS 21.0 MiB; USS peak >= 12.7 MiB"),
-        (
-            1,
-            {"memory": {"tree": RoleFigures(processes=1, peak_uss=12.7 * MIB)}, **PEAKS},
-            "memory   USS peak >= 12.7 MiB",
-        ),
-        (1, ALONE, "memory   USS steady 12.3 MiB (peak >= 12.7 MiB)"),
-        (
-            1,
-            {**ALONE, "memory_dropped": 16},
-            "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); 41 of 57 samples hold",
-        ),
-        (1, {"floor_uss_bytes": 8.1 * MIB}, "memory   USS floor 8.10 MiB"),
-        (
-            1,
-            {"memory": {"tree": role(1, 12.3, 8.9)}, "floor_uss_bytes": 8.1 * MIB, "floor_pss_bytes": 9 * MIB},
-            (
-                "memory   USS steady 12.3 MiB (peak >= 12.7 MiB); PSS steady 8.90 MiB (peak >= 9.17 MiB); "
-                "USS floor 8.10 MiB, workload 4.20 MiB above it; PSS floor 9.00 MiB, workload 0 B above it"
-            ),
-        ),
-    ],
+SIX = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
+TWO = (site("a.py", 1, "Lock", 0.2), site("a.py", 2, "Lock", 0.1))
+BENEATH: tuple[dict[str, Any], ...] = (
+    {"latency": LATENCY, "ops_per_s": 2841.4},
+    {"latency": LATENCY, "ops_per_s": 94.3},
+    {"latency": msgspec.structs.replace(LATENCY, errors=1)},
+    {"latency": msgspec.structs.replace(LATENCY, errors=3)},
+    {"latency": ASKED, "ops_per_s": 499.2},
+    {"latency": ASKED, "ops_per_s": 431.0},
+    {"latency": LATENCY, **PHASES},
+    PHASES,
+    {"no_locks": "with the lock probe: no lock"},
+    {"lock_wait": 0.0},
+    {"sites": LITTLE, "lock_wait": 0.007},
+    {"gil_enabled": True, "lock_wait": 0.312, "sites": (site("app.py", 12, "asyncio.Lock", 0.312),)},
+    {"lock_wait": 0.312, "sites": (site("", 0, "multiprocessing.Lock", 0.312, name="\x1b[31ma\x07\nb"),)},
+    {"lock_wait": 0.0, "sites": (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)},
+    {"scaling": around(2.0, 0.05)},
+    {"scaling": around(8.4, 0.05), "efficiency": 1.05, "serial_fraction": -0.007},
+    {"growth_bytes": around(102 * KIB, 2 * KIB)},
+    {"growth_bytes": around(102 * KIB, 103 * KIB)},
+    {"growth_bytes": around(-50 * KIB, KIB)},
+    {"growth_bytes": interval(9e9, 9e9, 9e9, 0)},
+    {"growth_bytes": around(1000, 10)},
+    {"waits": WaitFigures(running=1.0)},
+    {"waits": WaitFigures()},
+    {"waits": WaitFigures(running=0.48, runnable=0.02, gil=0.496, asleep=0.004), "memory_cost": around(1.01, 0.004)},
+    {"waits": WaitFigures(running=0.5, gil=0.5, gil_p50_ns=5e6, gil_p95_ns=12.4e6, gil_max_ns=31e6)},
+    {"waits": WaitFigures(unavailable="needs Linux's /proc")},
+    {"waits": WaitFigures(unavailable="x", cores=BUSY)},
+    {"waits": WaitFigures(unavailable="x", running=0.5, voluntary_per_s=1200.0, cores={"main": 1.0})},
+    {"memory_dropped": 3},
+    {"memory_samples": 1, "memory_dropped": 3},
+    PEAKS,
+    {"memory": {"tree": RoleFigures(processes=1, peak_uss=12.7 * MIB)}, **PEAKS},
+    ALONE,
+    {**ALONE, "memory_dropped": 16},
+    {"floor_uss_bytes": 8.1 * MIB},
+    {"memory": {"tree": role(1, 12.3, 8.9)}, "floor_uss_bytes": 8.1 * MIB, "floor_pss_bytes": 9 * MIB},
+    {"sites": SIX, "lock_wait": 0.156},
+    {"sites": (*(site("q.py", line, "Queue", 0.3, "queue") for line in (1, 2, 3)), site("a.py", 1, "Lock", 0.02))},
+    {"sites": TWO, "lock_wait": 0.3, "lock_cost": around(1.03, 0.02)},
+    {"sites": TWO, "lock_wait": 0.3, "lock_cost": around(1.31, 0.02)},
+    {"sites": TWO, "lock_wait": 0.3, "lock_cost": interval(1.31, 1.31, 1.31, level=0.0)},
+    {"sites": (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),), "lock_wait": 0.5},
 )
-def test_the_lines_beneath_a_row(verbosity: int, fields: dict[str, Any], text: str) -> None:
-    assert detail_lines(verbosity, 200, **fields) == text
+
+
+def test_the_lines_beneath_a_row() -> None:
+    texts = []
+    for fields in BENEATH:
+        quiet, verbose = (detail_lines(verbosity, 100, **fields) for verbosity in (0, 1))
+        texts.append("\n".join([f"==== {', '.join(fields)}", quiet, "---- -v", verbose, ""]))
+    check_golden("terminal_beneath.txt", "\n".join(texts))
 
 
 def test_table_of_several_worker_counts_has_distinct_labels() -> None:
@@ -641,34 +468,6 @@ def test_lock_wait_that_was_not_measured_is_an_empty_place() -> None:
     rows = [row(figures=Figures(lock_wait=share)) for share in (None, 0.0, 0.0001)]
     details = [line for line in shown(of_rows(*rows)).splitlines() if line.startswith("  3.14t")]
     assert [line.split("w8")[1].strip() for line in details] == ["passed", "0  passed", "<0.1 %  passed"]
-
-
-def test_worst_sites_are_shown_and_the_rest_counted() -> None:
-    sites = tuple(site("app.py", line, "Lock", line / 1000) for line in range(1, 60, 10))
-    short = detail_lines(sites=sites, lock_wait=0.156)
-    assert re.findall(r"app.py:(\d+)", short) == ["51", "41"]
-    assert short.endswith("3 more sites: 6.3 % of the time together (-v)")
-    full = detail_lines(1, sites=sites, lock_wait=0.156)
-    assert re.findall(r"app.py:(\d+)", full) == ["51", "41", "31", "21", "11"]
-    assert full.endswith("1 more site: 0.1 % of the time")
-
-
-def test_queues_come_after_locks_and_do_not_push_them_out() -> None:
-    sites = (*(site("q.py", line, "Queue", 0.3, "queue") for line in (1, 2, 3)), site("a.py", 1, "Lock", 0.02))
-    names = re.findall(r"^(lock|queue)", detail_lines(sites=sites, lock_wait=0.02), re.MULTILINE)
-    assert names == ["lock", "queue", "queue"]
-
-
-def test_overhead_of_a_probe_is_shown_with_the_figure() -> None:
-    sites = (site("a.py", 1, "Lock", 0.2), site("a.py", 2, "Lock", 0.1))
-    fields: dict[str, Any] = {"sites": sites, "lock_wait": 0.3}
-    cheap, dear = (fields | {"lock_cost": around(value, 0.02)} for value in (1.03, 1.31))
-    assert "probe" not in detail_lines(width=200, **cheap)
-    assert detail_lines(1, width=200, **cheap).splitlines()[0].endswith("; probe 1.03x [1.01, 1.05]")
-    assert detail_lines(width=200, **dear).splitlines()[0].endswith("; probe 1.31x [1.29, 1.33]")
-    assert detail_lines(width=200, **dear).count("probe") == 1
-    once = interval(1.31, 1.31, 1.31, level=0.0)
-    assert detail_lines(width=200, **dear | {"lock_cost": once}).splitlines()[0].endswith("; probe 1.31x")
 
 
 @pytest.mark.parametrize(
@@ -685,11 +484,7 @@ def test_long_path_gives_way_from_the_left(path: str, room: int, text: str) -> N
 
 
 def test_long_path_in_ascii() -> None:
-    style = Style(80, unicode=False)
-    assert short_path("src/words/storage/cache.py", 22, style) == ".../storage/cache.py"
-    deep = (site("src/" + "deeper/" * 20 + "cache.py", 7, "Lock", 0.5),)
-    line = detail_lines(sites=deep, lock_wait=0.5, width=80, unicode=False).splitlines()[0]
-    assert re.match(r"lock     \.\.\.(/deeper)+/cache\.py:7 Lock  50\.0 %", line)
+    assert short_path("src/words/storage/cache.py", 22, Style(80, unicode=False)) == ".../storage/cache.py"
 
 
 def test_a_long_name_covers_nothing_of_its_text() -> None:
@@ -707,65 +502,11 @@ def test_phrases_are_broken_between_parts() -> None:
     ]
 
 
-# ---- findings of shares and scaling
+# ---- what is hardly known
 
 
-def undecided(metric: str, more: int | None) -> MetricVerdict:
-    settles = f"+5 % needs about {more} more pairs" if more else "try a quieter machine"
-    return MetricVerdict(
-        metric=metric,
-        decision=Decision.INCONCLUSIVE,
-        ratio=interval(1.03, 0.98, 1.08),
-        p_fail=0.8,
-        p_pass=0.3,
-        reason=f"rules out +20 %; {settles}",
-        launches=3,
-        more=more,
-        ruled_out=0.2,
-    )
-
-
-def test_what_is_ruled_out_of_the_wall_time_is_said_below_the_table() -> None:
-    text = shown(of_rows(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(undecided(Metric.WALL, 3),)))))
-    assert "ruled out  a wall time of +20 % (3.14t-threads-w8)" in text
-    nothing = msgspec.structs.replace(undecided(Metric.WALL, 3), ruled_out=None)
-    text = shown(of_rows(row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=(nothing,)))))
-    assert "a wall time of" not in text
-
-
-@pytest.mark.parametrize(
-    ("more", "settles"),
-    [(14, "rules out +20 %; +5 % needs about 14 more pairs"), (None, "rules out +20 %; try a quieter machine")],
-)
-def test_an_open_cell_has_one_figure_and_what_settles_it_unless_all_is_asked_for(
-    more: int | None, settles: str
-) -> None:
-    left = tuple(undecided(metric, more and more - number) for number, metric in enumerate(("wall", "tail", "uss")))
-    measured = row(verdict=Verdict(decision=Decision.INCONCLUSIVE, metrics=left, basis="stored", why="because"))
-    text = terminal.cell_text(measured)
-    assert text.splitlines()[1] == "      wall       +3.0 % (95 % CI -2.0 % to +8.0 %); tail and uss too (-v)"
-    assert settles in text
-    assert len(text.splitlines()) <= 4
-    assert "p = " not in text
-    everything = terminal.cell_text(measured, verbosity=1)
-    assert everything.count("p = 0.8") == 3
-    assert "judged by  the stored launches (because)" in shown(of_rows(measured))
-
-
-def test_a_time_that_was_too_short_is_a_line_beneath_the_open_cells() -> None:
-    lacking = Shortfall(rounds=2, needed=7, cells=8, option="--ftgate-test-time", given_s=30, wanted_s=180)
-    left, passed = (
-        row(verdict=Verdict(decision=decision), shortfall=lacking)
-        for decision in (Decision.INCONCLUSIVE, Decision.PASSED)
-    )
-    sentence = (
-        "30 s allow 2 rounds of these 8 cells, about 7 are needed to decide: use --ftgate-test-time=3m or fewer cells"
-    )
-    assert shown(of_rows(left, left), 160).count(f"  budget     {sentence}\n") == 1
-    assert "budget" not in shown(of_rows(passed))
-    (kept,) = stdlib_json.loads(json.render(of_rows(left)))["tables"][0]["rows"]
-    assert kept["shortfall"]["wanted_s"] == 180
-    one = msgspec.structs.replace(lacking, rounds=0, cells=1, wanted_s=90)
+def test_a_time_that_is_too_short_for_a_round() -> None:
+    one = msgspec.structs.replace(SHORT, rounds=0, cells=1, wanted_s=90)
     assert said.shortfall_text(one) == (
         "30 s do not allow a round of this cell, about 7 are needed to decide: use --ftgate-test-time=90s"
     )

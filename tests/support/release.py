@@ -161,19 +161,18 @@ def long_description(wheel: Path) -> str:
 
 
 def misread(root: Path) -> Iterator[str]:
-    """What actionlint says of the action's steps, of the manual's workflow, and of those that `ftgate init` writes."""
+    """What actionlint says of the action's steps, of the manual's workflows, and of what `ftgate init` writes."""
     action = (root / "action.yml").read_text("utf-8")
     page = (root / "docs" / "action.md").read_text("utf-8")
     uses = page.partition("```yaml\n")[2].partition("```")[0]
     with tempfile.TemporaryDirectory(prefix="ftgate-actions-") as folder:
         workflows = {"uses.yml": re.sub(r"NAME/pytest-ftgate@\S+", "./", uses), "steps.yml": as_workflow(action)}
-        for shards in ([], ["--shards", "2"]):
-            made = Path(folder, f"project{len(shards)}")
-            words = ["init", "--ci", "github", "--comment", "--yes", *shards, str(made)]
-            subprocess.run(["git", "init", "--quiet", str(made)], check=True)
-            subprocess.run([sys.executable, "-m", "pytest_ftgate.cli", *words], check=True, capture_output=True)
-            written = made.glob(".github/workflows/*.yml")
-            workflows |= {f"{made.name}-{path.name}": path.read_text("utf-8") for path in written}
+        made = Path(folder, "project")
+        subprocess.run(["git", "init", "--quiet", str(made)], check=True)
+        words = ["init", "--ci", "github", str(made)]
+        subprocess.run([sys.executable, "-m", "pytest_ftgate.cli", *words], check=True, capture_output=True)
+        for path in (*made.glob(".github/workflows/*.yml"), *root.glob("examples/ci/*.yml")):
+            workflows[path.name] = path.read_text("utf-8")
         Path(folder, ".github", "workflows").mkdir(parents=True)
         Path(folder, "action.yml").write_text(action, "utf-8")
         for name, text in workflows.items():

@@ -410,5 +410,5 @@ def accept(args: argparse.Namespace) -> int:
             if accepted or each.decision.missed:
                 found = said.metric_text(each, row)
                 word = "accepts" if accepted else "still fails"
-                print(plain(f"{word} {row.cell.nodeid}: {each.contract or found.label} {found.change}".rstrip()))
+                print(plain(f"{word} {row.cell.nodeid}: {each.contract or found.metric} {found.change}".rstrip()))
     return FINE

@@ -9,13 +9,12 @@ from pathlib import Path
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge.values import entries_of
-from ..kit import units
 from ..kit.text import plain
 from ..kit.values import grouped
 from ..model.report import Row
 from ..report.baselines import FIGURES, NOTHING, CellSummary, summary, update_lines
 from ..report.details import GAP, padded, plain_units
-from ..report.said import accepted_texts
+from ..report.said import accepted_texts, machine_parts
 from ..store.names import named, split_nodeid
 from ..store.schema import StoredCell, TestBaseline
 from ..store.update import Difference, Update, apply_updates, differences, prunable, prune, update_plan
@@ -178,13 +177,7 @@ def render_test(baseline: TestBaseline) -> str:
         parts += [f"GIL {'on' if python.gil_enabled else 'off'}", python.build, python.compiler]
         parts += [word for word in ("pgo", "lto", "shared", "debug") if getattr(python, word)]
         about.append(f"build {build}: {', '.join(filter(None, parts))}")
-    machines = []
-    for name, machine in sorted(baseline.machines.items()):
-        parts = [machine.system, machine.arch, machine.cpu, f"{machine.cores} cores", f"kernel {machine.kernel}"]
-        parts += [f"governor {machine.governor}"] if machine.governor else []
-        parts += [f"CPU quota {machine.cpu_quota:g}"] if machine.cpu_quota is not None else []
-        parts += [f"memory limit {units.size(machine.memory_limit_bytes)}"] if machine.memory_limit_bytes else []
-        machines.append(f"machine {name}: {', '.join(parts)}")
+    machines = [f"machine {name}: {', '.join(machine_parts(of))}" for name, of in sorted(baseline.machines.items())]
     return _blocks([[baseline.test, *_table(header, rows)], [*machines, *sorted({*about})]])
 
 

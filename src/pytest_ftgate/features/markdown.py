@@ -126,8 +126,7 @@ def _sections(report: Report) -> Iterator[Section]:
         yield Section(f"\n<details><summary>All cells ({total})</summary>\n", tuple(tables), END, "tests")
     lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"]
     for names, machine in said.machines(report):
-        system = f"{machine.system} {machine.kernel} {machine.arch}"
-        parts = [machine.cpu or machine.arch, f"{machine.cores} cores", system]
+        parts = said.machine_parts(machine)
         lines += map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
     for each in report.interpreters:
         lines.append(text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}"))
@@ -175,7 +174,7 @@ def _details(block: Sequence[Row]) -> Iterator[str]:
         reason = "" if each.reason in line else each.reason
         interval = each.change.partition(" (")[2].partition(")")[0]
         if parts := "; ".join(filter(None, (interval, reason))):
-            yield f"{text(each.label)}: {text(parts)}"
+            yield f"{text(each.metric)}: {text(parts)}"
     if found.reason and found.reason not in line and row.verdict.decision is not Decision.ERROR:
         yield text(found.reason)
     if row.verdict.decision is Decision.ERROR and (whose := said.whose(row)):

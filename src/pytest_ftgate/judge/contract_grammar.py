@@ -1,12 +1,12 @@
 """The grammar of contracts, and the dimensions of their terms. Nothing is ever evaluated as Python. Pure.
 
-contract   = sum ("<" | "<=" | ">" | ">=") sum | cell "gil" "==" ("on" | "off")
+contract   = sum ("<" | "<=" | ">" | ">=") sum | [cell] "gil" "==" ("on" | "off")
 sum        = product {("+" | "-") product}
 product    = part {("*" | "/") part}
 part       = number [unit] | [cell] metric | "(" sum ")"
-metric     = word | ("timer" | "counter" | "peak") "." name of the workload's
+metric     = word | ("timer" | "counter" | "peak") "." name in the workload
 cell       = executor ["[" qualifier {"," qualifier} "]"] "."
-qualifier  = start method | "w" worker count | role with its worker count | program's name | target
+qualifier  = start method | "w" worker count | "wcores" | role with its worker count | program's name | target
            | variable (":" | "=") value
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import secrets
 import struct
@@ -67,12 +68,10 @@ def pieces(report: Report) -> Iterator[str]:
 
 def _line(sample: Sample | None) -> str:
     """A sample as JSON. Only one that may hold what JSON cannot write is looked through in Python."""
-    try:
-        plain = not any(number in msgspec.msgpack.encode(sample) for number in NOT_FINITE)
-        content = sample if plain else writable(msgspec.to_builtins(sample))
-        return msgspec.json.encode(content).decode()
-    except UnicodeEncodeError:
-        return msgspec.json.encode(writable(msgspec.to_builtins(sample))).decode()
+    with contextlib.suppress(UnicodeEncodeError):
+        if not any(number in msgspec.msgpack.encode(sample) for number in NOT_FINITE):
+            return msgspec.json.encode(sample).decode()
+    return msgspec.json.encode(writable(msgspec.to_builtins(sample))).decode()
 
 
 def parse(text: str | bytes, *, origin: str = "the report") -> Report:

@@ -99,7 +99,6 @@ class MetricText(NamedTuple):
     """What is said of one judged metric of a cell; a text that is unknown is empty."""
 
     metric: str
-    label: str
     decision: Decision
     now: str
     """`4.09 ms, was 3.12 ms`; of a contract its text."""
@@ -121,7 +120,6 @@ def metric_text(judged: MetricVerdict, row: Row) -> MetricText:
     evidence = (f"rules out {ruled}" if ruled else "", "" if p is None else units.p_value(p))
     return MetricText(
         metric=judged.metric,
-        label=judged.metric,
         decision=judged.decision,
         now=plain(judged.contract) or now_and_was(judged, row),
         change="" if judged.contract else change_text(judged),
@@ -629,6 +627,16 @@ def machines(report: Report) -> list[tuple[str, Machine]]:
     for host in report.hosts:
         named.setdefault(host.machine, []).append(host.name)
     return [(", ".join(names), machine) for machine, names in named.items()]
+
+
+def machine_parts(machine: Machine) -> list[str]:
+    """What a machine is, and what limits it."""
+    parts = [machine.cpu or machine.arch, plural(machine.cores, "core")]
+    parts += [f"{machine.system} {machine.kernel} {machine.arch}"]
+    parts += [f"governor {machine.governor}"] if machine.governor else []
+    parts += [f"limited to {machine.cpu_quota:g} cores"] if machine.cpu_quota is not None else []
+    limit = machine.memory_limit_bytes
+    return parts + ([f"limited to {units.size(limit)}"] if limit is not None else [])
 
 
 def counts(report: Report) -> Counter[Decision]:

@@ -77,13 +77,8 @@ def _header(report: Report, style: Style) -> list[str]:
     run += [report.shard.name] if report.shard else []
     entries = [("run", style.separator.join(filter(None, run)))]
     for number, (names, machine) in enumerate(said.machines(report)):
-        parts = [machine.fingerprint, machine.cpu or machine.arch, plural(machine.cores, "core")]
-        parts += [f"{machine.system} {machine.kernel} {machine.arch}"]
-        parts += [f"governor {machine.governor}"] if machine.governor else []
-        parts += [f"limited to {machine.cpu_quota:g} cores"] if machine.cpu_quota is not None else []
-        limit = machine.memory_limit_bytes
-        parts += [f"limited to {units.size(limit)}"] if limit is not None else []
-        text = ": ".join(filter(None, (plain(names), style.separator.join(parts))))
+        what = style.separator.join([machine.fingerprint, *said.machine_parts(machine)])
+        text = ": ".join(filter(None, (plain(names), what)))
         entries.append(("" if number else "machine", text))
     for number, interpreter in enumerate(report.interpreters):
         parts = [f"{interpreter.name:<8} {'GIL on' if interpreter.gil_enabled else 'GIL off'}"]
@@ -338,7 +333,7 @@ def _measured(row: Row, style: Style) -> list[str]:
         limit = limits.get(each.metric, "") if each.decision.fails else ""
         text = ", ".join(filter(None, (each.text, limit, evidence)))
         first, *rest = [text for text in (text, each.reason) if text] or [""]
-        lines += entry(each.label, first, style, indent=6, column=11)
+        lines += entry(each.metric, first, style, indent=6, column=11)
         lines += wrapped(" ".join(rest), style, indent=17)
     lines += wrapped(found.reason, style, indent=6)
     for number, text in enumerate(found.explanation):
@@ -362,7 +357,7 @@ def _open(row: Row, style: Style) -> list[str]:
         others = [other.metric for other in compared[1:]]
         more = f"; {listed(others, 'and')} too (-v)" if others else ""
         found = said.metric_text(each, row)
-        lines += entry(found.label, found.text + more, style, indent=6, column=11)
+        lines += entry(found.metric, found.text + more, style, indent=6, column=11)
     for each in bare:
         text = ": ".join(filter(None, (each.contract, each.reason)))
         lines += entry(each.metric, text, style, indent=6, column=11)

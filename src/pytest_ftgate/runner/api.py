@@ -318,12 +318,19 @@ class Ftgate:
         """Run the decorated body under every given executor, on every target interpreter.
 
         Executors are `serial`, `threads`, `processes` or `processes("fork", "spawn")`, `interpreters`, `tasks`,
-        `executor(...)` and `command(...)`. Options: `workers` (int, "cores" or a list), `reuse` ("pool" or "fresh"),
-        `pythons` (list of targets), `iterations` (per launch) or `duration` (s per launch; a `window` of so many s is
-        an iteration), `warmup` (iterations), `timeout` (s per iteration), `packages` (requirements to install),
-        `programs` (program -> command that installs it), `env` (variables, or a list of such dicts, which multiplies
-        the cells), `pin` (True: each worker on a core of its own), `min_cores` (int). `workers` may give roles:
-        `{"producer": 8, "writer": 4}`, the first of which leads. A wrong argument is an error at collection.
+        `executor(...)` and `command(...)`. A wrong argument is an error at collection. Options and their defaults:
+
+        - `workers` (2): a number, "cores", or a list, of which [1, N] also measures scaling. A dict gives roles, the
+          first of which leads: `{"producer": 8, "writer": 4}`.
+        - `reuse` ("pool"): "pool" keeps the workers between iterations, "fresh" starts and joins them in each.
+        - `pythons` (the option): a list of targets.
+        - `iterations` (from the variance): the most per launch. `duration` (none): seconds per launch; the body is then
+          one operation, repeated in iterations of `window` (0.2) seconds.
+        - `warmup` (1): iterations before measuring.
+        - `timeout` (60): the most seconds of an iteration.
+        - `packages`: requirements to install. `programs`: program -> the command that installs it.
+        - `env`: variables, or a list of such dicts, which multiplies the cells.
+        - `pin` (False): each worker on a core of its own. `min_cores`: with fewer the cells are unsupported.
         """
 
         def decorate(body: Callable[P, R]) -> Workload[P, R]:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import fmean
 from typing import Final, Literal, NamedTuple
 from zlib import crc32
@@ -17,11 +17,11 @@ from ...judge import metrics
 from ...judge.readers import INTERVAL_LEVEL, median_of
 from ...judge.values import ByRound, Values, figure_of, values_of
 from ...kit.text import COMMIT_DIGITS
-from ...kit.values import Interval, Metric, Struct
+from ...kit.values import Interval, Metric, Struct, grouped
 from ...model.report import Figures, Report, Row
 from ...model.spec import Reuse
 from ...model.verdict import Decision
-from ...stats import moderated, rank_tests
+from ...stats import moderated
 from ...store.names import split_nodeid
 from ...store.schema import StoredCell, TestBaseline
 
@@ -41,11 +41,16 @@ Criterion = Literal["time", "memory"]
 """What a choice may weigh: the wall time, and the memory of the process tree."""
 Weights = tuple[tuple[Criterion, float], ...]
 HazardKind = Literal["gil", "fork", "results", "failure"]
-HAZARDS: Final[Mapping[HazardKind, re.Pattern[str]]] = {
-    "gil": re.compile(r"the GIL came back on"),
-    "results": re.compile(r"another result|different results"),
-    "fork": re.compile(r"multi-threaded, use of fork|use of fork\(\) may lead to deadlocks"),
+HAZARDS: Final[Mapping[HazardKind, tuple[str, str]]] = {
+    "gil": (r"the GIL came back on", "an import turned the GIL back on"),
+    "results": (r"another result|different results", "results differ"),
+    "fork": (
+        r"multi-threaded, use of fork|use of fork\(\) may lead to deadlocks",
+        "fork ran beside threads, which is unsafe",
+    ),
+    "failure": ("", "not measured"),
 }
+"""What an error has in it, and what is said of it; the first that matches."""
 
 
 # ---- what is found, as `ftgate decide --json` has it
@@ -63,23 +68,26 @@ class Ranked(Struct, frozen=True, kw_only=True):
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
-    """The candidates by one metric, best first."""
+    """The candidates with a value of one metric, best first."""
 
     metric: str
     ranked: tuple[Ranked, ...]
     tied: tuple[str, ...]
     """Those that are not told apart from the best, which is one."""
-    missing: tuple[str, ...] = ()
-    """Those without a value."""
 
 
-class Choice(Struct, frozen=True, kw_only=True):
-    """The cells of a test with the same worker count and parameters, compared."""
+class Placed(Struct, frozen=True, kw_only=True):
+    """What holds for the cells of a test with the same workers and parameters."""
 
-    workers: str
-    """The word of the cell's id: `w8`, empty for a server's program."""
+    workers: str = ""
+    """The word of the cell's id: `w8`; empty for a server's program, and for what is of several counts."""
     setting: str
     """The words of its parameters."""
+
+
+class Choice(Placed, frozen=True, kw_only=True):
+    """These cells compared."""
+
     windows: bool
     """Whether an iteration is a window of a fixed length, of which an operation's time is compared."""
     time: Ranking
@@ -105,15 +113,18 @@ class BuildRatio(Struct, frozen=True, kw_only=True):
     mixed: bool = False
 
 
-class StartTax(Struct, frozen=True, kw_only=True):
+class Fact(Placed, frozen=True, kw_only=True):
+    """What is known of one candidate."""
+
+    name: str
+
+
+class StartTax(Fact, frozen=True, kw_only=True):
     """What starting and joining the workers costs, in ns.
 
     A task is what one start of the workers does: the time between start and join.
     """
 
-    name: str
-    workers: str
-    setting: str
     tax_ns: Interval
     task_ns: Interval
     """The task of which the tax is 5 %."""
@@ -124,59 +135,42 @@ class StartTax(Struct, frozen=True, kw_only=True):
     """The task at which it, whose start costs more, takes as long as `overtaken`, whose work takes longer."""
 
 
-class MemoryUse(Struct, frozen=True, kw_only=True):
+class MemoryUse(Fact, frozen=True, kw_only=True):
     """Memory in bytes with so many workers."""
 
-    name: str
-    workers: str
-    setting: str
     figure: str
     """`PSS` or `USS`."""
     total: Interval
     further: Interval | None = None
-    """That of each further worker; None: not known, for the reason `why`."""
+    """That of each further worker, where two worker counts or the memory of its processes tell it."""
     further_of: Literal["", "counts", "processes"] = ""
-    """What tells the memory of a further worker: two worker counts, or its processes."""
-    why: str = ""
 
 
-class Contention(Struct, frozen=True, kw_only=True):
+class Contention(Fact, frozen=True, kw_only=True):
     """Shares of the workers' time, None where not measured, and the speed-up that their end would bring at most."""
 
-    name: str
-    workers: str
-    setting: str
     lock: float | None = None
     gil: float | None = None
     unattributed: float | None = None
-    by_waits: float | None = None
+    by_waits: float
     by_cores: float | None = None
     """The speed-up that the machine's cores leave; None where it is not known."""
     site: str = ""
     """The lock that is waited for longest."""
 
 
-class ScalingPoint(Struct, frozen=True, kw_only=True):
-    """The throughput with so many workers over that of the smallest count."""
-
-    workers: int
-    times: Interval
-
-
-class ScalingAdvice(Struct, frozen=True, kw_only=True):
+class ScalingAdvice(Fact, frozen=True, kw_only=True):
     """How throughput grows from `base` workers on."""
 
-    name: str
-    setting: str
     base: int
-    points: tuple[ScalingPoint, ...]
+    points: tuple[tuple[int, Interval], ...]
+    """The throughput with so many workers over that with `base`."""
     serial: Interval | None = None
     """The serial fraction of Amdahl's law."""
     enough: int | None = None
     """More workers do not pay; None: not known."""
     measured: bool = False
     """Whether `enough` was seen, and not extrapolated."""
-    cores: int = 0
 
 
 class Hazard(Struct, frozen=True, kw_only=True):
@@ -340,10 +334,14 @@ class Estimate(NamedTuple):
         low, value, high = (times * math.exp(end) for end in (self.log - half, self.log, self.log + half))
         return Interval(value=value, low=low, high=high, level=0.0 if self.half is None else INTERVAL_LEVEL)
 
-    def minus(self, other: Estimate) -> Estimate:
-        """The ratio of two that are independent."""
-        known = self.half is not None and other.half is not None
-        return Estimate(self.log - other.log, math.hypot(self.half or 0, other.half or 0) if known else None)
+
+def product(*parts: tuple[Estimate | None, float]) -> Estimate | None:
+    """The product of independent estimates, each to a power; None where one is not known."""
+    known = [(each, power) for each, power in parts if each]
+    halves = [None if each.half is None else power * each.half for each, power in known]
+    log = sum(power * each.log for each, power in known)
+    half = None if None in halves else math.hypot(*(each or 0 for each in halves))
+    return Estimate(log, half) if len(known) == len(parts) else None
 
 
 def estimate(values: Sequence[float], metric: str) -> Estimate | None:
@@ -380,8 +378,7 @@ def ratio(side: Candidate, other: Candidate, metric: str) -> Estimate | None:
     common = sorted(here.keys() & there.keys()) if side.place == other.place else []
     if common and all(here[order] > 0 and there[order] > 0 for order in common):
         return estimate([here[order] / there[order] for order in common], metric)
-    values = value(side, metric), value(other, metric)
-    return values[0].minus(values[1]) if values[0] and values[1] else None
+    return product((value(side, metric), 1), (value(other, metric), -1))
 
 
 def _sign(estimate: Estimate | None) -> int:
@@ -407,21 +404,22 @@ def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
     found = []
     for test, (rows, cores) in tests.items():
         errors: dict[tuple[HazardKind, str], list[str]] = {}
-        unsupported: dict[str, list[str]] = {}
         for row in rows:
-            if row.verdict.decision is Decision.UNSUPPORTED:
-                unsupported.setdefault(row.verdict.reason, []).append(row.cell.label)
             if error := row.error or (row.sample.error if row.sample else None):
-                kinds = [kind for kind, text in HAZARDS.items() if text.search(f"{error.reason}\n{error.detail}")]
-                key = (kinds[0] if kinds else "failure", error.reason.partition("\n")[0])
-                errors.setdefault(key, []).append(row.cell.label)
+                told = f"{error.reason}\n{error.detail}"
+                kind = next(kind for kind, (pattern, _) in HAZARDS.items() if re.search(pattern, told))
+                errors.setdefault((kind, error.reason.partition("\n")[0]), []).append(row.cell.label)
+        unsupported = grouped(
+            (row.verdict.reason, row.cell.label) for row in rows if row.verdict.decision is Decision.UNSUPPORTED
+        )
         measured = [row for row in rows if row.verdict.decision is not Decision.ERROR]
         sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
+        hazards = (
+            Hazard(kind=kind, text=text, cells=tuple(cells), of=len(rows)) for (kind, text), cells in errors.items()
+        )
         advice = replace(
             of_candidates(test, source, sides, cores, weights),
-            hazards=tuple(
-                Hazard(kind=kind, text=text, cells=tuple(cells), of=len(rows)) for (kind, text), cells in errors.items()
-            ),
+            hazards=tuple(hazards),
             unsupported={reason: tuple(cells) for reason, cells in unsupported.items()},
         )
         found.append(advice)
@@ -466,7 +464,7 @@ def of_candidates(test: str, source: str, sides: Iterable[Candidate], cores: int
         starts=tuple(each for group in groups for each in _starts(group)),
         memory=tuple(use for side in largest if (use := _memory_use(side, known))),
         contention=tuple(waits for side in largest if (waits := _contention(side, cores))),
-        scaling=tuple(_scaling(known, cores)),
+        scaling=tuple(_scaling(known)),
         weights=weights,
     )
     topics = {"time": found.choices, "start-up": found.starts, "memory": found.memory}
@@ -523,14 +521,8 @@ def _ranking(sides: Sequence[Candidate], metric: str) -> Ranking:
     zeros = [side for side in sides if value(side, metric) is None and side.source(metric)]
     none = [Ranked(name=side.name, value=Interval(value=0, low=0, high=0, level=0)) for side in zeros]
     ranked = [*ranked, *none] if gain else [*none, *ranked]
-    tied = [each.name for each in ranked if each.times is not None and each.times.low <= 1]
-    named = {each.name for each in ranked}
-    return Ranking(
-        metric=metric,
-        ranked=tuple(ranked),
-        tied=tuple([ranked[0].name, *tied] if ranked else ()),
-        missing=tuple(side.name for side in sides if side.name not in named),
-    )
+    tied = (each.name for each in ranked[1:] if each.times is not None and each.times.low <= 1)
+    return Ranking(metric=metric, ranked=tuple(ranked), tied=(*(each.name for each in ranked[:1]), *tied))
 
 
 def _ranked(side: Candidate, best: Candidate, metric: str) -> Ranked:
@@ -545,24 +537,17 @@ def _by_weights(rivals: Sequence[Candidate], figure: str, weights: Weights) -> t
     """The one with the least product of powers of its figures, and those that are not told apart from it."""
     names = {"time": str(Metric.WALL), "memory": figure}
     costs = [(names[criterion], weight) for criterion, weight in weights if weight > 0 and names[criterion]]
-
-    def over(side: Candidate, other: Candidate) -> Estimate | None:
-        log, halves = 0.0, list[float | None]()
-        for name, weight in costs:
-            part = ratio(side, other, name)
-            if part is None:
-                return None
-            log += weight * part.log
-            halves.append(None if part.half is None else weight * part.half)
-        return Estimate(log, None if None in halves else math.hypot(*(each or 0 for each in halves)))
-
     complete = [side for side in rivals if all(value(side, name) is not None for name, _ in costs)]
     if not complete or not costs:
         return ()
+
+    def over(side: Candidate, other: Candidate) -> Estimate | None:
+        return product(*((ratio(side, other, name), weight) for name, weight in costs))
+
     best = complete[0]
     for side in complete[1:]:
-        product = over(side, best)
-        best = side if product is not None and product.log < 0 else best
+        cost = over(side, best)
+        best = side if cost is not None and cost.log < 0 else best
     return (best.name, *(side.name for side in complete if side is not best and _sign(over(side, best)) == 0))
 
 
@@ -574,7 +559,7 @@ def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
 
     These are of the most workers, in the setting in which the pair is farthest apart.
     """
-    found: list[tuple[float, tuple[BuildRatio, ...]]] = []
+    found: list[tuple[BuildRatio, ...]] = []
     for _, group in groupby(largest, key=lambda side: side.setting):
         rivals = sorted(group, key=wall_log)
         best = rivals[0]
@@ -584,20 +569,13 @@ def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
         on = {(side.executor, side.target): side for side in rivals}
         same, crossed = on.get((best.executor, other.target)), on.get((other.executor, best.target))
         pairs = ((best, other), (best, same), (crossed, other), (best, crossed), (same, other))
-        ratios = [
-            (side, beside, over)
-            for side, beside in pairs
+        builds = tuple(
+            BuildRatio(name=side.name, other=beside.name, ratio=over.interval(), mixed=number == 0)
+            for number, (side, beside) in enumerate(pairs)
             if side and beside and (over := ratio(side, beside, Metric.WALL))
-        ]
-        if len(ratios) > 1:
-            builds = tuple(
-                BuildRatio(
-                    name=side.name, other=beside.name, ratio=over.interval(), mixed=(side, beside) == (best, other)
-                )
-                for side, beside, over in ratios
-            )
-            found.append((abs(ratios[0][2].log), builds))
-    return max(found, key=lambda each: each[0])[1] if found else ()
+        )
+        found += [builds] if len(builds) > 1 else []
+    return max(found, key=lambda builds: abs(math.log(builds[0].ratio.value)), default=())
 
 
 # ---- starting
@@ -609,28 +587,19 @@ def _starts(group: Sequence[Candidate]) -> list[StartTax]:
     for side in group:
         if not side.target or side.windows:
             continue
-        start, join, figures = side.source("start"), side.source("join"), side.figures
+        start, join = side.source("start"), side.source("join")
         taxes = [start[order] + join[order] for order in sorted(start.keys() & join.keys())]
         # New in each iteration, a start is as steady as the work: it is a median of a launch.
         tax = estimate(taxes, "start" if side.keeps else "work")
-        work = estimate(list(side.source("work").values()), "work")
-        if not taxes and figures.start_ns is not None:
-            both = figures.start_ns + (figures.join_ns or 0)
-            tax = Estimate(math.log(both), None) if both > 0 else None
-            work = Estimate(math.log(figures.work_ns), None) if figures.work_ns else None
-        if tax and work:
+        if tax and (work := estimate(list(side.source("work").values()), "work")):
             known.append((side, tax, work))
     known.sort(key=lambda each: each[1].log)
 
     found = []
     for index, (side, tax, work) in enumerate(known):
-        overtaken, overtakes = "", None
-        for other, less, longer in known[:index]:
-            # The cheapest start on the same interpreter: what other executors cost is between the two.
-            if other.target == side.target and not side.keeps:
-                overtakes = _break_even(tax, work, less, longer)
-                overtaken = other.name if overtakes else ""
-                break
+        # Beside the cheapest start on the same interpreter: what other executors cost is between the two.
+        cheapest = next((each for each in known[:index] if each[0].target == side.target and not side.keeps), None)
+        even = _break_even(tax, work, *cheapest[1:]) if cheapest else None
         found.append(
             StartTax(
                 name=side.name,
@@ -639,8 +608,8 @@ def _starts(group: Sequence[Candidate]) -> list[StartTax]:
                 tax_ns=tax.interval(),
                 task_ns=tax.interval(1 / TAX),
                 paid_once=side.keeps,
-                overtaken=overtaken,
-                overtakes_ns=overtakes,
+                overtaken=cheapest[0].name if cheapest and even else "",
+                overtakes_ns=even,
             )
         )
     return found
@@ -651,7 +620,7 @@ def _break_even(tax: Estimate, work: Estimate, other_tax: Estimate, other_work: 
 
     The ends take the worst of both intervals together, so that the interval is conservative.
     """
-    if _sign(work.minus(other_work)) != -1 or _sign(tax.minus(other_tax)) != 1:
+    if _sign(product((work, 1), (other_work, -1))) != -1 or _sign(product((tax, 1), (other_tax, -1))) != 1:
         return None
     more, faster = tax.interval(), other_tax.interval()
     slow, quick = other_work.interval(), work.interval()
@@ -676,7 +645,7 @@ def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None
     figure, total = found
     same = [each for each in known if (each.name, each.setting) == (side.name, side.setting)]
     least = min(same, key=lambda each: each.workers)
-    below = value(least, figure)
+    below, workers = value(least, figure), side.figures.memory.get("workers")
     further: Interval | None = None
     of: Literal["", "counts", "processes"] = ""
     if least.workers < side.workers and below is not None:
@@ -684,7 +653,7 @@ def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None
         middle = (more.value - few.value) / count
         half = math.hypot((more.high - more.low) / 2, (few.high - few.low) / 2) / count
         further, of = Interval(value=middle, low=middle - half, high=middle + half, level=more.level), "counts"
-    elif (workers := side.figures.memory.get("workers")) is not None and workers.processes:
+    elif workers and workers.processes:
         steady = workers.steady_pss if figure == "pss" else workers.steady_uss
         if steady is not None:
             each = steady / workers.processes
@@ -697,7 +666,6 @@ def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None
         total=total.interval(),
         further=further,
         further_of=of,
-        why="" if further else "one worker count alone was measured",
     )
 
 
@@ -727,7 +695,7 @@ def _contention(side: Candidate, cores: int) -> Contention | None:
 # ---- scaling
 
 
-def _scaling(known: Iterable[Candidate], cores: int) -> Iterator[ScalingAdvice]:
+def _scaling(known: Iterable[Candidate]) -> Iterator[ScalingAdvice]:
     """The scaling of each executor on each target in each setting that has several worker counts, the fastest first."""
     counted = (side for side in known if side.counted and side.target)
     ordered = sorted(counted, key=lambda side: (side.setting, side.name, side.workers))
@@ -736,43 +704,37 @@ def _scaling(known: Iterable[Candidate], cores: int) -> Iterator[ScalingAdvice]:
         base = 1
         points = [(side.workers, side.figures.scaling) for side in sides if side.figures.scaling]
         if not points:  # the throughput: the work of an iteration over its time
-            rates = [
-                (side.workers, Estimate(math.log(side.work) - wall.log, wall.half))
-                for side in sides
-                if (wall := value(side, Metric.WALL))
-            ]
-            if len({workers for workers, _ in rates}) < 2:
-                continue
-            base, first = rates[0]
-            points = [(workers, rate.minus(first).interval()) for workers, rate in rates[1:]]
+            walls = [(side, wall) for side in sides if (wall := value(side, Metric.WALL))]
+            few, least = walls[0]
+            base = few.workers
+            for side, wall in walls[1:]:
+                gain = product((least, 1), (wall, -1))
+                assert gain is not None
+                points.append((side.workers, gain.interval(side.work / few.work)))
+        if not points or points[-1][0] == base:
+            continue
         # Workers of different roles do not share one piece of work.
-        alike = re.fullmatch(r"w\d+|wcores", sides[-1].counted)
-        serial = _serial(base, *points[-1]) if alike else None
+        serial = _serial(base, *points[-1]) if re.fullmatch(r"w\d+|wcores", sides[-1].counted) else None
         enough, measured = _enough(base, points, serial)
         yield ScalingAdvice(
             name=sides[0].name,
             setting=sides[0].setting,
             base=base,
-            points=tuple(ScalingPoint(workers=workers, times=times) for workers, times in points),
+            points=tuple(points),
             serial=serial,
             enough=enough,
             measured=measured,
-            cores=cores,
         )
 
 
-def _serial(base: int, workers: int, times: Interval) -> Interval | None:
+def _serial(base: int, workers: int, times: Interval) -> Interval:
     """The serial fraction that explains the throughput from `base` to `workers` workers by Amdahl's law.
 
-    With one as its base it is the measure of Karp and Flatt. A larger base is not scaled by itself: T(n) is
-    proportional to f + (1 - f) / n, so that f follows from both times.
+    T(n) is proportional to f + (1 - f) / n, so that f follows from both times; with one worker as the base it is the
+    measure of Karp and Flatt.
     """
-    if workers <= base:
-        return None
 
     def fraction(speed_up: float) -> float:
-        if base == 1:
-            return rank_tests.amdahl(speed_up, workers)
         # speed_up (f + (1 - f) / workers) = f + (1 - f) / base
         slope = speed_up * (1 - 1 / workers) - (1 - 1 / base)
         return (1 / base - speed_up / workers) / slope if slope > 0 else math.inf
@@ -791,10 +753,6 @@ def _enough(base: int, points: Sequence[tuple[int, Interval]], serial: Interval 
         return best, True
     if serial is None:
         return None, False
-    speeds = ((count, 1 / (serial.value + (1 - serial.value) / count)) for count in range(1, MOST + 1))
-    previous = next(speeds)
-    for count, speed in speeds:
-        if speed < previous[1] * (1 + PAYS):
-            return previous[0], False
-        previous = count, speed
-    return None, False
+    times_of = [serial.value + (1 - serial.value) / count for count in range(1, MOST + 1)]
+    slow = (count for count, (few, more) in enumerate(pairwise(times_of), 1) if few < more * (1 + PAYS))
+    return next(slow, None), False

@@ -1,4 +1,7 @@
-"""The advice of a report in sentences, each with its figures: the same in every printed form. Pure."""
+"""The advice of a report in sentences, each with its figures: the same in every printed form. Pure.
+
+A topic has a head for each place, and below it a line for each candidate.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,30 +21,22 @@ from ...model.report import Report
 from ...report import json
 from ...report.details import Style, entry, plain_units, wrapped
 from . import rank
-from .rank import Advice, Choice, Contention, MemoryUse, Ranking, ScalingAdvice, StartTax
+from .rank import HAZARDS, Advice, Choice, MemoryUse, Placed, Ranking, ScalingAdvice, StartTax
 
 NAMED = 4
-"""Candidates of a ranking that are named one by one; of the others the range is given."""
+"""Candidates of a topic that are named one by one; of the others the range is given."""
 LEAST_SHARE = 0.05
-"""Waits for less than this share of the time are not worth a sentence of their own."""
+"""Candidates that wait for less than this share of the time have one line together."""
 ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
-CORES_APART = 0.2
-"""Candidates whose busy cores differ by this much have a sentence on it."""
 WEIGH = "to choose, say in the ini what counts, such as ftgate_weights = time=1 memory=0.5"
-UNKNOWN_COUNT = "the count beyond which more do not pay is not known"
-KINDS = {"lock": "waits for locks", "gil": "waits for the GIL", "unattributed": "unattributed waits"}
+KINDS = {"lock": "for locks", "gil": "for the GIL", "unattributed": "unattributed"}
 MOST_NAMED = 6
 INDENT = "  "
 """Before a line that belongs to the one above it."""
-HAZARDS = {
-    "gil": "an import turned the GIL back on",
-    "fork": "fork ran beside threads, which is unsafe",
-    "results": "results differ",
-    "failure": "not measured",
-}
-Prefix: TypeAlias = Callable[[Choice | Contention | MemoryUse | StartTax], str]
+Place: TypeAlias = Callable[[Placed], str]
 """The place that a fact is of, before its sentence: `8 workers, 0.5-10: `; empty where a test has one place."""
+Placing = TypeVar("Placing", bound=Placed)
 
 
 class Sentence(NamedTuple):
@@ -69,7 +64,7 @@ def said(advice: Advice) -> Advised:
     words = {choice.workers for choice in advice.choices}
     same = words.pop() if len(words) == 1 else ""
 
-    def at(place: Choice | Contention | MemoryUse | StartTax) -> str:
+    def at(place: Placed) -> str:
         workers = "" if place.workers == same else _workers(place.workers)
         text = ", ".join(filter(None, (workers, place.setting)))
         return f"{text}: " if text else ""
@@ -82,23 +77,20 @@ def said(advice: Advice) -> Advised:
         "start-up": _starts(advice.starts, at),
         "memory": _memory(advice.memory, at),
         "contention": _contention(advice, at),
-        "scaling": _scaling(advice.scaling),
+        "scaling": _scaling(advice.scaling, at),
         "hazard": [
-            f"{HAZARDS[each.kind]} in {len(each.cells)} of {each.of} cells: {each.text} "
-            f"({', '.join(each.cells[:MOST_NAMED])}{' ...' if len(each.cells) > MOST_NAMED else ''})"
+            f"{HAZARDS[each.kind][1]} in {len(each.cells)} of {each.of} cells: {each.text} ({_names(each.cells)})"
             for each in advice.hazards
         ],
+        "not known": [
+            *([f"{listed(advice.unknown, 'and')}: not measured"] if advice.unknown else []),
+            *(f"{_names(cells)}: {reason}" for reason, cells in advice.unsupported.items()),
+        ],
     }
-    found = [Sentence(topic, text) for topic, texts in by_topic.items() for text in texts]
-    one_count = re.fullmatch(r"w\d+|wcores", same)  # and no roles
-    unknown = [topic for topic in advice.unknown if topic != "scaling" or not one_count]
-    if unknown:
-        found.append(Sentence("not known", f"{listed(unknown, 'and')}: nothing was measured"))
-    if len(unknown) < len(advice.unknown):
-        found.append(Sentence("not known", "scaling: one worker count alone was measured"))
-    found += [Sentence("not known", f"{_names(cells)}: {reason}") for reason, cells in advice.unsupported.items()]
-    texts = tuple(Sentence(topic, "\n".join(map(plain, text.split("\n")))) for topic, text in found)
-    return Advised(plain(advice.test), plain(advice.source), texts, _workers(same) if one_count else "")
+    sentences = [
+        Sentence(topic, "\n".join(map(plain, text.split("\n")))) for topic, texts in by_topic.items() for text in texts
+    ]
+    return Advised(plain(advice.test), plain(advice.source), tuple(sentences), plain(_workers(same)))
 
 
 def as_json(found: Iterable[Advice]) -> str:
@@ -120,7 +112,7 @@ def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True)
                 head, *below = text.split("\n")
                 lines += entry("" if number else topic, head, style, indent=2, column=12)
                 for line in below:
-                    lines += wrapped(line, style, indent=14, hanging=20 if line[:1] == " " else None)
+                    lines += wrapped(line, style, indent=14, hanging=18 if line[:1] == " " else None)
         blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
 
@@ -128,7 +120,7 @@ def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True)
 # ---- the choice, and the time
 
 
-def _advice(advice: Advice, at: Prefix) -> list[str]:
+def _advice(advice: Advice, at: Place) -> list[str]:
     """The answer of each setting; settings with the same one share a sentence, with the figures of the first.
 
     An answer of several candidates has a line for each, with its time and memory.
@@ -159,40 +151,28 @@ def _advice(advice: Advice, at: Prefix) -> list[str]:
         else:
             text = f"one of these; which of them does not matter {by or 'in time or memory'}, the others are beaten"
         settings = f"; the same {_with_settings(others, at)}" if others else ""
-        texts.append(f"{at(first)}{text}{settings}{lines}{_told_apart_by(same)}")
+
+        # What tells the candidates apart where time does not: the timer or latency in which they differ most.
+        rankings = [each for choice in _ties(same) for each in choice.own if metrics.row(each.metric).unit == "time"]
+        widest = max(rankings, key=_difference, default=None)
+        if widest and (most := _difference(widest)) > 1:
+            best = _names([f"{each.name} ({_time(each.value)})" for each in widest.ranked if each.name in widest.tied])
+            lines += f"\nbut {widest.metric} is least with {best}, and up to {units.ratio(most)} that with others"
+        texts.append(f"{at(first)}{text}{settings}{lines}")
     return texts
 
 
-def _told_apart_by(choices: Iterable[Choice]) -> str:
-    """What tells the candidates apart where time does not: the timer or latency in which they differ most."""
-    rankings = [each for choice in _ties(choices) for each in choice.own if metrics.row(each.metric).unit == "time"]
-    widest = max(rankings, key=_difference, default=None)
-    if widest is None or _difference(widest) == 1:
-        return ""
-    best = [f"{each.name} ({_time(each.value)})" for each in widest.ranked if each.name in widest.tied]
-    most = units.ratio(_difference(widest))
-    return f"\nbut {widest.metric} is least with {_names(best)}, and up to {most} that with others"
-
-
-def _times(choices: Sequence[Choice], at: Prefix) -> list[str]:
-    """The ranking by time of each place, and the cores kept busy where candidates differ."""
+def _times(choices: Sequence[Choice], at: Place) -> list[str]:
+    """The ranking by time of each place; those where nothing is told apart share a sentence."""
     ties, texts = _ties(choices), []
     if len(ties) > 1:
         most = max(each.times.value for choice in ties for each in choice.time.ranked if each.times)
         texts.append(f"{_with_settings(ties, at)} none is told apart from the fastest: up to {units.ratio(most)}")
-    for choice in choices:
-        if choice not in ties or len(ties) == 1:
-            texts.append(f"{at(choice)}{_ranking(choice.time, windows=choice.windows)}")
-        for limit in choice.limits:
-            over = f", {_ratio(limit.times)} the fastest's" if limit.times else ""
-            takes = _time(limit.value, choice.windows)
-            texts.append(f"{at(choice)}{limit.name}, a program, takes {takes}{over}")
-        busy = sorted(choice.cores.items(), key=lambda pair: -pair[1])
-        if busy and busy[0][1] - busy[-1][1] >= CORES_APART:
-            named = [f"{name} {units.cores(cores)}" for name, cores in busy]
-            shown = ", ".join(named) if len(busy) <= NAMED else f"{', '.join(named[:2])} ... {named[-1]}"
-            texts.append(f"{at(choice)}cores kept busy: {shown}")
-    return texts
+    return texts + [
+        f"{at(choice)}{_ranking(choice.time, choice)}"
+        for choice in choices
+        if choice not in ties or len(ties) == 1 or choice.limits
+    ]
 
 
 def _ties(choices: Iterable[Choice]) -> list[Choice]:
@@ -200,11 +180,11 @@ def _ties(choices: Iterable[Choice]) -> list[Choice]:
     return [choice for choice in choices if len(choice.time.tied) == len(choice.time.ranked) > 1]
 
 
-def _with_settings(choices: Iterable[Choice], at: Prefix) -> str:
+def _with_settings(choices: Iterable[Choice], at: Place) -> str:
     return "with " + listed([at(choice).removesuffix(": ") for choice in choices], "and")
 
 
-def _own_figures(choices: Iterable[Choice], at: Prefix) -> list[str]:
+def _own_figures(choices: Iterable[Choice], at: Place) -> list[str]:
     """The rankings by metrics of the workload or of its load; of settings the one where candidates differ most."""
     found: dict[str, tuple[float, Choice, Ranking]] = {}
     for choice in choices:
@@ -219,30 +199,30 @@ def _difference(ranking: Ranking) -> float:
     return max((each.times.value for each in ranking.ranked if each.times and each.name not in ranking.tied), default=1)
 
 
-def _ranking(ranking: Ranking, *, windows: bool = False) -> str:
-    """`A takes 26.5 ms`, then a line for each other: `B  1.27x [1.13, 1.42]`; of many those nearest to it."""
+def _ranking(ranking: Ranking, of: Choice | None = None) -> str:
+    """`A takes 26.5 ms`, then a line for each other: `B  1.27x [1.13, 1.42]`; of many those nearest to it.
+
+    That of the time has the cores that each kept busy, and the programs.
+    """
     unit, more = metrics.row(ranking.metric).unit, metrics.is_gain(ranking.metric)
+    cores = {name: f"{units.cores(busy)} cores" for name, busy in of.cores.items()} if of else {}
     first, *rest = ranking.ranked
     if unit == "time":
-        value = _time(first.value, windows)
+        value = _time(first.value, of is not None and of.windows)
     elif ranking.metric.startswith("counter."):
         value = units.rate(first.value.value)
     else:
         value = units.of(unit, first.value.value, unicode=True)
-    head = f"{first.name} {'has the most' if more else 'has the least'}, {value}"
-    if ranking.metric == Metric.WALL:
-        head = f"{first.name} takes {value}"
-    if more and rest:
-        head += "; others less by these factors"
+    verb = "takes " if ranking.metric == Metric.WALL else f"has the {'most' if more else 'least'}, "
+    head = ", ".join(filter(None, (f"{first.name} {verb}{value}", cores.get(first.name))))
+    head += "; others less by these factors" if more and rest else ""
     pairs = []
     for each in rest[:NAMED]:
         tied = "not told apart" if each.name in ranking.tied else ""
-        pairs.append((each.name, ", ".join(filter(None, (_ratio(each.times), tied)))))
-    if far := [each.times.value for each in rest[NAMED:] if each.times]:
-        ends = dict.fromkeys(map(units.ratio, (far[0], far[-1])))
-        pairs.append((f"{len(rest) - NAMED} more", " to ".join(ends)))
-    missing = f"\n{_names(ranking.missing)}: not known" if ranking.missing else ""
-    return f"{head}{_lines(pairs)}{missing}"
+        pairs.append((each.name, ", ".join(filter(None, (_ratio(each.times), tied, cores.get(each.name))))))
+    pairs += _more(rest[NAMED:], [each.times.value for each in rest[NAMED:] if each.times])
+    pairs += [(f"{each.name}, a program", _ratio(each.times)) for each in (of.limits if of else ())]
+    return head + _lines(pairs)
 
 
 def _builds(advice: Advice) -> list[str]:
@@ -257,36 +237,32 @@ def _builds(advice: Advice) -> list[str]:
     return [f"{head}, which mixes the build into the difference; one at a time:{lines}"]
 
 
-# ---- start-up and memory
+# ---- start-up, memory, contention and scaling
 
 
-def _starts(starts: Sequence[StartTax], at: Prefix) -> list[str]:
-    """The tax with the most workers, and the tasks in which it does not matter, in the setting where it is most."""
-    if not starts:
+def _starts(starts: Sequence[StartTax], at: Place) -> list[str]:
+    """The tax, and the tasks in which it does not matter, in the place where it is most."""
+    shown = _where_most(starts, lambda each: each.tax_ns)
+    if not shown:
         return []
-    most = max(starts, key=lambda each: each.tax_ns.value)
-    last = [each for each in starts if each.setting == most.setting][-1]
-    shown = [each for each in starts if (each.setting, each.workers) == (last.setting, last.workers)]
-    texts = []
-    if once := [(each.name, _span(each.tax_ns)) for each in shown if each.paid_once]:
-        texts.append(f"{at(last)}the workers are kept, so the start is paid once:{_lines(once)}")
-    taxes = [(each.name, f"{_span(each.tax_ns)}, {_span(each.task_ns)}") for each in shown if not each.paid_once]
-    if taxes:
-        rule = f"and the task below which it matters, as it is more than {percent(rank.TAX)}"
-        texts.append(f"{at(last)}each start and join of the workers, {rule}:{_lines(taxes)}")
-    for each in shown:
-        if each.overtakes_ns is not None:
-            tasks = f"tasks that take the latter more than {_span(each.overtakes_ns)}"
-            texts.append(f"{at(last)}{each.name} is faster than {each.overtaken} in {tasks}")
-    return texts
+    rule = f"and the task below which it matters, as it is more than {percent(rank.TAX)}"
+    pairs = [
+        (each.name, f"{_span(each.tax_ns)}, {'paid once' if each.paid_once else _span(each.task_ns)}") for each in shown
+    ]
+    lines = [
+        f"\n{each.name} is faster than {each.overtaken} in tasks that take the latter more than "
+        f"{_span(each.overtakes_ns)}"
+        for each in shown
+        if each.overtakes_ns is not None
+    ]
+    return [f"{at(shown[0])}each start and join of the workers, {rule}:{_lines(pairs)}{''.join(lines)}"]
 
 
-def _memory(uses: Sequence[MemoryUse], at: Prefix) -> list[str]:
-    """Memory with the most workers, and of each further one; of settings the one where it is most."""
-    if not uses:
+def _memory(uses: Sequence[MemoryUse], at: Place) -> list[str]:
+    """Memory, and that of each further worker, in the place where it is most."""
+    shown = _where_most(uses, lambda each: each.total)
+    if not shown:
         return []
-    most = max(uses, key=lambda use: use.total.value)
-    shown = [use for use in uses if (use.setting, use.workers) == (most.setting, most.workers)]
     pairs = []
     for use in sorted(shown, key=lambda use: use.total.value):
         more = ""
@@ -296,79 +272,56 @@ def _memory(uses: Sequence[MemoryUse], at: Prefix) -> list[str]:
                 size = f"{units.size(further.high)} at most" if further.high > 0 else "0"
             more = f", {'a worker process ' if use.further_of == 'processes' else ''}{size}"
         pairs.append((use.name, units.size(use.total.value) + more))
-    whys = [f"a further worker's is not known where none is given: {use.why}" for use in shown if use.why]
-    if len(whys) == len(shown):
-        whys = [f"that of a further worker is not known: {shown[0].why}"]
     each = ", and of each further worker" if any(use.further_of == "counts" for use in shown) else ""
-    return ["\n".join([f"{at(most)}{most.figure} of all processes{each}:{_lines(pairs)}", *whys[:1]])]
+    return [f"{at(shown[0])}{shown[0].figure} of all processes{each}:{_lines(pairs)}"]
 
 
-# ---- contention and scaling
+def _where_most(facts: Sequence[Placing], size: Callable[[Placing], Interval]) -> list[Placing]:
+    """The facts of the place that has the largest one."""
+    most = max(facts, key=lambda each: size(each).value, default=None)
+    return [each for each in facts if most and (each.setting, each.workers) == (most.setting, most.workers)]
 
 
-def _contention(advice: Advice, at: Prefix) -> list[str]:
-    """Where workers wait, and what would be won without it at most; short waits in one sentence."""
-    waiting = [each for each in advice.contention if (each.by_waits or 1) >= 1 / (1 - LEAST_SHARE)]
-    texts = []
+def _contention(advice: Advice, at: Place) -> list[str]:
+    """Where workers wait, and how many times as fast they would be without it at most."""
+    waiting = [each for each in advice.contention if each.by_waits >= 1 / (1 - LEAST_SHARE)]
+    gains = {(each.name, each.setting): each for each in advice.scaling}
+    pairs = []
     for each in waiting[:NAMED]:
-        shares = [(kind, share) for kind in KINDS if (share := getattr(each, kind)) is not None]
-        waits = ", ".join(f"{KINDS[kind]} {units.share(share)}" for kind, share in shares)
-        site = f", longest at {each.site}" if each.site and each.lock else ""
-        by_waits, by_cores = each.by_waits or 1, each.by_cores or math.inf
-        idle = ", for want of idle cores" if by_cores < by_waits else ""
-        won = f"; without that at most {units.ratio(min(by_waits, by_cores))} as fast{idle}"
-        for same in advice.scaling:
-            no_gain = same.measured and same.enough == same.base and (each.lock or 0) >= ERASED
-            if no_gain and (same.name, same.setting) == (each.name, each.setting):
-                won += f"; the lock takes what more workers bring: {_points(same)}"
-        texts.append(f"{at(each)}{each.name}: {waits} of the workers' time{site}{won}")
-    if others := waiting[NAMED:]:
-        gains = [each.by_waits or 1 for each in others]
-        ends = f"{units.ratio(min(gains))} to {units.ratio(max(gains))}"
-        texts.append(f"{_names(_of_all(others))} wait, too: without that at most {ends} as fast")
+        known = ((words, getattr(each, kind)) for kind, words in KINDS.items())
+        waits = ", ".join(f"{words} {units.share(share)}" for words, share in known if share is not None)
+        by_cores = each.by_cores or math.inf
+        text = f"{waits}: {units.ratio(min(each.by_waits, by_cores))}"
+        text += ", for want of idle cores" if by_cores < each.by_waits else ""
+        text += f"; longest at {each.site}" if each.site and each.lock else ""
+        gain = gains.get((each.name, each.setting))
+        if gain and gain.measured and gain.enough == gain.base and (each.lock or 0) >= ERASED:
+            text += "; the lock takes what more workers bring"
+        pairs.append((f"{at(each)}{each.name}", text))
+    pairs += _more(waiting[NAMED:], [each.by_waits for each in waiting[NAMED:]])
+    head = "shares of the workers' time spent waiting, and the speed-up without that at most:"
+    texts = [head + _lines(pairs)] if pairs else []
     if quiet := [each for each in advice.contention if each not in waiting]:
-        known = [words for kind, words in KINDS.items() if any(getattr(each, kind) is not None for each in quiet)]
-        who = "all candidates" if len(quiet) == len(advice.contention) > 1 else _names(_of_all(quiet))
-        texts.append(f"{who}: {listed(known, 'and')} take less than {percent(LEAST_SHARE)} of the workers' time")
-    unknown = [words for kind, words in KINDS.items() if all(getattr(each, kind) is None for each in advice.contention)]
-    if unknown and advice.contention:
-        texts.append(f"{listed(unknown, 'and')}: not known, not measured in {len(advice.contention)} cells")
+        texts.append(f"{_names([each.name for each in quiet])} wait less than {percent(LEAST_SHARE)} of the time")
     return texts
 
 
-def _of_all(found: Iterable[Contention]) -> list[str]:
-    return list(dict.fromkeys(each.name for each in found))
-
-
-def _scaling(found: Sequence[ScalingAdvice]) -> list[str]:
-    """How far more workers pay: in full for the fastest candidates."""
-    texts = []
+def _scaling(found: Sequence[ScalingAdvice], at: Place) -> list[str]:
+    """How far more workers pay."""
+    pairs = []
     for each in found[:NAMED]:
+        points = ", ".join(f"{workers} workers {_ratio(times)}" for workers, times in each.points)
+        enough = "the count beyond which more do not pay is not known"
+        if each.enough is not None:
+            by = "as measured" if each.measured else "by Amdahl's law, given the cores"
+            enough = f"more than {each.enough} do not pay, {by}"
         serial = ""
         if each.serial:
             ends = f"[{units.number(each.serial.low)}, {units.number(each.serial.high)}]"
             serial = f"; serial fraction {units.number(each.serial.value)} {ends}"
-        enough = UNKNOWN_COUNT
-        if each.enough is not None:
-            by = "as measured" if each.measured else "by Amdahl's law, given the cores"
-            workers = "1 worker does" if each.enough == 1 else f"{each.enough} workers do"
-            enough = f"more than {workers} not pay, {by}"
-        setting = f"{each.setting}: " if each.setting else ""
-        texts.append(f"{setting}{each.name}: {enough}\n{INDENT}{_points(each)}{serial}")
-    by_count: dict[int, list[ScalingAdvice]] = {}
-    for each in found[NAMED:]:
-        by_count.setdefault(each.enough or 0, []).append(each)
-    for count, others in sorted(by_count.items()):
-        last = [each.points[-1].times.value for each in others]
-        most = f"more than {count} do not pay" if count else UNKNOWN_COUNT
-        names = _names([each.name for each in others])
-        texts.append(f"{names}: {most}: {units.ratio(min(last))} to {units.ratio(max(last))} with the most workers")
-    return texts
-
-
-def _points(each: ScalingAdvice) -> str:
-    points = ", ".join(f"{point.workers} workers {_ratio(point.times)}" for point in each.points)
-    return f"{points} the throughput of {each.base}"
+        pairs.append((f"{at(each)}{each.name}", f"{points} that of {each.base}; {enough}{serial}"))
+    pairs += _more(found[NAMED:], [each.points[-1][1].value for each in found[NAMED:]])
+    return [f"throughput over that of fewer workers:{_lines(pairs)}"] if pairs else []
 
 
 # ---- words
@@ -380,11 +333,18 @@ def _lines(pairs: Sequence[tuple[str, str]]) -> str:
     return "".join(f"\n{INDENT}{name.ljust(width)}  {text}".rstrip() for name, text in pairs)
 
 
-def _names(names: Sequence[str]) -> str:
-    """The names; of many the first ones and the number of the others."""
-    if len(names) > MOST_NAMED:
-        names = (*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others")
-    return listed(names, "and") if names else ""
+def _more(rest: Sequence[object], ratios: Sequence[float]) -> list[tuple[str, str]]:
+    """The line of those that are not named: how many they are, and the range of their ratios."""
+    ends = dict.fromkeys(map(units.ratio, (min(ratios), max(ratios)))) if ratios else ()
+    return [(f"{len(rest)} more", " to ".join(ends))] if rest else []
+
+
+def _names(names: Iterable[str]) -> str:
+    """The names, each once; of many the first ones and the number of the others."""
+    shown = list(dict.fromkeys(names))
+    if len(shown) > MOST_NAMED:
+        shown[MOST_NAMED - 1 :] = [f"{len(shown) - MOST_NAMED + 1} others"]
+    return listed(shown, "and")
 
 
 def _workers(word: str) -> str:

@@ -25,18 +25,6 @@ UNPLOTTED = (Decision.PASSED, Decision.UNCHANGED)
 """Decisions on a metric other than the time whose change is not plotted."""
 MEMORY_POINTS = 60
 """Samples of memory of a cell that are plotted; of more, as many at even distances."""
-SHOWN = (
-    "wall_ns",
-    "ratio",
-    "cores",
-    "uss_bytes",
-    "pss_bytes",
-    "lock_wait",
-    "ops_per_s",
-    "scaling",
-    "efficiency",
-    "serial_fraction",
-)
 
 
 def cells_data(rows: Sequence[Row], fails: Callable[[Row], bool]) -> list[dict[str, Any]]:
@@ -46,7 +34,7 @@ def cells_data(rows: Sequence[Row], fails: Callable[[Row], bool]) -> list[dict[s
 
 
 def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
-    """One cell: its figures, and what its plots show. Times in ns, sizes in bytes, shares as fractions."""
+    """One cell: what its plots show. Times in ns, sizes in bytes, shares as fractions."""
     figures, cell = row.figures, row.cell
     waits = figures.waits if figures.waits and not figures.waits.unavailable else None
     return {
@@ -57,7 +45,7 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
         "family": "-".join([cell.target.spec, cell.executor.label, *cell.environment.words]),
         "workers": cell.workers,
         "params": {param.name: param.literal for param in cell.params},
-        "figures": {name: _built(getattr(figures, name)) for name in SHOWN},
+        "figures": {name: _built(getattr(figures, name)) for name in ("wall_ns", "scaling", "serial_fraction")},
         "changes": _changes(row, values),
         "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
         "memory": [] if row.sample is None else _memory(row.sample.of("memory")),

@@ -21,19 +21,19 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from ...hookspec import Subparsers, hookimpl
 from ...kit.errors import FtgateError
 from ...kit.files import write_whole
+from ...kit.git import AgainstError
 from ...kit.values import Struct
 from ...model.spec import is_path, parse_target
+from ...run.sides import references
 from ...targets.environments import Step, is_command, spelled
 from ...targets.find import InterpreterNotFound, default_pair, find_interpreter
-from .builds import tried
+from ..pythons import InstallProgress
 from .project import Project, ci_of, content, look, name_for, workload_path
 
-CI: Final = ("github", "gitlab", "none")
 TRIGGERS: Final = ("push", "label")
 OLDEST_HOST: Final = (3, 11)
 """The oldest Python that this plugin can be installed for."""
 GITHUB: Final = Path(".github") / "workflows" / "ftgate.yml"
-GITHUB_COMMENT: Final = GITHUB.with_name("ftgate-comment.yml")
 GITLAB: Final = Path(".gitlab-ci.yml")
 GITLAB_PART: Final = Path(".gitlab") / "ftgate.yml"
 GATE: Final = "--ftgate"
@@ -42,8 +42,6 @@ UNNAMED: Final = (
     "pytest-ftgate was installed from a folder, which CI does not have; until an index has it, name another place: "
     "ftgate init --requirement git+https://HOST/NAME/pytest-ftgate"
 )
-MATRIX: Final = range(2, 257)
-"""The numbers of jobs that a matrix of GitHub may have."""
 
 
 class Outline(Struct, frozen=True, kw_only=True):
@@ -87,23 +85,16 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         "they are.",
     )
     parser.add_argument("path", nargs="?", type=Path, default=Path(), metavar="PATH", help="the project (default: .)")
-    parser.add_argument("--ci", choices=CI, help="which workflow to write (default: what the repository uses)")
+    parser.add_argument(
+        "--ci",
+        choices=("github", "gitlab", "none"),
+        help="which workflow to write (default: what the repository uses)",
+    )
     parser.add_argument(
         "--trigger",
         choices=TRIGGERS,
         default=TRIGGERS[0],
         help="when the workflow runs: for each push (the default), or for pull requests with the label ftgate",
-    )
-    parser.add_argument(
-        "--comment",
-        action="store_true",
-        help="also write a workflow for GitHub that comments the report on pull requests, those from forks too",
-    )
-    parser.add_argument(
-        "--shards",
-        type=int,
-        metavar="N",
-        help="split the tests over N jobs of GitHub, and join their reports in one more",
     )
     parser.add_argument(
         "--requirement",
@@ -112,7 +103,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         "repository (default: the address that it was installed from, else pytest-ftgate from an index)",
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would be written, as a diff")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.set_defaults(run=run)
 
 
@@ -122,18 +112,19 @@ def run(args: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise FtgateError(f"{args.path}: no such folder; give the folder of the project")
     # What it is, what installs a clean checkout of it, where this plugin comes from, and which CI it has.
-    project, trouble = tried(look(folder))
+    project = look(folder)
+    trouble = failure(project)
     origin = json.loads(metadata.distribution("pytest-ftgate").read_text("direct_url.json") or "{}")
     vcs = origin.get("vcs_info")
     ours = f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else "pytest-ftgate"
     asked = args.requirement or ours
     ours = f"pytest-ftgate @ {asked}" if "://" in asked and " @ " not in asked else asked
     project = msgspec.structs.replace(project, ours=ours)
-    ci = args.ci or ci_of(project.git) or _asked_ci(project, ask=not args.yes and sys.stdin.isatty())
+    ci = args.ci or ci_of(project.git)
     # What to do about it, and what to say.
-    outline = plan(project, ci, args.trigger, comment=args.comment, shards=args.shards)
+    outline = plan(project, ci, args.trigger)
     if trouble:
-        outline.notes.append(trouble)
+        outline.notes.append(f"what git has of this project cannot be installed: {trouble}")
     if origin and not vcs and not args.requirement and outline.files and ci != "none":
         outline.notes.append(UNNAMED)
     if args.dry_run:
@@ -159,18 +150,8 @@ def run(args: argparse.Namespace) -> int:
 # -- what is to be written -----------------------------------------------------------------------------------------
 
 
-def plan(
-    project: Project, ci: str, trigger: str = TRIGGERS[0], *, comment: bool = False, shards: int | None = None
-) -> Outline:
-    """Everything that will be written or left; nothing is written yet. Raises FtgateError."""
-    if comment and ci != "github":
-        raise FtgateError(f"--comment writes a workflow for GitHub, and this project's CI is {ci}: add --ci github")
-    if shards is not None and ci != "github":
-        raise FtgateError(
-            f"--shards writes jobs for GitHub, and this project's CI is {ci}: docs/ci.md has those of GitLab"
-        )
-    if shards is not None and shards not in MATRIX:
-        raise FtgateError(f"--shards {shards}: takes a number of jobs from {MATRIX[0]} to {MATRIX[-1]}")
+def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Outline:
+    """Everything that will be written or left; nothing is written yet."""
     outline = Outline()
     outline.add(
         workload_path(project),
@@ -196,26 +177,10 @@ def plan(
     }
     if ci == "github":
         # One of our name, whatever it does, else any that runs the gate.
-        path, workflow = top / GITHUB, "ftgate"
+        path = top / GITHUB
         others = (each for each in sorted(path.parent.glob("*.y*ml")) if GATE in content(each))
-        there = path if path.is_file() else next(others, None)
-        values = {**job, "branch": json.dumps(branch), "shards": shards, "measuring": ""}
-        outline.add(there or path, "github.yml", **values)
-        if comment:
-            path = top / GITHUB_COMMENT
-            if there is not None and not path.exists():  # it is known by its name
-                named = re.search(r"^name:[ ]*(.+?)[ ]*(?: #.*)?$", content(there), re.MULTILINE)
-                workflow = named[1].strip("\"'") if named else there.relative_to(top).as_posix()
-                outline.notes.append(
-                    f"{_shown(path)} comments what {_shown(there)} uploads: an artifact named ftgate that holds "
-                    "ftgate.json"
-                )
-            if not path.exists():
-                outline.notes.append(
-                    f"{_shown(path)} runs once it is on {'the default branch' if project.git is None else branch}"
-                )
-            values |= {"measuring": json.dumps(workflow), "ours": shlex.quote(project.ours)}
-            outline.add(path, "github.yml", **values)
+        there = path if path.is_file() else next(others, path)
+        outline.add(there, "github.yml", **job, branch=json.dumps(branch))
     elif ci == "gitlab" and GATE in content(top / GITLAB):
         outline.left.append((top / GITLAB, "it already exists"))
     elif ci == "gitlab":
@@ -239,11 +204,6 @@ def plan(
         outline.notes.append(f"pytest-ftgate is not among the dependencies of the tests: {how}")
     if ";" in wanted:
         outline.notes.append("where pytest-ftgate cannot be installed (Python below 3.11, PyPy), its tests are skipped")
-    if project.strict:
-        outline.notes.append(
-            f"{project.strict}: an ini key of ours, such as ftgate_test_time, is an error in each run without the "
-            "plugin; say the same by a decorator, an option or the environment (FTGATE_TEST_TIME)"
-        )
     if not project.allowed:
         outline.notes.append(
             f"requires-python {project.requires_python} rules out every version that can be measured: the project "
@@ -314,22 +274,27 @@ def _host(project: Project) -> str:
     return _versions(project)[0].removesuffix("t")
 
 
-# -- asking, writing, saying ---------------------------------------------------------------------------------------
+# -- trying, writing, saying ---------------------------------------------------------------------------------------
 
 
-def _asked_ci(project: Project, *, ask: bool) -> str:
-    """The CI system, where neither files nor the remote tell. A repository without a remote most often goes to one."""
-    if project.git is None:
-        return "none"
-    usual = "none" if project.git.url else "github"
-    while ask:
+def failure(project: Project) -> str:
+    """Why a clean checkout of HEAD cannot be installed for the first target that is here; "" if it can."""
+    steps = project.install
+    if not any(is_command(step) or any(re.match(r"\.(\[|/?$)", word) for word in step) for step in steps):
+        return ""  # nothing of it is installed
+    for spec in project.targets:
         try:
-            answer = input(f"CI system, {', '.join(CI)} [{usual}]: ").strip().lower() or usual
-        except EOFError:
+            interpreter = find_interpreter(parse_target(spec))
+        except InterpreterNotFound:
+            continue
+        lines = "; ".join(map(spelled, steps))
+        print(f"{'trying':<9} {lines} for {interpreter.name} in a clean checkout of HEAD", file=sys.stderr, flush=True)
+        try:
+            with InstallProgress("trying", sys.stderr) as progress:
+                return references.failure(project.root, interpreter, steps, progress)
+        except AgainstError:  # no git, or nothing is committed yet
             break
-        if answer in CI:
-            return answer
-    return usual
+    return ""
 
 
 def write(path: Path, text: str) -> None:

@@ -31,36 +31,6 @@ REQUIREMENT_FILES: Final = (
     "tests/*.txt",
     "test/*.txt",
 )
-PLUGINS: Final = {
-    "asyncio": "pytest-asyncio",
-    "benchmark": "pytest-benchmark",
-    "codspeed": "pytest-codspeed",
-    "cov": "pytest-cov",
-    "no-cov": "pytest-cov",
-    "dist": "pytest-xdist",
-    "n": "pytest-xdist",
-    "numprocesses": "pytest-xdist",
-    "xdist": "pytest-xdist",
-    "ds": "pytest-django",
-    "django": "pytest-django",
-    "doctest-plus": "pytest-doctestplus",
-    "forked": "pytest-forked",
-    "html": "pytest-html",
-    "hypothesis": "hypothesis",
-    "mpl": "pytest-mpl",
-    "mypy": "pytest-mypy",
-    "parallel-threads": "pytest-run-parallel",
-    "random-order": "pytest-random-order",
-    "randomly": "pytest-randomly",
-    "remote-data": "pytest-remotedata",
-    "reruns": "pytest-rerunfailures",
-    "rerunfailures": "pytest-rerunfailures",
-    "ruff": "pytest-ruff",
-    "disable-socket": "pytest-socket",
-    "snapshot": "syrupy",
-    "timeout": "pytest-timeout",
-}
-"""What an option, an ini key or a module of a plugin begins with, and its distribution. No name is ever guessed."""
 
 
 class Needs(Struct, frozen=True, kw_only=True):
@@ -71,7 +41,7 @@ class Needs(Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...]
     """Of `uv pip install`, where the project has no such extra or group."""
     plugins: tuple[str, ...]
-    """The distributions that pytest's configuration needs and nothing else here names."""
+    """The `required_plugins` of pytest's configuration that nothing else here names."""
     place: tuple[str, ...]
     """The option of `uv add` for the group or extra that lists pytest; empty if none does."""
     declares_us: bool
@@ -101,7 +71,7 @@ def needs_of(root: Path, tables: Mapping[str, Any], older: Mapping[str, Any], in
         extras=own_extras,
         groups=own_groups,
         arguments=arguments,
-        plugins=tuple(name for name in dict.fromkeys(_plugins(ini)) if _normal(name) not in known),
+        plugins=tuple(name for name in inifile.words(ini.get("required_plugins")) if not _names([name]) <= known),
         place=min(places, key=lambda each: ("pytest" not in held[each], (*NAMES, each[1]).index(each[1])), default=()),
         declares_us="pytest-ftgate" in known,
     )
@@ -149,20 +119,6 @@ def _listed(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
             yield from _listed(path.parent / included[1], seen | {path})
         elif name := re.match(r"\s*([A-Za-z0-9][\w.-]*)", line):
             yield _normal(name[1])
-
-
-def _plugins(ini: Mapping[str, Any]) -> Iterator[str]:
-    """The distributions that pytest's configuration needs: `required_plugins`, `-p`, options and keys of plugins."""
-    for name in inifile.words(ini.get("required_plugins")):
-        yield re.split(r"[\s<>=!~\[;]", name)[0]
-    options = inifile.words(ini.get("addopts"))
-    modules = [option[2:] or value for option, value in pairwise([*options, ""]) if option.startswith("-p")]
-    named = [re.sub(r"^pytest_|\.plugin$", "", module) for module in modules]
-    named += ["n" for option in options if re.fullmatch(r"-n(\d+|auto|logical)?", option)]
-    named += [option[2:] for option in options if option.startswith("--")]
-    for name in (*named, *ini):
-        word = _normal(name.partition("=")[0])
-        yield from (PLUGINS[start] for start in PLUGINS if word == start or word.startswith(f"{start}-"))
 
 
 def _normal(name: str) -> str:
@@ -217,8 +173,6 @@ class Project(Struct, frozen=True, kw_only=True):
     needs: Needs
     options: tuple[str, ...]
     """They switch off what its `addopts` switch on and a measuring run has no use for."""
-    strict: str
-    """The setting by which an unknown ini key, or the warning of one, is an error; empty for none."""
     locked: bool
     pypy: bool
     """Whether its CI or its metadata names PyPy, for which this plugin's requirements have no wheels."""
@@ -250,11 +204,6 @@ def look(folder: Path) -> Project:
     addopts = inifile.words(ini.get("addopts"))
     covered = any(re.match(r"--cov(=|$)", word) for word in addopts)
     distributed = any(re.match(r"-n|--numprocesses", word) for word in addopts)
-    strict = [word for word in addopts if word == "--strict-config" or re.match(r"(-W|--pythonwarnings=)error", word)]
-    strict += [key for key in ("strict", "strict_config") if str(ini.get(key)).lower() in ("true", "1", "yes", "on")]
-    warnings = [line for line in inifile.lines(ini.get("filterwarnings")) if re.match(r"error(::|$)", line)]
-    strict += [f"filterwarnings = {line}" for line in warnings]
-
     workflows = (git.top if git else root) / ".github" / "workflows"
     about = [*(root / name for name in MARKS), root / "noxfile.py", *workflows.glob("*.y*ml")]
     return Project(
@@ -272,7 +221,6 @@ def look(folder: Path) -> Project:
         functions=tuple(inifile.words(ini.get("python_functions")) or ("test",)),
         needs=needs_of(root, tables, older, ini),
         options=("--no-cov",) * covered + ("-n0",) * distributed,
-        strict=next(iter(strict), ""),
         locked=(root / "uv.lock").is_file(),
         pypy=any("pypy" in content(path).lower() for path in about),
     )
@@ -335,13 +283,13 @@ def workload_path(project: Project) -> Path:
 
 
 def ci_of(git: Git | None) -> str:
-    """`github` or `gitlab`, by what lies at the repository's top or by its remote; "" where neither tells."""
+    """The CI system by what lies at the repository's top or by its remote; one without a remote most often gets one."""
     if git is None:
-        return ""
+        return "none"
     on_gitlab, on_github = (git.top / ".gitlab-ci.yml").is_file(), (git.top / ".github").is_dir()
     if on_gitlab != on_github:
         return "gitlab" if on_gitlab else "github"
-    return next((name for name in ("github", "gitlab") if name in git.url.lower()), "")
+    return next((name for name in ("github", "gitlab") if name in git.url.lower()), "none" if git.url else "github")
 
 
 def _folders(root: Path, testpaths: Sequence[str]) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""`ftgate init --comment`: the workflow that comments on pull requests, and its steps with a stand-in for `gh`."""
+"""The workflow that comments on pull requests, `examples/ci/ftgate-comment.yml`: its steps with a stand-in for `gh`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 import report_by_hand
 import yaml
 
-from pytest_ftgate import cli
 from pytest_ftgate.features import markdown
 from pytest_ftgate.report import json as formats
 
+WORKFLOW = yaml.safe_load((Path(__file__).parents[2] / "examples/ci/ftgate-comment.yml").read_text(encoding="utf-8"))
 SHA = "a" * 40
 GH = """
 import json, os, pathlib, subprocess, sys
@@ -39,71 +39,21 @@ elif "--jq" in words:
 """
 UVX = """
 import sys
-assert sys.argv[1:5] == ["--from", "pytest-ftgate", "ftgate", "report"], sys.argv
+assert sys.argv[1:5] == ["--from", "pytest-ftgate @ git+https://HOST/NAME/pytest-ftgate", "ftgate", "report"], sys.argv
 from pytest_ftgate.cli import main
 sys.exit(main(sys.argv[4:]))
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    subprocess.run(["git", "init", "--quiet", "-b", "main"], check=True)
-    return tmp_path
-
-
-def workflow(folder: Path, name: str = "ftgate-comment") -> dict[Any, Any]:
-    text = (folder / f".github/workflows/{name}.yml").read_text(encoding="utf-8")
-    return dict(yaml.safe_load(text))
-
-
-# ---- the file
-
-
-def test_it_is_written_where_it_is_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["init", "--ci", "github"]) == 0
-    assert not (folder / ".github/workflows/ftgate-comment.yml").exists()
-    assert cli.main(["init", "--ci", "gitlab", "--comment"]) == 2
-    assert "--comment writes a workflow for GitHub" in capsys.readouterr().err
-    assert cli.main(["init", "--ci", "github", "--comment"]) == 0
-    assert ".github/workflows/ftgate-comment.yml runs once it is on main" in capsys.readouterr().out
-    found, measuring = workflow(folder), workflow(folder, "ftgate")
-    assert found[True] == {"workflow_run": {"workflows": [measuring["name"]], "types": ["completed"]}}
-    assert cli.main(["init", "--ci", "github", "--comment"]) == 0
-    assert "left      .github/workflows/ftgate-comment.yml: it already exists" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("head", "name"),
-    [
-        ("name: Perf gate # of us\n", "Perf gate"),
-        ('name: "Perf: gate"\n', "Perf: gate"),
-        ("", ".github/workflows/perf.yml"),
-    ],
-)
-def test_it_follows_the_workflow_that_is_there(
-    folder: Path, capsys: pytest.CaptureFixture[str], head: str, name: str
-) -> None:
-    there = folder / ".github/workflows/perf.yml"
-    there.parent.mkdir(parents=True)
-    there.write_text(f"{head}on: push\njobs: {{a: {{steps: [run: pytest --ftgate]}}}}\n", encoding="utf-8")
-    assert cli.main(["init", "--ci", "github", "--comment"]) == 0
-    assert workflow(folder)[True]["workflow_run"]["workflows"] == [name]
-    assert "uploads: an artifact named ftgate that holds ftgate.json" in capsys.readouterr().out
-
-
-def test_it_runs_nothing_of_the_pull_request_and_may_only_comment(folder: Path) -> None:
-    assert cli.main(["init", "--ci", "github", "--comment"]) == 0
-    found = workflow(folder)
-    job = found["jobs"]["comment"]
-    assert found["permissions"] == {}
+def test_it_runs_nothing_of_the_pull_request_and_may_only_comment() -> None:
+    assert WORKFLOW[True] == {"workflow_run": {"workflows": ["ftgate"], "types": ["completed"]}}  # `on` of YAML 1.1
+    job = WORKFLOW["jobs"]["comment"]
+    assert WORKFLOW["permissions"] == {}
     assert job["permissions"] == {"actions": "read", "pull-requests": "write"}
     assert [step["uses"] for step in job["steps"] if "uses" in step] == ["astral-sh/setup-uv@v7"]
     scripts = [step["run"] for step in job["steps"] if "run" in step]
     assert not any("${{" in script for script in scripts), "what others named reaches a shell as a variable only"
-    measuring = workflow(folder, "ftgate")
-    assert measuring["permissions"] == {"contents": "read"}
-    assert "secrets." not in json.dumps(measuring)
+    assert "secrets." not in json.dumps(WORKFLOW)
 
 
 # ---- its steps
@@ -130,7 +80,7 @@ class Runner:
 
     def run(self, branch: str = "main") -> list[list[str]]:
         """What `gh` was called with."""
-        job = workflow(self.folder)["jobs"]["comment"]
+        job = WORKFLOW["jobs"]["comment"]
         output = self.folder / "output"
         event = {
             "GH_TOKEN": "",
@@ -164,11 +114,10 @@ def pull(number: int, sha: str = SHA, repository: str = "fork/project") -> dict[
 
 
 @pytest.fixture
-def runner(folder: Path) -> Runner:
+def runner(tmp_path: Path) -> Runner:
     if shutil.which("jq") is None:
         pytest.skip("the stand-in for gh needs jq")
-    assert cli.main(["init", "--ci", "github", "--comment"]) == 0
-    return Runner(folder)
+    return Runner(tmp_path)
 
 
 def test_the_first_report_is_a_new_comment(runner: Runner) -> None:

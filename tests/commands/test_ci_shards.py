@@ -1,4 +1,4 @@
-"""`ftgate init --shards N`: the jobs that share the tests, and the one that joins their reports, run step by step."""
+"""`examples/ci/ftgate-shards.yml`: the jobs that share the tests, and the one that joins their reports, run by step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 import yaml
 from report_by_hand import part_of
 
-from golden import check_golden
-from pytest_ftgate import cli
 from pytest_ftgate.declare.options import report_target, shard
 from pytest_ftgate.report import json
 
@@ -25,16 +23,13 @@ sys.exit(main(sys.argv[4:]))
 """
 
 
+JOBS = yaml.safe_load((Path(__file__).parents[2] / "examples/ci/ftgate-shards.yml").read_text(encoding="utf-8"))["jobs"]
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    subprocess.run(["git", "init", "--quiet", "-b", "main"], check=True)
     return tmp_path
-
-
-def workflow(folder: Path, *options: str) -> dict[Any, Any]:
-    assert cli.main(["init", "--ci", "github", "--yes", *options]) == 0
-    return dict(yaml.safe_load((folder / ".github/workflows/ftgate.yml").read_text(encoding="utf-8")))
 
 
 def of(steps: list[dict[str, Any]], action: str) -> dict[str, Any]:
@@ -43,15 +38,14 @@ def of(steps: list[dict[str, Any]], action: str) -> dict[str, Any]:
     return dict(found["with"])
 
 
-def test_a_job_for_each_shard_and_one_that_joins_them(folder: Path) -> None:
-    jobs = workflow(folder, "--shards", "5", "--comment")["jobs"]
-    each, joins = jobs["shard"], jobs["ftgate"]
-    assert each["strategy"] == {"fail-fast": False, "matrix": {"shard": [1, 2, 3, 4, 5]}}
+def test_a_job_for_each_shard_and_one_that_joins_them() -> None:
+    each, joins = JOBS["shard"], JOBS["ftgate"]
+    assert each["strategy"] == {"fail-fast": False, "matrix": {"shard": [1, 2, 3]}}
     assert (joins["needs"], joins["if"]) == ("shard", "always() && needs.shard.result != 'skipped'")
     (gate,) = [step["run"] for step in each["steps"] if "pytest -m ftgate" in step.get("run", "")]
     words = gate.replace("${{ matrix.shard }}", "2").split()
     (part,) = [word.removeprefix("--ftgate-shard=") for word in words if word.startswith("--ftgate-shard=")]
-    assert shard(part) == (2, 5)
+    assert shard(part) == (2, 3)
     (report,) = [word.removeprefix("--ftgate-report=") for word in words if word.startswith("--ftgate-report=")]
     assert report_target(report) == "json:ftgate-shard-2.json"
     upload, download, last = of(each["steps"], "upload"), of(joins["steps"], "download"), of(joins["steps"], "upload")
@@ -59,33 +53,9 @@ def test_a_job_for_each_shard_and_one_that_joins_them(folder: Path) -> None:
     assert upload["name"].startswith(download["pattern"].removesuffix("*")), "and not that of the joined reports"
     assert not last["name"].startswith(download["pattern"].removesuffix("*"))
     assert download["merge-multiple"] is True, "the files have names of their own"
-    assert (last["name"], last["path"].split()) == ("ftgate", ["ftgate.html", "ftgate.md", "ftgate.json"]), "--comment"
-
-
-def test_the_file_is_the_one_that_was_read(folder: Path) -> None:
-    (folder / "pytest.ini").write_text("[pytest]\nftgate_python = 3.14 3.14t\n", encoding="utf-8")
-    workflow(folder, "--shards", "3", "--trigger", "label")
-    check_golden("workflow_shards.yml", (folder / ".github/workflows/ftgate.yml").read_text(encoding="utf-8"))
-
-
-def test_the_label_starts_the_shards_and_no_label_nothing(folder: Path) -> None:
-    jobs = workflow(folder, "--shards", "2", "--trigger", "label")["jobs"]
-    assert "labels.*.name, 'ftgate'" in jobs["shard"]["if"]
-    assert "needs.shard.result != 'skipped'" in jobs["ftgate"]["if"]
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--ci", "gitlab", "--shards", "2"), "--shards writes jobs for GitHub, and this project's CI is gitlab"),
-        (("--ci", "github", "--shards", "1"), "--shards 1: takes a number of jobs from 2 to 256"),
-    ],
-)
-def test_what_cannot_be_written_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
-) -> None:
-    assert cli.main(["init", *options]) == 2
-    assert said in capsys.readouterr().err
+    assert (last["name"], last["path"].split()) == ("ftgate", ["ftgate.html", "ftgate.md", "ftgate.json"]), (
+        "as the comment needs it"
+    )
 
 
 def run_steps(folder: Path, job: dict[str, Any], result: str) -> tuple[list[int], str]:
@@ -110,7 +80,7 @@ def run_steps(folder: Path, job: dict[str, Any], result: str) -> tuple[list[int]
 
 
 def test_the_last_job_joins_what_was_uploaded(folder: Path) -> None:
-    job = workflow(folder, "--shards", "3")["jobs"]["ftgate"]
+    job = JOBS["ftgate"]
     shards = folder / ".ftgate" / "shards"
     shards.mkdir(parents=True)
     for part in (1, 3):
