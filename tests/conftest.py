@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from bench import BUILDS, Bench
 
+from pytest_ftgate import cli
 from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.targets.find import find_interpreter
 
@@ -67,3 +68,15 @@ def bench(tmp_path: Path, executables: dict[str, str]) -> Iterator[Bench]:
     yield made
     for handle in made.started:
         handle.kill()
+
+
+@pytest.fixture
+def ftgate(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command line, which ends with that code; returns what it prints, its errors last."""
+
+    def run(*argv: str, code: int = 0) -> str:
+        assert cli.main(list(argv)) == code
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    return run

@@ -27,10 +27,10 @@ from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.launchers.workload import CLOCK, Turns, install_runner, too_many_cores
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Iteration
-from pytest_ftgate.model.spec import Plan
 from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.run.folder import refuse_tracked
 from pytest_ftgate.run.rows import message_of
-from pytest_ftgate.run.run import Run, refuse_tracked
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides import worktrees as mending
 from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED
@@ -371,7 +371,7 @@ def test_rows_that_are_written_for_a_test_are_taken_for_its_own(tmp_path: Path) 
     """Not detected: measured code that writes into `.ftgate/runs`. docs/trust.md says so."""
     session, group = Run(CONFIG, tmp_path, "run", Watcher(), FakeLauncher()), group_of("threads")
     session.start()
-    session.collect(Plan(groups=(group,)))
+    session.collect((group,))
     row = Row(cell=group.cells[0], verdict=Verdict(decision=Decision.PASSED))
     session.folder.run.mkdir(parents=True)
     file = session.folder.shared("rows", group.key)

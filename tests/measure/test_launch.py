@@ -25,7 +25,7 @@ from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request, request_
 from pytest_ftgate.measure.launchers import guard, workload
 from pytest_ftgate.measure.launchers import workload as runner_copy
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
-from pytest_ftgate.measure.plan import IterationPlan
+from pytest_ftgate.measure.plan import RoundPlan
 from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Timer
 from pytest_ftgate.model.spec import Param, Settings, Source, Spec
 from pytest_ftgate.runner import loading, pytest_stub
@@ -261,7 +261,7 @@ def test_a_launch_is_recorded_as_it_was() -> None:
         gil_enabled=True,
     )
     handle = cast(Handle, SimpleNamespace(finish=lambda: finished))
-    running = RunningLaunch(cast(CellRun, None), request_of(), handle, cast(IterationPlan, None), 4)
+    running = RunningLaunch(cast(CellRun, None), request_of(), handle, cast(RoundPlan, SimpleNamespace(rounds=4)))
     made = running.finish("locks", loops=5, window_ns=9, memory=(point,))
     for name in ("cold", "iterations", "counters", "timers", "peaks", "results", "gil_enabled", "locks"):
         assert getattr(made, name) == getattr(finished, name)

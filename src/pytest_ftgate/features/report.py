@@ -14,7 +14,7 @@ from ..kit.errors import FtgateError
 from ..model.report import Report
 from ..report import terminal
 from ..run import libraries
-from ..run.run import write_report
+from ..run.folder import write_report
 from . import FORMATS, history
 from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, terminal_width, unicode
 

@@ -19,7 +19,6 @@ from ..model.report import Shard
 from ..model.spec import Plan
 from ..plugin.collection import CELL
 from ..plugin.options import options_of
-from ..run.context import hypotheses_of
 from ..run.rows import positions_of
 from ..run.run import Run
 from ..run.stored import StoredBaselines
@@ -42,17 +41,17 @@ def take_part(run: Run, whole: Plan, given: Mapping[str, str]) -> Plan:
     part, parts = config.shard
     run.whole = whole = run.limited(whole)
     of = split(costs_of(whole, stored), parts)
-    own = Plan(groups=tuple(group for group, one in zip(whole.groups, of, strict=True) if one == part))
+    own = tuple(group for group, one in zip(whole, of, strict=True) if one == part)
     planned = positions_of(whole)
     reference = {"reference": run.references.requested().reference.commit} if config.against else {}
     shard = Shard(
         part=part,
         parts=parts,
         planned=tuple(planned),
-        places=tuple(planned[cell.nodeid] for group in own.groups for cell in group.cells),
+        places=tuple(planned[cell.nodeid] for group in own for cell in group.cells),
         alpha=config.alpha,
-        hypotheses=max(1, hypotheses_of(whole, config, stored)),
-        own=hypotheses_of(own, config, stored),
+        hypotheses=max(1, stored.hypotheses(whole)),
+        own=stored.hypotheses(own),
         options={**given, **reference},
     )
     with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
@@ -65,10 +64,10 @@ def costs_of(plan: Plan, stored: StoredBaselines) -> dict[str, float]:
 
     If nothing is recorded at all, the numbers of cells. The same on every machine that has the same baselines.
     """
-    recorded = {group.cells[0].nodeid: stored.took_s(group) for group in plan.groups}  # the key has numbers of cores
+    recorded = {group.cells[0].nodeid: stored.took_s(group) for group in plan}  # the key has numbers of cores
     known = [seconds for seconds in recorded.values() if seconds]
     if not known:
-        return {group.cells[0].nodeid: float(len(group.cells)) for group in plan.groups}
+        return {group.cells[0].nodeid: float(len(group.cells)) for group in plan}
     usual = statistics.median(known)
     return {key: seconds or usual for key, seconds in recorded.items()}
 
@@ -122,14 +121,14 @@ class Sharding:
             if value != option.default
         }
         part = take_part(self.run, whole, given)
-        cells = {cell.nodeid for group in part.groups for cell in group.cells}
+        cells = {cell.nodeid for group in part for cell in group.cells}
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
         for item in items:
             own = item.stash[CELL][1].nodeid in cells if CELL in item.stash else self._has(item)
             (kept if own else others).append(item)
-        self.tests = len(whole.groups) + len(plain_of(items))
-        self.kept = len(part.groups) + len(plain_of(kept))
+        self.tests = len(whole) + len(plain_of(items))
+        self.kept = len(part) + len(plain_of(kept))
         if others:
             self.config.hook.pytest_deselected(items=others)
             items[:] = kept

@@ -13,6 +13,7 @@ import re
 import stat
 import struct
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -28,7 +29,7 @@ from ..hookspec import hookimpl
 from ..kit.git import Checkout
 from ..measure.context import PreparedTarget
 from ..measure.launch import CellUnsupported, LaunchFailed, request_here
-from ..measure.plan import Allowance, IterationPlan
+from ..measure.plan import Allowance, RoundPlan
 from ..measure.watch.opened_files import OpenedFiles
 from ..model.spec import Cell, Group, Spec
 from ..run.run import Run
@@ -421,7 +422,7 @@ class UnchangedCells:
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
         self.run.listener.advance(cell.label, "checking what is read by", 0, 0, None)
-        plan = IterationPlan(spec, Allowance(timeout_s=self.run.config.timeout))
+        plan = RoundPlan(spec, Allowance(timeout_s=self.run.config.timeout), time.monotonic)
         program = cell.executor.program is not None
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")

@@ -119,7 +119,7 @@ class Gate:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Plan the selected cells."""
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
-        if planned.groups and threads_are_greenlets():
+        if planned and threads_are_greenlets():
             raise pytest.UsageError(
                 "gevent.monkey has patched pytest's own process, from which --ftgate measures: call patch_all() where "
                 'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
@@ -136,7 +136,7 @@ class Gate:
         self.run.collect(planned)
         if self.relay is not None:
             self.relay.collected(self.collected, self.run.planned())
-        self.progress.start(len(planned.groups), self.run.config.time)
+        self.progress.start(len(planned), self.run.config.time)
         self.run.tell_new()
 
     def pytest_report_header(self) -> list[str]:
