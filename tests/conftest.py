@@ -52,6 +52,20 @@ def interpreters_on_path(monkeypatch: pytest.MonkeyPatch, executables: dict[str,
     monkeypatch.setenv("COLUMNS", "200")
 
 
+@pytest.fixture(scope="session")
+def scripted() -> str:
+    """The folder of `fake_run`, which is imported before pytester notes what it will forget: NumPy loads only once."""
+    import fake_run
+
+    return str(Path(fake_run.__file__).parent)
+
+
+@pytest.fixture
+def scripted_runs(scripted: str, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs with `-p fake_run`: their own processes find it, too."""
+    monkeypatch.setenv("PYTHONPATH", scripted)
+
+
 @pytest.fixture
 def bare_git(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither this machine's git settings nor the repository that a hook runs these tests for."""

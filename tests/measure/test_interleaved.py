@@ -827,16 +827,6 @@ def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs()
     assert [sample.of("control"), sample.of("growth"), sample.of("empty")] == [(), (), ()]
 
 
-def test_short_iterations_are_many_as_another_launch_costs_more() -> None:
-    def iterations_of(iteration_ns: int) -> int:
-        launcher = FakeLauncher(wall_ns=noisy(iteration_ns, 0.0, 0.9))
-        (sample,) = paired(launcher, limits=AMPLE).measure()
-        return max(len(launch.iterations) for launch in sample.launches)
-
-    assert iterations_of(MS) == Allowance().most_iterations
-    assert iterations_of(100 * MS) < iterations_of(MS)
-
-
 def test_a_reference_runs_its_own_code_in_its_own_environment() -> None:
     launcher = FakeLauncher()
     paired(launcher).measure()
@@ -951,13 +941,6 @@ def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_ti
     assert len(sample.reference.of("locks")) == BARE_LOCKS + 3
     assert {len(launch.iterations) for launch in sample.of("locks")[BARE_LOCKS:]} == {MOST_LOCK_ITERATIONS}
     assert run.plan.iteration_ns > 0
-
-
-def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
-    launcher = FakeLauncher()
-    limits = Allowance(iterations=4, at_most=40, budget_s=30.0)
-    paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS}, limits=limits).measure()
-    assert 20 < launcher.clock() < 33
 
 
 def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:

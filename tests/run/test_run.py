@@ -36,7 +36,7 @@ from fake_launcher import (
 from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
-from pytest_ftgate.features import shards
+from pytest_ftgate.features.shards import part as shards
 from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import Judge
@@ -416,9 +416,9 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     assert outcome.session.stored.hypotheses(outcome.session.plan) == 12
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
     seen.clear()
-    split = project.session(day(), one, shard=(2, 2))
+    split = project.session(day(), one)
     whole = plan.plan_of((group.spec, cell) for group in (TWO, one, fresh) for cell in group.cells)
-    shards.take_part(split, whole, {})
+    shards.take_part(split, whole, 2, 2, {})
     split.message(one.cells[0].nodeid)
     assert seen
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
@@ -439,7 +439,7 @@ def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) 
     whole = plan.plan_of((group.spec, cell) for group in groups for cell in group.cells)
     costs = shards.costs_of(whole, project.session(day()).stored)
     assert list(costs.values()) == [5.0, 40.0, 9.0, 9.0]
-    parts = [shards.take_part(project.session(day(), shard=(part, 2)), whole, {}) for part in (1, 2)]
+    parts = [shards.take_part(project.session(day()), whole, part, 2, {}) for part in (1, 2)]
     assert parts == [(groups[1],), (groups[0], groups[2], groups[3])]
     for path in project.root.rglob("baselines/**/*.json"):
         path.write_text("{", encoding="utf-8")

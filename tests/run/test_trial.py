@@ -30,7 +30,7 @@ from values import entry
 
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
-from pytest_ftgate.features.unchanged import Checked, UnchangedCells
+from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
 from pytest_ftgate.hookspec import hookimpl
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.decide import MOVED
@@ -306,20 +306,6 @@ class TestFirstPhase:
         assert desk.references.pairs == []
         trial.step()
         trial.close()
-        assert not desk.launcher.requests
-
-    def test_one_that_cannot_begin_is_an_error_of_all_its_cells(self) -> None:
-        desk = Desk(day())
-        desk.targets.uninstallable = {"main"}
-        trial = desk.trial(TWO, against="main")
-        assert not trial.open
-        rows = rows_of(trial)
-        assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
-            (Decision.ERROR, "cannot install main: no such package")
-        }
-        error = rows[FORK].error
-        assert error is not None
-        assert error.detail.endswith("and more of it")
         assert not desk.launcher.requests
 
     def test_an_error_for_want_of_a_file_says_so(self) -> None:

@@ -16,7 +16,6 @@ import pytest
 from project import NOBODY, commit, git
 
 from pytest_ftgate.kit import git as git_module
-from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.git import AgainstError, Checkout, Repository
 from pytest_ftgate.model.spec import Executor, Interpreter, Source, Spec
 from pytest_ftgate.run.sides import references as installs
@@ -1047,9 +1046,3 @@ def test_pytest_collects_nothing_from_the_worktrees(repo: Path) -> None:
     words = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:ftgate", "--rootdir=."]
     done = subprocess.run([sys.executable, *words], cwd=repo, capture_output=True, text=True)
     assert [line for line in done.stdout.splitlines() if "::" in line] == ["test_x.py::test_x"]
-
-
-def test_errors_are_for_users() -> None:
-    assert issubclass(AgainstError, FtgateError)
-    assert issubclass(NothingToCompare, AgainstError)
-    assert Repository.__doc__

@@ -436,5 +436,5 @@ def measurement_of(
     )
 
 
-CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=(), unchanged="measure")
+CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=(), others={"unchanged": "measure"})
 """The options of a scripted run: as many rounds as it wants, and nothing installed."""

@@ -98,7 +98,7 @@ class Run:
         self.turn = MeasuringTurn(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
-        self.plugins = hookspec.features("IN_A_RUN")
+        self.plugins = hookspec.features("run")
         self.hooks = self.plugins.hook
         self.limits_from = ""
         self.plan: Plan = ()
@@ -153,7 +153,7 @@ class Run:
     @property
     def shard(self) -> Shard | None:
         """The part of the run that is measured; None for all of it, and before it was split."""
-        if self.config.shard is None or not self.shard_file.exists():
+        if not self.shard_file.exists():
             return None
         return msgspec.json.decode(self.shard_file.read_bytes(), type=Shard)
 
@@ -165,7 +165,7 @@ class Run:
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
         self.plan = plan = self.limited(plan)
-        if not self.config.shard:
+        if not self.whole:  # nobody has taken a part of it
             self.whole = plan
         cells = ((cell.nodeid, group) for group in plan for cell in group.cells)
         self._cells = {nodeid: (group, place) for place, (nodeid, group) in enumerate(cells)}
@@ -328,7 +328,7 @@ class Run:
             if swept := guard.sweep(launches):  # what runs left that were killed
                 self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
             self.launcher = Launchers(runner, launches)
-        self.policy = self.stored.policy(self.whole)
+        self.policy = self.stored.policy(self.whole, in_parts=self.whole is not self.plan)
         self.floors: Floors = {}
         self.capacity = Capacity.of_this_process()
         self._prepared = True

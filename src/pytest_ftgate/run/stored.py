@@ -106,7 +106,7 @@ class StoredBaselines:
         entry = self._entries(row.cell).get(names.entry_key(machine, build))
         return stored_wall(entry.recordings, fingerprint=machine, build=build) if entry else ()
 
-    def hypotheses(self, plan: Plan) -> int:
+    def hypotheses(self, plan: Plan, *, in_parts: bool = False) -> int:
         """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
 
         Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
@@ -117,7 +117,7 @@ class StoredBaselines:
         def compared(group: Group, cell: Cell) -> bool:
             if config.against or not self.holds(cell):
                 return bool(config.against)
-            return bool(config.shard) or self.targets.lookup(cell, group.spec.packages).target is not None
+            return in_parts or self.targets.lookup(cell, group.spec.packages).target is not None
 
         return sum(
             hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
@@ -126,14 +126,15 @@ class StoredBaselines:
             for cell in group.cells
         )
 
-    def policy(self, plan: Plan) -> Policy:
+    def policy(self, plan: Plan, *, in_parts: bool) -> Policy:
         """What the options say about verdicts, with the error levels split over all hypotheses of the run.
 
         `plan` is the whole one, also where a part of it is measured. The same for every cell: the plan and the
         baselines are known before anything is measured.
         """
         config = self.config
-        alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, max(1, self.hypotheses(plan)))
+        number = max(1, self.hypotheses(plan, in_parts=in_parts))
+        alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, number)
         return Policy(
             metrics=config.metrics,
             cli=config.thresholds,

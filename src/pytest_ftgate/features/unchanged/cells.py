@@ -24,19 +24,20 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from ..declare.plan import one_per_target
-from ..hookspec import hookimpl
-from ..kit.git import Checkout
-from ..measure.context import PreparedTarget
-from ..measure.launch import CellUnsupported, LaunchFailed, request_here
-from ..measure.plan import Allowance, RoundPlan
-from ..measure.watch.opened_files import OpenedFiles
-from ..model.spec import Cell, Group, Spec
-from ..run.run import Run
-from ..run.sides import worktrees
-from ..runner import reads
-from ..runner.protocol import CHECK, WARMUP
-from ..store import names
+from ...declare.plan import one_per_target
+from ...hookspec import hookimpl
+from ...kit.git import Checkout
+from ...measure.context import PreparedTarget
+from ...measure.launch import CellUnsupported, LaunchFailed, request_here
+from ...measure.plan import Allowance, RoundPlan
+from ...measure.watch.opened_files import OpenedFiles
+from ...model.spec import Cell, Group, Spec
+from ...run.run import Run
+from ...run.sides import worktrees
+from ...runner import reads
+from ...runner.protocol import CHECK, WARMUP
+from ...store import names
+from . import UNCHANGED
 
 # The two sides of a comparison as their readers find them: notes of what was read, and what each side has there.
 
@@ -330,12 +331,6 @@ class Sides(NamedTuple):
     differs: str
 
 
-@hookimpl
-def ftgate_begin(run: Run) -> None:
-    """What is read of both sides is kept for the whole run."""
-    run.plugins.register(UnchangedCells(run))
-
-
 class UnchangedCells:
     """Finds the cells of a comparison that need no measurement."""
 
@@ -350,7 +345,7 @@ class UnchangedCells:
         Each program by itself. Two versions of a distribution are a change.
         """
         lacking = (worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
-        if self.run.config.unchanged != "skip" or not pair.reference.commit or any(lacking):
+        if UNCHANGED.of(self.run.config) != "skip" or not pair.reference.commit or any(lacking):
             return Checked()
         same, why = dict[str, str](), ""
         try:
