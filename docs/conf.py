@@ -23,6 +23,7 @@ html_theme = "furo"
 html_title = "pytest-ftgate"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 suppress_warnings = ["misc.highlighting_failure"]
 
 

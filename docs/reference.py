@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest_ftgate
 from pytest_ftgate.cli import EPILOG, build_parser
-from pytest_ftgate.declare.options import OPTIONS
+from pytest_ftgate.declare.options import table as options_table
 from pytest_ftgate.judge import contract_grammar, metrics
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.text import listed
@@ -25,11 +25,11 @@ MADE = "<!-- made by docs/reference.py -->\n"
 UNITS = {
     "time": "ns, us, ms, s",
     "size": "B, KB, KiB, MB, MiB, GB, GiB",
-    "share": "none, or %",
-    "ratio": "none, or %",
-    "number": "none",
+    "share": "% or plain",
+    "ratio": "% or plain",
 }
 """What a contract may write after a number of a metric."""
+NO_BREAK = "\u00a0"
 INTERNAL = ("close", "forget")
 """Methods that the runner calls."""
 
@@ -53,7 +53,7 @@ def options() -> Iterator[str]:
     yield "`ftgate_test_time` and `FTGATE_TEST_TIME`. [Running](running.md#options) says which place counts."
     yield ""
     rows, rare = list[tuple[str, str]](), list[tuple[str, str]]()
-    for option in OPTIONS:
+    for option in options_table():
         value = "" if option.flag else f"[={option.metavar}]" if option.optional else f" {option.metavar}"
         said = "default" in option.help or option.flag or option.default in (None, (), "", -1)
         text = f"{option.help}{'' if said else f' (default: {option.default:g})'}"
@@ -109,15 +109,16 @@ def metric_table() -> Iterator[str]:
         (
             f"`{row.name}`",
             row.meaning,
-            UNITS[row.unit],
+            row.unit,
             *("" if row.explains else _limits(row.unit, each) for each in (row.paired, row.apart)),
         )
         for row in metrics.TABLE.values()
     ]
-    rows += [(f"`{kind}.NAME`", own.meaning, UNITS[own.unit], "", "") for kind, own in metrics.OWN.items()]
+    rows += [(f"`{kind}.NAME`", own.meaning, own.unit, "", "") for kind, own in metrics.OWN.items()]
     yield from table(("metric", "meaning", "unit", "paired", "stored"), rows)
     yield ""
     yield f"{listed([f'`{name}`' for name in metrics.GATING], 'and')} gate by default."
+    yield f"In a contract {listed([f'a {unit} is in {written}' for unit, written in UNITS.items()], 'and')}."
     yield from ("", "## Contracts", "", "```text")
     _, _, grammar = (contract_grammar.__doc__ or "").partition("\n\n")
     yield from (grammar.strip("\n"), "```")
@@ -125,7 +126,7 @@ def metric_table() -> Iterator[str]:
 
 def _limits(unit: str, limits: Limits) -> str:
     """A margin with its floor, and an effect: of a share both have one."""
-    margin, effect = units.whole_share(limits.margin), units.whole_share(limits.effect)
+    margin, effect = (units.whole_share(each).replace(" ", NO_BREAK) for each in (limits.margin, limits.effect))
     if not limits.floor:
         return f"{margin}, {effect}"
     if unit == "share":
@@ -185,7 +186,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield f"| {' | '.join(head)} |"
     yield "|---" * len(head) + "|"
     for row in rows:
-        yield f"| {' | '.join(' '.join(cell.replace('|', chr(92) + '|').split()) for cell in row)} |"
+        cells = (re.sub(r"[ \n]+", " ", cell.replace("|", r"\|")).strip() for cell in row)
+        yield f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from bench import BUILDS, Bench
 
+from pytest_ftgate import cli
 from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.targets.find import find_interpreter
 
@@ -51,6 +52,20 @@ def interpreters_on_path(monkeypatch: pytest.MonkeyPatch, executables: dict[str,
     monkeypatch.setenv("COLUMNS", "200")
 
 
+@pytest.fixture(scope="session")
+def scripted() -> str:
+    """The folder of `fake_run`, which is imported before pytester notes what it will forget: NumPy loads only once."""
+    import fake_run
+
+    return str(Path(fake_run.__file__).parent)
+
+
+@pytest.fixture
+def scripted_runs(scripted: str, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs with `-p fake_run`: their own processes find it, too."""
+    monkeypatch.setenv("PYTHONPATH", scripted)
+
+
 @pytest.fixture
 def bare_git(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither this machine's git settings nor the repository that a hook runs these tests for."""
@@ -67,3 +82,15 @@ def bench(tmp_path: Path, executables: dict[str, str]) -> Iterator[Bench]:
     yield made
     for handle in made.started:
         handle.kill()
+
+
+@pytest.fixture
+def ftgate(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command line, which ends with that code; returns what it prints, its errors last."""
+
+    def run(*argv: str, code: int = 0) -> str:
+        assert cli.main(list(argv)) == code
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    return run

@@ -155,8 +155,8 @@ class MadeUp:
         patch.setattr(Targets, "lookup", lookup)
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
         patch.setattr(decide, "unfit", lambda *_: "")
-        patch.setattr(phase.InterleavedRun, "step", lambda _: False)
-        patch.setattr(phase.InterleavedRun, "samples", lambda run: [self.sample(each.cell) for each in run.cell_runs])
+        patch.setattr(phase.Measurement, "step", lambda _: False)
+        patch.setattr(phase.Measurement, "samples", lambda run: [self.sample(each.cell) for each in run.cell_runs])
 
     def sample(self, cell: Cell) -> Sample:
         """The launches of a cell."""

@@ -56,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"pytest-ftgate {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    hookspec.features("COMMANDS").hook.ftgate_commands(subparsers=subparsers)
+    hookspec.features("command").hook.ftgate_commands(subparsers=subparsers)
     return parser
 
 

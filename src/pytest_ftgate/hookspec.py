@@ -1,16 +1,18 @@
 """The hooks by which features take part in a run and in the `ftgate` command: all that the core knows of them.
 
 A feature is a module of `features`, or of another distribution, which names it by an entry point of the group
-`ftgate`. It marks with `hookimpl` which of these it has. Features are called in the order of their names in `features`,
-then those of others.
+`ftgate`. It marks with `hookimpl` which of these it has. Features are called in the order of `features.FEATURES`, then
+those of others.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pluggy
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from .declare.options import Option
     from .model.report import Report, Row
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
@@ -30,6 +33,27 @@ GROUP: Final = "ftgate"
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 hookimpl = pluggy.HookimplMarker(GROUP)
 _hookspec = pluggy.HookspecMarker(GROUP)
+
+
+# -- options and reports -------------------------------------------------------------------------------------------
+
+
+@_hookspec
+def ftgate_options() -> Sequence[Option]:
+    """Rows of the table of options. Every run of pytest loads the module that has this hook."""
+
+
+class Format(NamedTuple):
+    """A form of a report: what makes its text."""
+
+    render: Callable[[Report], str]
+    needs: tuple[str, ...] = ()
+    """The libraries that it imports then: no report is made with those of the project under test."""
+
+
+@_hookspec
+def ftgate_formats() -> Mapping[str, Format]:
+    """The forms of a report, by the word that names each in `--ftgate-report KIND:PATH`."""
 
 
 # -- a measuring run -----------------------------------------------------------------------------------------------
@@ -73,6 +97,11 @@ def ftgate_measured(gate: Gate, session: pytest.Session) -> str | None:
     """Nothing more is measured: may add rows; what is missing all the same, empty if nothing is."""
 
 
+@_hookspec
+def ftgate_finish(run: Run, config: pytest.Config, report: Report) -> Iterable[str]:
+    """The report is final, and its files are written: may write others; lines to be shown below it."""
+
+
 # -- the command ---------------------------------------------------------------------------------------------------
 
 
@@ -82,24 +111,25 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 
 def features(kind: str) -> pluggy.PluginManager:
-    """The features that the names `IN_A_RUN` or `COMMANDS` of `features` list, and those of other distributions."""
-    names = getattr(importlib.import_module(f"{__package__}.features"), kind)
+    """The features that take part where `kind` says, see `features.FEATURES`, and all of other distributions."""
+    listed = importlib.import_module(f"{__package__}.features").FEATURES
     plugins = pluggy.PluginManager(GROUP)
     plugins.add_hookspecs(sys.modules[__name__])
     plugins.load_setuptools_entrypoints(GROUP)
-    for name in reversed(names):  # pluggy calls the last one first
+    for name in [
+        name for name, kinds in reversed(listed.items()) if kind in kinds.split()
+    ]:  # pluggy calls the last first
         plugins.register(importlib.import_module(f"{__package__}.features.{name}"), name)
     return plugins
 
 
-def formats() -> Mapping[str, str]:
-    """The kinds of report files."""
-    found: Mapping[str, str] = importlib.import_module(f"{__package__}.features").FORMATS
-    return found
+@cache
+def options() -> tuple[Option, ...]:
+    """The rows of the features."""
+    return tuple(itertools.chain.from_iterable(features("option").hook.ftgate_options()))
 
 
-def renderer(kind: str) -> Callable[[Report], str]:
-    """What makes the text of a report file; imported only now, since some need a library that a run does without."""
-    module, _, function = formats()[kind].rpartition(".")
-    render: Callable[[Report], str] = getattr(importlib.import_module(f"{__package__}.features.{module}"), function)
-    return render
+@cache
+def formats() -> dict[str, Format]:
+    """The forms of a report that are features: all but the JSON."""
+    return {kind: form for forms in features("format").hook.ftgate_formats() for kind, form in forms.items()}

@@ -12,7 +12,7 @@ import pytest
 from stored_values import COMMIT, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, change, make_row, make_sample
 
 from golden import check_golden
-from pytest_ftgate.features.baseline import ftgate_commands, render_diff, render_test
+from pytest_ftgate.features.baseline import ftgate_commands, render_diff
 from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Host, Report, Row, Table
@@ -23,7 +23,7 @@ from pytest_ftgate.report.baselines import update_lines
 from pytest_ftgate.store import recording, update
 from pytest_ftgate.store.folder import Store
 
-Ftgate = Callable[..., int]
+Ftgate = Callable[..., str]
 
 
 @pytest.fixture
@@ -43,15 +43,18 @@ def store(project: Path) -> Store:
 
 
 @pytest.fixture
-def ftgate(project: Path) -> Ftgate:
-    """Runs `ftgate baseline ...` in the project as the command line does."""
+def ftgate(project: Path, capsys: pytest.CaptureFixture[str]) -> Ftgate:
+    """Runs `ftgate baseline ...` in the project as the command line does; returns what it says."""
 
-    def run(*argv: str) -> int:
+    def run(*argv: str, code: int = 0) -> str:
         parser = argparse.ArgumentParser()
         ftgate_commands(parser.add_subparsers(required=True))
         args = parser.parse_args(["baseline", *argv])
         assert Path.cwd().is_relative_to(project)
-        return int(args.run(args))
+        assert args.run(args) == code
+        said = capsys.readouterr()
+        assert not (said.out if code == 3 else said.err)
+        return said.out + said.err
 
     return run
 
@@ -91,37 +94,26 @@ def leave_run(project: Path, *cells: Row, unused: tuple[str, ...] = ()) -> None:
 # ---- list and show
 
 
-def test_list_is_a_line_a_cell_and_machine(ftgate: Ftgate, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_is_a_line_a_cell_and_machine(ftgate: Ftgate, store: Store) -> None:
     store.save(TEST, [change("3.14t-threads-w4"), change(), change(machine=OTHER_MACHINE)])
     store.save("other.py::test_o", [change()])
-    assert ftgate("list") == 0
-    check_golden("baseline_list.txt", capsys.readouterr().out)
+    check_golden("baseline_list.txt", ftgate("list"))
 
 
-def test_list_of_nothing_says_how_to_begin(ftgate: Ftgate, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ftgate("list") == 3
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "--ftgate-update" in said.err
+def test_list_of_nothing_says_how_to_begin(ftgate: Ftgate) -> None:
+    assert "--ftgate-update" in ftgate("list", code=3)
 
 
-def test_show_gives_the_figures_of_one_test(ftgate: Ftgate, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_gives_the_figures_of_one_test(ftgate: Ftgate, store: Store) -> None:
     store.save(TEST, [change("3.14t-threads-w4", scale=2), change(), change(machine=OTHER_MACHINE)])
     store.save("other.py::test_o", [change()])
-    assert ftgate("show", TEST) == 0
-    found = store.load(TEST)
-    assert found is not None
-    assert "other.py" not in capsys.readouterr().out
-    check_golden("baseline_show.txt", render_test(found))
+    check_golden("baseline_show.txt", ftgate("show", TEST))
 
 
-def test_show_of_an_unknown_test_finds_nothing(
-    ftgate: Ftgate, store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_show_of_an_unknown_test_finds_nothing(ftgate: Ftgate, store: Store) -> None:
     stored(store)
-    assert ftgate("show", "nowhere.py::test_n") == 3
-    assert "nowhere.py::test_n" in capsys.readouterr().err
-    assert ftgate("show", "*::test_count") == 0
+    assert "nowhere.py::test_n" in ftgate("show", "nowhere.py::test_n", code=3)
+    ftgate("show", "*::test_count")
 
 
 @pytest.mark.parametrize(
@@ -139,18 +131,13 @@ def test_show_of_an_unknown_test_finds_nothing(
         "*count",
     ],
 )
-def test_a_part_of_a_name_that_is_unique_finds_its_test(
-    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_part_of_a_name_that_is_unique_finds_its_test(ftgate: Ftgate, store: Store, project: Path, name: str) -> None:
     store.save(TEST, [change()])
     store.save("tests/test_words_of_others.py::test_counts", [change()])
     leave_run(project, rows()[0], make_row(make_sample("3.14t-threads-w2", test="other.py::test_o")))
-    assert ftgate("show", name) == 0
-    assert capsys.readouterr().out.partition("\n")[0] == TEST
-    assert ftgate("diff", name) == 0
-    assert "other.py" not in capsys.readouterr().out
-    assert ftgate("update", name) == 0
-    assert f"recorded {TEST}[3.14t-threads-w2]" in capsys.readouterr().out
+    assert ftgate("show", name).partition("\n")[0] == TEST
+    assert "other.py" not in ftgate("diff", name)
+    assert f"recorded {TEST}[3.14t-threads-w2]" in ftgate("update", name)
 
 
 @pytest.mark.parametrize("name", ["test_count", "test_words.py", "words"])
@@ -174,14 +161,13 @@ def test_the_text_of_a_diff(store: Store) -> None:
 
 
 def test_a_stream_that_is_not_unicode_gets_ascii(
-    ftgate: Ftgate, store: Store, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ftgate: Ftgate, store: Store, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored(store)
     leave_run(project, *rows())
     monkeypatch.setattr("pytest_ftgate.features.baseline.unicode", lambda: False)
-    for words in (["show", TEST], ["diff"], ["update"]):
-        ftgate(*words)
-        text = capsys.readouterr().out
+    for words, code in ((["show", TEST], 0), (["diff"], 1), (["update"], 0)):
+        text = ftgate(*words, code=code)
         assert text.isascii()
         assert "2.05 us" in text
 
@@ -196,24 +182,19 @@ def test_a_diff_says_what_is_accepted_and_why(store: Store) -> None:
     assert lines == ["  3.14t-threads-w4: wall accepted by commit ffffffffff: the index costs it"]
 
 
-def test_diff_exits_with_1_for_a_regressed_cell_alone(
-    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_diff_exits_with_1_for_a_regressed_cell_alone(ftgate: Ftgate, store: Store, project: Path) -> None:
     stored(store)
     leave_run(project, *rows())
     before = store.load(TEST)
-    assert ftgate("diff") == 1
-    assert "3.14t-threads-w4" in capsys.readouterr().out
-    assert ftgate("diff", f"{TEST}[3.14t-threads-w2]") == 0
-    assert "3.14t-threads-w4" not in capsys.readouterr().out
-    assert ftgate("diff", "nowhere.py*") == 3
+    assert "3.14t-threads-w4" in ftgate("diff", code=1)
+    assert "3.14t-threads-w4" not in ftgate("diff", f"{TEST}[3.14t-threads-w2]")
+    ftgate("diff", "nowhere.py*", code=3)
     assert store.load(TEST) == before
 
 
 @pytest.mark.parametrize("action", ["diff", "update", "prune"])
-def test_without_a_run_there_is_nothing_to_do(ftgate: Ftgate, action: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ftgate(action) == 3
-    assert "run pytest --ftgate first" in capsys.readouterr().err
+def test_without_a_run_there_is_nothing_to_do(ftgate: Ftgate, action: str) -> None:
+    assert "run pytest --ftgate first" in ftgate(action, code=3)
 
 
 @pytest.mark.parametrize("action", ["diff", "update", "prune"])
@@ -226,14 +207,11 @@ def test_a_run_file_that_cannot_be_read_is_named(ftgate: Ftgate, project: Path, 
 # ---- accept
 
 
-def test_update_takes_new_cells(
-    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_update_takes_new_cells(ftgate: Ftgate, store: Store, project: Path) -> None:
     stored(store)
     before = store.load(TEST)
     leave_run(project, *rows())
-    assert ftgate("update") == 0
-    said = capsys.readouterr().out
+    said = ftgate("update")
     assert f"recorded {TEST}[3.14t-threads-w8]: wall 2.05 µs, to control 2.00x, uss 3.82 MiB (new)" in said
     assert "kept 2 cells that have a baseline" in said
     assert f"skipped {TEST}[3.14t-spawn-w2]: not measured: it hung" in said
@@ -247,13 +225,10 @@ def test_update_takes_new_cells(
     assert {label: builds for label, builds in after.cells.items() if label in before.cells} == before.cells
 
 
-def test_update_of_all_refuses_what_regressed_until_it_is_named(
-    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_update_of_all_refuses_what_regressed_until_it_is_named(ftgate: Ftgate, store: Store, project: Path) -> None:
     stored(store)
     leave_run(project, *rows())
-    assert ftgate("update", "--all") == 1
-    said = capsys.readouterr().out
+    said = ftgate("update", "--all", code=1)
     assert f"refused {TEST}[3.14t-threads-w4]: regressed, wall 4.10 µs (was 2.05 µs, +100 %)" in said
     naming = f"ftgate baseline update '{TEST}[3.14t-threads-w4]'"
     assert naming in said
@@ -261,18 +236,15 @@ def test_update_of_all_refuses_what_regressed_until_it_is_named(
     assert kept is not None
     assert kept.cells["3.14t-threads-w4"] == {change("3.14t-threads-w4").key: change("3.14t-threads-w4").entry}
     assert next(iter(kept.cells["3.14t-fork-w2"].values())).recordings[-1].reuse == "pool"
-    assert ftgate("update", f"{TEST}[3.14t-threads-w4]") == 0
+    ftgate("update", f"{TEST}[3.14t-threads-w4]")
     taken = store.load(TEST)
     assert taken is not None
     assert taken.cells["3.14t-threads-w4"] != kept.cells["3.14t-threads-w4"]
 
 
-def test_update_of_an_unknown_cell_stores_nothing(
-    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_update_of_an_unknown_cell_stores_nothing(ftgate: Ftgate, store: Store, project: Path) -> None:
     leave_run(project, *rows())
-    assert ftgate("update", f"{TEST}[3.14t-threads-w2]", "nowhere.py::test_n") == 3
-    assert "nowhere.py::test_n" in capsys.readouterr().err
+    assert "nowhere.py::test_n" in ftgate("update", f"{TEST}[3.14t-threads-w2]", "nowhere.py::test_n", code=3)
     assert not store.root.exists()
 
 
@@ -299,22 +271,17 @@ def test_the_text_of_an_update(store: Store) -> None:
 # ---- prune
 
 
-def test_prune_shows_first_and_removes_when_told(
-    ftgate: Ftgate, store: Store, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prune_shows_first_and_removes_when_told(ftgate: Ftgate, store: Store, project: Path) -> None:
     stored(store)
     store.save("gone.py::test_g", [change()])
     leave_run(project, *rows(), unused=(f"{TEST}[3.14t-gone-w2]",))
-    assert ftgate("prune") == 0
     unused = f"unused gone.py::test_g[3.14t-threads-w2]\nunused {TEST}[3.14t-gone-w2]\n"
-    assert capsys.readouterr().out == unused + "remove them with: ftgate baseline prune --yes\n"
+    assert ftgate("prune") == unused + "remove them with: ftgate baseline prune --yes\n"
     assert len(list(store.baselines())) == 2
-    assert ftgate("prune", "--yes") == 0
-    assert capsys.readouterr().out == unused.replace("unused", "removed")
+    assert ftgate("prune", "--yes") == unused.replace("unused", "removed")
     (left,) = store.baselines()
     assert sorted(left.cells) == ["3.14t-fork-w2", "3.14t-threads-w2", "3.14t-threads-w4"]
-    assert ftgate("prune", "--yes") == 0
-    assert capsys.readouterr().out == "no unused baselines\n"
+    assert ftgate("prune", "--yes") == "no unused baselines\n"
 
 
 def test_prune_keeps_what_the_last_run_did_not_have(ftgate: Ftgate, store: Store, project: Path) -> None:
@@ -324,14 +291,14 @@ def test_prune_keeps_what_the_last_run_did_not_have(ftgate: Ftgate, store: Store
     # A run of one cell says nothing of the others, whatever an old report may claim of another test.
     leave_run(project, rows()[0], unused=(f"{other}[3.14t-threads-w2]",))
     before = list(store.baselines())
-    assert ftgate("prune", "--yes") == 0
+    ftgate("prune", "--yes")
     assert list(store.baselines()) == before
 
 
 def test_prune_without_a_run_still_finds_sources_that_are_gone(ftgate: Ftgate, store: Store) -> None:
     stored(store)
     store.save("gone.py::test_g", [change()])
-    assert ftgate("prune", "--yes") == 0
+    ftgate("prune", "--yes")
     assert [left.test for left in store.baselines()] == [TEST]
 
 
@@ -343,15 +310,15 @@ def test_the_project_is_found_from_a_folder_inside(
 ) -> None:
     stored(store)
     monkeypatch.chdir(project / "tests")
-    assert ftgate("list") == 0
+    ftgate("list")
 
 
 def test_folders_can_be_given(ftgate: Ftgate, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     Store(elsewhere / "mine").save(TEST, [change()])
-    assert ftgate("list", "--baselines", str(elsewhere / "mine")) == 0
-    assert ftgate("list", "--baselines", os.path.relpath(elsewhere / "mine")) == 0
-    assert ftgate("list", "--rootdir", str(elsewhere)) == 3
+    ftgate("list", "--baselines", str(elsewhere / "mine"))
+    ftgate("list", "--baselines", os.path.relpath(elsewhere / "mine"))
+    ftgate("list", "--rootdir", str(elsewhere), code=3)
     for option in ("--baselines", "--rootdir"):
         with pytest.raises(FtgateError, match=f"{option}.*no such folder"):
             ftgate("list", option, str(elsewhere / "nowhere"))
@@ -362,24 +329,24 @@ def test_the_folder_is_that_of_the_configuration_unless_the_environment_names_on
 ) -> None:
     """Every kind of file, and one that is broken, is in test_init.py."""
     Store(project / "perf").save(TEST, [change()])
-    assert ftgate("list") == 3
+    ftgate("list", code=3)
     for named, code in (("perf", 0), ("other", 3)):
         (project / "pytest.ini").write_text(f"[pytest]\nftgate_baselines = {named}\nlog_format = %(message)s\n")
-        assert ftgate("list") == code
+        ftgate("list", code=code)
     monkeypatch.setenv("FTGATE_BASELINES", "perf")
-    assert ftgate("list") == 0
+    ftgate("list")
 
 
 def test_a_run_and_the_command_take_the_same_lock(ftgate: Ftgate, store: Store, project: Path) -> None:
     leave_run(project, rows()[0])
-    assert ftgate("update") == 0
+    ftgate("update")
     assert (project / ".ftgate" / "baselines.lock").exists()
     assert store.lock_path == project / ".ftgate" / "baselines.lock"
 
 
 def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store: Store, project: Path) -> None:
     leave_run(project, rows()[0])
-    assert ftgate("update") == 0
+    ftgate("update")
     (path,) = store.path(TEST).iterdir()
     accepted = path.read_bytes()
     store.save(TEST, [msgspec.structs.replace(change(), entry=None)])
@@ -398,7 +365,7 @@ def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store
 
 
 def test_rows_of_unlike_hosts_are_compared_and_stored_by_their_own_machine(
-    project: Path, store: Store, ftgate: Ftgate, capsys: pytest.CaptureFixture[str]
+    project: Path, store: Store, ftgate: Ftgate
 ) -> None:
     one, other = (msgspec.structs.replace(make_row(make_sample()), host=name) for name in ("one", "other"))
     leave_run(project, one, other)
@@ -406,7 +373,7 @@ def test_rows_of_unlike_hosts_are_compared_and_stored_by_their_own_machine(
     report = json.parse(path.read_bytes())
     hosts = (Host(name="one", machine=MACHINE), Host(name="other", machine=OTHER_MACHINE))
     path.write_text(json.render(msgspec.structs.replace(report, hosts=hosts)), encoding="utf-8")
-    assert ftgate("update") == 0
+    ftgate("update")
     stored = store.load(TEST)
     assert stored is not None
     assert len(stored.cells["3.14t-threads-w2"]) == 2
@@ -414,5 +381,4 @@ def test_rows_of_unlike_hosts_are_compared_and_stored_by_their_own_machine(
         MACHINE.fingerprint,
         OTHER_MACHINE.fingerprint,
     }
-    assert ftgate("diff") == 0
-    assert "no baseline" not in capsys.readouterr().out
+    assert "no baseline" not in ftgate("diff")

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from report_by_hand import part_of
 
-from pytest_ftgate.declare.options import report_target, shard
+from pytest_ftgate.declare.options import report_target
+from pytest_ftgate.features.shards import shard
 from pytest_ftgate.report import json
 
 UV = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from pytest_ftgate.model.report import Report, Table
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.report import json as report_json
 from pytest_ftgate.store.folder import Store
+
+Ftgate = Callable[..., str]
 
 
 @pytest.fixture
@@ -36,77 +39,62 @@ def last_run(project: Path, report: Report | None = None) -> None:
     (folder / "last-run.json").write_text(text, encoding="utf-8")
 
 
-def test_a_test_that_the_run_measured_is_not_taken_from_baselines(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_test_that_the_run_measured_is_not_taken_from_baselines(project: Path, ftgate: Ftgate) -> None:
     table = Table(title=TEST, rows=(make_row(make_sample()),), reference="threads")
     last_run(project, replace(report_by_hand.report(), tables=(table,)))
-    assert cli.main(["decide"]) == 0
-    text = capsys.readouterr().out
+    text = ftgate("decide")
     assert text.count(TEST) == 1
     assert "from        the run of" in text
     assert "no other candidate was measured" in " ".join(text.split())
 
 
-def test_without_a_run_it_takes_the_baselines_and_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["decide"]) == 0
-    text = capsys.readouterr().out
+def test_without_a_run_it_takes_the_baselines_and_says_so(project: Path, ftgate: Ftgate) -> None:
+    text = ftgate("decide")
     assert text.startswith(f"{TEST} (2 workers)\n")
     assert "baselines recorded" in text
     assert MACHINE.fingerprint in text
 
 
-def test_the_run_comes_first_and_baselines_have_what_it_lacks(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_run_comes_first_and_baselines_have_what_it_lacks(project: Path, ftgate: Ftgate) -> None:
     last_run(project)
-    assert cli.main(["decide"]) == 0
-    both = capsys.readouterr().out
+    both = ftgate("decide")
     assert report_by_hand.TOKENISE in both
     assert TEST in both
-    assert cli.main(["decide", "--from", "run"]) == 0
-    assert TEST not in capsys.readouterr().out
-    assert cli.main(["decide", "--from", "baselines"]) == 0
-    assert report_by_hand.TOKENISE not in capsys.readouterr().out
+    assert TEST not in ftgate("decide", "--from", "run")
+    assert report_by_hand.TOKENISE not in ftgate("decide", "--from", "baselines")
 
 
-def test_tests_are_named_as_elsewhere(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tests_are_named_as_elsewhere(project: Path, ftgate: Ftgate) -> None:
     last_run(project)
-    assert cli.main(["decide", "test_tokenise", "test_count"]) == 0
-    text = capsys.readouterr().out
+    text = ftgate("decide", "test_tokenise", "test_count")
     assert report_by_hand.TOKENISE in text
     assert TEST in text
     assert report_by_hand.CACHE not in text
 
 
-def test_json_holds_the_figures(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["decide", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+def test_json_holds_the_figures(project: Path, ftgate: Ftgate) -> None:
+    (found,) = json.loads(ftgate("decide", "--json"))
     assert found["test"] == TEST
     assert {each["name"] for each in found["choices"][0]["time"]["ranked"]} == {"threads on 3.14t", "fork on 3.14t"}
 
 
 @pytest.mark.parametrize("arguments", [["test_nowhere"], ["--from", "run"]])
-def test_what_is_not_there_exits_with_3(
-    project: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["decide", *arguments]) == 3
-    assert "pytest --ftgate" in capsys.readouterr().err
+def test_what_is_not_there_exits_with_3(project: Path, arguments: list[str], ftgate: Ftgate) -> None:
+    assert "pytest --ftgate" in ftgate("decide", *arguments, code=3)
 
 
-def test_weights_are_those_of_the_command_line_or_the_ini(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_are_those_of_the_command_line_or_the_ini(project: Path, ftgate: Ftgate) -> None:
     (project / "pytest.ini").write_text("[pytest]\nftgate_weights = time=1 memory=0.5\n", encoding="utf-8")
-    assert cli.main(["decide"]) == 0
-    assert "by time=1 memory=0.5" in " ".join(capsys.readouterr().out.split())
-    assert cli.main(["decide", "--weight", "memory=2"]) == 0
-    assert "by memory=2" in " ".join(capsys.readouterr().out.split())
+    assert "by time=1 memory=0.5" in " ".join(ftgate("decide").split())
+    assert "by memory=2" in " ".join(ftgate("decide", "--weight", "memory=2").split())
 
 
 @pytest.mark.parametrize("wrong", ["tme=1", "time", "time=-1", "time=nan", "memory=much"])
-def test_a_weight_that_is_none_names_the_option(project: Path, wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_weight_that_is_none_names_the_option(
+    project: Path, wrong: str, ftgate: Ftgate, capsys: pytest.CaptureFixture[str]
+) -> None:
     (project / "pytest.ini").write_text(f"[pytest]\nftgate_weights = {wrong}\n", encoding="utf-8")
-    assert cli.main(["decide"]) == 2
-    error = capsys.readouterr().err
+    error = ftgate("decide", code=2)
     assert f"ini option ftgate_weights={wrong}" in error
     assert "time=1 memory=0.5" in error
     with pytest.raises(SystemExit):
@@ -114,8 +102,7 @@ def test_a_weight_that_is_none_names_the_option(project: Path, wrong: str, capsy
     assert "argument --weight: takes weights such as time=1 memory=0.5" in capsys.readouterr().err
 
 
-def test_a_report_that_is_broken_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_is_broken_is_an_error(project: Path, ftgate: Ftgate) -> None:
     (project / ".ftgate").mkdir(exist_ok=True)
     (project / ".ftgate" / "last-run.json").write_text("{", encoding="utf-8")
-    assert cli.main(["decide"]) == 2
-    assert "last-run.json is not JSON" in capsys.readouterr().err
+    assert "last-run.json is not JSON" in ftgate("decide", code=2)

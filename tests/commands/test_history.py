@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as plain_json
 import os
 import random
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import pytest
 from stored_values import MACHINE, OTHER_MACHINE, TEST, launch, make_row, make_sample
 
 from golden import check_golden
-from pytest_ftgate import cli
 from pytest_ftgate.features.last_run import LAST_RUN
 from pytest_ftgate.judge.recorded import stored_values
 from pytest_ftgate.model.report import Machine, Report, Table
@@ -21,6 +21,8 @@ from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.report import json
 from pytest_ftgate.store import recording
 from pytest_ftgate.store.folder import Store
+
+Ftgate = Callable[..., str]
 
 ORDERS = (0, 2, 4, 6)
 CELL = f"{TEST}[3.14t-threads-w2]"
@@ -66,52 +68,46 @@ def days(project: Path, *levels: float) -> None:
         record(project, day, level)
 
 
-def out(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """What `ftgate history` prints."""
-    assert cli.main(["history", *argv]) == 0
-    return capsys.readouterr().out
-
-
-def points(capsys: pytest.CaptureFixture[str], *argv: str) -> list[str]:
+def points(ftgate: Ftgate) -> list[str]:
     """The days that are found."""
-    cells = plain_json.loads(out(capsys, "test_count", "--json", *argv))["cells"]
+    cells = plain_json.loads(ftgate("history", "test_count", "--json"))["cells"]
     return [point["recorded_at"][8:10] for cell in cells for point in cell["points"]]
 
 
-def test_it_draws_the_recordings_and_the_change(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_draws_the_recordings_and_the_change(project: Path, ftgate: Ftgate) -> None:
     days(project, *[1.0] * 6, *[1.12] * 6)
-    drawn = out(capsys, "test_count")
+    drawn = ftgate("history", "test_count")
     check_golden("history.txt", drawn)
     assert max(map(len, drawn.splitlines())) <= 80
     assert "changed  +12" in drawn
     assert "between 06abababab (2026-05-06) and 07abababab (2026-05-07)" in drawn
 
 
-def test_it_draws_in_ascii(project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_draws_in_ascii(project: Path, ftgate: Ftgate, monkeypatch: pytest.MonkeyPatch) -> None:
     days(project, *[1.0] * 6, *[1.12] * 6)
     monkeypatch.setattr("pytest_ftgate.features.history.unicode", lambda: False)
-    drawn = out(capsys, "test_count")
+    drawn = ftgate("history", "test_count")
     assert drawn.isascii()
     check_golden("history_ascii.txt", drawn)
 
 
-def test_json_has_the_change(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_change(project: Path, ftgate: Ftgate) -> None:
     days(project, *[1.0] * 6, *[1.12] * 6)
-    (cell,) = plain_json.loads(out(capsys, CELL, "--json"))["cells"]
+    (cell,) = plain_json.loads(ftgate("history", CELL, "--json"))["cells"]
     assert (cell["nodeid"], cell["unit"], cell["metric"]) == (CELL, "x control", "wall")
     assert [change["index"] for change in cell["changes"]] == [6]
     assert cell["changes"][0]["ratio"] == pytest.approx(1.12, rel=0.02)
 
 
-def test_recordings_that_were_removed_are_in_git(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_that_were_removed_are_in_git(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0, 1.0, 1.0)
     git("rm", "--quiet", "-r", "baselines")
     git("commit", "--message", "start again")
     record(project, 4, 1.0)
-    assert points(capsys) == ["01", "02", "03", "04"]
+    assert points(ftgate) == ["01", "02", "03", "04"]
 
 
-def test_recordings_of_a_merged_branch_are_found(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_of_a_merged_branch_are_found(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0, 1.0)
     git("checkout", "-b", "side")
     record(project, 3, 1.0)
@@ -120,12 +116,10 @@ def test_recordings_of_a_merged_branch_are_found(project: Path, capsys: pytest.C
     git("merge", "--no-edit", "side")
     git("rm", "--quiet", *(str(path) for path in (project / "baselines").rglob("20260503*")))
     git("commit", "--message", "prune")
-    assert points(capsys) == ["01", "02", "03", "04"]
+    assert points(ftgate) == ["01", "02", "03", "04"]
 
 
-def test_recordings_that_a_branch_added_and_removed_are_found(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recordings_that_a_branch_added_and_removed_are_found(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0, 1.0)
     git("checkout", "-b", "side")
     record(project, 3, 1.0)
@@ -133,50 +127,48 @@ def test_recordings_that_a_branch_added_and_removed_are_found(
     git("commit", "--message", "prune")
     git("checkout", "main")
     git("merge", "--no-ff", "--no-edit", "side")
-    assert points(capsys) == ["01", "02", "03"]
+    assert points(ftgate) == ["01", "02", "03"]
 
 
-def test_what_is_not_committed_is_there_too(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_committed_is_there_too(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0, 1.0)
     git("reset", "--quiet", "--soft", "HEAD~1")
-    assert points(capsys) == ["01", "02"]
+    assert points(ftgate) == ["01", "02"]
 
 
-def test_without_git_it_has_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_git_it_has_what_is_there(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0, 1.0)
     (project / ".git").rename(project / "no-git")
-    assert points(capsys) == ["01", "02"]
+    assert points(ftgate) == ["01", "02"]
 
 
-def test_a_folder_within_the_repository(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_within_the_repository(project: Path, ftgate: Ftgate, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = project / "inner"
     inner.mkdir()
     monkeypatch.chdir(inner)
     days(inner, 1.0, 1.0)
     git("rm", "--quiet", *(str(path) for path in (inner / "baselines").rglob("20260501*")))
     git("commit", "--message", "prune")
-    assert points(capsys) == ["01", "02"]
+    assert points(ftgate) == ["01", "02"]
 
 
-def test_machines_are_series_of_their_own(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_machines_are_series_of_their_own(project: Path, ftgate: Ftgate) -> None:
     record(project, 1, 1.0)
     record(project, 2, 3.0, machine=OTHER_MACHINE)
-    drawn = out(capsys, "test_count")
+    drawn = ftgate("history", "test_count")
     assert drawn.count("1 recording\n") == 2
     assert MACHINE.fingerprint in drawn
     assert OTHER_MACHINE.fingerprint in drawn
     assert "too few recordings to tell a change of level" in drawn
 
 
-def test_recordings_that_count_no_more_are_shown(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recordings_that_count_no_more_are_shown(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0, 1.0)
     record(project, 3, 2.0, anew=True)
-    assert points(capsys) == ["01", "02", "03"]
+    assert points(ftgate) == ["01", "02", "03"]
 
 
-def test_files_of_another_format_are_counted(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_another_format_are_counted(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0)
     old = next((project / "baselines").rglob("*.json")).with_name("20260430T030405-00000000.json")
     old.write_text('{"schema": 1}', encoding="utf-8")
@@ -184,15 +176,12 @@ def test_files_of_another_format_are_counted(project: Path, capsys: pytest.Captu
     git("commit", "--message", "as an older version wrote it")
     git("rm", "--quiet", str(old))
     git("commit", "--message", "prune")
-    assert cli.main(["history", "test_count"]) == 0
-    captured = capsys.readouterr()
-    assert "1 recording\n" in captured.out
-    assert f"1 former file of {TEST} is of another format and left out" in captured.err
+    said = ftgate("history", "test_count")
+    assert "1 recording\n" in said
+    assert f"1 former file of {TEST} is of another format and left out" in said
 
 
-def test_a_file_that_reads_as_git_writes_is_one_of_another_format(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_reads_as_git_writes_is_one_of_another_format(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0)
     old = next((project / "baselines").rglob("*.json")).with_name("20260430T030405-00000000.json")
     old.write_text(f"{'a' * 40} blob 12\nmore\n", encoding="utf-8")
@@ -200,8 +189,7 @@ def test_a_file_that_reads_as_git_writes_is_one_of_another_format(
     git("commit", "--message", "a file that is no baseline")
     git("rm", "--quiet", str(old))
     git("commit", "--message", "prune")
-    assert cli.main(["history", "test_count"]) == 0
-    assert "1 recording\n" in capsys.readouterr().out
+    assert "1 recording\n" in ftgate("history", "test_count")
 
 
 @pytest.mark.parametrize(
@@ -214,13 +202,12 @@ def test_a_file_that_reads_as_git_writes_is_one_of_another_format(
         (["test_count", "--baselines", "nowhere"], 2, "--baselines nowhere: no such folder"),
     ],
 )
-def test_errors(project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str) -> None:
+def test_errors(project: Path, ftgate: Ftgate, arguments: list[str], code: int, said: str) -> None:
     days(project, 1.0)
-    assert cli.main(["history", *arguments]) == code
-    assert said in capsys.readouterr().err
+    assert said in ftgate("history", *arguments, code=code)
 
 
-def test_a_report_can_have_the_history_in_git(project: Path) -> None:
+def test_a_report_can_have_the_history_in_git(project: Path, ftgate: Ftgate) -> None:
     days(project, 1.0, 1.0)
     git("rm", "--quiet", *(str(path) for path in (project / "baselines").rglob("20260501*")))
     git("commit", "--message", "prune")
@@ -236,6 +223,6 @@ def test_a_report_can_have_the_history_in_git(project: Path) -> None:
     )
     LAST_RUN.parent.mkdir(exist_ok=True)
     LAST_RUN.write_text(json.render(report), encoding="utf-8")
-    assert cli.main(["report", "--history", "--to", "json:with.json"]) == 0
+    ftgate("report", "--history", "--to", "json:with.json")
     (history,) = json.parse(Path("with.json").read_bytes()).tables[0].rows[0].history
     assert [point.recorded_at[8:10] for point in history.points] == ["01", "02"]

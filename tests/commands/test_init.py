@@ -7,10 +7,10 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +21,7 @@ from pytest_ftgate import cli
 from pytest_ftgate.features import inifile, init
 from pytest_ftgate.features.init.project import Git, Project, ci_of, look, name_for, workload_folder
 from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.targets.find import default_pair
 
 PYPROJECT = '[project]\nname = "my-pkg"\nversion = "0.1"\n'
 MESON = '[build-system]\nrequires = ["meson-python"]\nbuild-backend = "mesonpy"\n'
@@ -55,11 +56,6 @@ def planned(found: Project, ci: str = "none", trigger: str = "push") -> dict[str
     """The files that would be written, by their name below the repository's top, the workflow last."""
     top = found.git.top if found.git else found.root
     return {path.relative_to(top).as_posix(): text for path, text in init.plan(found, ci, trigger).files.items()}
-
-
-def workflow(folder: Path, ci: str, trigger: str = "push") -> dict[Any, Any]:
-    *_, text = planned(look(folder), ci, trigger).values()
-    return dict(yaml.safe_load(text))
 
 
 # -- configuration files -------------------------------------------------------------------------------------------
@@ -226,7 +222,7 @@ def test_git_tells_the_branch_and_the_top(folder: Path) -> None:
 @pytest.mark.parametrize("ci", ["github", "gitlab"])
 def test_the_workflow_of_a_project_below_the_top(folder: Path, ci: str, trigger: str) -> None:
     lay(folder, {"packages/a/pyproject.toml": PYPROJECT, "pytest.ini": ""})
-    ini = "[pytest]\nftgate_python = 3.14 3.14t\naddopts = --cov --cov-fail-under=90 --numprocesses=auto\n"
+    ini = "[pytest]\nftgate_python = 3.14 3.14t\nftgate_install =\n    $ echo 'a: b'\n    -e .\naddopts = --cov -n 4\n"
     lay(folder, {"packages/a/pytest.ini": ini})
     repository(folder, "trunk")
     *_, text = planned(look(folder / "packages/a"), ci, trigger).values()
@@ -234,130 +230,77 @@ def test_the_workflow_of_a_project_below_the_top(folder: Path, ci: str, trigger:
     check_golden(f"workflow_{ci}_{trigger}.yml", text)
 
 
-@pytest.mark.parametrize(
-    ("tables", "lock", "said"),
-    [
-        ('[dependency-groups]\ndev = ["tox"]\ntests = ["pytest"]\ntyping = ["pytest"]\n', True, "uv add --group tests"),
-        ('[dependency-groups]\ndev = ["tox"]\ntests = ["pytest"]\n', False, "add it to the group tests:"),
-        ('[dependency-groups]\ndev = ["x"]\nunit = ["pytest>=8"]\n', True, "uv add --group unit"),
-        ('[project.optional-dependencies]\ntesting = ["pytest"]\n', True, "uv add --optional testing"),
-        ('[project.optional-dependencies]\ntesting = ["pytest"]\n', False, "add it to the extra testing:"),
-        ('[dependency-groups]\ndev = ["pytest"]\n', True, "uv add --group dev"),
-        ('[dependency-groups]\ndocs = ["sphinx"]\n', True, "uv add --dev"),
-    ],
-)
-def test_the_projects_own_group_gets_our_requirement(folder: Path, tables: str, lock: bool, said: str) -> None:
-    lay(folder, {"pyproject.toml": PYPROJECT + tables} | ({"uv.lock": ""} if lock else {}))
-    assert f"{said} " in init.plan(look(folder), "none").notes[1]
+LOCKED = {"uv.lock": ""}
 
 
-@pytest.mark.parametrize(
-    ("files", "install", "run"),
-    [
-        (
-            {"pyproject.toml": PYPROJECT + '[project.optional-dependencies]\ntest = ["pytest"]\n'},
-            ("uv venv --python 3.14", 'uv pip install pytest-ftgate -e ".[test]"'),
-            "uv run --no-sync",
-        ),
-        (
-            {"pyproject.toml": PYPROJECT + '[dependency-groups]\ndev = ["pytest"]\n'},
-            ("uv venv --python 3.14", "uv pip install pytest-ftgate -e . --group dev"),
-            "uv run --no-sync",
-        ),
-        (
-            {"requirements.txt": ""},
-            ("uv venv --python 3.14", "uv pip install pytest-ftgate -r requirements.txt"),
-            "uv run --no-sync",
-        ),
-        (
-            {"pyproject.toml": PYPROJECT + '[dependency-groups]\ndev = ["pytest"]\ntest = ["x"]\n', "uv.lock": ""},
-            (),
-            "uv run --frozen --python 3.14 --with pytest-ftgate --group test",
-        ),
-        (
-            {"pyproject.toml": PYPROJECT + '[dependency-groups]\ndev = ["PyTest_ftgate>=0.1"]\n', "uv.lock": ""},
-            (),
-            "uv run --frozen --python 3.14",
-        ),
-    ],
-)
-def test_ci_installs_what_the_project_says(
-    folder: Path, files: dict[str, str], install: tuple[str, ...], run: str
-) -> None:
-    lay(folder, files)
-    assert init.ci_commands(look(folder)) == (install, run)
+def of_toml(tables: str, **files: str) -> dict[str, str]:
+    return {"pyproject.toml": PYPROJECT + tables, **files}
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        # As multidict, contourpy, cheroot and cachetools have them.
-        (
-            {
-                "requirements/pytest.txt": "pytest==9.1.1\npytest-cov==7.1.0\n",
-                "requirements/ci.txt": "-e .\n-r pytest.txt\n",
-                "requirements/doc-spelling.txt": "",
-                "requirements/doc.txt": "",
-                "pytest.ini": "[pytest]\naddopts =\n    -p pytest_cov\n    --cov\n",
-            },
-            "-r requirements/pytest.txt",
-        ),
-        ({"pyproject.toml": PYPROJECT + "[project.optional-dependencies]\ntest = []\ndocs = []\n"}, '-e ".[test]"'),
-        (
-            {"pyproject.toml": PYPROJECT + MESON + "[project.optional-dependencies]\ntest = []\n"},
-            '".[test]"',
-        ),
-        (
-            {"tox.ini": "[testenv]\ndeps =\n  -rdependencies{/}tests.in\n", "dependencies/tests.in": "pytest\n"},
-            "-r dependencies/tests.in",
-        ),
-        (
-            {"tox.ini": "[testenv]\ndeps =\n    pytest\n    py310: x\n    {[a]b}\n    y>=2 # why\n"},
-            'pytest "y>=2"',
-        ),
-        ({"pyproject.toml": '[tool.tox.env_run_base]\ndeps = ["pytest", "pytest-mock"]\n'}, "pytest pytest-mock"),
-        ({"setup.cfg": "[options.extras_require]\ntest =\n  pytest-cov\n", "setup.py": ""}, '-e ".[test]"'),
-        ({"dev-requirements.txt": "", "tests/requirements.txt": "", "old-tests.txt": ""}, "-r tests/requirements.txt"),
-        ({"tox.ini": "[testenv]\ndeps = -r gone.txt\n"}, ""),
-        (
-            {
-                "pytest.ini": "[pytest]\nrequired_plugins = pytest-mock>=3 pytest-cov\n",
-                "test-requirements.txt": "pytest_cov\n",
-            },
-            '-r test-requirements.txt "pytest-mock>=3"',
-        ),
-    ],
-)
-def test_ci_installs_what_the_tests_load(folder: Path, files: dict[str, str], words: str) -> None:
-    lay(folder, files)
-    (_, install), _ = init.ci_commands(look(folder))
-    assert install == f"uv pip install pytest-ftgate {words}".rstrip()
+PROJECTS: dict[str, dict[str, str]] = {
+    # A group or an extra of the tests, and which of several gets our requirement.
+    "an extra": of_toml('[project.optional-dependencies]\ntest = ["pytest"]\ndocs = []\n'),
+    "an extra that lists pytest": of_toml('[project.optional-dependencies]\ntesting = ["pytest"]\n'),
+    "that, locked": of_toml('[project.optional-dependencies]\ntesting = ["pytest"]\n', **LOCKED),
+    "an extra, built in its place by meson": of_toml(f"{MESON}[project.optional-dependencies]\ntest = []\n"),
+    "an extra of setup.cfg": {"setup.cfg": "[options.extras_require]\ntest =\n  pytest-cov\n", "setup.py": ""},
+    "a group": of_toml('[dependency-groups]\ndev = ["pytest"]\n'),
+    "a group, locked": of_toml('[dependency-groups]\ndev = ["pytest"]\ntest = ["x"]\n', **LOCKED),
+    "a group of another name": of_toml('[dependency-groups]\ndev = ["x"]\nunit = ["pytest>=8"]\n', **LOCKED),
+    "several groups": of_toml('[dependency-groups]\ndev = ["tox"]\ntests = ["pytest"]\ntyping = ["pytest"]\n'),
+    "no group of tests": of_toml('[dependency-groups]\ndocs = ["sphinx"]\n', **LOCKED),
+    "a group that has us": of_toml('[dependency-groups]\ndev = ["PyTest_ftgate>=0.1"]\n', **LOCKED),
+    # Requirements files, as multidict, contourpy, cheroot and cachetools have them; tox.
+    "requirements.txt": {"requirements.txt": ""},
+    "a file among several": {
+        "requirements/pytest.txt": "pytest==9.1.1\npytest-cov==7.1.0\n",
+        "requirements/ci.txt": "-e .\n-r pytest.txt\n",
+        "requirements/doc-spelling.txt": "",
+        "requirements/doc.txt": "",
+    },
+    "a file of tests before one of development": {
+        "dev-requirements.txt": "",
+        "tests/requirements.txt": "",
+        "old-tests.txt": "",
+    },
+    "a file that tox names": {
+        "tox.ini": "[testenv]\ndeps =\n  -rdependencies{/}tests.in\n",
+        "dependencies/tests.in": "pytest\n",
+    },
+    "a file that tox names and that is gone": {"tox.ini": "[testenv]\ndeps = -r gone.txt\n"},
+    "requirements of tox": {"tox.ini": "[testenv]\ndeps =\n    pytest\n    py310: x\n    {[a]b}\n    y>=2 # why\n"},
+    "tox in TOML": {"pyproject.toml": '[tool.tox.env_run_base]\ndeps = ["pytest", "pytest-mock"]\n'},
+    "plugins that nothing else names": {
+        "pytest.ini": "[pytest]\nrequired_plugins = pytest-mock>=3 pytest-cov\n",
+        "test-requirements.txt": "pytest_cov\n",
+    },
+    # The steps of ftgate_install: with a lock file those that make sources, before it is installed.
+    "steps": of_toml(
+        "[tool.pytest.ini_options]\nftgate_install = "
+        '["meson-python pybind11>=2.13", "$ echo \'a: b\'", "--no-build-isolation -e ."]\n'
+    ),
+    "steps, locked": of_toml(
+        HATCH,
+        **LOCKED,
+        **{"pytest.ini": "[pytest]\nftgate_install =\n    $ uvx cython a.pyx\n    $ maturin develop\n    -e .\n"},
+    ),
+    # Where we can be installed.
+    "of Python 3.11": of_toml('requires-python = ">=3.11"\n'),
+    "of older Pythons": of_toml('requires-python = ">=3.9"\n'),
+    "of PyPy, too": of_toml('requires-python = ">=3.9"\n', **{"tox.ini": "[tox]\nenvlist = py39, pypy311\n"}),
+    "of Pythons that cannot be measured": of_toml('requires-python = "<3.9"\n'),
+}
 
 
-def test_with_a_lock_file_sources_are_made_before_it_is_installed(folder: Path) -> None:
-    steps = "    $ uvx cython a.pyx\n    $ maturin develop\n    -e .\n"
-    lay(
-        folder,
-        {"pyproject.toml": PYPROJECT + HATCH, "uv.lock": "", "pytest.ini": f"[pytest]\nftgate_install =\n{steps}"},
-    )
-    expected = "uv run --frozen --python 3.14 --with pytest-ftgate"
-    assert init.ci_commands(look(folder)) == (("uvx cython a.pyx",), expected)
-
-
-def test_our_requirement_says_where_it_can_be_installed(folder: Path) -> None:
-    older = 'python_version >= "3.11"'
-    lay(folder, {"pyproject.toml": PYPROJECT + 'requires-python = ">=3.11"\n'})
-    assert init.requirement(look(folder)) == "pytest-ftgate"
-    lay(folder, {"pyproject.toml": PYPROJECT + 'requires-python = ">=3.9"\n'})
-    assert init.requirement(look(folder)) == f"pytest-ftgate; {older}"
-    lay(folder, {".github/workflows/ci.yml": "python: [3.9, pypy3.11]\n"})
-    repository(folder)
-    found = look(folder)
-    both = f'pytest-ftgate; {older} and platform_python_implementation == "CPython"'
-    assert init.requirement(found) == both
-    notes = init.plan(found, "none").notes
-    assert f"the dependencies of the tests: add it next to pytest: {both}" in notes[1]
-    assert "its tests are skipped" in notes[2]
+def test_what_ci_installs_and_what_the_project_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_ftgate.features.init.project.default_pair", cache(default_pair))  # asks interpreters
+    texts = []
+    for name, files in PROJECTS.items():
+        lay(folder / name, files)
+        found = look(folder / name)
+        install, command = init.ci_commands(found)
+        texts.append("\n".join([f"==== {name}", *install, command, *init.plan(found, "none").notes[1:], ""]))
+    check_golden("init_projects.txt", "\n".join(texts))
 
 
 @pytest.mark.parametrize(
@@ -417,20 +360,6 @@ def test_what_ci_has_is_left(folder: Path) -> None:
     steps = init.plan(found, "gitlab")
     assert (folder / ".gitlab/ftgate.yml", "it already exists") in steps.left
     assert not any("include" in note for note in steps.notes)
-
-
-def test_the_job_takes_the_steps_of_ftgate_install(folder: Path) -> None:
-    steps = '["meson-python pybind11>=2.13", "$ echo \'a: b\'", "--no-build-isolation -e ."]'
-    lay(folder, {"pyproject.toml": f"{PYPROJECT}[tool.pytest.ini_options]\nftgate_install = {steps}\n"})
-    repository(folder)
-    assert init.ci_commands(look(folder))[0] == (
-        "uv venv --python 3.14",
-        'uv pip install meson-python "pybind11>=2.13"',
-        "uv run --no-sync sh -c 'echo '\"'\"'a: b'\"'\"''",
-        "uv pip install pytest-ftgate --no-build-isolation -e .",
-    )
-    for ci in ("github", "gitlab"):
-        assert workflow(folder, ci)
 
 
 @pytest.mark.parametrize("name", ["ftgate.yml", "perf.yaml"])

@@ -19,7 +19,7 @@ def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None
     said = capsys.readouterr()
     assert ended.value.code == 0
     assert not said.err
-    names = [name.rpartition(".")[2] for name in features.COMMANDS]
+    names = [name for name, kinds in features.FEATURES.items() if "command" in kinds]
     assert [name for name in names if f"\n    {name} " in said.out] == names
 
 

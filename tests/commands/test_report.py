@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import report_by_hand
 
-from pytest_ftgate import cli
+from pytest_ftgate import hookspec
+from pytest_ftgate.features import html
 from pytest_ftgate.report import json, terminal
-from pytest_ftgate.run import libraries
+
+Ftgate = Callable[..., str]
 
 
 @pytest.fixture
@@ -25,29 +28,25 @@ def written(folder: Path) -> Path:
     return path
 
 
-def test_it_prints_what_the_run_printed(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", written.name]) == 0
+def test_it_prints_what_the_run_printed(written: Path, ftgate: Ftgate) -> None:
     expected = terminal.render(report_by_hand.report(), width=80, color=False, unicode=True)
-    assert capsys.readouterr().out == expected
+    assert ftgate("report", written.name) == expected
 
 
-def test_it_takes_the_last_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_takes_the_last_run(folder: Path, ftgate: Ftgate) -> None:
     kept = folder / ".ftgate" / "last-run.json"
     kept.parent.mkdir()
     kept.write_text(json.render(report_by_hand.report()), encoding="utf-8")
-    assert cli.main(["report"]) == 0
-    assert report_by_hand.TOKENISE in capsys.readouterr().out
+    assert report_by_hand.TOKENISE in ftgate("report")
 
 
-def test_it_writes_files(written: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", written.name, "--to", "json:out/again.json"]) == 0
+def test_it_writes_files(written: Path, folder: Path, ftgate: Ftgate) -> None:
+    assert ftgate("report", written.name, "--to", "json:out/again.json") == "wrote out/again.json\n"
     assert json.parse((folder / "out" / "again.json").read_bytes()) == json.parse(written.read_bytes())
-    assert capsys.readouterr().out == "wrote out/again.json\n"
 
 
-def test_there_is_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report"]) == 3
-    assert "run pytest --ftgate first" in capsys.readouterr().err
+def test_there_is_no_run(folder: Path, ftgate: Ftgate) -> None:
+    assert "run pytest --ftgate first" in ftgate("report", code=3)
 
 
 @pytest.mark.parametrize(
@@ -61,26 +60,25 @@ def test_there_is_no_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     ],
 )
 def test_an_error_names_the_file_or_the_option(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], content: str, said: str
+    folder: Path, ftgate: Ftgate, arguments: list[str], content: str, said: str
 ) -> None:
     (folder / "run.json").write_text(content, encoding="utf-8")
-    assert cli.main(["report", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert said in ftgate("report", *arguments, code=2)
 
 
-def test_a_file_that_cannot_be_written(written: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_written(written: Path, folder: Path, ftgate: Ftgate) -> None:
     (folder / "a").write_text("", encoding="utf-8")
-    assert cli.main(["report", written.name, "--to", "json:a/b.json"]) == 2
-    assert "--to json:a/b.json: cannot be written" in capsys.readouterr().err
+    assert "--to json:a/b.json: cannot be written" in ftgate("report", written.name, "--to", "json:a/b.json", code=2)
 
 
 def test_a_library_under_test_makes_no_form(
-    written: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    written: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, ftgate: Ftgate
 ) -> None:
     (folder / "src" / "fakejinja").mkdir(parents=True)
     (folder / "src" / "fakejinja" / "__init__.py").touch()
     monkeypatch.syspath_prepend(folder / "src")
-    monkeypatch.setitem(libraries.RENDERING, "html", ("fakejinja",))
-    assert cli.main(["report", written.name, "--to", "html:page.html"]) == 2
-    assert "--to html: fakejinja here is this project's own" in capsys.readouterr().err
+    monkeypatch.setitem(hookspec.formats(), "html", hookspec.Format(html.render, ("fakejinja",)))
+    assert "--to html: fakejinja here is this project's own" in ftgate(
+        "report", written.name, "--to", "html:page.html", code=2
+    )
     assert not (folder / "page.html").exists()

@@ -10,7 +10,9 @@ import pytest
 from example import Example, assert_usage_error
 
 from pytest_ftgate.declare import options
-from pytest_ftgate.declare.options import OPTIONS, Option, OptionError, by_name, read
+from pytest_ftgate.declare.options import OPTIONS, Option, OptionError, read, table
+from pytest_ftgate.features.decide import weight
+from pytest_ftgate.features.shards import shard
 from pytest_ftgate.judge import limits
 from pytest_ftgate.judge.metrics import GATING
 from pytest_ftgate.kit.errors import FtgateError
@@ -19,6 +21,11 @@ from pytest_ftgate.model.spec import Load, Service, Source, Spec, TargetError
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.plugin import collection
 from pytest_ftgate.plugin.options import options_of
+
+
+def by_name(name: str) -> Option:
+    return next(option for option in table() if option.name == name)
+
 
 TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
     options.truth: ("true", "0", "on"),
@@ -35,10 +42,10 @@ TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
     options.metric: ("wall", "tail", "lock_wait"),
     by_name("unchanged").parse: ("skip", "measure", "skip"),
     by_name("trust").parse: ("base", "head", "base"),
-    options.shard: ("1/2", "2/5", "7/7"),
+    shard: ("1/2", "2/5", "7/7"),
     options.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
     options.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
-    options.weight: ("time=2", "memory=0.5", "time=0"),
+    weight: ("time=2", "memory=0.5", "time=0"),
     options.install_step: ("--pre numpy", "$ make", "-e ."),
 }
 WRONG: dict[Callable[[str], Any], str] = {
@@ -56,12 +63,12 @@ WRONG: dict[Callable[[str], Any], str] = {
     options.metric: "ratio",
     by_name("unchanged").parse: "yes",
     by_name("trust").parse: "none",
-    options.shard: "3/2",
+    shard: "3/2",
     options.revision: "dist:numpy",
     options.threshold: "wall",
-    options.weight: "wall=1",
+    weight: "wall=1",
 }
-CHECKED = [option for option in OPTIONS if option.parse in WRONG]
+CHECKED = [option for option in table() if option.parse in WRONG]
 
 
 def resolve(option: Option, cli: Any, environment: dict[str, str], ini: Any, declared: Any = None) -> Any:
@@ -80,7 +87,7 @@ def expected(option: Option, text: str) -> Any:
 # -- precedence ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("option", OPTIONS, ids=name_of)
+@pytest.mark.parametrize("option", table(), ids=name_of)
 def test_command_line_before_environment_before_ini_before_default(
     option: Option, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,7 +95,7 @@ def test_command_line_before_environment_before_ini_before_default(
     monkeypatch.delenv(option.variable, raising=False)
 
     def value(*args: str) -> Any:
-        return getattr(options_of(pytester.parseconfig(*args)), option.name)
+        return option.of(options_of(pytester.parseconfig(*args)))
 
     assert value() == option.default
     pytester.makeini(f"[pytest]\n{option.dest} = {ini}\n")
@@ -259,8 +266,8 @@ def test_a_distribution_without_a_version(text: str, name: str) -> None:
         ("html:", "a kind and a path: html:PATH"),
         ("out.json", "a kind and a path: json:out.json"),
         ("junit.xml", "a kind and a path: junit:junit.xml"),
-        ("htm:a", "KIND:PATH, and KIND is html, json, md, .* or openmetrics \\(did you mean 'html'\\?\\)"),
-        ("", "KIND:PATH, and KIND is html"),
+        ("htm:a", "KIND:PATH, and KIND is json, html, md, .* or openmetrics \\(did you mean 'html'\\?\\)"),
+        ("", "KIND:PATH, and KIND is json"),
     ],
 )
 def test_no_report(text: str, said: str) -> None:
@@ -298,7 +305,7 @@ def test_an_interpreter_to_compare_with_is_a_target() -> None:
 def layers(
     cli: dict[str, Any], environment: dict[str, str], ini: dict[str, Any]
 ) -> tuple[tuple[Threshold, ...], tuple[Threshold, ...]]:
-    found = read(cli, environment, ini)
+    found = read(cli, environment, ini, OPTIONS)
     return found.thresholds, found.ini_thresholds
 
 
@@ -325,7 +332,7 @@ def test_thresholds_of_each_place() -> None:
 
 
 def test_what_is_set_rarely_is_the_ini_s_alone() -> None:
-    found = read({}, {"FTGATE_ALPHA": "0.5", "FTGATE_TEST_TIME": "1m"}, {"alpha": "0.02"})
+    found = read({}, {"FTGATE_ALPHA": "0.5", "FTGATE_TEST_TIME": "1m"}, {"alpha": "0.02"}, OPTIONS)
     assert (found.alpha, found.test_time) == (0.02, 60.0)
 
 
@@ -408,7 +415,7 @@ def test_what_only_a_measuring_run_uses_is_refused_on_the_command_line_of_anothe
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     example = Example(pytester, {"test_a.py": "def test_it(): ..."})
-    for option in (each for each in OPTIONS if not each.ini_only):
+    for option in (each for each in table() if not each.ini_only):
         text = TEXTS[option.parse][0]
         result = example.run_pytest(option.cli if option.flag else f"{option.cli}={text}", "--ftgate-timeout=9s", "-q")
         if option.name in ("ftgate", "update", "against"):  # measures; what for, others tests say
@@ -439,7 +446,7 @@ def test_help_shows_every_option_and_its_ini(pytester: pytest.Pytester) -> None:
     result = Example(pytester, {}).run_pytest("--help")
     assert result.ret == pytest.ExitCode.OK
     options_part, _, ini_part = result.stdout.str().partition("options in the first")
-    for option in OPTIONS:
+    for option in table():
         assert (f"  {option.cli}" in options_part) is not option.ini_only
         assert (option.variable in options_part) is not option.ini_only
         assert f"  {option.dest} (" in ini_part

@@ -49,14 +49,14 @@ def test_a_tandem_is_a_test_with_its_parameters_at_all_worker_counts() -> None:
     ]
     own = spec(THREADS, SPAWN)
     plan = plan_of((own, cell) for cell in cells)
-    assert [group.cells for group in plan.groups] == [(cells[0], cells[2], cells[3]), (cells[1],), (cells[4],)]
-    assert [group.key for group in plan.groups] == [
+    assert [group.cells for group in plan] == [(cells[0], cells[2], cells[3]), (cells[1],), (cells[4],)]
+    assert [group.key for group in plan] == [
         "t.py::test_it (1 and 2 workers, n=4, text='a]b[')",
         "t.py::test_it (2 workers, n=5)",
         "t.py::test_other (1 worker)",
     ]
-    assert all(group.spec is own for group in plan.groups)
-    assert group_key(plan.groups[0].cells) == plan.groups[0].key
+    assert all(group.spec is own for group in plan)
+    assert group_key(plan[0].cells) == plan[0].key
 
 
 def test_a_title_names_roles_with_their_numbers() -> None:
@@ -68,4 +68,4 @@ def test_a_title_names_roles_with_their_numbers() -> None:
 
 
 def test_nothing_selected() -> None:
-    assert plan_of([]).groups == ()
+    assert plan_of([]) == ()

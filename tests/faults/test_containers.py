@@ -19,10 +19,11 @@ from project import commit
 from pytest_ftgate.features.doctor import diagnose
 from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.git import commit_of
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.launchers.process import Process
-from pytest_ftgate.run.run import Run, commit_of
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.targets import find
 from pytest_ftgate.targets.environments import uv_environment
 

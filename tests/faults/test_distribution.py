@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
-import fake_run
 import pytest
 from example import Example
 from under_xdist import TESTS, outcome
@@ -38,12 +36,10 @@ def without() -> dict[str, tuple[int, Any, Any]]:
 @pytest.mark.parametrize("mode", MODES, ids=" ".join)
 def test_each_way_of_distribution_gives_the_same(
     pytester: pytest.Pytester,
-    interpreters_on_path: None,
-    monkeypatch: pytest.MonkeyPatch,
+    scripted_runs: None,
     without: dict[str, tuple[int, Any, Any]],
     mode: list[str],
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     ini = "[pytest]\nftgate_install =\nftgate_python = 3.14t\n"
     files = {"pytest.ini": ini, "a/test_a.py": TESTS, "b/test_b.py": TESTS.replace("first", "fourth")}
     example = Example(pytester, files)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import fake_run
 import msgspec
 import pytest
 from bench import SERIAL, THREADS, Bench
@@ -27,10 +26,10 @@ from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.launchers.workload import CLOCK, Turns, install_runner, too_many_cores
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Iteration
-from pytest_ftgate.model.spec import Plan
 from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.run.folder import refuse_tracked
 from pytest_ftgate.run.rows import message_of
-from pytest_ftgate.run.run import Run, refuse_tracked
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides import worktrees as mending
 from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED
@@ -321,6 +320,17 @@ def test_a_runner_whose_clock_is_replaced_is_an_error(bench: Bench) -> None:
     assert "now_ns" in failed.value.error.detail
 
 
+COUNTED = """
+from pytest_ftgate.runner.record import LaunchRecord
+LaunchRecord.wall_ns = property(lambda _: 1, lambda *_: None)
+"""
+
+
+def test_answers_that_the_result_file_does_not_agree_with(bench: Bench) -> None:
+    with pytest.raises(LaunchFailed, match=r"2 iterations of .* ms and, in its result file, 2 iterations of 1e-06 ms"):
+        _measured(bench, COUNTED, count=2)
+
+
 def test_a_clock_that_hides_its_replacement_disagrees_with_the_controllers(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +351,7 @@ def test_the_result_file_brings_no_times(bench: Bench) -> None:
     forged = """
 write = main._write_result
 def _write_result(path, result):
-    for each in result["launch"]["iterations"]: each["wall_ns"] = 1
+    result["launch"]["iterations"] = [{"wall_ns": 1, "work_ns": 1}] * 2
     write(path, result)
 main._write_result = _write_result
 """
@@ -352,11 +362,9 @@ main._write_result = _write_result
 def test_figures_that_agree_with_the_clock_are_believed(bench: Bench) -> None:
     """Not detected: code of the workload that changes what the runner answers. docs/trust.md says so."""
     forged = """
-honest = main._iteration
-def _iteration(outcome):
-    outcome.start_ns = outcome.work_ns = outcome.join_ns = 1_000_000
-    return honest(outcome)
-main._iteration = _iteration
+from pytest_ftgate.runner.executors.base import IterationResult
+honest = IterationResult.__init__
+IterationResult.__init__ = lambda self, start_ns, work_ns, join_ns, *rest: honest(self, *[1_000_000] * 3, *rest)
 """
     launch = _measured(bench, forged, count=2)
     assert {iteration.wall_ns for iteration in launch.iterations} == {3 * MS}
@@ -371,7 +379,7 @@ def test_rows_that_are_written_for_a_test_are_taken_for_its_own(tmp_path: Path) 
     """Not detected: measured code that writes into `.ftgate/runs`. docs/trust.md says so."""
     session, group = Run(CONFIG, tmp_path, "run", Watcher(), FakeLauncher()), group_of("threads")
     session.start()
-    session.collect(Plan(groups=(group,)))
+    session.collect((group,))
     row = Row(cell=group.cells[0], verdict=Verdict(decision=Decision.PASSED))
     session.folder.run.mkdir(parents=True)
     file = session.folder.shared("rows", group.key)
@@ -464,9 +472,8 @@ def test_of_two(worker):
 
 
 @pytest.fixture
-def change(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
+def change(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, scripted_runs: None) -> Example:
     """A change that makes tests a hundred times slower, and does what it can to hide it."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     example, folder = Example(pytester, BASE), pytester.path
     (folder / "test_b.py").write_text(BASE_B, encoding="utf-8")

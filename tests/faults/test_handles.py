@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
 
 import msgspec
 import pytest
-from fake_launcher import GIL, MIB, At, BrokenTest, FakeLauncher, Quiet, group_of, memory_of
+from fake_launcher import MIB, At, BrokenTest, FakeLauncher, group_of, measurement_of, memory_of
 
 from pytest_ftgate.kit.values import Struct
-from pytest_ftgate.measure.context import PreparedTarget, Reference
-from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.launch import LaunchRole
 from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, COLD, HOLD, MEASURED, WARMUP
 
-TARGETS = {"3.14": PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="a build", environment={})}
 LABELS = ("3.14-threads-w2", "3.14-fork-w2", "3.14-spawn-w2")
 AT_FAULT = LABELS[1]
 
@@ -66,19 +62,7 @@ def outcome_of(trouble: Callable[[At], BaseException | None], *, paired: bool = 
     launcher.trouble = scripted
     launcher.memory = lambda _: memory_of(20 * MIB)
     group = group_of("threads", "fork", "spawn")
-    references = {
-        cell.nodeid: Reference(cell=cell, spec=group.spec, target=TARGETS[cell.target.spec]) for cell in group.cells
-    }
-    run = InterleavedRun(
-        group,
-        TARGETS,
-        launcher,
-        Allowance(launches=2, iterations=2),
-        random.Random(1),
-        Quiet(),
-        launcher.clock,
-        references=references if paired else None,
-    )
+    run = measurement_of(launcher, group, Allowance(launches=2, iterations=2), paired=paired)
     samples = {sample.cell.label: sample for sample in run.measure()}
     assert not launcher.alive
     return Outcome(samples=samples, starts=launcher.starts, raised=raised["here"])

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import fake_run
 import pytest
 from example import Example
 from project import commit
@@ -46,9 +45,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Example:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
-    monkeypatch.setenv("COLUMNS", "200")
+def project(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     files = {f"tests/test_{name}.py": BODY.format(name=name) for name in "abc"}
     plain = {"tests/test_plain.py": "def test_plain(tmp_path): assert tmp_path.exists()\n"}
     return Example(pytester, {**files, **plain, "conftest.py": CONFTEST, "pytest.ini": "[pytest]\n"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import fake_run
 import msgspec
 import pytest
@@ -31,9 +29,8 @@ TESTS = """
 
 
 def test_no_file_that_a_run_leaves_names_them(
-    pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, scripted_runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     monkeypatch.setenv("TOKEN", SECRET)
     monkeypatch.setenv("HOME", str(pytester.path / "home"))
     monkeypatch.setitem(fake_run.ELSEWHERE, "executable", str(pytester.path / "home" / "bin" / "python"))

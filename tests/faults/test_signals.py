@@ -14,10 +14,9 @@ import msgspec
 import psutil
 import pytest
 from bench import FORK, SERIAL, THREADS, Bench
-from fake_launcher import GIL, Quiet
+from fake_launcher import GIL, Quiet, measurement_of
 
 from pytest_ftgate.measure.context import PreparedTarget
-from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.plan import Allowance
@@ -100,15 +99,15 @@ def outcome_of(bench: Bench, python: str, sender: Sender, timeout_s: float) -> O
     )
     prepared = PreparedTarget(interpreter=GIL, python=python, key="build", environment={})
     launcher = Counting(bench)
-    run = InterleavedRun(
-        Group(key="test_it", spec=spec, cells=cells),
-        {"3.14": prepared},
+    run = measurement_of(
         launcher,
+        Group(key="test_it", spec=spec, cells=cells),
         Allowance(launches=1, iterations=2, timeout_s=timeout_s),
-        random.Random(1),
-        sender,
-        first_needs={cell.nodeid: frozenset({"time", "control", "locks"}) for cell in cells},
+        targets={"3.14": prepared},
+        listener=sender,
     )
+    for cell_run in run.cell_runs:
+        cell_run.require(frozenset({"time", "control", "locks"}))
     samples = {sample.cell.label: sample for sample in run.measure()}
     for timer in sender.timers:
         timer.join()

@@ -16,11 +16,10 @@ from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import decide
 from pytest_ftgate.kit import git
 from pytest_ftgate.measure import conditions
-from pytest_ftgate.measure import group as interleaved
 from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.report import Row
-from pytest_ftgate.run import context, run
+from pytest_ftgate.run import phase, run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
@@ -72,7 +71,7 @@ def scripted() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock()
         monotonic = types.SimpleNamespace(monotonic=clock)
-        for module in (interleaved, context):
+        for module in (phase, run):
             patch.setattr(module, "time", monotonic)
         patch.setattr(run, "read_machine", lambda: MACHINE)
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)

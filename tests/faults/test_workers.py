@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import fake_run
 import pytest
 from example import Example
 
@@ -95,8 +92,7 @@ def long(*given: str) -> object:
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     ini = "[pytest]\nftgate_install =\nftgate_python = 3.14t\n"
     return Example(pytester, {"pytest.ini": ini, "test_a.py": TESTS})
 

@@ -10,16 +10,15 @@ import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import fake_run
 import pytest
 from example import Example
 from failing_writes import FailingWrites
 from project import commit
 
-from pytest_ftgate import features
+from pytest_ftgate import hookspec
 from pytest_ftgate.store.folder import Store
 
-KINDS = tuple(features.FORMATS)
+KINDS = ("json", *hookspec.formats())
 OPTIONS = (
     *("-p", "fake_run", "--ftgate", "-oftgate_launches=2", "-oftgate_iterations=2", "--ftgate-python=3.14t"),
     *(f"--ftgate-report={kind}:out/{kind}" for kind in KINDS),
@@ -30,9 +29,8 @@ ERRORS = (errno.ENOSPC, errno.EROFS, errno.EACCES)
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
+def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     """A project with a baseline of another day, and no `.ftgate`."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
     source = "@ftgate.compare(threads, workers=[1])\ndef test_it(worker):\n    return 1\n"
     made = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": source})
     commit(pytester.path)

@@ -8,7 +8,7 @@ from pytest_ftgate.features import accept, xfail
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.spec import Cell, Executor, Target, Xfail
 from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
-from pytest_ftgate.plugin.gate import otherwise
+from pytest_ftgate.plugin.gate import unless_accepted
 
 COMMIT = "1eb3b87e5d0123456789"
 NODE = "tests/test_x.py::test_x[3.14t-threads-w2]"
@@ -100,7 +100,7 @@ def test_cells_that_read_as_a_metric_are_not_written() -> None:
 
 
 def test_an_accepted_metric_makes_the_cell_accepted_with_the_reason() -> None:
-    found = accept.applied(verdict(wall=REGRESSED, uss=PASSED), NODE, [WALL])
+    found = accept.with_accepted(verdict(wall=REGRESSED, uss=PASSED), NODE, [WALL])
     assert found.decision is ACCEPTED
     assert [each.decision for each in found.metrics] == [ACCEPTED, PASSED]
     assert found.metrics[0].reason == "accepted by commit 1eb3b87e5d: the index"
@@ -111,7 +111,7 @@ def test_an_accepted_metric_makes_the_cell_accepted_with_the_reason() -> None:
 @pytest.mark.parametrize("name", ["uss", "contract"])
 def test_more_than_the_accepted_metric_still_fails(name: str) -> None:
     worse = Decision.BROKEN if name == "contract" else REGRESSED
-    found = accept.applied(verdict(wall=REGRESSED, **{name: worse}), NODE, [WALL])
+    found = accept.with_accepted(verdict(wall=REGRESSED, **{name: worse}), NODE, [WALL])
     assert found.decision is worse
     assert found.accepted == (WALL,)
     assert [each.decision for each in found.metrics] == [ACCEPTED, worse]
@@ -131,7 +131,7 @@ def test_more_than_the_accepted_metric_still_fails(name: str) -> None:
     ],
 )
 def test_what_can_be_accepted(judged: Verdict, accepted: bool) -> None:
-    found = accept.applied(judged, NODE, [WALL])
+    found = accept.with_accepted(judged, NODE, [WALL])
     assert (found.decision is ACCEPTED) == accepted
     assert accepted or found == judged
     assert not (accepted and any(each.beyond for each in found.metrics))
@@ -150,30 +150,30 @@ def test_what_can_be_accepted(judged: Verdict, accepted: bool) -> None:
 )
 def test_cells_are_a_name_or_a_pattern(cells: str, accepted: bool) -> None:
     given = Acceptance(cells=cells, metric="wall", reason="why", commit=COMMIT)
-    assert (accept.applied(verdict(wall=REGRESSED), NODE, [given]).decision is ACCEPTED) == accepted
+    assert (accept.with_accepted(verdict(wall=REGRESSED), NODE, [given]).decision is ACCEPTED) == accepted
 
 
 def test_the_newest_trailer_counts() -> None:
     older = Acceptance(cells="*", metric="wall", reason="older", commit="0ld")
-    assert accept.applied(verdict(wall=REGRESSED), NODE, [WALL, older]).accepted == (WALL,)
+    assert accept.with_accepted(verdict(wall=REGRESSED), NODE, [WALL, older]).accepted == (WALL,)
 
 
 def test_what_was_not_accepted_may_still_fail_where_it_is_asked() -> None:
-    found = accept.applied(verdict(wall=REGRESSED, uss=Decision.INCONCLUSIVE), NODE, [WALL])
+    found = accept.with_accepted(verdict(wall=REGRESSED, uss=Decision.INCONCLUSIVE), NODE, [WALL])
     assert found.decision is ACCEPTED
-    assert otherwise(found).decision is Decision.INCONCLUSIVE
-    assert "the index" not in otherwise(found).reason
-    assert otherwise(accept.applied(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
-    assert otherwise(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
+    assert unless_accepted(found).decision is Decision.INCONCLUSIVE
+    assert "the index" not in unless_accepted(found).reason
+    assert unless_accepted(accept.with_accepted(verdict(wall=REGRESSED), NODE, [WALL])).decision is PASSED
+    assert unless_accepted(verdict(wall=REGRESSED)) == verdict(wall=REGRESSED)
 
 
 def test_a_known_failure_beside_what_is_accepted() -> None:
     cell = Cell(nodeid=NODE, target=Target(spec="3.14t", request="3.14t"), executor=Executor(kind="threads"), workers=2)
     broken = Xfail(decision=Decision.BROKEN, reason="one lock")
-    found = accept.applied(verdict(wall=REGRESSED, contract=Decision.BROKEN), NODE, [WALL])
-    known = xfail.applied(found, cell, [broken])
+    found = accept.with_accepted(verdict(wall=REGRESSED, contract=Decision.BROKEN), NODE, [WALL])
+    known = xfail.with_known(found, cell, [broken])
     assert (known.decision, known.accepted) == (Decision.XFAILED, (WALL,))
-    mended = accept.applied(verdict(wall=REGRESSED, contract=PASSED), NODE, [WALL])
-    assert xfail.applied(mended, cell, [broken]).decision is Decision.XPASSED
+    mended = accept.with_accepted(verdict(wall=REGRESSED, contract=PASSED), NODE, [WALL])
+    assert xfail.with_known(mended, cell, [broken]).decision is Decision.XPASSED
     regressed = Xfail(decision=REGRESSED, reason="slow")
-    assert xfail.applied(mended, cell, [regressed]).decision is ACCEPTED
+    assert xfail.with_known(mended, cell, [regressed]).decision is ACCEPTED

@@ -54,7 +54,7 @@ def test_texts(text: str, found: Threshold) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "floor=1ms; wall, tail, uss and lock_wait gate by default, docs/judging.md lists the others"),
+        ("", "floor=1ms; wall, tail, uss and lock_wait gate by default, docs/metrics.md lists the others"),
         ("wal: margin=3%", "'wal' is not a metric that gates (did you mean 'wall'?)"),
         ("contract: margin=3%", "'contract' is not a metric that gates"),
         ("wall:", "wall is given neither margin, effect nor floor"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_ftgate.features.xfail import applied
+from pytest_ftgate.features.xfail import with_known
 from pytest_ftgate.model.spec import Cell, Executor, Target, Xfail
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 
@@ -31,11 +31,11 @@ def verdict(decision: Decision, *, wall: Decision | None = None, contract: Decis
 
 
 def outcome(found: Verdict, *expectations: Xfail) -> Decision:
-    return applied(found, CELL, expectations).decision
+    return with_known(found, CELL, expectations).decision
 
 
 def test_what_ends_as_expected_is_xfailed_with_the_reason() -> None:
-    found = applied(verdict(BROKEN, contract=BROKEN), CELL, [expect(BROKEN)])
+    found = with_known(verdict(BROKEN, contract=BROKEN), CELL, [expect(BROKEN)])
     assert found.decision is Decision.XFAILED
     assert found.expected is not None
     assert (found.expected.decision, found.expected.reason, found.expected.line) == (BROKEN, "issue 7", 4)
@@ -56,7 +56,7 @@ def test_suspect_counts_as_regressed_and_a_suspect_contract_as_broken() -> None:
 def test_what_passes_although_it_was_expected_to_fail_is_xpassed(ended: Decision) -> None:
     assert outcome(verdict(ended, wall=ended), expect(REGRESSED)) is Decision.XPASSED
     assert outcome(verdict(ended, wall=ended, contract=PASSED), expect(BROKEN)) is Decision.XPASSED
-    found = applied(verdict(ended, wall=ended), CELL, [expect(REGRESSED, strict=False)])
+    found = with_known(verdict(ended, wall=ended), CELL, [expect(REGRESSED, strict=False)])
     assert found.expected is not None
     assert not found.expected.strict
 
@@ -79,7 +79,7 @@ def test_only_what_was_judged_can_pass() -> None:
 def test_another_failure_than_the_expected_one_stays_one() -> None:
     both = verdict(REGRESSED, wall=REGRESSED, contract=BROKEN)
     assert outcome(both, expect(BROKEN)) is REGRESSED
-    found = applied(both, CELL, [expect(REGRESSED)])
+    found = with_known(both, CELL, [expect(REGRESSED)])
     assert found.decision is BROKEN
     assert found.expected is None
     assert outcome(both, expect(REGRESSED), expect(BROKEN)) is Decision.XFAILED
@@ -88,7 +88,7 @@ def test_another_failure_than_the_expected_one_stays_one() -> None:
 
 def test_one_of_two_expected_failures_that_passes_is_xpassed() -> None:
     mended = verdict(BROKEN, wall=PASSED, contract=BROKEN)
-    found = applied(mended, CELL, [expect(BROKEN), expect(REGRESSED)])
+    found = with_known(mended, CELL, [expect(BROKEN), expect(REGRESSED)])
     assert found.decision is Decision.XPASSED
     assert found.expected is not None
     assert found.expected.decision is REGRESSED
@@ -117,7 +117,7 @@ def test_a_mark_is_for_the_cells_that_all_its_selectors_name(fields: dict[str, A
 
 def test_the_first_mark_of_a_cell_counts() -> None:
     second = Xfail(decision=Decision.BROKEN, reason="another", line=9)
-    found = applied(verdict(BROKEN, contract=BROKEN), CELL, [expect(BROKEN), second])
+    found = with_known(verdict(BROKEN, contract=BROKEN), CELL, [expect(BROKEN), second])
     assert found.expected is not None
     assert found.expected.reason == "issue 7"
 

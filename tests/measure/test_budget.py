@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from fake_launcher import Clock
 
 from pytest_ftgate.measure.plan import (
     SPREAD_BETWEEN,
     Allowance,
-    IterationPlan,
+    RoundPlan,
     calibrated_loops,
     iterations_wanted,
     launches_wanted,
@@ -187,7 +188,7 @@ def test_launches_whose_latencies_gate_have_windows_enough_for_their_scatter() -
         nodeid="", source=source, body="server", executors=(), workers=(1,), reuse="pool", duration_s=6.0, window_s=1.0
     )
     gated = msgspec.structs.replace(served, gated=("latency_p50",))
-    assert IterationPlan(served, Allowance()).least == 2
-    assert IterationPlan(gated, Allowance()).least == 4
-    assert IterationPlan(msgspec.structs.replace(gated, duration_s=3.0), Allowance()).least == 3
-    assert IterationPlan(gated, Allowance(iterations=1)).least == 1
+    assert RoundPlan(served, Allowance(), Clock()).least == 2
+    assert RoundPlan(gated, Allowance(), Clock()).least == 4
+    assert RoundPlan(msgspec.structs.replace(gated, duration_s=3.0), Allowance(), Clock()).least == 3
+    assert RoundPlan(gated, Allowance(iterations=1), Clock()).least == 1

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
-import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import msgspec
 import pytest
 from bench import THREADS, Bench
-from fake_launcher import GIL, MIB, MS, At, FakeLauncher, Quiet, group_of, memory_of, noisy, spec_of
+from fake_launcher import (
+    MIB,
+    MS,
+    At,
+    FakeLauncher,
+    WholeMeasurement,
+    group_of,
+    measurement_of,
+    memory_of,
+    noisy,
+    spec_of,
+)
 
 from pytest_ftgate.measure.context import (
     BARE_BYTES,
@@ -19,15 +29,11 @@ from pytest_ftgate.measure.context import (
     WORKLOAD_BYTES,
     Capacity,
     Needed,
-    PreparedTarget,
-    Reference,
 )
-from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.spec import Group
 from pytest_ftgate.runner.protocol import MEASURED
 
-READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={})
 THREE = Allowance(launches=3, iterations=4)
 
 
@@ -42,20 +48,9 @@ def group_of_cells(count: int) -> Group:
 
 
 def run_of(
-    launcher: FakeLauncher, group: Group, capacity: Capacity | None, *, paired: bool = False, limits: Allowance = THREE
-) -> InterleavedRun:
-    references = {cell.nodeid: Reference(cell=cell, spec=group.spec, target=READY) for cell in group.cells}
-    return InterleavedRun(
-        group,
-        {"3.14": READY},
-        launcher,
-        limits,
-        random.Random(1),
-        Quiet(),
-        launcher.clock,
-        references=references if paired else None,
-        capacity=capacity,
-    )
+    launcher: FakeLauncher, group: Group, capacity: Capacity, *, paired: bool = False, limits: Allowance = THREE
+) -> WholeMeasurement:
+    return measurement_of(launcher, group, limits, paired=paired, capacity=capacity)
 
 
 @pytest.mark.parametrize("paired", [False, True])
@@ -95,7 +90,7 @@ def test_batches_have_other_cells_in_each_round() -> None:
 
 def test_nothing_is_split_where_all_fits() -> None:
     events = []
-    for capacity in (None, Capacity(descriptors=1024, memory_bytes=1 << 40, opened=20)):
+    for capacity in (Capacity(), Capacity(descriptors=1024, memory_bytes=1 << 40, opened=20)):
         launcher = FakeLauncher()
         run = run_of(launcher, group_of_cells(6), capacity)
         run.measure()
@@ -141,22 +136,22 @@ def test_loops_are_those_of_the_shortest_cell_whatever_its_batch(shortest: int) 
 
     one = Capacity(descriptors=SPARE_DESCRIPTORS + 3 * DESCRIPTORS)
     found = []
-    for capacity in (None, one):
+    for capacity in (Capacity(), one):
         launcher = FakeLauncher(wall_ns=wall(1_000.0))
         run = run_of(launcher, group_of_cells(3), capacity)
         run.measure()
-        found.append(run.iterations.loops)
+        found.append(run.plan.loops)
     assert found[0] == found[1] == 200
 
 
 def test_the_iterations_are_planned_for_all_cells_together() -> None:
     found = []
-    for capacity in (None, Capacity(descriptors=SPARE_DESCRIPTORS + 3 * DESCRIPTORS)):
+    for capacity in (Capacity(), Capacity(descriptors=SPARE_DESCRIPTORS + 3 * DESCRIPTORS)):
         launcher = FakeLauncher(wall_ns=noisy(20 * MS, 0.01, 0.3))
         run = run_of(launcher, group_of_cells(4), capacity, limits=Allowance(launches=3, budget_s=8.0))
         run.step()
         counts = {len(launch.iterations) for sample in run.samples_so_far() for launch in sample.launches}
-        found.append((counts, round(run.budget.iteration_ns / MS)))
+        found.append((counts, round(run.plan.iteration_ns / MS)))
     assert found[0] == found[1]
     assert len(found[0][0]) == 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_launcher import EXECUTORS, GIL, FakeLauncher, Quiet, spec_of
+from fake_launcher import EXECUTORS, FakeLauncher, measurement_of, spec_of
 from project import executable
 
 from pytest_ftgate.judge.judge import hypotheses
@@ -21,8 +20,6 @@ from pytest_ftgate.kit import processes
 from pytest_ftgate.kit import processes as marks
 from pytest_ftgate.kit.text import expanded
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.measure.context import PreparedTarget
-from pytest_ftgate.measure.group import InterleavedRun
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, request_here
 from pytest_ftgate.measure.launchers import process as output
 from pytest_ftgate.measure.launchers import words
@@ -526,12 +523,8 @@ def test_programs_have_launchers_of_their_own_and_our_candle(
 
 def measured(fake: FakeLauncher, spec: Spec, judge: Any = None, **limits: Any) -> list[Sample]:
     group = Group(key="test", spec=spec, cells=cells_of(spec))
-    ready = {"3.14": PreparedTarget(interpreter=GIL, python="python", key="key", environment={})}
-    limits = {"launches": 2, "iterations": 3, **limits}
-    run = InterleavedRun(
-        group, ready, fake, Allowance(**limits), random.Random(1), Quiet(), clock=fake.clock, stopping_rule=judge
-    )
-    return run.measure()
+    allowed = Allowance(**{"launches": 2, "iterations": 3, **limits})
+    return measurement_of(fake, group, allowed, stopping_rule=judge).measure()
 
 
 @pytest.mark.parametrize("executor", [RUST, SERVER], ids=["command", "server"])

@@ -16,8 +16,9 @@ from bench import FORKSERVER, Bench
 from test_machine import put
 
 from pytest_ftgate.judge.decide import MOVED, PAIRED, REPORTED, UNPAIRED, deviation, drift, remarks, unfit
+from pytest_ftgate.kit.processes import cpu_s
 from pytest_ftgate.measure import conditions as conditions_module
-from pytest_ftgate.measure.conditions import CALIBRATION_BURNS, ConditionsMonitor, CpuTimes, cpu_times, own_cpu_s
+from pytest_ftgate.measure.conditions import CALIBRATION_BURNS, ConditionsMonitor, CpuTimes, cpu_times
 from pytest_ftgate.model.report import Conditions
 from pytest_ftgate.runner.protocol import COLD, MEASURED
 
@@ -161,19 +162,6 @@ def test_heat_counts_once_a_package_and_on_usable_cpus_alone(tmp_path: Path) -> 
     assert observed.observe().throttles == 0
     heat(6, 11, 90)
     assert observed.observe().throttles == 3
-
-
-def test_a_process_whose_name_looks_like_fields_is_read_right(tmp_path: Path) -> None:
-    def process(pid: int, parent: int, ticks: int, name: str) -> None:
-        fields = ["S", str(parent), *["0"] * 9, str(ticks), "1", "1", "1", *["0"] * 20]
-        put(tmp_path, f"proc/{pid}/stat", f"{pid} ({name}) {' '.join(fields)}\n")
-
-    process(50, os.getpid(), 100, "a) S 1 (b")
-    process(51, 50, 200, "grandchild")
-    process(52, 1, 10**9, "nobody's")
-    put(tmp_path, "proc/53/stat", "")
-    before = own_cpu_s(tmp_path / "nothing")
-    assert (306 / TICKS) - 0.001 <= own_cpu_s(tmp_path) - before < (306 / TICKS) + 1.0
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -329,9 +317,9 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_child_counts_once_alive_and_waited_for(child: subprocess.Popen[bytes]) -> None:
     assert child.stdout is not None
     assert child.stdout.read() == b"burnt\n"
-    alive = own_cpu_s()
+    alive = cpu_s(os.getpid())
     child.wait()
-    assert -0.1 < own_cpu_s() - alive < 0.4
+    assert -0.1 < cpu_s(os.getpid()) - alive < 0.4
 
 
 @linux
@@ -354,7 +342,7 @@ def test_the_forkservers_workers_are_ours_when_sampled_in_time(bench: Bench) -> 
     before = observed.sample()
     assert before >= 0.7
     handle.finish()
-    assert own_cpu_s() - observed.began_own_s < before
+    assert cpu_s(os.getpid()) - observed.began_own_s < before
     assert observed.sample() >= before
 
 

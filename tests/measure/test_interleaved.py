@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise, permutations
+from itertools import permutations
 from typing import Any
 
 import msgspec
 import pytest
 from fake_launcher import (
     EXECUTORS,
-    GIL,
+    FREE,
     MIB,
     MS,
+    READY,
+    TARGETS,
     TEST,
     At,
     Event,
     FakeLauncher,
     Quiet,
+    WholeMeasurement,
     failed,
     group_of,
+    measurement_of,
     memory_of,
     noisy,
     spec_of,
@@ -30,12 +33,12 @@ from fake_launcher import (
 )
 
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.measure.context import Floors, PreparedTarget, Reference
-from pytest_ftgate.measure.group import InterleavedRun, StoppingRule
+from pytest_ftgate.measure.context import BARE_LOCKS, Floors
+from pytest_ftgate.measure.group import StoppingRule
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import BARE_HOLDS, BARRIERS, GROWTH_AT_LEAST, GROWTH_AT_MOST, GROWTHS
 from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
-from pytest_ftgate.measure.time_round import BARE_LOCKS, LOCK_ITERATIONS
+from pytest_ftgate.measure.time_round import LOCK_ITERATIONS
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
@@ -43,14 +46,6 @@ from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HO
 ITERATIONS = (COLD, CHECKED_COLD, WARMUP, MEASURED, CHECK)
 MOST_LOCK_ITERATIONS = max(LOCK_ITERATIONS)
 MOST_BARRIERS = max(BARRIERS)
-READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
-FREE = PreparedTarget(
-    interpreter=msgspec.structs.replace(GIL, free_threaded=True, gil_enabled=False),
-    python="/opt/env-t/bin/python",
-    key="build-t",
-    environment={},
-)
-TARGETS = {"3.14": READY, "3.14t": FREE}
 THREE = Allowance(launches=3, iterations=4)
 ADAPTING = Allowance()
 LABELS = ("3.14-threads-w2", "3.14-fork-w2", "3.14-spawn-w2")
@@ -68,17 +63,9 @@ class Recorder(Quiet):
 
 
 def run_of(
-    launcher: FakeLauncher,
-    group: Group | None = None,
-    *,
-    limits: Allowance = THREE,
-    seed: int = 1,
-    loops: int | None = None,
-    listener: Recorder | None = None,
-    **more: Any,
-) -> InterleavedRun:
-    group, rng, listener = group or group_of("threads", "fork", "spawn"), random.Random(seed), listener or Recorder()
-    return InterleavedRun(group, TARGETS, launcher, limits, rng, listener, launcher.clock, loops, **more)
+    launcher: FakeLauncher, group: Group | None = None, *, limits: Allowance = THREE, **more: Any
+) -> WholeMeasurement:
+    return measurement_of(launcher, group or group_of("threads", "fork", "spawn"), limits, **more)
 
 
 def measured(launcher: FakeLauncher, *executors: str, limits: Allowance = ADAPTING, **declared: object) -> list[Sample]:
@@ -95,14 +82,6 @@ def rounds(launcher: FakeLauncher) -> dict[int, list[Event]]:
 
 
 # -- order and isolation -------------------------------------------------------------------------------------------
-
-
-def test_never_two_at_once() -> None:
-    launcher = FakeLauncher()
-    run_of(launcher).measure()
-    working = [event for event in launcher.events if event.ended_ns > event.began_ns]
-    assert all(later.began_ns >= event.ended_ns for event, later in pairwise(working))
-    assert {event.at.event for event in working} == {"ready", *ITERATIONS, HOLD, BARRIER, "finish"} - {CHECKED_COLD}
 
 
 def test_all_sides_of_a_round_are_started_together() -> None:
@@ -135,15 +114,6 @@ def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None
     assert len(orders) == 48
     assert set(orders) == set(permutations(LABELS))
     assert 48 < sum(controls_first) < 96  # of 144
-
-
-def test_every_cell_is_paired_with_a_control_workload_of_its_own() -> None:
-    launcher = FakeLauncher()
-    samples = run_of(launcher).measure()
-    for sample in samples:
-        for side in (sample.launches, sample.of("control")):
-            assert [(launch.order, len(launch.iterations)) for launch in side] == [(0, 4), (1, 4), (2, 4)]
-    assert [sample.cell.label for sample in samples] == list(LABELS)
 
 
 def test_the_lock_probe_takes_the_first_iterations_of_a_round_next_to_the_bare_launch() -> None:
@@ -680,34 +650,6 @@ def at_moment(
 
 
 @pytest.mark.parametrize("event", MOMENTS)
-def test_one_failing_cell_leaves_the_others_measured(event: str) -> None:
-    launcher = FakeLauncher()
-    launcher.trouble = at_moment(event, failed("ValueError: nine", "Traceback"))
-    threads, fork, spawn = run_of(launcher, group_of(spec=spec_of("threads", "fork", "spawn", warmup=2))).measure()
-    assert fork.error is not None
-    assert (fork.error.reason, fork.error.detail) == ("ValueError: nine", "Traceback")
-    assert [launch.order for launch in fork.launches] == [0]
-    for sample in (threads, spawn):
-        assert sample.error is None
-        assert len(sample.launches) == len(sample.of("control")) == len(sample.of("memory")) == 3
-    after = [event for event in launcher.of("start", label=LABELS[1]) if event.at.start > 2]
-    assert not after
-    assert not launcher.alive
-
-
-@pytest.mark.parametrize("event", ["start", "ready", HOLD, "finish"])
-def test_a_failing_memory_launch_is_an_error_of_its_cell(event: str) -> None:
-    launcher = FakeLauncher()
-    launcher.trouble = at_moment(event, failed("was killed by SIGKILL"), start=1)
-    _, fork, spawn = run_of(launcher).measure()
-    assert fork.error is not None
-    assert not fork.of("memory")
-    assert len(fork.launches) == 1
-    assert len(spawn.of("memory")) == 3
-    assert not launcher.alive
-
-
-@pytest.mark.parametrize("event", MOMENTS)
 def test_a_cell_that_cannot_be_is_unsupported_and_no_error(event: str) -> None:
     launcher = FakeLauncher()
     launcher.trouble = at_moment(event, unsupported("no start method 'fork'"), start=0)
@@ -864,13 +806,12 @@ def paired(
     stopping_rule: StoppingRule | None = None,
     limits: Allowance = THREE,
     executors: tuple[str, ...] = ("threads",),
-) -> InterleavedRun:
+) -> WholeMeasurement:
     """Cells that are paired with a reference of their own."""
     group = group_of(*executors)
     old = msgspec.structs.replace(group.spec, source=msgspec.structs.replace(group.spec.source, path="old.py"))
     there = msgspec.structs.replace(READY, python="/opt/reference/bin/python")
-    references = {cell.nodeid: Reference(cell=cell, spec=old, target=there) for cell in group.cells}
-    return run_of(launcher, group, limits=limits, stopping_rule=stopping_rule, references=references)
+    return run_of(launcher, group, limits=limits, stopping_rule=stopping_rule, paired=True, old=old, there=there)
 
 
 def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs() -> None:
@@ -886,16 +827,6 @@ def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs()
     assert len(sample.of("memory")) == len(sample.reference.of("memory")) == 3
     assert len(sample.of("locks")) == len(sample.reference.of("locks")) == 3
     assert [sample.of("control"), sample.of("growth"), sample.of("empty")] == [(), (), ()]
-
-
-def test_short_iterations_are_many_as_another_launch_costs_more() -> None:
-    def iterations_of(iteration_ns: int) -> int:
-        launcher = FakeLauncher(wall_ns=noisy(iteration_ns, 0.0, 0.9))
-        (sample,) = paired(launcher, limits=AMPLE).measure()
-        return max(len(launch.iterations) for launch in sample.launches)
-
-    assert iterations_of(MS) == Allowance().most_iterations
-    assert iterations_of(100 * MS) < iterations_of(MS)
 
 
 def test_a_reference_runs_its_own_code_in_its_own_environment() -> None:
@@ -1011,14 +942,7 @@ def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_ti
     assert sample.reference is not None
     assert len(sample.reference.of("locks")) == BARE_LOCKS + 3
     assert {len(launch.iterations) for launch in sample.of("locks")[BARE_LOCKS:]} == {MOST_LOCK_ITERATIONS}
-    assert run.budget.iteration_ns > 0
-
-
-def test_a_judge_gets_no_more_rounds_than_the_budget_has_room_for() -> None:
-    launcher = FakeLauncher()
-    limits = Allowance(iterations=4, at_most=40, budget_s=30.0)
-    paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS}, limits=limits).measure()
-    assert 20 < launcher.clock() < 33
+    assert run.plan.iteration_ns > 0
 
 
 def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
@@ -1030,11 +954,11 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
     )
     while run.step():
         pass
-    before = run.budget.rounds
+    before = run.plan.rounds
     run.grant(10.0, 10.0)
     while run.step():
         pass
-    assert run.budget.rounds > before
+    assert run.plan.rounds > before
     assert launcher.clock() < 14
 
 
@@ -1085,7 +1009,7 @@ def test_no_iteration_begins_when_the_time_is_over(tenths: int, executors: tuple
             assert [launch.order for launch in own] == [launch.order for launch in other]
         assert len(sample.of("locks")) == len(sample.launches)
         for own_launch, reference in zip(sample.launches, sample.reference.launches, strict=True):
-            assert len(own_launch.iterations) == len(reference.iterations) >= run.iterations.least
+            assert len(own_launch.iterations) == len(reference.iterations) >= run.plan.least
             assert own_launch.loops == reference.loops
 
 
@@ -1120,10 +1044,10 @@ def test_work_of_others_between_two_rounds_is_not_on_its_account() -> None:
     limits = Allowance(iterations=4, at_most=40, budget_s=10.0)
     run = paired(launcher, stopping_rule=lambda samples: {samples[0].cell.nodeid: IN_PAIRS}, limits=limits)
     run.step()
-    left = run.budget.rounds_wanted
+    left = run.plan.rounds_wanted
     launcher.clock.ns += 10**12
     run.step()
-    assert abs(run.budget.rounds_wanted - left) <= 1
+    assert abs(run.plan.rounds_wanted - left) <= 1
 
 
 def test_conditions_are_sampled_before_between_and_after_rounds() -> None:
@@ -1154,7 +1078,7 @@ def test_what_a_program_is_built_in_is_no_part_of_a_round() -> None:
     run = run_of(launcher, group_of(spec=spec))
     run.step()
     assert next(builds, None) is None
-    assert run.budget.round_ns < 20_000 * MS
+    assert run.plan.round_ns < 20_000 * MS
     assert run.samples()[0].error is None
 
 

@@ -18,14 +18,13 @@ from fake_launcher import group_of, spec_of
 
 from pytest_ftgate.kit import processes
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure import launch
 from pytest_ftgate.measure.context import CellRun, RunningLaunch
-from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request, request_here
+from pytest_ftgate.measure.launch import Answered, Handle, LaunchFailed, Request, recorded, request_here
 from pytest_ftgate.measure.launchers import guard, workload
 from pytest_ftgate.measure.launchers import workload as runner_copy
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
-from pytest_ftgate.measure.plan import IterationPlan
+from pytest_ftgate.measure.plan import RoundPlan
 from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Timer
 from pytest_ftgate.model.spec import Param, Settings, Source, Spec
 from pytest_ftgate.runner import loading, pytest_stub
@@ -261,7 +260,7 @@ def test_a_launch_is_recorded_as_it_was() -> None:
         gil_enabled=True,
     )
     handle = cast(Handle, SimpleNamespace(finish=lambda: finished))
-    running = RunningLaunch(cast(CellRun, None), request_of(), handle, cast(IterationPlan, None), 4)
+    running = RunningLaunch(cast(CellRun, None), request_of(), handle, cast(RoundPlan, SimpleNamespace(rounds=4)))
     made = running.finish("locks", loops=5, window_ns=9, memory=(point,))
     for name in ("cold", "iterations", "counters", "timers", "peaks", "results", "gil_enabled", "locks"):
         assert getattr(made, name) == getattr(finished, name)
@@ -274,15 +273,14 @@ def test_what_the_runner_keeps_is_a_launch() -> None:
     record = LaunchRecord()
     figures = {"counters": {"n": 1.5}, "timers": {"t": (1, 20, 20)}, "peaks": {"p": 3.0}}
     reports = [{**figures, "begin_ns": begin_ns, "end_ns": begin_ns + 9} for begin_ns in (3, 5)]
-    plain = to_builtins(ITERATION)
+    answered = Answered()
     for kind in (COLD, WARMUP, CHECK, MEASURED, HOLD, BARRIER):
-        record.add(kind, plain, reports)
+        record.add(kind, ITERATION.wall_ns, reports)
+        answered.add(kind, ITERATION)
     record.results.add("42")
     assert record.spans == [(3, 14)] * 2  # of what is measured or held
-    served = LaunchRecord()
-    served.add(MEASURED, plain, ())  # a server has no workers that report
-    assert (served.iterations, served.spans) == ([plain], [])
-    launch = msgspec.convert(marshal.loads(marshal.dumps(record.as_json(), MARSHAL)), Launch)
+    assert (record.iterations, record.wall_ns) == (2, 2 * ITERATION.wall_ns)
+    launch = recorded(answered, marshal.loads(marshal.dumps(record.as_json(), MARSHAL)))
     assert launch == Launch(
         cold=ITERATION,
         iterations=(ITERATION, ITERATION),
@@ -291,4 +289,4 @@ def test_what_the_runner_keeps_is_a_launch() -> None:
         peaks={"p": 3.0},
         results=("42",),
     )
-    assert record.warmed_ops == ITERATION.ops
+    assert answered.warmed_ops == ITERATION.ops

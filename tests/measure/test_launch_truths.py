@@ -56,8 +56,7 @@ def test_workers_without_threads_of_their_own_have_all_of_the_time(
             async def as_task(worker):
                 time.sleep(0.05)
     """)
-    handle = bench.start(executor, build=build, side="locks", workers=2, body=body)
-    handle.ready()
+    handle = bench.ready(executor, build=build, side="locks", workers=2, body=body)
     for kind in (COLD, WARMUP, MEASURED, MEASURED):
         handle.iteration(kind)
     waits = handle.finish().locks
@@ -85,8 +84,7 @@ TOUCHES = """
 def barriers(
     bench: Bench, executor: Executor, build: str, count: int = 1, reuse: str = "fresh", **values: object
 ) -> list[Barrier]:
-    handle: Handle = bench.start(executor, build=build, reuse=reuse, params=params(**values))
-    handle.ready()
+    handle: Handle = bench.ready(executor, build=build, reuse=reuse, params=params(**values))
     found = [handle.barrier(1, 0) for _ in range(count)]
     handle.finish()
     return found
@@ -127,9 +125,7 @@ def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, buil
     """)
 
     def launch(mib: int) -> Handle:
-        handle = bench.start(executor, build=build, params=params(mib=mib))
-        handle.ready()
-        return handle
+        return bench.ready(executor, build=build, params=params(mib=mib))
 
     def held(handle: Handle) -> int:
         points = handle.measure_held(800_000_000, True).memory
@@ -220,8 +216,7 @@ def test_what_ends_before_the_window_does_is_watched_no_longer(bench: Bench) -> 
         def test_it(worker):
             sum(range(20_000))
     """)
-    handle = bench.start(THREADS, build="3.14t")
-    handle.ready()
+    handle = bench.ready(THREADS, build="3.14t")
     held = handle.measure_held(30_000_000_000, True, 30_000_000_000)  # it takes far less than it was said to take
     assert held.iteration.ops == 2
     assert held.iteration.wall_ns < 20_000_000_000

@@ -51,8 +51,7 @@ def lock_launch(
     bench: Bench, executor: Executor, build: str, workers: int, iterations: int = 2
 ) -> tuple[LockWaits, float]:
     """The waits of a launch with the probe, and the mean time that the workload itself saw a lock held, in ns."""
-    handle = bench.start(executor, build=build, side="locks", workers=workers)
-    handle.ready()
+    handle = bench.ready(executor, build=build, side="locks", workers=workers)
     for kind in (COLD, WARMUP, *[MEASURED] * iterations):
         handle.iteration(kind)
     done = handle.finish()
@@ -74,8 +73,7 @@ def test_workers_that_share_a_lock_wait_as_theory_says(bench: Bench, executor: E
     kind = {"threads": "Lock", "processes": "multiprocessing.Lock", "tasks": "asyncio.Lock"}[executor.kind]
 
     def over_theory() -> float:
-        handle = bench.start(executor, build=build, side="locks", workers=3, reuse="pool")
-        handle.ready()
+        handle = bench.ready(executor, build=build, side="locks", workers=3, reuse="pool")
         for event in (COLD, WARMUP, MEASURED, MEASURED):
             handle.iteration(event)
         done = handle.finish()
@@ -177,8 +175,7 @@ def test_workers_of_a_pool_are_seen_too(bench: Bench, executor: Executor, build:
     path = bench.write(POOLED)
 
     def sample() -> None:
-        handle = bench.start(executor, build=build, side="locks", workers=2, body="executor")
-        handle.ready()
+        handle = bench.ready(executor, build=build, side="locks", workers=2, body="executor")
         for kind in (COLD, WARMUP, MEASURED, MEASURED):
             handle.iteration(kind)
         waits = handle.finish().locks
@@ -209,8 +206,7 @@ BUSY = """
 
 
 def watched(bench: Bench, executor: Executor, build: str, workers: int = 2) -> Waits:
-    handle = bench.start(executor, build=build, workers=workers)
-    handle.ready()
+    handle = bench.ready(executor, build=build, workers=workers)
     held: HeldIteration = handle.measure_held(500_000_000, True)
     handle.finish()
     assert held.waits is not None

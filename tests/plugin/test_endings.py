@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from pathlib import Path
 from typing import Any
 
-import fake_run
 import pytest
 from example import HEAD, Example
 
-from pytest_ftgate import cli, features
+from pytest_ftgate import cli, hookspec
 from pytest_ftgate.run.trial import Trial
 
 REAL = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
@@ -28,8 +26,7 @@ TESTS = """
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     return Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": TESTS})
 
 
@@ -175,7 +172,8 @@ def test_a_folder_in_the_place_of_a_report_is_named_once_and_left_alone(example:
 
 
 def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(features.FORMATS, "broken", "markdown.missing")
+    broken = hookspec.Format(lambda report: report.missing)  # type: ignore[attr-defined]
+    monkeypatch.setitem(hookspec.formats(), "broken", broken)
     result = example.run_pytest(*QUICK, "--ftgate-report=broken:x", *FILES, "-k", "test_first and w1")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     assert report_of(example)["partial"].startswith("broken:x cannot be written: AttributeError: ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
-from pytest_ftgate.plugin.gate import fails, otherwise
+from pytest_ftgate.plugin.gate import fails, unless_accepted
 
 DEFAULT = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}
 
@@ -33,4 +33,4 @@ def test_what_was_not_accepted_fails_where_it_is_asked() -> None:
     verdict = Verdict(decision=Decision.ACCEPTED, metrics=(accepted, open_one))
     assert not fails(verdict, DEFAULT)
     assert fails(verdict, {*DEFAULT, Decision.ACCEPTED})
-    assert fails(otherwise(verdict), {*DEFAULT, Decision.INCONCLUSIVE})
+    assert fails(unless_accepted(verdict), {*DEFAULT, Decision.INCONCLUSIVE})

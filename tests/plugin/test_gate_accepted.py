@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import fake_run
 import pytest
 from example import Example
 from project import NOBODY, commit, git
@@ -66,8 +64,7 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, scripted_runs: None) -> Project:
     for name, value in NOBODY.items():
         monkeypatch.setenv(name, value)
     return Project(pytester)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import fake_run
 import msgspec
 import pytest
 import report_by_hand
@@ -143,8 +142,7 @@ def test_the_summary_keeps_what_is_there_and_its_limit(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+def example(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, scripted_runs: None) -> Example:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(pytester.path))
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))

@@ -9,10 +9,14 @@ from importlib.metadata import entry_points
 import pytest
 from example import Example
 
+from pytest_ftgate.features import FEATURES
+
 DOOR = {
     "pytest_ftgate",
     "pytest_ftgate.declare",
     "pytest_ftgate.declare.options",
+    "pytest_ftgate.features",
+    "pytest_ftgate.hookspec",
     "pytest_ftgate.kit",
     "pytest_ftgate.kit.errors",
     "pytest_ftgate.plugin",
@@ -22,6 +26,7 @@ DOOR = {
     "pytest_ftgate.runner.api",
     "pytest_ftgate.runner.state",
     "pytest_ftgate.kit.text",
+    *(f"pytest_ftgate.features.{name}" for name, kinds in FEATURES.items() if "option" in kinds),
 }
 """What a run without decorated tests imports of ours."""
 DECLARING = {

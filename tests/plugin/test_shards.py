@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 from typing import Any
 
-import fake_run
 import pytest
 from example import HEAD, Example, assert_usage_error
 
@@ -52,8 +50,7 @@ PLAIN = """
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     files = {
         "pytest.ini": "[pytest]\nftgate_install =\nftgate_python = 3.14t\n",
         "test_a.py": TESTS,

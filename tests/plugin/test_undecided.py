@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import fake_run
 import pytest
 from example import Example
 from project import commit
@@ -19,8 +16,7 @@ QUICK = (
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     made = Example(
         pytester,
         {

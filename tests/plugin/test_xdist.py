@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import fake_run
 import pytest
 from example import Example
 from under_xdist import FILES, QUICK, TESTS, outcome
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch) -> Example:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     ini = "[pytest]\nftgate_install =\nftgate_python = 3.14t\n"
     return Example(pytester, {"pytest.ini": ini, "a/test_a.py": TESTS, "b/test_b.py": TESTS.replace("first", "fourth")})
 
@@ -90,10 +87,7 @@ def beside(example: Example, *words: str) -> tuple[int, Any, str]:
     return overlapping, example.report("out.json"), result.stdout.str()
 
 
-def test_no_other_test_runs_while_one_is_measured(
-    pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(fake_run.__file__).parent))
+def test_no_other_test_runs_while_one_is_measured(pytester: pytest.Pytester, scripted_runs: None) -> None:
     ini = "[pytest]\nftgate_install =\nftgate_python = 3.14t\n"
     files = {"pytest.ini": ini, "conftest.py": SLOW, "test_a.py": BESIDE}
     example = Example(pytester, files)

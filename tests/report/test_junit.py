@@ -14,6 +14,7 @@ from values import held, sample_of, timed
 
 from golden import check_golden
 from pytest_ftgate.features import junit
+from pytest_ftgate.features.junit import xml
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import WorkloadError
@@ -72,7 +73,7 @@ def test_totals_time_and_place() -> None:
     assert (parsed.tests, parsed.failures, parsed.errors, parsed.skipped) == (len(rows), 3, 1, 2)
     suite = next(iter(parsed))
     assert (suite.name, suite.hostname) == ("tests/test_words.py::test_tokenise, 8 workers", "x86_64-epyc7763-2-9f3c")
-    case = junit.Case.fromelem(next(iter(suite)))
+    case = xml.Case.fromelem(next(iter(suite)))
     assert (case.file, case.line) == ("tests/test_words.py", 17)
     # Two launches of a cold and two other iterations, and one of the memory probe, of 1.83 ms each.
     assert case.time == 0.016

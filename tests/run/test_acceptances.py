@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_launcher import Quiet
@@ -20,6 +22,11 @@ CELLS = (f"{TEST}[3.14-threads-w1]", f"{TEST}[3.14t-threads-w1]")
 def _no_branch_of_ci(bare_git: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME"):
         monkeypatch.delenv(name, raising=False)
+
+
+def acceptances(folder: RunFolder, listener: Quiet | None = None) -> Acceptances:
+    run: Any = SimpleNamespace(folder=folder, listener=listener or Quiet(), limits_from="")
+    return Acceptances(run)
 
 
 class Repo:
@@ -42,7 +49,7 @@ class Repo:
     def run(self, listener: Quiet | None = None) -> Acceptances:
         """A run of its own."""
         self.count += 1
-        return Acceptances(RunFolder(self.folder, f"run-{self.count}"), listener or Quiet())
+        return acceptances(RunFolder(self.folder, f"run-{self.count}"), listener)
 
     def reasons(self, since: str = "") -> list[str]:
         """What the commits since one accept."""
@@ -128,12 +135,12 @@ def test_the_branch_is_that_of_the_runs_start(repo: Repo) -> None:
     run = repo.run()
     assert [each.reason for each in run.since("")] == ["one"]
     repo.commit("two")
-    other = Acceptances(run.folder, Quiet())
+    other = acceptances(run.run.folder)
     assert [each.reason for each in other.since("")] == ["one"]
 
 
 def test_outside_of_git_and_without_a_commit_nothing_is_accepted(tmp_path: Path, repo: Repo) -> None:
-    outside = Acceptances(RunFolder(tmp_path, "run"), Quiet())
+    outside = acceptances(RunFolder(tmp_path, "run"))
     assert outside.since("abc") == ()
     outside.check(Collected(nodeids=CELLS), "")
     (tmp_path / "empty").mkdir()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_ftgate import hookspec
+from pytest_ftgate.features import html
 from pytest_ftgate.run import libraries
 
 INFO = "Metadata-Version: 2.1\nName: fakejinja\nVersion: 1.0\n"
@@ -15,7 +17,7 @@ INFO = "Metadata-Version: 2.1\nName: fakejinja\nVersion: 1.0\n"
 @pytest.fixture(autouse=True)
 def fakejinja(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library that the page is made with, in these tests."""
-    monkeypatch.setitem(libraries.RENDERING, "html", ("fakejinja",))
+    monkeypatch.setitem(hookspec.formats(), "html", hookspec.Format(html.render, ("fakejinja",)))
     monkeypatch.setattr(libraries, "DECIDING", ("fakejinja",))
 
 

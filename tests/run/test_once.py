@@ -11,7 +11,6 @@ import pytest
 from bench import Bench
 from example import Example
 
-import pytest_ftgate
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.model.spec import Cell, Spec
 from pytest_ftgate.runner.protocol import CHECK
@@ -221,26 +220,6 @@ def spawned(worker):
     }
 
 
-def test_shared_things_are_the_executor_s_own(pytester: pytest.Pytester) -> None:
-    source = """
-        @ftgate.compare(serial, threads, processes("fork", "spawn"), pythons=["3.14"], workers=3)
-        def test_it(worker):
-            counts, lock = worker.shared
-            with lock:
-                counts["n"] = counts.get("n", 0) + 1
-                return counts["n"]
-
-        @test_it.shared
-        def state(shared):
-            return shared.dict(), shared.Lock()
-
-        @test_it.check
-        def right(results):
-            assert sorted(results) == [1, 2, 3]
-    """
-    Example(pytester, {"test_a.py": source}).run_fresh().assert_outcomes(passed=4)
-
-
 def test_what_an_executor_cannot_share_is_skipped_with_the_mend(pytester: pytest.Pytester) -> None:
     source = """
         @ftgate.compare(threads, processes("spawn"), pythons=["3.14"])
@@ -332,24 +311,6 @@ def test_a_skip_inside_a_body_skips_the_cell(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(skipped=4)
     assert "not here" in result.stdout.str()
     assert "nor here" in result.stdout.str()
-
-
-def test_a_dead_worker_and_a_result_that_is_not_plain(pytester: pytest.Pytester) -> None:
-    source = """
-        import os
-
-        @ftgate.compare(processes("fork", "spawn"), pythons=["3.14"])
-        def test_dies(worker):
-            os._exit(3)
-
-        @ftgate.compare(serial, pythons=["3.14"])
-        def test_object(worker):
-            return object()
-    """
-    result = Example(pytester, {"test_a.py": source}).run_fresh()
-    result.assert_outcomes(failed=3)
-    assert result.stdout.str().count("exited with code 3 before it had reported") >= 2
-    assert "the result holds a builtins.object, which cannot be compared between cells" in result.stdout.str()
 
 
 def test_nothing_of_a_cell_stays_for_the_tests_that_follow(pytester: pytest.Pytester) -> None:
@@ -490,26 +451,6 @@ def test_a_class_has_one_instance_a_cell(pytester: pytest.Pytester) -> None:
                 assert len(self.seen) == 4
     """
     Example(pytester, {"test_a.py": source}).run_fresh().assert_outcomes(passed=2)
-
-
-def test_the_documented_examples(pytester: pytest.Pytester) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "writing.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Setup and teardown\n")[2].partition("\n## ")[0]
-    blocks = [block.partition("```")[0] for block in section.split("```python\n")[1:]]
-    assert len(blocks) == 2
-    example = Example(pytester, {"test_a.py": "\n".join(blocks)})
-    example.run_fresh("--ftgate-python", "3.14").assert_outcomes(passed=4)
-
-
-def test_two_processes_of_xdist(pytester: pytest.Pytester) -> None:
-    pytest.importorskip("xdist")
-    source = """
-        @ftgate.compare(serial, threads, processes("fork", "spawn"))
-        def test_it(worker):
-            return worker.index
-    """
-    result = Example(pytester, {"test_a.py": source}).run_fresh("-n2", "-W", "error")
-    result.assert_outcomes(passed=8)
 
 
 # -- layouts -------------------------------------------------------------------------------------------------------
@@ -687,58 +628,6 @@ def test_layouts_in_targets(pytester: pytest.Pytester, bench: Bench, layout: str
         handle.ready()
         handle.iteration(CHECK)  # @check runs in here
         assert handle.finish().results == ()
-
-
-def test_a_class_is_measured_in_a_target(pytester: pytest.Pytester, bench: Bench) -> None:
-    source = """
-        from corpus import work
-
-        class TestIt:
-            FACTOR = 3
-
-            @ftgate.compare(processes("spawn"), pythons=["3.14t"])
-            def test_it(self, worker):
-                return work(worker.shared) * self.FACTOR
-
-            @test_it.shared
-            def state(self, shared):
-                return self.FACTOR + 1
-
-            @test_it.check
-            def right(self, results):
-                assert results == [16 * self.FACTOR] * 2
-    """
-    files = {"pytest.ini": INI, "tests/test_a.py": source, "tests/corpus.py": CORPUS}
-    Example(pytester, files)
-    ((spec, cell),) = cells(pytester.path)
-    handle = launch(bench, cell, spec)
-    handle.ready()
-    handle.iteration(CHECK)  # @check runs in here
-    assert handle.finish().results == ()
-
-
-# -- the light names -----------------------------------------------------------------------------------------------
-
-IMPORTED = """
-import sys
-sys.path.insert(0, sys.argv[1])
-before = set(sys.modules)
-import pytest_ftgate
-from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads
-new = sorted(set(sys.modules) - before)
-print(",".join(new))
-beyond = [name for name in new if not name.startswith("pytest_ftgate") and name not in sys.stdlib_module_names]
-sys.exit(f"not light: {beyond}" if beyond or "pytest" in sys.modules else 0)
-"""
-
-
-@pytest.mark.parametrize("build", ["3.14", "3.14t"])
-def test_importing_the_plugin_in_a_target_is_light(executables: dict[str, str], build: str) -> None:
-    source = str(Path(pytest_ftgate.__file__).parents[1])
-    command = [executables[build], "-I", "-S", "-c", IMPORTED, source]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split(",")) < 6, done.stdout
 
 
 def test_the_environment_of_a_cell_is_set_around_it(pytester: pytest.Pytester) -> None:

@@ -36,7 +36,7 @@ from fake_launcher import (
 from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
-from pytest_ftgate.features import shards
+from pytest_ftgate.features.shards import part as shards
 from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import Judge
@@ -53,7 +53,7 @@ from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run import run as session_module
-from pytest_ftgate.run.context import LAUNCHES, hypotheses_of
+from pytest_ftgate.run.phase import LAUNCHES
 from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
@@ -122,7 +122,7 @@ class Project:
         monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
         monkeypatch.setattr(decide, "deviation", lambda *_: 0.0)
         monkeypatch.setattr(decide, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
-        monkeypatch.setattr(conditions_module, "own_cpu_s", lambda _: 0.0)  # nor what else this process started
+        monkeypatch.setattr(conditions_module, "cpu_s", lambda _: 0.0)  # nor what else this process started
         monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
         monkeypatch.setattr(References, "requested", lambda _: self.pair(self.label))
         monkeypatch.setattr(References, "recorded", lambda *_: self.pair("the baseline's commit"))
@@ -161,7 +161,7 @@ class Project:
     def run(self, launcher: FakeLauncher | None = None, *groups: Group, **changed: Any) -> Outcome:
         launcher = launcher or day()
         running = self.session(launcher, *groups, **changed)
-        nodeids = [cell.nodeid for group in running.plan.groups for cell in group.cells]
+        nodeids = [cell.nodeid for group in running.plan for cell in group.cells]
         messages = [running.message(nodeid) for nodeid in nodeids]
         report = running.report(reversed(messages), "0.1", nodeids)
         # Scripted runs follow each other within a second; real ones do not.
@@ -395,7 +395,7 @@ def test_a_metric_that_a_test_names_gates_there_alone(project: Project) -> None:
         THREADS: True,
         other.cells[0].nodeid: False,
     }
-    assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 4 + 1 + 4
+    assert outcome.session.stored.hypotheses(outcome.session.plan) == 4 + 1 + 4
 
 
 def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,19 +413,19 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     outcome = project.run(None, TWO, one, fresh)
     assert seen
     # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
-    assert hypotheses_of(outcome.session.plan, outcome.session.config, outcome.session.stored) == 12
+    assert outcome.session.stored.hypotheses(outcome.session.plan) == 12
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
     seen.clear()
-    split = project.session(day(), one, shard=(2, 2))
+    split = project.session(day(), one)
     whole = plan.plan_of((group.spec, cell) for group in (TWO, one, fresh) for cell in group.cells)
-    shards.take_part(split, whole, {})
+    shards.take_part(split, whole, 2, 2, {})
     split.message(one.cells[0].nodeid)
     assert seen
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
     shard = split.shard
     assert shard is not None
     assert shard.hypotheses == 12
-    assert shard.planned == tuple(cell.nodeid for group in whole.groups for cell in group.cells)
+    assert shard.planned == tuple(cell.nodeid for group in whole for cell in group.cells)
 
 
 def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) -> None:
@@ -439,7 +439,7 @@ def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) 
     whole = plan.plan_of((group.spec, cell) for group in groups for cell in group.cells)
     costs = shards.costs_of(whole, project.session(day()).stored)
     assert list(costs.values()) == [5.0, 40.0, 9.0, 9.0]
-    parts = [shards.take_part(project.session(day(), shard=(part, 2)), whole, {}).groups for part in (1, 2)]
+    parts = [shards.take_part(project.session(day()), whole, part, 2, {}) for part in (1, 2)]
     assert parts == [(groups[1],), (groups[0], groups[2], groups[3])]
     for path in project.root.rglob("baselines/**/*.json"):
         path.write_text("{", encoding="utf-8")

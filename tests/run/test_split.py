@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_ftgate.features.shards import split
+from pytest_ftgate.features.shards.part import split
 
 COSTS = st.dictionaries(st.text(max_size=4), st.floats(0, 1e6), max_size=30)
 

@@ -16,7 +16,6 @@ from fake_launcher import (
     GIL,
     MIB,
     MS,
-    TEST,
     At,
     FakeLauncher,
     Quiet,
@@ -31,7 +30,7 @@ from values import entry
 
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
-from pytest_ftgate.features.unchanged import Checked, UnchangedCells
+from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
 from pytest_ftgate.hookspec import hookimpl
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.decide import MOVED
@@ -43,16 +42,14 @@ from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.context import Capacity, PreparedTarget
-from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
-from pytest_ftgate.run.context import RunTime
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.run import Run
+from pytest_ftgate.run.run import Run, RunTime
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.stored import StoredBaselines
@@ -151,13 +148,6 @@ class ScriptedStored(StoredBaselines):
         return self.recording
 
 
-class ScriptedRun(Run):
-    """Limits that are set, whatever is recorded."""
-
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Allowance:
-        return Allowance(budget_s=budget_s, launches=self.config.launches, least_iterations=10)
-
-
 class Desk:
     """What the measurements of a run share, scripted."""
 
@@ -188,7 +178,7 @@ class Desk:
             test_time=self.budget_s,
             explain=explains,
         )
-        session = ScriptedRun(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
+        session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
         session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
         session.floors, session.capacity = {}, Capacity()
@@ -202,7 +192,7 @@ class Desk:
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What else runs on this machine says nothing of scripts."""
     monkeypatch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
-    monkeypatch.setattr(conditions, "own_cpu_s", lambda *_: 0.0)
+    monkeypatch.setattr(conditions, "cpu_s", lambda _: 0.0)
     monkeypatch.setattr(decide, "deviation", lambda *_: 0.0)
     monkeypatch.setattr(decide, "unfit", lambda *_: "")
     monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
@@ -283,16 +273,6 @@ def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
 
 
 class TestFirstPhase:
-    def test_what_clearly_meets_what_is_stored_needs_no_other(self) -> None:
-        desk = screening(day())
-        rows = run(desk.trial(TWO))
-        assert {row.verdict.decision for row in rows.values()} == {Decision.PASSED}
-        assert {row.verdict.basis for row in rows.values()} == {"stored"}
-        assert desk.references.pairs == []
-        assert [*rows] == [THREADS, FORK]
-        assert all(row.paired is None for row in rows.values())
-        assert all(row.sample and len(row.sample.launches) < SCREEN_LAUNCHES for row in rows.values())
-
     @pytest.mark.parametrize(("between", "launches"), [(0.003, LEAST_LAUNCHES), (0.3, SCREEN_LAUNCHES)])
     def test_a_screen_that_decides_nothing_ends_when_more_would_hardly_help(
         self, between: float, launches: int
@@ -302,15 +282,6 @@ class TestFirstPhase:
         assert row.verdict.decision is Decision.INCONCLUSIVE
         assert row.sample is not None
         assert len(row.sample.launches) == launches
-
-    def test_without_anything_stored_its_rounds_are_not_judged(self) -> None:
-        desk = Desk(day())
-        desk.launches = 7
-        rows = run(desk.trial(TWO))
-        assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
-            (Decision.NO_BASELINE, NOTHING.why)
-        }
-        assert all(row.sample and len(row.sample.launches) == 7 for row in rows.values())
 
     def test_against_a_revision_all_cells_are_paired_with_it(self) -> None:
         desk = Desk(day(cells_slower(1.3, FORK)))
@@ -337,20 +308,6 @@ class TestFirstPhase:
         trial.close()
         assert not desk.launcher.requests
 
-    def test_one_that_cannot_begin_is_an_error_of_all_its_cells(self) -> None:
-        desk = Desk(day())
-        desk.targets.uninstallable = {"main"}
-        trial = desk.trial(TWO, against="main")
-        assert not trial.open
-        rows = rows_of(trial)
-        assert {(row.verdict.decision, row.verdict.reason) for row in rows.values()} == {
-            (Decision.ERROR, "cannot install main: no such package")
-        }
-        error = rows[FORK].error
-        assert error is not None
-        assert error.detail.endswith("and more of it")
-        assert not desk.launcher.requests
-
     def test_an_error_for_want_of_a_file_says_so(self) -> None:
         launcher = day()
         launcher.trouble = lambda at: None if at.reference else failed("FileNotFoundError", "Traceback: x.csv")
@@ -373,30 +330,6 @@ class TestFirstPhase:
 
 
 class TestFollowUp:
-    def test_what_missed_is_paired_with_its_commit(self) -> None:
-        desk = screening(day(cells_slower(1.3, THREADS)))
-        trial = desk.trial(TWO)
-        bases = []
-        while trial.open:
-            assert trial.active is not None
-            bases.append(bool(trial.active.pair))
-            trial.step()
-        assert bases == sorted(bases)
-        assert set(bases) == {False, True}
-        assert desk.references.pairs == [("1eb3b87", TEST)]
-        rows = rows_of(trial)
-        assert [row.verdict.decision for row in rows.values()] == [Decision.REGRESSED, Decision.PASSED]
-        assert [row.verdict.basis for row in rows.values()] == ["paired", "stored"]
-        assert "the baseline's commit was measured with it" in rows[THREADS].verdict.why
-        paired = rows[THREADS].paired
-        assert paired is not None
-        assert paired.reference is not None
-        sample = rows[THREADS].sample
-        assert sample is not None
-        assert sample.reference is None  # what is recorded is the screen's
-        assert sample.of("control")
-        assert {request.cell.nodeid for request in desk.launcher.requests if request.reference} == {THREADS}
-
     def test_an_error_beside_the_commit_is_one_of_the_cell(self) -> None:
         launcher = day(cells_slower(1.3, THREADS))
         desk = screening(launcher, THREADS_ALONE)
@@ -524,22 +457,6 @@ class TestPredicted:
         ]
         assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbb")
 
-    def test_where_the_reference_fails(self) -> None:
-        launcher = day(cells_slower(2.0, THREADS))
-        launcher.trouble = lambda at: failed("ValueError: old") if at.reference else None
-        row = run(screening(launcher, THREADS_ALONE).trial(THREADS_ALONE))[THREADS]
-        assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "predicted")
-        assert row.verdict.why == "the reference fails: ValueError: old"
-        assert row.sample is not None
-
-    def test_the_same_code_does_not_regress(self) -> None:
-        refused = {"1eb3b87": worktrees.NothingToCompare("both sides are 1eb3b87")}
-        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE, refused=refused)
-        row = run(desk.trial(THREADS_ALONE))[THREADS]
-        assert (row.verdict.decision, row.verdict.basis) == (Decision.UNCHANGED, "predicted")
-        assert "the code is that of the baseline" in row.verdict.reason
-        assert row.verdict.why == "both sides are 1eb3b87"
-
     def test_what_reads_the_same_as_its_baseline_is_not_paired(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of two cells that missed: the screen stands, and the code is not blamed."""
         same = {FORK: "the 2 files that it reads are the same at main"}
@@ -563,18 +480,6 @@ class TestPredicted:
         trial.close()
         verdict = rows_of(trial)[THREADS].verdict
         assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
-
-    @pytest.mark.parametrize(("factor", "moved"), [(1.3, 0.0), (1.6, MOVED / 4), (2.0, MOVED), (3.0, MOVED)])
-    def test_other_work_widens_the_limits_and_twice_the_time_fails(
-        self, monkeypatch: pytest.MonkeyPatch, factor: float, moved: float
-    ) -> None:
-        monkeypatch.setattr(decide, "deviation", lambda *_: moved)
-        refused = {"1eb3b87": git.AgainstError("no git here")}
-        desk = screening(day(cells_slower(factor, THREADS)), refused=refused)
-        rows = run(desk.trial(TWO))
-        assert rows[THREADS].verdict.basis == "predicted"
-        assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
-        assert rows[FORK].verdict.decision in (Decision.PASSED, Decision.INCONCLUSIVE)
 
     def test_a_paired_regression_is_suspect_where_the_workers_mostly_wait(
         self, monkeypatch: pytest.MonkeyPatch
@@ -632,7 +537,7 @@ class TestEndedEarly:
         while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
-        assert trial.active.interleaved.budget.rounds == 0
+        assert trial.active.measurement.plan.rounds == 0
         trial.close()
         rows = rows_of(trial)
         verdict = rows[THREADS].verdict
@@ -735,7 +640,7 @@ class TestBudget:
         screen, *follow_ups = dict.fromkeys(seen)
         assert screen.pair is None
         assert len(follow_ups) == 2
-        spent_s = {each: each.interleaved.budget.spent_s for each in seen}
+        spent_s = {each: each.measurement.plan.spent_s for each in seen}
         assert spent_s[screen] < budget_s / 2 + 0.3
         first_s, _ = (spent_s[phase] for phase in follow_ups)
         assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
@@ -797,13 +702,6 @@ class TestBudget:
         assert rows[0].verdict.decision is Decision.PASSED
         assert not desk.listener.warnings
         assert not any(row.shortfall for row in rows)
-
-    def test_a_short_time_still_finds_what_is_obvious(self) -> None:
-        desk = Desk(self.timed(day(cells_slower(3.0, THREADS))))
-        desk.budget_s = 3.0
-        rows = run(desk.trial(TWO, against="main"))
-        assert desk.listener.warnings
-        assert rows[THREADS].verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
 
     def test_what_is_not_judged_needs_no_rounds(self) -> None:
         desk = Desk(self.timed(day()))
@@ -1108,8 +1006,8 @@ class TestExplanation:
         trial = desk.trial(TWO, against="main")
         assert trial.active is not None
         active = trial.active
-        assert active.interleaved.budget.limits.budget_s == active.budget_s == 36.0
-        active.interleaved.budget.spend(36.0)
+        assert active.measurement.plan.limits.budget_s == active.budget_s == 36.0
+        active.measurement.plan.spend(36.0)
         assert active.left_s == 4.0
         desk.budget_s = 10.0  # too short to spare some
         short = desk.trial(TWO, against="main")

@@ -124,7 +124,7 @@ def test_a_test_that_waits_for_something_is_not_waited_for(
     """Such as for what a session fixture of the measuring process holds."""
     monkeypatch.setattr(turns, "SAID_AFTER_S", 0.05)
     monkeypatch.setattr(turns, "IDLE_S", 0.3)
-    monkeypatch.setattr(turns, "_cpu_s", lambda _: 1.0)
+    monkeypatch.setattr(turns, "cpu_s", lambda _: 1.0)
     mine = mine_of(tmp_path)
     assert other.ask("test_waits") == "running"
     with mine.excluded(lambda _: None):

@@ -16,7 +16,7 @@ import pytest
 from fake_launcher import CONFIG, GIL, At, FakeLauncher, Quiet, failed, group_of, unsupported
 from fake_launcher import TEST as NODEID
 
-from pytest_ftgate.features.unchanged import (
+from pytest_ftgate.features.unchanged.cells import (
     ABSENT,
     OPENED,
     Checked,

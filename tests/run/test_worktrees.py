@@ -16,10 +16,8 @@ import pytest
 from project import NOBODY, commit, git
 
 from pytest_ftgate.kit import git as git_module
-from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.git import AgainstError, Checkout, Repository
 from pytest_ftgate.model.spec import Executor, Interpreter, Source, Spec
-from pytest_ftgate.run import run as run_module
 from pytest_ftgate.run.sides import references as installs
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.worktrees import NothingToCompare, Pair
@@ -122,22 +120,22 @@ def test_uncommitted_changes_are_measured_as_they_are(repo: Path) -> None:
 
 def test_the_branch_is_gits_own_and_of_a_lone_commit_what_ci_says(repo: Path, tmp_path: Path) -> None:
     github = {"GITHUB_HEAD_REF": "", "GITHUB_REF_NAME": "v1"}
-    assert run_module.branch_of(repo, github) == "main"
+    assert git_module.branch_of(repo, github) == "main"
     git(repo, "checkout", "--quiet", "--detach")
-    assert run_module.branch_of(repo, {}) == ""
-    assert run_module.branch_of(repo, github) == "v1"
-    assert run_module.branch_of(repo, github | {"GITHUB_HEAD_REF": "faster"}) == "faster"
+    assert git_module.branch_of(repo, {}) == ""
+    assert git_module.branch_of(repo, github) == "v1"
+    assert git_module.branch_of(repo, github | {"GITHUB_HEAD_REF": "faster"}) == "faster"
     outside = tmp_path / "outside"
     outside.mkdir()
-    assert run_module.branch_of(outside, github) == ""
+    assert git_module.branch_of(outside, github) == ""
 
 
 def test_a_project_has_the_name_of_its_distribution_or_folder(tmp_path: Path) -> None:
-    assert run_module.project_of(tmp_path) == tmp_path.name
+    assert environments.project_of(tmp_path) == tmp_path.name
     write(tmp_path, **{"pyproject.toml": '[project]\nname = "My.Words"\n'})
-    assert run_module.project_of(tmp_path) == "my-words"
+    assert environments.project_of(tmp_path) == "my-words"
     write(tmp_path, **{"pyproject.toml": "[project"})
-    assert run_module.project_of(tmp_path) == tmp_path.name
+    assert environments.project_of(tmp_path) == tmp_path.name
 
 
 def test_a_change_is_seen_however_soon_after_the_index_was_written(repo: Path) -> None:
@@ -1048,9 +1046,3 @@ def test_pytest_collects_nothing_from_the_worktrees(repo: Path) -> None:
     words = ["-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:ftgate", "--rootdir=."]
     done = subprocess.run([sys.executable, *words], cwd=repo, capture_output=True, text=True)
     assert [line for line in done.stdout.splitlines() if "::" in line] == ["test_x.py::test_x"]
-
-
-def test_errors_are_for_users() -> None:
-    assert issubclass(AgainstError, FtgateError)
-    assert issubclass(NothingToCompare, AgainstError)
-    assert Repository.__doc__

@@ -74,8 +74,7 @@ def test_what_a_body_does_is_the_error(bench: Bench, executor: Executor, body: s
     if body == "odd_name" and executor is TASKS:
         pytest.skip("the reports of tasks are not sent")
     bench.write(WORKLOAD.replace("BODY", body))
-    handle = bench.start(executor)
-    handle.ready()
+    handle = bench.ready(executor)
     with pytest.raises(LaunchFailed) as failed:
         handle.iteration(CHECK)
     assert SAID[body] in failed.value.error.reason
@@ -85,8 +84,7 @@ def test_what_a_body_does_is_the_error(bench: Bench, executor: Executor, body: s
 @pytest.mark.parametrize("executor", [SERIAL, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
 def test_an_exception_without_a_text_is_named_by_every_executor(bench: Bench, executor: Executor) -> None:
     bench.write(WORKLOAD.replace("BODY", "odd_str"))
-    handle = bench.start(executor)
-    handle.ready()
+    handle = bench.ready(executor)
     with pytest.raises(LaunchFailed, match="worker 0: raised Mute"):
         handle.iteration(COLD)
 
@@ -110,8 +108,7 @@ def test_a_worker_that_fails_is_named_though_another_waits_for_it(bench: Bench, 
         def state(shared):
             return shared.Queue()
     """)
-    handle = bench.start(executor)
-    handle.ready()
+    handle = bench.ready(executor)
     with pytest.raises(LaunchFailed, match="worker 1: raised LookupError: not found"):
         handle.iteration(COLD)
 
@@ -125,8 +122,7 @@ def test_a_result_that_is_too_large_is_refused(bench: Bench) -> None:
         @test_it.check
         def right(results): ...
     """)
-    handle = bench.start(FORK)
-    handle.ready()
+    handle = bench.ready(FORK)
     with pytest.raises(LaunchFailed, match="worker 0: its report has 65 MiB, of which at most 64 MiB can be sent"):
         handle.iteration(CHECK)
 
@@ -140,8 +136,7 @@ def test_figures_that_cannot_be_written_are_the_error(bench: Bench) -> None:
             worker.count("n")
             worker.counters[sys] = worker.counters["n"]
     """)
-    handle = bench.start(TASKS)
-    handle.ready()
+    handle = bench.ready(TASKS)
     handle.iteration(MEASURED)
     with pytest.raises(LaunchFailed, match="its figures cannot be written: unmarshallable object"):
         handle.finish()
@@ -158,7 +153,6 @@ def test_workers_that_would_be_greenlets_are_refused(bench: Bench, executor: Exe
         @ftgate.compare(threads, interpreters)
         def test_it(worker): ...
     """)
-    handle = bench.start(executor)
-    handle.ready()
+    handle = bench.ready(executor)
     with pytest.raises(LaunchFailed, match=r"has made greenlets of this process.s threads.*use serial or processes"):
         handle.iteration(COLD)

@@ -58,8 +58,7 @@ def test_a_manager_counts_though_its_threads_end_with_the_workers(bench: Bench, 
         return burner
     """
     )
-    handle = bench.start(executor, build=build)
-    handle.ready()
+    handle = bench.ready(executor, build=build)
     manager = int((bench.folder / "pid").read_text())
     for _ in range(2):
         before = clock_ns(manager)
@@ -102,8 +101,7 @@ def test_whatever_a_workload_starts_counts(bench: Bench, executor: Executor, wha
         {OTHERS[what]}
     """
     )
-    handle = bench.start(executor, workers=1, build=BUILDS[1] if executor is THREADS else BUILDS[0])
-    handle.ready()
+    handle = bench.ready(executor, workers=1, build=BUILDS[1] if executor is THREADS else BUILDS[0])
     for _ in range(2):
         assert handle.iteration("measured").cpu_ns >= 90 * MS
 
@@ -121,8 +119,7 @@ def test_an_iteration_that_only_waits_has_next_to_none(bench: Bench) -> None:
         time.sleep(0.1)
     """
     )
-    handle = bench.start(SERIAL, workers=1)
-    handle.ready()
+    handle = bench.ready(SERIAL, workers=1)
     time.sleep(0.3)
     handle.iteration("warmup")
     assert handle.iteration("measured").cpu_ns < 20 * MS

@@ -37,10 +37,9 @@ def test_variables_are_set_before_the_interpreter_starts(bench: Bench, executor:
             return test_it(worker)
     """)
     variables = (("OMP_NUM_THREADS", "{workers}"), ("PLACE", "{folder}:{unknown}"))
-    handle = bench.start(executor, build=build, variables=variables)
-    handle.ready()
-    handle.iteration(CHECK)
-    assert handle.finish().results == ("; ".join([repr(["2", "2", f"{path.parent}:{{unknown}}"])] * 2),)
+    assert bench.results(executor, build=build, variables=variables) == (
+        "; ".join([repr(["2", "2", f"{path.parent}:{{unknown}}"])] * 2),
+    )
 
 
 # ---- cores
@@ -63,8 +62,7 @@ def test_each_worker_has_a_core_of_its_own_and_the_main_thread_is_left_alone(
 ) -> None:
     bench.write(PINNED)
     everywhere = sorted(os.sched_getaffinity(0))
-    handle = bench.start(executor, build=build, reuse=reuse, pin=True)
-    handle.ready()
+    handle = bench.ready(executor, build=build, reuse=reuse, pin=True)
     for _ in range(2):
         handle.iteration(CHECK)
         handle.iteration(MEASURED, 2)
@@ -81,8 +79,7 @@ def test_each_worker_has_a_core_of_its_own_and_the_main_thread_is_left_alone(
 @pytest.mark.parametrize("side", ["own", "control", "locks"])
 def test_held_workers_and_every_kind_of_launch_are_pinned_alike(bench: Bench, side: LaunchRole) -> None:
     bench.write(PINNED)
-    handle = bench.start(THREADS, build="3.14t", side=side, pin=True)
-    handle.ready()
+    handle = bench.ready(THREADS, build="3.14t", side=side, pin=True)
     held = handle.measure_held(20_000_000, sampled=False)
     assert held.iteration.ops
     assert handle.iteration(MEASURED).wall_ns
@@ -102,8 +99,7 @@ def test_all_threads_of_a_worker_process_have_its_core(bench: Bench, executor: E
         def test_it(worker):
             return sorted(os.sched_getaffinity(STARTED.native_id))
     """)
-    handle = bench.start(executor, pin=True)
-    handle.ready()
+    handle = bench.ready(executor, pin=True)
     handle.iteration(CHECK)
     (result,) = handle.finish().results
     assert [json.loads(worker) for worker in result.split("; ")] == [[cpu] for cpu in machine.for_workers()[:2]]
@@ -112,8 +108,7 @@ def test_all_threads_of_a_worker_process_have_its_core(bench: Bench, executor: E
 @CAN_PIN
 def test_a_serial_worker_is_the_main_thread(bench: Bench) -> None:
     bench.write(PINNED)
-    handle = bench.start(SERIAL, pin=True)
-    handle.ready()
+    handle = bench.ready(SERIAL, pin=True)
     handle.iteration(CHECK)
     (result,) = handle.finish().results
     assert [json.loads(worker)[0] for worker in result.split("; ")] == [[machine.for_workers()[0]]] * 2
@@ -129,8 +124,7 @@ def test_a_worker_that_dies_is_named_and_not_the_pinning(bench: Bench) -> None:
             if worker.index:
                 os._exit(3)
     """)
-    handle = bench.start(FORK, pin=True)
-    handle.ready()
+    handle = bench.ready(FORK, pin=True)
     with pytest.raises(LaunchFailed) as caught:
         handle.iteration(MEASURED)
     assert "worker 1 exited with code 3" in caught.value.error.reason

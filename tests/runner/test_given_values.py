@@ -147,14 +147,12 @@ def test_a_launch_counts_whatever_is_a_number_and_names_the_line_of_what_is_not(
         def test_bad(worker):
             worker.count("n", "three")
     """)
-    handle = bench.start(executor)
-    handle.ready()
+    handle = bench.ready(executor)
     handle.iteration(MEASURED)
     done = handle.finish()
     assert done.counters == {"n": 3.0}
     assert (done.timers["t"].count, done.timers["t"].total_ns) == (2, 4)
-    handle = bench.start(executor, test="test_bad")
-    handle.ready()
+    handle = bench.ready(executor, test="test_bad")
     with pytest.raises(LaunchFailed) as failed:
         handle.iteration(WARMUP)
     line = path.read_text().splitlines().index('    worker.count("n", "three")') + 1
@@ -191,8 +189,7 @@ def test_check_gets_what_the_body_returned(bench: Bench, executor: Executor) -> 
             if Own.made:
                 assert len(Own.made) == 2
     """)
-    handle = bench.start(executor)
-    handle.ready()
+    handle = bench.ready(executor)
     handle.iteration(CHECK)
     handle.iteration(MEASURED)
     handle.finish()
@@ -214,8 +211,7 @@ LOCKED = """
 @pytest.mark.parametrize("executor", [FORK, SPAWN, INTERPRETERS], ids=lambda executor: executor.label)
 def test_a_result_that_cannot_travel_names_its_type_and_a_way_out(bench: Bench, executor: Executor) -> None:
     bench.write(LOCKED)
-    handle = bench.start(executor)
-    handle.ready()
+    handle = bench.ready(executor)
     with pytest.raises(LaunchFailed) as failed:
         handle.iteration(CHECK)
     assert "@test.check cannot get the result, a _thread.lock: TypeError: " in failed.value.error.reason
@@ -224,8 +220,7 @@ def test_a_result_that_cannot_travel_names_its_type_and_a_way_out(bench: Bench, 
 
 def test_a_result_of_threads_need_not_travel(bench: Bench) -> None:
     bench.write(LOCKED)
-    handle = bench.start(THREADS)
-    handle.ready()
+    handle = bench.ready(THREADS)
     handle.iteration(CHECK)
     handle.finish()
 
@@ -240,8 +235,7 @@ def test_a_failed_assert_shows_its_values(bench: Bench) -> None:
             assert (total == len(words)
                     or words == EXPECTED), "never"
     """)
-    handle = bench.start(SPAWN, workers=1)
-    handle.ready()
+    handle = bench.ready(SPAWN, workers=1)
     with pytest.raises(LaunchFailed) as failed:
         handle.iteration(CHECK)
     assert failed.value.error.reason == "raised AssertionError: never"

@@ -194,8 +194,7 @@ STAYS = """
 def test_a_thread_that_never_ends_is_named_soon(bench: Bench, monkeypatch: pytest.MonkeyPatch, build: str) -> None:
     monkeypatch.setattr(workload, "THREADS_S", 0.5)
     path = bench.write(STAYS)
-    handle = bench.start(THREADS, build=build, timeout_s=10_000.0)
-    handle.ready()
+    handle = bench.ready(THREADS, build=build, timeout_s=10_000.0)
     handle.iteration(COLD)
     with pytest.raises(LaunchFailed) as failed:
         handle.finish()
@@ -236,8 +235,7 @@ def test_threads_that_end_by_themselves_and_slow_exit_handlers_are_waited_for(
         def test_it(worker):
             POOL.submit(int).result()
     """)
-    handle = bench.start(THREADS)
-    handle.ready()
+    handle = bench.ready(THREADS)
     handle.iteration(COLD)
     handle.finish()
 

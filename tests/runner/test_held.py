@@ -115,8 +115,7 @@ def test_calls_that_wait_for_each_other_end(bench: Bench, executor: Executor, re
         def test_it(worker):
             meeting.wait(20)
     """)
-    handle = bench.start(executor, reuse=reuse)
-    handle.ready()
+    handle = bench.ready(executor, reuse=reuse)
     for _ in range(5):
         held = handle.measure_held(HOLD_NS // 5, True, CALL_NS)
         assert held.iteration.ops % 2 == 0
@@ -153,8 +152,7 @@ def test_a_slow_first_call_is_over_before_anything_is_sampled(
 ) -> None:
     monkeypatch.setattr(memory, "_SMALL_COST", 1.0)  # samples are dear where the machine is busy
     bench.write(LAZY)
-    handle = bench.start(executor, test="test_task" if executor == TASKS else "test_it")
-    handle.ready()
+    handle = bench.ready(executor, test="test_task" if executor == TASKS else "test_it")
     handle.barrier(1, 0)
     held = handle.measure_held(2 * HOLD_NS, True, 2_000_000)
     # The samples have all of their part of the window, and in it the workers make many calls and own what they loaded.
@@ -179,8 +177,7 @@ def test_a_worker_that_fails_while_it_is_held_is_the_error(bench: Bench) -> None
             if len(calls) == 20:
                 raise ValueError("twenty")
     """)
-    handle = bench.start(THREADS)
-    handle.ready()
+    handle = bench.ready(THREADS)
     with pytest.raises(LaunchFailed, match="raised ValueError: twenty"):
         handle.measure_held(20_000_000_000, True, CALL_NS)
 
@@ -193,8 +190,7 @@ def test_of_a_body_longer_than_the_window_there_is_one_call(bench: Bench) -> Non
         def test_it(worker):
             time.sleep(0.3)
     """)
-    handle = bench.start(THREADS)
-    handle.ready()
+    handle = bench.ready(THREADS)
     held = handle.measure_held(HOLD_NS, True, 300_000_000)
     assert held.iteration.ops == 2
     assert held.memory
@@ -231,8 +227,7 @@ def test_every_sample_has_all_workers_however_short_they_live(
 ) -> None:
     # Of one call that was said to be longer all have ended when the first sample is due, of an uneven one most.
     bench.write(BRIEF)
-    handle = bench.start(executor, build=build, test=test, workers=8)
-    handle.ready()
+    handle = bench.ready(executor, build=build, test=test, workers=8)
     held = handle.measure_held(HOLD_NS, True, one_ns)
     processes = {"processes": 9}.get(executor.kind, 1) + (executor == FORKSERVER)
     assert held.memory
@@ -255,7 +250,6 @@ def test_a_forked_worker_that_is_held_imports_nothing_of_the_runner(bench: Bench
             new = set(sys.modules) - LOADED
             assert not any(name.startswith("pytest_ftgate") for name in new), new
     """)
-    handle = bench.start(FORK, build=build)
-    handle.ready()
+    handle = bench.ready(FORK, build=build)
     assert handle.measure_held(HOLD_NS, True, CALL_NS).memory
     handle.finish()

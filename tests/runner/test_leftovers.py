@@ -87,8 +87,7 @@ def test_multiprocessings_own_servers_are_no_leftovers(bench: Bench, executor: E
         def state(shared):
             return shared.dict(), shared.Lock()
     """)
-    handle = bench.start(executor, reuse="pool")
-    handle.ready()
+    handle = bench.ready(executor, reuse="pool")
     handle.iteration(COLD)
     handle.finish()
 

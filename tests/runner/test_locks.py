@@ -20,6 +20,10 @@ SOURCE = Path(__file__).parents[2] / "src"
 HOOK = SOURCE / "pytest_ftgate" / "runner" / "starthook"
 
 
+def dedented(script: str) -> str:
+    return textwrap.dedent(script).lstrip("\n")
+
+
 class Ran(NamedTuple):
     """One process that ended: what it said, and by process-interpreter the sites and the threads' lives in ns."""
 
@@ -82,8 +86,21 @@ def probe(request: pytest.FixtureRequest, tmp_path: Path, executables: dict[str,
     return Probe(tmp_path, executables[request.param])
 
 
-def dedented(script: str) -> str:
-    return textwrap.dedent(script).lstrip("\n")
+# Lets a thread wait for a lock for 100 ms; it takes the lock, unless it is told to do something else.
+CONTEND = dedented("""
+    import threading, time
+
+    def take(lock):
+        with lock: pass
+
+    def contend(lock, use=take):
+        lock.acquire()
+        thread = threading.Thread(target=use, args=(lock,))
+        thread.start()
+        time.sleep(0.1)
+        lock.release()
+        thread.join()
+""")
 
 
 # Histograms
@@ -217,8 +234,8 @@ def test_queue_waits_stand_once_at_the_line_that_made_them(probe: Probe) -> None
     confirm(sample)
 
 
-CONTENDED = dedented("""
-    import queue, threading, time
+CONTENDED = CONTEND + dedented("""
+    import queue
     from pytest_ftgate.runner.locks import named
     def two():
         return threading.Lock(), threading.Lock()  # one line, two columns
@@ -229,22 +246,10 @@ CONTENDED = dedented("""
     store = named(queue.Queue(), "store")
     ready = named(threading.Condition(), "ready")
 
-    def wait_for(lock, use):
-        lock.acquire()
-        thread = threading.Thread(target=use)
-        thread.start()
-        time.sleep(0.03)
-        lock.release()
-        thread.join()
-
-    def take(lock):
-        with lock: pass
-
-    for lock in (first, second, *many, cache):
-        wait_for(lock, lambda: take(lock))
+    for lock in (first, second, *many, cache, ready):
+        contend(lock)
     for lock in (items, store):
-        wait_for(lock.mutex, lambda: lock.put(1))
-    wait_for(ready, lambda: take(ready))
+        contend(lock.mutex, lambda _: lock.put(1))
 """)
 
 
@@ -305,8 +310,8 @@ def test_what_does_not_block_is_no_wait_and_what_times_out_is_one(probe: Probe) 
 
 # Windows
 
-ITERATIONS = dedented("""
-    import queue, sys, threading, time
+ITERATIONS = CONTEND + dedented("""
+    import queue, sys
     from pytest_ftgate.runner import locks
     lock = threading.Lock(); again = threading.RLock(); condition = threading.Condition(); items = queue.Queue()
 
@@ -319,14 +324,6 @@ ITERATIONS = dedented("""
             with condition: condition.acquire(); condition.release()
             items.put(1)
 
-    def contend():
-        lock.acquire()
-        thread = threading.Thread(target=lambda: lock.acquire() and lock.release())
-        thread.start()
-        time.sleep(0.1)
-        lock.release()
-        thread.join()
-
     def turn():
         threads = [threading.Thread(target=worker) for _ in range(4)]
         for thread in threads: thread.start()
@@ -335,10 +332,10 @@ ITERATIONS = dedented("""
     recording = threading.Lock.__enter__
     for state in map(int, sys.argv[1:] or "WINDOWS".split()):
         locks.set_window(state)
-        contend() if state == locks.RECORD else turn()
+        contend(lock) if state == locks.RECORD else turn()
     locks.set_window(locks.OFF)
     assert threading.Lock.__enter__ is recording
-    contend()
+    contend(lock)
     turn()
 """)
 
@@ -428,27 +425,15 @@ def test_locks_are_created_at_new_lines_while_others_are_folded(probe: Probe) ->
 @confirmed
 def test_a_process_that_is_not_told_of_a_window_records_its_waits(probe: Probe, told: bool) -> None:
     """A pool's worker that boots, or is forked, while main counts: it is never told that main does so no more."""
-    script = dedented("""
-        import threading, time
+    script = CONTEND + dedented("""
         from pytest_ftgate.runner import locks
         kinds = threading.Lock, threading.RLock
         made = [kind() for kind in kinds for _ in range(2)]
         if TOLD: locks.sync()
 
-        def take(lock, enters):
-            if enters:
-                with lock: pass
-            else:
-                lock.acquire(); lock.release()
-
         def use():
             for number, lock in enumerate(made):
-                lock.acquire()
-                thread = threading.Thread(target=take, args=(lock, number % 2))
-                thread.start()
-                time.sleep(0.03)
-                lock.release()
-                thread.join()
+                contend(lock, take if number % 2 else lambda lock: lock.acquire() and lock.release())
 
         use()
         locks.book.window[0] = locks.RECORD | 1 << 2
@@ -469,9 +454,8 @@ def test_no_wait_that_straddles_two_windows_is_kept(probe: Probe) -> None:
     once = WAITS.replace("    end()\n", "    set_window(RECORD)\n    end()\n")
     assert once != WAITS
     assert [site for site in probe.good(iterations + once).sites if site["waits_for"] == "queue"] == []
-    locks = CONTENDED.replace(
-        "    lock.release()\n", "    set_window(OFF)\n    set_window(RECORD)\n    lock.release()\n"
-    )
+    straddled = "    set_window(OFF)\n    set_window(RECORD)\n    lock.release()\n"
+    locks = CONTENDED.replace("    lock.release()\n", straddled)
     assert locks != CONTENDED
     assert probe.good(iterations + locks).sites == []
     missed = TIMEOUTS.replace("TIMED", "True").replace("thread.join()", "AGAIN").replace("0.02", "0.15")
@@ -538,31 +522,23 @@ def test_a_signal_or_finalizer_that_creates_locks_never_blocks(probe: Probe) -> 
 
 @confirmed
 def test_a_lock_that_generated_code_creates_is_its_callers(probe: Probe) -> None:
-    script = dedented("""
-        import dataclasses, queue, threading, time
+    script = CONTEND + dedented("""
+        import dataclasses, queue
 
         @dataclasses.dataclass
         class Shared:
             lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
             items: queue.Queue = dataclasses.field(default_factory=queue.Queue)
 
-        def wait_for(lock):
-            lock.acquire()
-            thread = threading.Thread(target=lambda: lock.acquire() and lock.release())
-            thread.start()
-            time.sleep(0.02)
-            lock.release()
-            thread.join()
-
         first = Shared()
         second = Shared()
-        for lock in (first.lock, second.lock, second.items.mutex): wait_for(lock)
+        for lock in (first.lock, second.lock, second.items.mutex): contend(lock)
         made = []
         # Called by the standard library alone.
         thread = threading.Thread(target=eval, args=("made.append(Shared().lock)", globals()))
         thread.start()
         thread.join()
-        wait_for(made[0])
+        contend(made[0])
     """)
     ran = probe.good(script)
     assert [site["kind"] for site in ran.at("first =", script)] == ["Lock"]
@@ -991,24 +967,17 @@ def test_threads_that_lived_while_nothing_was_recorded_are_forgotten(probe: Prob
 
 @confirmed
 def test_a_forked_child_keeps_its_own_waits_at_the_locks_own_site(probe: Probe) -> None:
-    script = dedented("""
-        import os, sys, threading, time
+    script = CONTEND + dedented("""
+        import os, sys
         lock = threading.Lock()
-        def contend():
-            lock.acquire()
-            thread = threading.Thread(target=lambda: lock.acquire() and lock.release())
-            thread.start()
-            time.sleep(0.03)
-            lock.release()
-            thread.join()
-        contend()
-        contend()
+        contend(lock)
+        contend(lock)
         child = os.fork()
         if not child:
-            contend()
+            contend(lock)
             sys.exit()
         assert os.waitpid(child, 0)[1] == 0
-        contend()
+        contend(lock)
         print(os.getpid(), child)
     """)
     ran = probe.good(script)
@@ -1031,19 +1000,9 @@ def test_a_child_of_another_interpreter_process_has_the_probe(probe: Probe) -> N
 
 @confirmed
 def test_each_sub_interpreter_has_the_probe_and_a_file_of_its_own(probe: Probe) -> None:
-    script = dedented("""
-        import os, textwrap
+    script = f"body = {CONTEND + 'contend(threading.Lock())'!r}\n" + dedented("""
+        import os
         from concurrent import interpreters
-        body = textwrap.dedent('''
-            import threading, time
-            lock = threading.Lock()
-            lock.acquire()
-            thread = threading.Thread(target=lambda: lock.acquire() and lock.release())
-            thread.start()
-            time.sleep(0.03)
-            lock.release()
-            thread.join()
-        ''')
         for _ in range(2):
             interpreter = interpreters.create()
             interpreter.exec(body)

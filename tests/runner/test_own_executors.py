@@ -60,10 +60,7 @@ def test_a_pool_with_an_initializer(bench: Bench, build: str) -> None:
         return [type(executor).__name__, executor._max_workers, list(executor.map(value, range(3)))]
     """
     )
-    handle = bench.start(THREADED, build=build, body="executor", workers=3)
-    handle.ready()
-    handle.iteration(CHECK)
-    assert handle.finish().results == ("['ThreadPoolExecutor', 3, [7, 7, 7]]",)
+    assert bench.results(THREADED, build=build, body="executor", workers=3) == ("['ThreadPoolExecutor', 3, [7, 7, 7]]",)
 
 
 def test_a_factory_that_returns_no_executor_is_named(bench: Bench) -> None:
@@ -75,8 +72,7 @@ def test_a_factory_that_returns_no_executor_is_named(bench: Bench) -> None:
     def test_it(executor): ...
     """
     )
-    handle = bench.start(THREADED, body="executor")
-    handle.ready()
+    handle = bench.ready(THREADED, body="executor")
     with pytest.raises(LaunchFailed) as failed:
         handle.iteration(CHECK)
     assert failed.value.error.reason == (
@@ -98,10 +94,7 @@ def test_processes_that_a_library_starts_import_the_test_file_with_the_stub(benc
         return list(executor.map(burn, range(4))), int(subprocess.check_output(words, cwd=os.path.dirname(__file__)))
     """
     )
-    handle = bench.start(CLUSTER, body="executor")
-    handle.ready()
-    handle.iteration(CHECK)
-    assert handle.finish().results == ("([0, 0, 1, 5], 5)",)
+    assert bench.results(CLUSTER, body="executor") == ("([0, 0, 1, 5], 5)",)
 
 
 @pytest.mark.parametrize("reuse", ["fresh", "pool"])
@@ -118,8 +111,7 @@ def test_a_context_manager_gives_the_pool_and_is_left(bench: Bench, reuse: str) 
         return os.getpid()
     """
     )
-    handle = bench.start(CLUSTER, body="executor", reuse=reuse)
-    handle.ready()
+    handle = bench.ready(CLUSTER, body="executor", reuse=reuse)
     handle.iteration(MEASURED)
     handle.iteration(CHECK)
     again = ["opened", "closed", "opened"] if reuse == "fresh" else ["opened"]
@@ -136,8 +128,7 @@ def test_the_cpu_time_and_memory_of_its_processes_are_seen(bench: Bench) -> None
         list(executor.map(burn, [2_000_000] * 2))
     """
     )
-    handle = bench.start(CLUSTER, body="executor", reuse="pool")
-    handle.ready()
+    handle = bench.ready(CLUSTER, body="executor", reuse="pool")
     handle.iteration(MEASURED)
     iteration = handle.iteration(MEASURED)
     assert iteration.cpu_ns > iteration.work_ns / 4  # of the main process alone it is a thousandth
@@ -157,10 +148,7 @@ def test_tasks_run_in_the_named_loop(bench: Bench) -> None:
         return type(asyncio.get_running_loop()).__name__
     """
     )
-    handle = bench.start(LOOP, workers=1)
-    handle.ready()
-    handle.iteration(CHECK)
-    assert handle.finish().results == ("'Loop'",)
+    assert bench.results(LOOP, workers=1) == ("'Loop'",)
 
 
 def test_they_run_in_plain_runs(pytester: pytest.Pytester) -> None:

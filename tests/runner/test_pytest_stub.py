@@ -132,10 +132,7 @@ def test_a_body_uses_pytest(bench: Bench, executor: Executor, build: str) -> Non
             heavy = {"_pytest", "inspect", "traceback", "importlib.metadata"} & set(sys.modules)
             return find_spec("pytest") is not None, pytest.__version__[:1].isdigit(), caught.typename, sorted(heavy)
     """)
-    handle = bench.start(executor, build=build, workers=1)
-    handle.ready()
-    handle.iteration(CHECK)
-    assert handle.finish().results == ("(True, True, 'KeyError', [])",)
+    assert bench.results(executor, build=build, workers=1) == ("(True, True, 'KeyError', [])",)
 
 
 WARNS = """
@@ -151,16 +148,12 @@ def test_other_functions_are_those_of_the_real_pytest_where_there_is_one(bench: 
     (bench.folder / "pytest").mkdir()
     (bench.folder / "pytest" / "__init__.py").write_text("def warns(n):\n    return n + 1\n")
     bench.write(WARNS)
-    handle = bench.start(THREADS)
-    handle.ready()
-    handle.iteration(CHECK)
-    assert handle.finish().results == ("(4, 2); (4, 2)",)
+    assert bench.results(THREADS) == ("(4, 2); (4, 2)",)
 
 
 def test_without_one_the_error_says_what_to_do(bench: Bench) -> None:
     bench.write(WARNS)
-    handle = bench.start(THREADS)
-    handle.ready()
+    handle = bench.ready(THREADS)
     with pytest.raises(LaunchFailed) as failed:
         handle.iteration(CHECK)
     assert "pytest.warns was called inside the measured process" in failed.value.error.reason
@@ -179,14 +172,12 @@ def test_fail_and_xfail_in_a_body(bench: Bench) -> None:
         def test_later(worker):
             pytest.xfail("some day")
     """)
-    handle = bench.start(THREADS, workers=1)
-    handle.ready()
+    handle = bench.ready(THREADS, workers=1)
     with pytest.raises(LaunchFailed) as failed:
         handle.iteration(CHECK)
     assert failed.value.error.reason == "raised Failed: not today"
     assert failed.value.error.detail.count("File ") == 1
-    handle = bench.start(THREADS, test="test_later")
-    handle.ready()
+    handle = bench.ready(THREADS, test="test_later")
     with pytest.raises(CellUnsupported, match="some day"):
         handle.iteration(CHECK)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
-from pytest_ftgate.features.unchanged import Read, read_notes
+from pytest_ftgate.features.unchanged.cells import Read, read_notes
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner import reads
 from pytest_ftgate.runner.protocol import CHECK

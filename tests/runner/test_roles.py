@@ -12,20 +12,13 @@ import msgspec
 import pytest
 from bench import BUILDS, FORK, INTERPRETERS, SPAWN, TASKS, THREADS, Bench
 from example import Example
-from fake_launcher import GIL, group_of, spec_of
 
-from pytest_ftgate.judge import figures
 from pytest_ftgate.measure.context import CellRun, disagreements
-from pytest_ftgate.measure.launch import Handle, Launcher, LaunchFailed, Request, setup_of
-from pytest_ftgate.model.report import Figures, Row
-from pytest_ftgate.model.sample import Launch, Sample
+from pytest_ftgate.measure.launch import Handle, LaunchFailed, setup_of
 from pytest_ftgate.model.spec import Cell, Executor, Param, RoleCounts, Source, Spec, Target
-from pytest_ftgate.model.verdict import Decision, Verdict
-from pytest_ftgate.report.details import Style, detail_lines
 from pytest_ftgate.run import plain
 from pytest_ftgate.runner import loading
 from pytest_ftgate.runner.protocol import CHECK, COLD, MEASURED, WARMUP, Failure
-from pytest_ftgate.runner.worker import Worker
 
 ROLE_COUNT: RoleCounts = (("producer", 3), ("writer", 2))
 LONG_S = 30.0
@@ -94,22 +87,8 @@ WORKLOAD = """
 """
 
 
-class Roled:
-    """Gives the cells of a bench their roles."""
-
-    def __init__(self, launcher: Launcher, role_count: RoleCounts) -> None:
-        self.launcher = launcher
-        self.role_count = role_count
-
-    def start(self, request: Request) -> Handle:
-        workers = sum(count for _, count in self.role_count)
-        cell = msgspec.structs.replace(request.cell, roles=self.role_count, workers=workers)
-        return self.launcher.start(msgspec.structs.replace(request, cell=cell))
-
-
 def start(bench: Bench, executor: Executor, role_count: RoleCounts = ROLE_COUNT, **options: Any) -> Handle:
-    bench.launcher = cast(Any, Roled(bench.launcher, role_count))
-    return bench.start(executor, timeout_s=LONG_S, **options)
+    return bench.ready(executor, roles=role_count, timeout_s=LONG_S, **options)
 
 
 # -- a turn --------------------------------------------------------------------------------------------------------
@@ -129,7 +108,6 @@ EACH_WAY = [
 def test_leaders_are_served_until_they_have_ended(bench: Bench, executor: Executor, reuse: str, build: str) -> None:
     bench.write(WORKLOAD)
     handle = start(bench, executor, build=build, reuse=reuse)
-    handle.ready()
     handle.iteration(COLD)
     handle.iteration(WARMUP)
     iterations = [handle.iteration(MEASURED, loops=4), handle.iteration(MEASURED, loops=1, window_ns=30_000_000)]
@@ -159,7 +137,6 @@ def test_leaders_are_served_until_they_have_ended(bench: Bench, executor: Execut
 def test_workers_that_share_no_modules_have_roles(bench: Bench, executor: Executor, build: str) -> None:
     bench.write(WORKLOAD)
     handle = start(bench, executor, (("producer", 1), ("writer", 1)), build=build)
-    handle.ready()
     assert handle.iteration(MEASURED, loops=5).ops == 5
     assert handle.finish().counters == {"sent": 5, "seen": 5, "served": 1}
 
@@ -186,7 +163,6 @@ def test_what_follows_the_last_leader_is_time_of_joining(bench: Bench) -> None:
             return shared.Event()
     """)
     handle = start(bench, THREADS, (("lead", 2), ("slow", 1)), side="locks")
-    handle.ready()
     iteration = handle.iteration(MEASURED)
     locks = handle.finish().locks
     assert iteration.join_ns >= 50_000_000 > iteration.work_ns
@@ -200,7 +176,6 @@ def test_what_follows_the_last_leader_is_time_of_joining(bench: Bench) -> None:
 def test_what_stands_in_for_the_workload_has_no_roles(bench: Bench, executor: Executor) -> None:
     bench.write(WORKLOAD)
     handle = start(bench, executor, side="control")
-    handle.ready()
     assert handle.iteration(MEASURED, loops=2).ops == 2 * 5
     assert handle.barrier(3, 0).ops == 3
     assert len(handle.finish().iterations) == 1
@@ -222,8 +197,7 @@ def test_workers_without_roles_have_none(bench: Bench) -> None:
             worker.peak("least", -5)
             return [worker.role, worker.counts, worker.workers]
     """)
-    handle = bench.start(THREADS)
-    handle.ready()
+    handle = bench.ready(THREADS)
     handle.iteration(CHECK)
     handle.iteration(MEASURED)
     done = handle.finish()
@@ -303,7 +277,6 @@ def failing(bench: Bench) -> Path:
 def fails(bench: Bench, executor: Executor, how: str, **options: Any) -> str:
     """Why a turn failed; it did so at once."""
     handle = start(bench, executor, LED, params=(Param(name="how", literal=repr(how)),), **options)
-    handle.ready()
     began = time.monotonic()
     with pytest.raises(LaunchFailed) as caught:
         handle.iteration(MEASURED, loops=1, window_ns=options.get("window_ns", 0))
@@ -373,7 +346,6 @@ def test_stop_itself_may_fail(bench: Bench) -> None:
             return shared.Queue()
     """)
     handle = start(bench, THREADS)
-    handle.ready()
     with pytest.raises(LaunchFailed, match="raised AttributeError: 'Queue' object has no attribute 'inbox'"):
         handle.iteration(MEASURED)
 
@@ -384,16 +356,8 @@ def test_a_role_without_a_body(bench: Bench) -> None:
         def test_it(worker):
             pass
     """)
-    handle = start(bench, THREADS)
     with pytest.raises(LaunchFailed, match=r"the role 'writer' has no body: write one with @test_it.role\('writer'\)"):
-        handle.ready()
-
-
-def test_a_peak_that_is_no_number() -> None:
-    worker = Worker(0, 1, None)
-    with pytest.raises(TypeError, match="takes a number, not a str"):
-        worker.peak("depth", cast(Any, "deep"))
-    assert worker.peaks == {}
+        start(bench, THREADS)
 
 
 # -- functional runs -----------------------------------------------------------------------------------------------
@@ -477,29 +441,6 @@ def test_pytest_ends_though_threads_wait_for_a_worker_that_failed(pytester: pyte
     outcome = Example(pytester, {"test_a.py": source}).run_fresh()
     outcome.assert_outcomes(failed=1)
     outcome.stdout.fnmatch_lines(["writer 0:", "ValueError: no more room"])
-
-
-# -- peaks ---------------------------------------------------------------------------------------------------------
-
-
-def launch_with(peaks: dict[str, float], order: int) -> Launch:
-    return Launch(order=order, hash_seed=1, started_at="2026-01-01", peaks=peaks)
-
-
-def test_a_peak_is_the_median_over_the_launches_that_know_it() -> None:
-    peaks = ({"depth": 3.0}, {"depth": 26.0, "late_ms": 0.5}, {"depth": 4.0})
-    launches = [launch_with(each, order) for order, each in enumerate(peaks)]
-    cell = group_of(spec=spec_of("threads")).cells[0]
-    found = figures.figures(Sample(cell=cell, interpreter=GIL, key="", all_launches=tuple(launches)), reference=None)
-    assert found.peaks == {"depth": 4.0, "late_ms": 0.5}
-
-
-def test_peaks_are_shown_below_the_row() -> None:
-    cell = cell_of(Path("test_a.py"), THREADS)[0]
-    found = Figures(peaks={"queue_depth": 26.0, "late_ms": 1234.5678, "least": 0.0517}, timers_mean_ns={"ack": 5e3})
-    row = Row(cell=cell, verdict=Verdict(decision=Decision.NO_BASELINE), figures=found)
-    (line,) = detail_lines(row, Style(width=120, color=False, unicode=True, verbosity=0))
-    assert line.strip() == "ack 5.00 µs mean; late_ms peak 1235; least peak 0.0517; queue_depth peak 26"
 
 
 # -- results -------------------------------------------------------------------------------------------------------

@@ -172,8 +172,7 @@ def test_every_worker_of_every_role_has_its_own(bench: Bench, executor: Executor
 
 def test_a_window_has_one_setup_whatever_its_calls(bench: Bench) -> None:
     bench.write(NOTES + BODIES + "    surround(test_it)\n")
-    handle = bench.start(THREADS)
-    handle.ready()
+    handle = bench.ready(THREADS)
     handle.iteration(MEASURED, 1, 100_000_000)
     handle.finish()
     found = did(bench)
@@ -360,8 +359,7 @@ def test_samples_of_a_hold_see_nothing_of_them(bench: Bench) -> None:
     test_it.teardown(large)
     """
     )
-    handle = bench.start(THREADS, one_call=True)
-    handle.ready()
+    handle = bench.ready(THREADS, one_call=True)
     held = handle.measure_held(1_000_000, True, 150e6)
     assert max(point.uss_bytes or 0 for point in held.memory) < 64 << 20
     assert held.waits is not None
@@ -482,8 +480,7 @@ def test_a_setup_may_skip_the_cell(bench: Bench) -> None:
 
 def test_a_reference_without_the_setup_cannot_be_compared(bench: Bench) -> None:
     bench.write(NOTES + BODIES + "    surround(test_it)\n")
-    handle = bench.start(THREADS)
-    handle.ready()
+    handle = bench.ready(THREADS)
     with pytest.raises(LaunchFailed, match="both need the same setups"):
         handle.iteration(MEASURED, 100)
 

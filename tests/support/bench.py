@@ -7,8 +7,9 @@ import functools
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from pytest_ftgate.model.spec import (
     Spec,
     Target,
 )
+from pytest_ftgate.runner.protocol import CHECK
 from pytest_ftgate.targets.describe import environment_variables
 
 BUILDS = ("3.14", "3.14t")
@@ -132,5 +134,14 @@ class Bench:
         self.started.append(handle)
         return handle
 
+    def ready(self, executor: Executor, **options: Any) -> Handle:
+        """A launch, as `start` makes it, that has imported its workload."""
+        handle = self.start(executor, **options)
+        handle.ready()
+        return handle
 
-Start = Callable[..., Handle]
+    def results(self, executor: Executor, **options: Any) -> tuple[str, ...]:
+        """The results of a launch whose one iteration is checked."""
+        handle = self.ready(executor, **options)
+        handle.iteration(CHECK)
+        return handle.finish().results

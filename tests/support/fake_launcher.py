@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 import report_by_hand
 
 from pytest_ftgate.declare.options import Options
-from pytest_ftgate.measure.launch import CellUnsupported, HeldIteration, LaunchFailed, LaunchRole, Request
+from pytest_ftgate.measure.context import CellRun, Listener, PreparedTarget
+from pytest_ftgate.measure.group import Measurement
+from pytest_ftgate.measure.launch import CellUnsupported, HeldIteration, Launcher, LaunchFailed, LaunchRole, Request
+from pytest_ftgate.measure.plan import Allowance, RoundPlan
 from pytest_ftgate.model.sample import (
     Barrier,
     Iteration,
@@ -20,6 +24,7 @@ from pytest_ftgate.model.sample import (
     LockWaits,
     MemoryPoint,
     Profile,
+    Sample,
     Timer,
     Waits,
     WorkloadError,
@@ -382,5 +387,54 @@ def group_of(
     return Group(key=f"{spec.nodeid} ({spec.workers[0]} workers)", spec=spec, cells=cells)
 
 
-CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=(), unchanged="measure")
+READY = PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="build", environment={"A": "1"})
+FREE = PreparedTarget(
+    interpreter=msgspec.structs.replace(GIL, free_threaded=True, gil_enabled=False),
+    python="/opt/env-t/bin/python",
+    key="build-t",
+    environment={},
+)
+TARGETS = {"3.14": READY, "3.14t": FREE}
+
+
+class WholeMeasurement(Measurement):
+    """One that nothing else shares its time with."""
+
+    def measure(self) -> list[Sample]:
+        """All its rounds."""
+        while self.step():
+            pass
+        return self.samples()
+
+
+def measurement_of(
+    launcher: Launcher,
+    group: Group,
+    limits: Allowance,
+    *,
+    targets: Mapping[str, PreparedTarget] = TARGETS,
+    paired: bool = False,
+    old: Spec | None = None,
+    there: PreparedTarget | None = None,
+    seed: int = 1,
+    loops: int | None = None,
+    listener: Listener | None = None,
+    **more: Any,
+) -> WholeMeasurement:
+    """The cells of a group, `paired` with a reference that has the test as in `old`, installed `there`."""
+
+    def beside(cell: Cell) -> CellRun | None:
+        return CellRun(cell, there or targets[cell.target.spec], old or group.spec) if paired else None
+
+    return WholeMeasurement(
+        cell_runs=[CellRun(cell, targets[cell.target.spec], group.spec, beside(cell)) for cell in group.cells],
+        plan=RoundPlan(group.spec, limits, getattr(launcher, "clock", time.monotonic), loops),
+        launcher=launcher,
+        rng=random.Random(seed),
+        listener=listener or Quiet(),
+        **more,
+    )
+
+
+CONFIG = Options(baselines="baselines", seed=11, test_time=1e9, install=(), others={"unchanged": "measure"})
 """The options of a scripted run: as many rounds as it wants, and nothing installed."""

@@ -200,25 +200,25 @@ class Bodies(Reader):
         if self.declared.stop is not None and not names:
             self.fail(f"@{name}.stop ends the other roles: it needs workers= with roles")
         for executor in executors if names else ():
-            self._role_bodies(executor, names)
-
-    def _role_bodies(self, executor: Executor, names: Sequence[str]) -> None:
-        name = self.declared.body.__name__
-        if executor.kind == "serial":
-            self.fail("serial runs one worker after another: roles that wait for each other need another executor")
-        if executor.kind == "command":
-            self.fail("a command has no roles; remove it, or give it its own test")
-        if shape_of(self.declared.body_for(executor.kind, executor.qualifier)) != "worker":
-            self.fail("workers= with roles needs a body that takes `worker`; a body that takes `executor` has no roles")
-        for role in names[1:]:
-            body = self.declared.role_for(role, executor.kind, executor.qualifier)
-            if body is None:
-                self.fail(f"the role {role!r} has no body for {executor.label}; write one with @{name}.role({role!r})")
-            if (executor.kind == "tasks") != inspect.iscoroutinefunction(body):
+            if executor.kind == "serial":
+                self.fail("serial runs one worker after another: roles that wait for each other need another executor")
+            if executor.kind == "command":
+                self.fail("a command has no roles; remove it, or give it its own test")
+            if shape_of(self.declared.body_for(executor.kind, executor.qualifier)) != "worker":
                 self.fail(
-                    f"{body.__name__} is the body of {role!r} for {executor.label}: "
-                    "tasks take an `async def`, other executors a plain function"
+                    "workers= with roles needs a body that takes `worker`; a body that takes `executor` has no roles"
                 )
+            for role in names[1:]:
+                body = self.declared.role_for(role, executor.kind, executor.qualifier)
+                if body is None:
+                    self.fail(
+                        f"the role {role!r} has no body for {executor.label}; write one with @{name}.role({role!r})"
+                    )
+                if (executor.kind == "tasks") != inspect.iscoroutinefunction(body):
+                    self.fail(
+                        f"{body.__name__} is the body of {role!r} for {executor.label}: "
+                        "tasks take an `async def`, other executors a plain function"
+                    )
 
     def setups(self, executors: Sequence[Executor]) -> None:
         """Check that setups and teardowns fit the bodies, and that no body is left without one that others have."""
@@ -231,34 +231,31 @@ class Bodies(Reader):
                 self.fail(f"{place}: {shown(function)} is no function")
             if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
                 self.fail(f"{function.__name__} is {place} and has a yield: make what comes after it a teardown")
-            self._around(place, what, scope, function, bodies)
-
-    def _around(
-        self, place: str, what: str, scope: str, function: Callable[..., Any], bodies: Sequence[Callable[..., Any]]
-    ) -> None:
-        name, shape = function.__name__, shape_of(function)
-        if scope == "launch" and shape in ("worker", "executor"):
-            self.fail(f"{name} is {place}('launch'), where there is no {shape}: it takes the shared state")
-        if scope == "worker" and "executor" in (shape, *map(shape_of, bodies)):
-            self.fail(
-                f"{place}('worker') is for bodies that take `worker`: a pool starts its workers by itself; "
-                f"give it an initializer, or do it in {place}, which takes `executor`"
-            )
-        around = [body for body in bodies if scope == "launch" or shape_of(body) == shape]
-        if not around:
-            takes = listed(sorted({f"`{shape_of(body)}`" for body in bodies}))
-            self.fail(f"{name} is {place} and takes what the body does: {takes}")
-        same = {shape_of(each) for *kind, each in self.declared.setups if kind == [what, scope]}
-        for body in bodies:
-            if scope != "launch" and shape_of(body) not in same:
+            # It takes what the bodies around it take.
+            name, shape = function.__name__, shape_of(function)
+            if scope == "launch" and shape in ("worker", "executor"):
+                self.fail(f"{name} is {place}('launch'), where there is no {shape}: it takes the shared state")
+            if scope == "worker" and "executor" in (shape, *map(shape_of, bodies)):
                 self.fail(
-                    f"{body.__name__} takes `{shape_of(body)}`: it needs a {place} of its own that takes that too"
+                    f"{place}('worker') is for bodies that take `worker`: a pool starts its workers by itself; "
+                    f"give it an initializer, or do it in {place}, which takes `executor`"
                 )
-        plain = next((body for body in around if not inspect.iscoroutinefunction(body)), None)
-        if inspect.iscoroutinefunction(function) and plain is not None:
-            self.fail(
-                f"{name} is a coroutine, but {plain.__name__} is not and has no event loop: make it a plain function"
-            )
+            around = [body for body in bodies if scope == "launch" or shape_of(body) == shape]
+            if not around:
+                takes = listed(sorted({f"`{shape_of(body)}`" for body in bodies}))
+                self.fail(f"{name} is {place} and takes what the body does: {takes}")
+            same = {shape_of(each) for *kind, each in self.declared.setups if kind == [what, scope]}
+            for body in bodies:
+                if scope != "launch" and shape_of(body) not in same:
+                    self.fail(
+                        f"{body.__name__} takes `{shape_of(body)}`: it needs a {place} of its own that takes that too"
+                    )
+            plain = next((body for body in around if not inspect.iscoroutinefunction(body)), None)
+            if inspect.iscoroutinefunction(function) and plain is not None:
+                self.fail(
+                    f"{name} is a coroutine, but {plain.__name__} is not and has no event loop: "
+                    "make it a plain function"
+                )
 
     def parameters(self, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool) -> None:
         """Check that a body takes an argument of the cell, plain parameters, and nothing else."""
@@ -338,7 +335,18 @@ class Executors(Reader):
                 found.append(Executor(kind="command", program=self.program(token)))
                 continue
             if isinstance(token, FactoryToken):
-                made = self._made(token)
+                (name,), word = token.methods, token.kind
+                self._name(name, word)
+                if not callable(token.factory):
+                    of = (
+                        "the number of workers and returns an Executor"
+                        if word == "executor"
+                        else "nothing, returns a loop"
+                    )
+                    self.fail(f"{word}({name!r}) takes a function that gets {of}, not {token.factory!r}")
+                options = self.within(f"executor({name!r})", token.options, signatures.ExecutorOptions)
+                own = options.take("processes", _is_bool, "True or False", False)
+                made = Executor(kind=word, name=name, in_processes=own)  # type: ignore[arg-type]
                 if made in found:  # it does not hold its factory, so the second one would be dropped
                     self.fail(f"two executors are named {made.label!r}; give each its own name")
                 found.append(made)
@@ -367,17 +375,6 @@ class Executors(Reader):
             if sum(other.label == label for other in once) > 1:
                 self.fail(f"two executors are named {label!r}; give each its own name")
         return once
-
-    def _made(self, token: FactoryToken) -> Executor:
-        """An executor or an event loop of the user's own."""
-        (name,), word = token.methods, token.kind
-        self._name(name, word)
-        if not callable(token.factory):
-            given = "the number of workers and returns an Executor" if word == "executor" else "nothing, returns a loop"
-            self.fail(f"{word}({name!r}) takes a function that gets {given}, not {token.factory!r}")
-        options = self.within(f"executor({name!r})", token.options, signatures.ExecutorOptions)
-        in_processes = options.take("processes", _is_bool, "True or False", False)
-        return Executor(kind=word, name=name, in_processes=in_processes)  # type: ignore[arg-type]
 
     def _name(self, name: Any, word: str) -> None:
         if not isinstance(name, str) or not NAME.fullmatch(name) or name in (*KINDS, *METHODS):
@@ -481,10 +478,23 @@ def load_of(reader: Reader) -> Load:
     if not isinstance(body, (str, bytes)):
         fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
         inner.fail(f"body= takes a text or bytes, not {body!r}{fix}")
-    rate = inner.take("rate", _is_rate, "requests per second above 0")
+    rate = inner.take(
+        "rate", lambda value: _is_number(value, int, float) and 0 < value < math.inf, "requests per second above 0"
+    )
     generator = inner.take("generator", lambda value: value in GENERATORS, listed(GENERATORS))
     if rate and generator == "wrk":
         inner.fail("wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
+    headers = inner.take(
+        "headers",
+        lambda value: isinstance(value, dict),
+        "a dict such as {'Content-Type': 'application/json'}",
+        {},
+    )
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):
+            inner.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+            inner.fail(f"the header {name} takes one line of ASCII text, not {value!r}")
     usual = "POST" if body else "GET"
     return Load(
         path=_path(inner, path),
@@ -493,13 +503,9 @@ def load_of(reader: Reader) -> Load:
         method=inner.take("method", lambda value: value in HTTP_METHODS, listed(HTTP_METHODS), usual),
         body=body if isinstance(body, str) else "",
         body_bytes=body if isinstance(body, bytes) else b"",
-        headers=_headers(inner),
+        headers=tuple(headers.items()),
         rate=None if rate is None else float(rate),
     )
-
-
-def _is_rate(value: Any) -> bool:
-    return _is_number(value, int, float) and 0 < value < math.inf
 
 
 def _path(reader: Reader, given: Any) -> str | tuple[tuple[str, int], ...]:
@@ -518,17 +524,6 @@ def _path(reader: Reader, given: Any) -> str | tuple[tuple[str, int], ...]:
     if sum(times) // divisor > LONGEST_MIX:
         reader.fail(f"the numbers of {given!r} add up to more than {LONGEST_MIX}; make them smaller")
     return tuple((path, number // divisor) for path, number in zip(paths, times, strict=True))
-
-
-def _headers(reader: Reader) -> tuple[tuple[str, str], ...]:
-    example = "{'Content-Type': 'application/json'}"
-    headers = reader.take("headers", lambda value: isinstance(value, dict), f"a dict such as {example}", {})
-    for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER.fullmatch(name):
-            reader.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
-        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-            reader.fail(f"the header {name} takes one line of ASCII text, not {value!r}")
-    return tuple(headers.items())
 
 
 REUSES: tuple[str, ...] = get_args(Reuse)
@@ -558,7 +553,20 @@ class Arguments(Reader):
         value = self.kwargs.get("workers", DEFAULT_WORKERS if self.declared.decorator == "compare" else 1)
         counts = list(value) if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(count, dict) for count in counts):
-            role_counts = tuple(dict.fromkeys(self._role_counts(count, counts) for count in counts))
+            first = next(count for count in counts if isinstance(count, dict))
+            for roles in counts:  # all have the same names, because the bodies are the same
+                if not isinstance(roles, dict) or list(roles) != list(first):
+                    self.fail(
+                        f"workers= gives every cell the same roles in the same order, not {roles!r} and {first!r}"
+                    )
+                if len(roles) < 2 or not all(isinstance(name, str) and ROLE.fullmatch(name) for name in roles):
+                    self.fail(
+                        "workers= takes two or more roles whose names are letters, such as "
+                        f"{{'producer': 8, 'writer': 4}}: {roles!r}"
+                    )
+                if not all(is_count(count) for count in roles.values()):
+                    self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
+            role_counts = tuple(dict.fromkeys(tuple(roles.items()) for roles in counts))
             return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
         if not counts or not all(is_count(count) or count == CORES for count in counts):
             self.fail(f"workers= takes a whole number from 1, {CORES!r}, or a list of them, not {value!r}")
@@ -595,20 +603,6 @@ class Arguments(Reader):
             if shape_of(self.declared.body_for(executor.kind, executor.method)) == "executor":
                 self.fail("pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`")
         return pin
-
-    def _role_counts(self, roles: Any, all_counts: Sequence[Any]) -> RoleCounts:
-        """One dict of roles. All dicts of a test have the same names, because the bodies are the same."""
-        first = next(count for count in all_counts if isinstance(count, dict))
-        if not isinstance(roles, dict) or list(roles) != list(first):
-            self.fail(f"workers= gives every cell the same roles in the same order, not {roles!r} and {first!r}")
-        if len(roles) < 2 or not all(isinstance(name, str) and ROLE.fullmatch(name) for name in roles):
-            self.fail(
-                f"workers= takes two or more roles whose names are letters, such as {{'producer': 8, 'writer': 4}}: "
-                f"{roles!r}"
-            )
-        if not all(is_count(count) for count in roles.values()):
-            self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
-        return tuple(roles.items())
 
     def positive(self, name: str, *, whole: bool = False, zero: bool = False) -> Any:
         """A number above zero (or from zero), or None where it is not given."""
@@ -649,29 +643,35 @@ class Arguments(Reader):
     def environments(self) -> tuple[Environment, ...]:
         """The environments of the cells, each once; a list of several multiplies them."""
         value = self.kwargs.get("env") or {}
-        given = list(
-            dict.fromkeys(self._variables(each) for each in (value if isinstance(value, (list, tuple)) else [value]))
-        )
+        dicts = value if isinstance(value, (list, tuple)) else [value]
+        for each in dicts:
+            if not isinstance(each, dict) or not are_texts(each):
+                self.fail(
+                    f"env= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them: {each!r}"
+                )
+            for name, text in each.items():
+                if not VARIABLE.fullmatch(name) or "\0" in text:
+                    self.fail(f"env=: {name!r} and {text!r} are no variable (letters, digits and _) and its value")
+                if name in SETTINGS:
+                    self.fail(f"env=: {name} is a setting of the target, such as {SETTINGS[name]}")
+                if name in LAUNCHES and self.declared.decorator == "compare":
+                    self.fail(f"env=: {name} {LAUNCHES[name]}")
+        given = list(dict.fromkeys(tuple(each.items()) for each in dicts))
+        # What they do not share is in the id of a cell, in characters that `-k` takes: `OMP_NUM_THREADS:workers`.
         pairs = [set(variables) for variables in given]
         shared = set.intersection(*pairs)
-        words = [tuple(_word(*pair) for pair in variables if pair not in shared) for variables in given]
-        for each in words:
-            if words.count(each) > 1:
-                self.fail(f"env=: two environments would be called {'-'.join(each)!r} in the ids of cells")
+        words = [
+            tuple(
+                f"{name}:{re.sub(r'[^A-Za-z0-9_.:+/-]', '_', re.sub(r'[{}]', '', text))}"
+                for name, text in variables
+                if (name, text) not in shared
+            )
+            for variables in given
+        ]
+        for named in words:
+            if words.count(named) > 1:
+                self.fail(f"env=: two environments would be called {'-'.join(named)!r} in the ids of cells")
         return tuple(Environment(variables=own, words=named) for own, named in zip(given, words, strict=True))
-
-    def _variables(self, value: Any) -> tuple[tuple[str, str], ...]:
-        """One dict of variables."""
-        if not isinstance(value, dict) or not are_texts(value):
-            self.fail(f"env= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them: {value!r}")
-        for name, text in value.items():
-            if not VARIABLE.fullmatch(name) or "\0" in text:
-                self.fail(f"env=: {name!r} and {text!r} are no variable (letters, digits and _) and its value")
-            if name in SETTINGS:
-                self.fail(f"env=: {name} is a setting of the target, such as {SETTINGS[name]}")
-            if name in LAUNCHES and self.declared.decorator == "compare":
-                self.fail(f"env=: {name} {LAUNCHES[name]}")
-        return tuple(value.items())
 
     def service(self) -> Service:
         """When a server is ready, and the load on it."""
@@ -679,8 +679,3 @@ class Arguments(Reader):
         if not isinstance(ready, str) or not ready.startswith(("http://", "https://")):
             self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
         return Service(ready=ready, load=load_of(self))
-
-
-def _word(name: str, value: str) -> str:
-    """A variable in the id of a cell, of characters that `-k` takes: `OMP_NUM_THREADS:1`, `OMP_NUM_THREADS:workers`."""
-    return f"{name}:{re.sub(r'[^A-Za-z0-9_.:+/-]', '_', re.sub(r'[{}]', '', value))}"

@@ -6,7 +6,6 @@ Every pytest run imports this module, so what only a given value needs is import
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -124,14 +123,14 @@ def report_target(text: str) -> str:
     """`json:PATH`, or another kind of report."""
     from ..hookspec import formats
 
-    kinds = formats()
+    kinds = ("json", *formats())
     kind, _, path = text.partition(":")
     if kind in kinds and path:
         return text
     ending = text.rpartition(".")[2].replace("xml", "junit")
     if kind in kinds or ending in kinds:
         raise ValueError(f"a kind and a path: {f'{kind}:PATH' if kind in kinds else f'{ending}:{path or text}'}")
-    raise ValueError(f"KIND:PATH, and KIND is {listed([*kinds])}{did_you_mean(kind, tuple(kinds))}")
+    raise ValueError(f"KIND:PATH, and KIND is {listed(kinds)}{did_you_mean(kind, kinds)}")
 
 
 BEYOND = "beyond-effect"
@@ -185,29 +184,6 @@ def threshold(text: str) -> Threshold:
     from ..judge import limits
 
     return limits.parse(text)
-
-
-CRITERIA = ("time", "memory")
-
-
-def weight(text: str) -> tuple[str, float]:
-    """`time=1`: what a decision weighs, and by how much."""
-    name, _, number = text.partition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
-    if name not in CRITERIA or not 0 <= value < math.inf:
-        raise ValueError(f"weights such as time=1 memory=0.5: {text!r} is none{did_you_mean(name, CRITERIA)}")
-    return name, value
-
-
-def shard(text: str) -> tuple[int, int]:
-    """`2/5`: the second of five parts."""
-    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text.strip())
-    if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise ValueError("a part and their number, such as 2/5")
-    return int(match[1]), int(match[2])
 
 
 MERGE_BASE = "merge-base"
@@ -282,6 +258,11 @@ class Option:
     not_with_hosts: str = ""
     """Why it has no meaning on several machines, and what has."""
 
+    def of(self, options: Options) -> Any:
+        """Its value in a run."""
+        own = self.name in options.__dataclass_fields__
+        return getattr(options, self.name) if own else options.others.get(self.name, self.default)
+
     @property
     def cli(self) -> str:
         """`--ftgate-python`; the option named `ftgate` is `--ftgate` itself."""
@@ -298,18 +279,23 @@ class Option:
         return self.dest.upper()
 
 
-def row(default: Any, parse: Callable[[str], Any], text: str, **columns: Any) -> Any:
-    """An attribute of `Options` with its row, which gets the name of the attribute and the usual type of ini key."""
+def option(name: str, default: Any, parse: Callable[[str], Any], text: str, **columns: Any) -> Option:
+    """A row, by default with the usual type of ini key. That of a feature is one of its `ftgate_options`."""
     split: IniType = "linelist" if columns.get("lines") else "args" if columns.get("many") else "string"
     usual = {"ini": "bool", "metavar": "yes|no"} if parse is truth else {"ini": split}
-    return field(default=default, metadata={"row": Option(default=default, parse=parse, help=text, **usual | columns)})
+    return Option(name=name, default=default, parse=parse, help=text, **usual | columns)
+
+
+def row(default: Any, parse: Callable[[str], Any], text: str, **columns: Any) -> Any:
+    """An attribute of `Options` with its row, which gets the name of the attribute."""
+    return field(default=default, metadata={"row": option("", default, parse, text, **columns)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What the command line, the environment and the ini say about a run; durations in seconds.
 
-    A new option is a new attribute here.
+    A new option of the core is a new attribute here; those of features are in `others`.
     """
 
     ftgate: bool = row(
@@ -347,7 +333,7 @@ class Options:
         decision,
         "what fails a test, comma-separated or repeated: regressed, suspect, beyond-effect (inconclusive, at a "
         "change worse than the effect), accepted (by a commit's trailer), improved, broken; inconclusive, not-measured "
-        "and no-baseline, or undecided for the three; unsupported, or skipped; undecided-run (exit status 5 where "
+        "and no-baseline, or undecided for the three; unsupported, or skipped; undecided-run (exit code 5 where "
         "fewer than one in ten of the compared cells was decided) "
         "(default: regressed,suspect,broken,undecided-run); errors always fail",
         metavar="LIST",
@@ -365,14 +351,6 @@ class Options:
         metavar="REV",
         optional=MERGE_BASE,
         measures=True,
-    )
-    unchanged: Literal["skip", "measure"] = row(
-        "skip",
-        one_of("skip", "measure"),
-        "skip (the default): with --ftgate-against a test whose cells read the same files on both sides passes "
-        "unmeasured; measure: measure it all the same",
-        metavar="skip|measure",
-        trusted=True,
     )
     escalate: bool = row(
         True,
@@ -487,28 +465,10 @@ class Options:
         many=True,
         lines="\n",
     )
-    trust: Literal["head", "base"] = row(
-        "head",
-        one_of("base", "head"),
-        "head (the default): limits, alpha, what fails and which tests there are come from the working tree; "
-        "base: from the commit that is compared with, so that a change cannot raise its own margin",
-        metavar="head|base",
-        not_with_hosts="--ftgate-trust=base collects the reference here alone: measure without hosts",
-    )
     exclusive: bool = row(
         True,
         truth,
         "with pytest-xdist: no other test runs beside a measurement (default: yes)",
-    )
-    shard: tuple[int, int] | None = row(
-        None,
-        shard,
-        "measure one part of the tests, such as 2/5, split by what they cost when recorded; ftgate merge "
-        "joins the reports",
-        metavar="I/N",
-        of_a_cell=False,
-        shard_own=True,
-        not_with_hosts="--ftgate-shard is for jobs that do not know of each other: hosts share the tests",
     )
     report: tuple[str, ...] = row(
         (),
@@ -522,15 +482,6 @@ class Options:
         of_a_cell=False,
         shard_own=True,
     )
-    weights: tuple[tuple[Literal["time", "memory"], float], ...] = row(
-        (),
-        weight,
-        "what `ftgate decide` trades for what: time=1 memory=0.5 (default: nothing is traded for the other)",
-        many=True,
-        of_a_cell=False,
-        shard_own=True,
-        ini_only=True,
-    )
 
     thresholds: tuple[Threshold, ...] = ()
     """What the environment and then the command line say of thresholds: the last one holds."""
@@ -540,31 +491,28 @@ class Options:
     rerun: tuple[str, ...] = ()
     """Words of the command line that a rerun of a cell needs."""
     others: Mapping[str, Any] = field(default_factory=dict)
-    """The values of rows from elsewhere."""
+    """The values of the rows of features: see `Option.of`."""
 
     def declared(self, name: str, declared: Any) -> Any:
         """The value of an option that a decorator may declare: command line > environment > decorator > ini."""
         return getattr(self, name) if declared is None or name in self.before_declared else declared
 
-    def trusted(self) -> dict[str, Any]:
-        """What `--ftgate-trust=base` takes from the reference, by name."""
-        return {name: getattr(self, name) for name in TRUSTED}
-
 
 OPTIONS: tuple[Option, ...] = tuple(
     replace(each.metadata["row"], name=each.name) for each in fields(Options) if "row" in each.metadata
 )
-TRUSTED = (*(option.name for option in OPTIONS if option.trusted), "thresholds", "ini_thresholds")
-FIELDS = frozenset(option.name for option in OPTIONS)
+"""The rows of the core."""
 
 
-def by_name(name: str) -> Option:
-    """The row of an option."""
-    return next(option for option in OPTIONS if option.name == name)
+def table() -> tuple[Option, ...]:
+    """All rows."""
+    from ..hookspec import options
+
+    return (*OPTIONS, *options())
 
 
 def read(
-    cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any], rows: Iterable[Option] = OPTIONS
+    cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any], rows: Iterable[Option]
 ) -> Options:
     """The options: command line > environment > ini > default; the defaults of what is not in `rows`.
 
@@ -585,7 +533,7 @@ def read(
                     break
     given, variables, project = layers
     values = {**project, **variables, **given}
-    own = {name: values.pop(name) for name in [*values] if name in FIELDS}
+    own = {option.name: values.pop(option.name) for option in OPTIONS if option.name in values}
     return Options(
         **own,
         thresholds=(*variables.get("limit", ()), *given.get("limit", ())),

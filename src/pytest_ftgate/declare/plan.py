@@ -73,7 +73,7 @@ def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
     grouped: dict[tuple[str, tuple[Param, ...]], list[tuple[Spec, Cell]]] = {}
     for spec, cell in collected:
         grouped.setdefault((_test(cell), cell.params), []).append((spec, cell))
-    return Plan(groups=tuple(_group(group) for group in grouped.values()))
+    return tuple(_group(group) for group in grouped.values())
 
 
 def _group(group: Sequence[tuple[Spec, Cell]]) -> Group:

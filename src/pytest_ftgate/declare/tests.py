@@ -109,7 +109,13 @@ class Notes:
         """The contracts, checked against the test; each once."""
         found: dict[str, DeclaredContract] = {}
         for note in self._of("contract"):
-            for text in self._expressions(note):
+            for value in (*note.args, *note.kwargs.values()):
+                if not isinstance(value, str) or not value.strip():
+                    self.fail(note, f"it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not {value!r}")
+            texts = [*note.args, *(contract_grammar.keyword_text(name, text) for name, text in note.kwargs.items())]
+            if not texts:
+                self.fail(note, "it requires nothing; for example @ftgate.contract(scaling='>= 1.6')")
+            for text in (" ".join(text.split()) for text in texts):  # in one line, as reports show it
                 try:
                     contracts.check(contract_grammar.parse(text), spec)
                 except contract_grammar.ContractError as error:
@@ -119,40 +125,56 @@ class Notes:
 
     def xfails(self, spec: Spec) -> tuple[Xfail, ...]:
         """The known failures, checked against the test."""
-        return tuple(self._xfail(note, spec) for note in self._of("xfail"))
+        found = []
+        for note in self._of("xfail"):
+            decision, *tokens = note.args
+            if decision not in EXPECTED:
+                self.fail(note, f"it takes {listed(EXPECTED)}, not {decision!r}: {NOTE_EXAMPLES['xfail']}")
+            if decision == "broken" and not spec.contracts:
+                self.fail(note, f"the test has no contract that could be broken: add {NOTE_EXAMPLES['contract']}")
+            reason, strict = note.kwargs["reason"], note.kwargs["strict"]
+            if not isinstance(reason, str) or not reason.strip():
+                self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['xfail']}")
+            if not isinstance(strict, bool):
+                self.fail(note, f"strict= takes True or False, not {strict!r}")
+            texts = {
+                name: self._several(note, name, lambda value: type(value) is str and value, "texts such as '3.14t'")
+                for name in ("pythons", "cells")
+            }
+            # A token without a start method or name names all executors of its kind.
+            executors: list[Executor] = []
+            for token in tokens:
+                if not isinstance(token, ExecutorToken):
+                    kinds = listed((*KINDS, "command"))
+                    self.fail(note, f"{shown(token)} is not an executor; use {kinds} from pytest_ftgate")
+                named = [each for each in spec.executors if token.names(each.kind, each.qualifier)]
+                if not named:
+                    self.fail(note, f"{token!r} is not among the executors of the test: add it there or remove it here")
+                executors += named
+            counts = self._several(
+                note,
+                "workers",
+                lambda value: value == CORES or (type(value) is int and value > 0),
+                "whole numbers or 'cores'",
+            )
+            known = [*spec.numbers, *([CORES] if spec.cores else [])]
+            if unknown := [each for each in counts if each not in known]:
+                there = listed([str(each) for each in known])
+                self.fail(note, f"workers={unknown[0]} is no number of workers of the test: it has {there}")
+            found.append(
+                Xfail(
+                    decision=Decision(decision),
+                    reason=" ".join(reason.split()),
+                    strict=strict,
+                    line=note.line,
+                    executors=tuple(executors),
+                    workers=tuple(spec.cores if each == CORES else each for each in counts),
+                    **texts,
+                )
+            )
+        return tuple(found)
 
-    def _xfail(self, note: Note, spec: Spec) -> Xfail:
-        decision, *tokens = note.args
-        if decision not in EXPECTED:
-            self.fail(note, f"it takes {listed(EXPECTED)}, not {decision!r}: {NOTE_EXAMPLES['xfail']}")
-        if decision == "broken" and not spec.contracts:
-            self.fail(note, f"the test has no contract that could be broken: add {NOTE_EXAMPLES['contract']}")
-        reason, strict = note.kwargs["reason"], note.kwargs["strict"]
-        if not isinstance(reason, str) or not reason.strip():
-            self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['xfail']}")
-        if not isinstance(strict, bool):
-            self.fail(note, f"strict= takes True or False, not {strict!r}")
-        texts = {name: self._several(note, name, _is_text, "texts such as '3.14t'") for name in ("pythons", "cells")}
-        return Xfail(
-            decision=Decision(decision),
-            reason=" ".join(reason.split()),
-            strict=strict,
-            line=note.line,
-            executors=tuple(each for token in tokens for each in self._executors(note, token, spec)),
-            workers=self._workers(note, spec),
-            **texts,
-        )
-
-    def _workers(self, note: Note, spec: Spec) -> tuple[int, ...]:
-        """The worker counts of the test that a known failure names, as numbers or as "cores"."""
-        known = [*spec.numbers, *([CORES] if spec.cores else [])]
-        given = self._several(note, "workers", _is_workers, "whole numbers or 'cores'")
-        if unknown := [each for each in given if each not in known]:
-            there = listed([str(each) for each in known])
-            self.fail(note, f"workers={unknown[0]} is no number of workers of the test: it has {there}")
-        return tuple(spec.cores if each == CORES else each for each in given)
-
-    def _several(self, note: Note, name: str, fits: Callable[[Any], bool], what: str) -> tuple[Any, ...]:
+    def _several(self, note: Note, name: str, fits: Callable[[Any], Any], what: str) -> tuple[Any, ...]:
         """One value or a list of them; nothing where it is not given."""
         value = note.kwargs[name]
         values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
@@ -160,38 +182,12 @@ class Notes:
             self.fail(note, f"{name}= takes {what}, one or a list of them, not {value!r}")
         return tuple(values)
 
-    def _executors(self, note: Note, token: Any, spec: Spec) -> list[Executor]:
-        """The executors of the test that a token names; one without a start method or name names all of its kind."""
-        if not isinstance(token, ExecutorToken):
-            self.fail(note, f"{shown(token)} is not an executor; use {listed((*KINDS, 'command'))} from pytest_ftgate")
-        found = [each for each in spec.executors if token.names(each.kind, each.qualifier)]
-        if not found:
-            self.fail(note, f"{token!r} is not among the executors of the test: add it there or remove it here")
-        return found
-
     def _of(self, decorator: str) -> list[Note]:
         notes = [note for note in self.notes if note.decorator == decorator]
         for note in notes:
             if any(hasattr(value, "__code__") for value in note.args):
                 self.fail(note, f"it needs parentheses and arguments: {NOTE_EXAMPLES[decorator]}")
         return notes
-
-    def _expressions(self, note: Note) -> list[str]:
-        for value in (*note.args, *note.kwargs.values()):
-            if not isinstance(value, str) or not value.strip():
-                self.fail(note, f"it takes texts such as 'threads.wall < 20 ms' or scaling='>= 1.6', not {value!r}")
-        found = [*note.args, *(contract_grammar.keyword_text(name, text) for name, text in note.kwargs.items())]
-        if not found:
-            self.fail(note, "it requires nothing; for example @ftgate.contract(scaling='>= 1.6')")
-        return [" ".join(text.split()) for text in found]  # in one line, as reports show it
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str and bool(value)
-
-
-def _is_workers(value: Any) -> bool:
-    return value == CORES or (type(value) is int and value > 0)
 
 
 def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
@@ -308,8 +304,10 @@ def check_arguments(
     method = "." in source.qualname
     for name in requested:
         checked.fixture(name)
+    programs = declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
+    placeholders = PLACEHOLDERS if programs or declared.kwargs.get("env") else ()
     for name, indirect in parametrized.items():
-        if name in OWN or (name in PLACEHOLDERS and _has_placeholders(declared)):
+        if name in (*OWN, *placeholders):
             checked.fail(f"{name!r} is an argument of the cell itself; rename the parameter")
         if indirect:
             checked.fixture(name, "the indirect parameter")
@@ -344,11 +342,6 @@ def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable
     Executors(declared, spec.source).placeholders(spec, parametrized)
 
 
-def _has_placeholders(declared: Declaration) -> bool:
-    programs = declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
-    return programs or bool(declared.kwargs.get("env"))
-
-
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
     """What the body takes in this executor's cells: `worker`, `executor` or `server`."""
     if executor.kind == "command":
@@ -369,11 +362,19 @@ def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Pa
         same = ast.literal_eval(literal) == value
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         same = False
-    if not same:
-        literal = importable_name(value) or Reader(declared, source).fail(
-            f"parameter {name}={literal[:60]} cannot be sent to another interpreter; {_sendable(value)}"
+    sent = literal if same else importable_name(value)
+    if not sent:
+        own = str(getattr(value, "__qualname__", ""))
+        fix = (
+            "parametrize with plain values (numbers, text, lists, dicts) or with classes and functions of a module, "
+            "and make the object in the body"
         )
-    return Param(name=name, literal=literal)
+        if own.endswith("<lambda>"):
+            fix = "a lambda has no name: define a function in a module and pass that"
+        elif "<locals>" in own:
+            fix = f"{own} is local to a function: define it in a module, where it can be imported"
+        Reader(declared, source).fail(f"parameter {name}={literal[:60]} cannot be sent to another interpreter; {fix}")
+    return Param(name=name, literal=sent)
 
 
 def importable_name(value: Any) -> str:
@@ -390,16 +391,3 @@ def importable_name(value: Any) -> str:
     except (ImportError, AttributeError):
         return ""
     return text if found is value or (inspect.isroutine(value) and found == value) else ""
-
-
-def _sendable(value: Any) -> str:
-    """What to write in place of a value that has neither a literal nor a name to import it by."""
-    name = getattr(value, "__qualname__", "")
-    if isinstance(name, str) and name.endswith("<lambda>"):
-        return "a lambda has no name: define a function in a module and pass that"
-    if isinstance(name, str) and "<locals>" in name:
-        return f"{name} is local to a function: define it in a module, where it can be imported"
-    return (
-        "parametrize with plain values (numbers, text, lists, dicts) or with classes and functions of a module, "
-        "and make the object in the body"
-    )

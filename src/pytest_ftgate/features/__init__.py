@@ -1,46 +1,36 @@
 """What can be left out: each feature is a module or a folder here, which the core knows by its hooks alone.
 
-To take one out, remove it and its name below.
+To take one out, remove it and its line below.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-IN_A_RUN: Final = (
-    "accept",
-    "xfail",
-    "unchanged",
-    "github",
-    "hosts",
-    "shards",
-    "trust",
-)
-"""What takes part in a measuring run, in the order in which hooks are called."""
-
-COMMANDS: Final = (
-    "init",
-    "doctor",
-    "pythons",
-    "baseline",
-    "accept",
-    "decide",
-    "report",
-    "diff",
-    "merge",
-    "history",
-)
-"""What the `ftgate` command has, in the order of its help."""
-
-FORMATS: Final = {
-    "html": "html.page.render",
-    "json": "",
-    "md": "markdown.render",
-    "junit": "junit.render",
-    "bmf": "exports.bmf",
-    "gha-benchmark": "exports.gha_benchmark",
-    "benchstat": "exports.benchstat",
-    "otava": "exports.otava",
-    "openmetrics": "exports.openmetrics",
+FEATURES: Final = {
+    "init": "command",
+    "doctor": "command",
+    "pythons": "command",
+    "baseline": "command",
+    "accept": "command run",
+    "xfail": "run",
+    "unchanged": "option run",
+    "github": "run",
+    "hosts": "run",
+    "shards": "option run",
+    "trust": "option run",
+    "decide": "option command",
+    "report": "command",
+    "diff": "command",
+    "merge": "command",
+    "history": "command",
+    "html": "format",
+    "markdown": "format",
+    "junit": "format",
+    "exports": "format",
 }
-"""What `--ftgate-report` and `ftgate report --to` write: kinds, and what renders each; JSON is the core's."""
+"""Where each takes part: hooks are called in this order.
+
+`option`: in every run of pytest, which therefore loads it: it is a folder that imports the rest of itself in its hooks.
+`run`: in a measuring run; `command`: in the `ftgate` command; `format`: where a report is written.
+"""

@@ -21,11 +21,10 @@ from ..kit.files import write_whole
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
 from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain
 from ..kit.values import Metric, Struct
-from ..measure.context import Listener
 from ..model.report import Row
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..report import said
-from ..run.folder import RunFolder, decoded
+from ..run.folder import decoded
 from ..run.sides import worktrees
 from ..store.names import matches, named, split_nodeid
 from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir
@@ -119,7 +118,7 @@ def covers(accepted: str, metric: str) -> bool:
     return metric == accepted or (accepted == Metric.WALL and metric == Metric.RATIO)
 
 
-def applied(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) -> Verdict:
+def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) -> Verdict:
     """The verdict of a cell in which each metric that a trailer accepts is accepted; the first trailer counts.
 
     The cell is accepted where nothing worse is left: what else regressed or is broken still decides.
@@ -167,18 +166,15 @@ class Branch(Struct, frozen=True, kw_only=True):
 
 @hookimpl
 def ftgate_begin(run: Run) -> None:
-    """Under `--ftgate-trust=base` a change accepts nothing of itself."""
-    run.plugins.register(Acceptances(run.folder, run.listener, counted=run.config.trust == "head"))
+    """What is read of the branch is kept for the whole run."""
+    run.plugins.register(Acceptances(run))
 
 
 class Acceptances:
     """Reads the trailers of a run's branch; outside of git there are none."""
 
-    def __init__(self, folder: RunFolder, listener: Listener, *, counted: bool = True) -> None:
-        """Unless they are `counted`, there are none either."""
-        self.folder = folder
-        self.listener = listener
-        self.counted = counted
+    def __init__(self, run: Run) -> None:
+        self.run = run
         self._read: dict[str, tuple[Acceptance, ...]] = {}
         self._warned = False
 
@@ -201,7 +197,7 @@ class Acceptances:
         def amended(row: Row) -> Verdict:
             if not any(map(acceptable, row.verdict.metrics)):
                 return row.verdict
-            return applied(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
+            return with_accepted(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
 
         return amended
 
@@ -229,7 +225,7 @@ class Acceptances:
             if not ends.isdisjoint(reached):
                 self._warned = True
                 where = f"before {shown(start)}, with which it is compared" if start else "at HEAD"
-                self.listener.warn(
+                self.run.listener.warn(
                     f"{KEY} trailers of this branch may be missing: this clone is shallow and its history ends "
                     f"{where}: {DEEPEN}"
                 )
@@ -262,12 +258,12 @@ class Acceptances:
     @cached_property
     def _branch(self) -> tuple[Repository, Branch] | None:
         """The same for all processes of a run, whatever is committed meanwhile."""
-        if not self.counted:
+        if self.run.limits_from:  # a change that is judged by its base accepts nothing of itself
             return None
         try:
-            repository = Repository(self.folder.root)
-            with self.folder.locked("branch"):
-                shared = self.folder.shared("branch", "")
+            repository = Repository(self.run.folder.root)
+            with self.run.folder.locked("branch"):
+                shared = self.run.folder.shared("branch", "")
                 if shared.exists():
                     return repository, decoded(shared, Branch)
                 branch = _branch_of(repository)

@@ -185,7 +185,7 @@ def _verdict(row: Row, sample: Sample, samples: TestSamples, judge: Judge, known
     if expected is None:
         return found
     mark = Xfail(decision=expected.decision, reason=expected.reason, strict=expected.strict, line=expected.line)
-    return xfail.applied(found, row.cell, [mark])
+    return xfail.with_known(found, row.cell, [mark])
 
 
 def _not_compared(why: str) -> Verdict:

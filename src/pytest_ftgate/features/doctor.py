@@ -234,8 +234,10 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         "problem with a fix. Exits with 3 when no target has an interpreter.",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--python", action="append", metavar="SPEC", help="a target such as 3.14t (repeatable)")
-    parser.add_argument("--rootdir", type=Path, default=Path(), help="the project whose environments are shown")
+    parser.add_argument("--python", action="append", metavar="TARGET", help="a target such as 3.14t (repeatable)")
+    parser.add_argument(
+        "--rootdir", type=Path, metavar="DIR", default=Path(), help="the project whose environments are shown"
+    )
     parser.set_defaults(run=run)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
+from collections.abc import Mapping
 from types import SimpleNamespace
 from urllib.parse import quote
 
+from ..hookspec import Format, hookimpl
 from ..kit import units
 from ..kit.values import Metric
 from ..model.report import Report, Row
@@ -26,6 +28,12 @@ OPENMETRICS_UNITS = {
     "share": ("ratio", 1.0),
     "ratio": ("ratio", 1.0),
 }
+
+
+@hookimpl
+def ftgate_formats() -> Mapping[str, Format]:
+    made = {"bmf": bmf, "gha-benchmark": gha_benchmark, "benchstat": benchstat, "otava": otava}
+    return {kind: Format(render) for kind, render in (made | {"openmetrics": openmetrics}).items()}
 
 
 def bmf(report: Report) -> str:

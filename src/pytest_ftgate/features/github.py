@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +13,6 @@ from ..kit.text import plain
 from ..model.report import Report, Row
 from ..report import said
 from . import markdown
-
-if TYPE_CHECKING:
-    from ..plugin.gate import Gate
 
 SUMMARY_BYTES = 1024 * 1024
 """GitHub takes no more of a step; what is longer is lost as a whole."""
@@ -29,40 +26,16 @@ OTHER_PLUGIN = "annotate_errors"
 
 
 @hookimpl
-def ftgate_configure(gate: Gate) -> None:
-    """The controller publishes."""
-    if not gate.is_worker:
-        gate.config.pluginmanager.register(Publisher(gate))
-
-
-class Publisher:
-    """Writes the summary and the annotations at the end of a run, after its report was made."""
-
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
-        """Publish the report, if there is one."""
-        if self.gate.report is not None:
-            publish(self.gate.report, self.gate.config)
-
-
-def publish(report: Report, config: pytest.Config) -> None:
+def ftgate_finish(config: pytest.Config, report: Report) -> Iterator[str]:
     """Append the report to GITHUB_STEP_SUMMARY, and annotate the tests of cells that fail; elsewhere nothing."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    lines = []
     if path := os.environ.get("GITHUB_STEP_SUMMARY"):
         try:
             append(Path(path), report)
         except OSError as error:
-            lines.append(f"ftgate: GITHUB_STEP_SUMMARY cannot be written: {error}")
+            yield f"ftgate: GITHUB_STEP_SUMMARY cannot be written: {error}"
     if os.environ.get("GITHUB_ACTIONS") == "true" and not config.pluginmanager.hasplugin(OTHER_PLUGIN):
         workspace = Path(os.environ.get("GITHUB_WORKSPACE") or config.rootpath)
-        lines += commands(report, config.rootpath, workspace)
-    if lines and reporter is not None:
-        for line in ("", *lines):  # a command begins its line, and pytest may be within one
-            reporter.write_line(line)
+        yield from commands(report, config.rootpath, workspace)
 
 
 def append(path: Path, report: Report) -> None:

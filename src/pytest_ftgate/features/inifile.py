@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from ..declare.options import OPTIONS, Options, read
+from ..declare.options import Options, read, table
 from ..kit.errors import FtgateError
 from ..kit.values import Struct
 
@@ -62,7 +62,7 @@ def options_of(root: Path, *names: str, **given: Any) -> Options:
     """
     found = find(root, root)
     values = found.values if found else {}
-    rows = [option for option in OPTIONS if option.name in names]
+    rows = [option for option in table() if option.name in names]
     split = {"args": words, "linelist": lines}
     ini = {option.name: split.get(option.ini, str)(values[option.dest]) for option in rows if option.dest in values}
     return read(given, os.environ, ini, rows)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from ..hookspec import Format, hookimpl
 from ..kit import units
 from ..kit.text import plain, plural
 from ..kit.values import Metric
@@ -49,6 +50,11 @@ class Section(NamedTuple):
     pieces: tuple[Piece, ...]
     tail: str = ""
     named: str = "cells"
+
+
+@hookimpl
+def ftgate_formats() -> Mapping[str, Format]:
+    return {"md": Format(render)}
 
 
 def render(report: Report, *, limit: int = LIMIT) -> str:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..declare.options import report_target
-from ..hookspec import Subparsers, hookimpl
+from ..hookspec import Subparsers, formats, hookimpl
 from ..kit.errors import FtgateError
 from ..model.report import Report
 from ..report import terminal
 from ..run import libraries
-from ..run.run import write_report
-from . import FORMATS, history
+from ..run.folder import write_report
+from . import history
 from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, terminal_width, unicode
 
 
@@ -36,7 +36,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 def add_forms(parser: argparse.ArgumentParser) -> None:
     """Add the options that `show` reads."""
-    kinds = ", ".join(f"{kind}:PATH" for kind in FORMATS)
+    kinds = ", ".join(f"{kind}:PATH" for kind in ("json", *formats()))
     parser.add_argument(
         "--to", action="append", default=[], metavar="KIND:PATH", help=f"write it to a file ({kinds}; repeatable)"
     )

@@ -20,10 +20,10 @@ _PASSED = (Decision.ACCEPTED, Decision.INCONCLUSIVE, Decision.IMPROVED, Decision
 @hookimpl
 def ftgate_amend(group: Group) -> Callable[[Row], Verdict]:
     """Mark what a test is known to fail."""
-    return lambda row: applied(row.verdict, row.cell, group.spec.xfails)
+    return lambda row: with_known(row.verdict, row.cell, group.spec.xfails)
 
 
-def applied(verdict: Verdict, cell: Cell, expectations: Iterable[Xfail]) -> Verdict:
+def with_known(verdict: Verdict, cell: Cell, expectations: Iterable[Xfail]) -> Verdict:
     """The verdict in the light of the known failures of its cell; of two for one decision the first one counts.
 
     Xfailed: all that regressed or is broken was expected to; a suspect metric counts as regressed, a suspect contract

@@ -296,7 +296,7 @@ GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
 """What gates by default; `declare.options.DEFAULT_METRICS` repeats it so that plain runs need not import this."""
 NAMES: Final = (*TABLE, Metric.RATIO)
 """Metrics that take thresholds; a workload's own metrics take them too."""
-WHICH: Final = f"{listed(GATING, 'and')} gate by default, docs/judging.md lists the others"
+WHICH: Final = f"{listed(GATING, 'and')} gate by default, docs/metrics.md lists the others"
 
 
 class OwnKind(NamedTuple):

@@ -33,6 +33,8 @@ _OF_A_HOOK: Final = frozenset(
 )
 _BEFORE: Final = re.compile(r"(?:HEAD|@)(?:~(\d*)|\^)")
 _REFUSED: Final = re.compile(r"(?:dubious ownership in repository at|unsafe repository) \(?'(.+?)'")
+_BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
+"""What GitHub and GitLab call the branch of a run; the first only for a pull request."""
 _IDENTITY: Final = re.compile(r"GIT_(AUTHOR|COMMITTER)_")
 _SETTINGS: Final = (
     f"core.hooksPath={os.devnull}",
@@ -252,3 +254,22 @@ def mapped(path: str, old_root: Path, new_root: Path) -> str:
         if found.is_absolute() and place.is_relative_to(root):
             return str(new_root / place.relative_to(root))
     return path
+
+
+def commit_of(root: Path) -> str:
+    """The commit of the worktree at `root`, with `+` if it has uncommitted changes; empty without git."""
+    try:
+        repository = Repository(root)
+        head = repository.git("rev-parse", "HEAD").strip()
+        return head + ("+" if repository.git("status", "--porcelain", "-uno").strip() else "")
+    except AgainstError:
+        return ""
+
+
+def branch_of(root: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """The branch that is checked out at `root`; in CI, which checks out a commit, what that says; else empty."""
+    try:
+        own = Repository(root).git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip()
+    except AgainstError:
+        return ""
+    return own or next(filter(None, map(environ.get, _BRANCHES)), "")

@@ -261,9 +261,9 @@ def catches(pid: int, number: int) -> bool | None:
     return None
 
 
-def stat_fields(pid: int | str, root: str = "") -> list[bytes]:
+def stat_fields(pid: int | str) -> list[bytes]:
     """The fields of /proc/PID/stat from the third on: the name before them may hold anything. Raises OSError."""
-    return _read(f"{root}/proc/{pid}/stat").rpartition(b")")[2].split()
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def environment_bytes(pid: int) -> bytes | None:

@@ -415,6 +415,21 @@ def tree(pid: int) -> list[psutil.Process]:
     return [process for process in found if alive(process) and not runs(process.pid, TRACKER)]
 
 
+def cpu_s(pid: int) -> float:
+    """CPU time in s of a process, of every descendant that has been waited for, and of those that live.
+
+    A child's time moves from the last part to the second when it is waited for, so differences stay true. The time of a
+    process that nobody waits for, such as one that is killed together with its parent, is lost.
+    """
+    used_s = 0.0
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):  # it may end at any moment
+                used_s += sum(each.cpu_times()[:4])  # user and system, its own and those of children that have ended
+    return used_s
+
+
 def group_of(process: psutil.Process, known: ProcessMap) -> ProcessGroup:
     """The group of a process of the tree; multiprocessing's forkserver is known by its command line."""
     if process.pid == known.main:

@@ -6,15 +6,14 @@ there the control workload cancels the machine's speed, but not what takes cores
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from ..kit.proc import stat_fields
+from ..kit.processes import cpu_s
 from ..model.report import Conditions
 from ..runner.control import burn
 from .machine import ROOT, cgroup_folders, read_text, usable_cores, usable_cpus
@@ -42,7 +41,7 @@ class ConditionsMonitor:
     ) -> None:
         self.root = root
         self.clock = clock
-        self.own_s = own_s or (lambda: own_cpu_s(root))
+        self.own_s = own_s or (lambda: cpu_s(os.getpid()))
         self.calibration_ns: list[int] = []
 
     def start(self) -> Self:
@@ -131,17 +130,6 @@ def cpu_times(root: Path, cpus: Collection[int]) -> CpuTimes | None:
     return CpuTimes(*map(sum, zip(*listed, strict=True)))
 
 
-def own_cpu_s(root: Path = ROOT) -> float:
-    """CPU time in s of this process, of every descendant that has been waited for, and of those that live.
-
-    A child's time moves from the last part to the second when it is waited for, so differences stay true. The time of a
-    process that nobody waits for, such as one that is killed together with its parent, is lost.
-    """
-    # User and system time of each, and of the children that it has waited for.
-    live = sum(sum(map(int, fields[11:15])) for fields in _descendants(root, os.getpid()))
-    return sum(os.times()[:4]) + live / _ticks_per_s()
-
-
 def quota_periods(root: Path) -> dict[str, tuple[int, int]]:
     """All periods and those in which the quota stopped a cgroup, for ours and those above with a quota (v2 and v1)."""
     periods = {}
@@ -162,24 +150,6 @@ def throttle_counts(root: Path, cpus: Collection[int]) -> dict[str, int]:
         if text.isdigit() and (not cpus or int(path.parts[-3].removeprefix("cpu")) in cpus):
             found[str(path)] = int(text)
     return found
-
-
-def _descendants(root: Path, pid: int) -> Iterator[list[bytes]]:
-    """The fields of `stat_fields` of each living descendant."""
-    children: dict[int, list[tuple[int, list[bytes]]]] = {}
-    try:
-        names = [name for name in os.listdir(root / "proc") if name.isdecimal()]
-    except OSError:
-        return
-    for name in names:
-        with contextlib.suppress(OSError):  # it may end at any moment
-            fields = stat_fields(name, str(root))
-            if len(fields) > 14:
-                children.setdefault(int(fields[1]), []).append((int(name), fields))
-    found = children.get(pid, [])
-    while found:
-        yield from (fields for _, fields in found)
-        found = [child for parent, _ in found for child in children.get(parent, [])]
 
 
 def _ticks_per_s() -> int:

@@ -1,12 +1,10 @@
-"""What the time launches and the memory launches of a run share: cells, launches under way, and the run itself."""
+"""What the time launches and the memory launches share: cells and launches under way, and how many fit at once."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-import random
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -16,13 +14,23 @@ import msgspec
 import psutil
 
 from ..kit.values import Struct, grouped
-from ..model.sample import EVERYTHING, Barrier, Iteration, Launch, Need, Role, Sample, WorkloadError, iteration_value
+from ..model.sample import (
+    EVERYTHING,
+    IN_PAIRS,
+    Barrier,
+    Iteration,
+    Launch,
+    Need,
+    Role,
+    Sample,
+    WorkloadError,
+    iteration_value,
+)
 from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
 from ..runner.protocol import CHECK, MEASURED
-from .conditions import ConditionsMonitor
-from .launch import CellUnsupported, Handle, Launcher, LaunchRole, Request, error_of
+from .launch import CellUnsupported, Handle, LaunchRole, Request, error_of
 from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
-from .plan import IterationPlan, OutOfTime, RunBudget
+from .plan import OutOfTime, RoundPlan
 
 T = TypeVar("T")
 FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
@@ -61,58 +69,41 @@ class PreparedTarget(Struct, frozen=True, kw_only=True):
     copies: tuple[str, ...] = ()
 
 
-class Reference(Struct, frozen=True, kw_only=True):
-    """What a cell is paired with: the test as the reference has it, and the target with the reference installed.
-
-    `cell` is the cell itself, but for the target of a reference that has another interpreter.
-    """
-
-    cell: Cell
-    spec: Spec
-    target: PreparedTarget
-
-
 class CellRun:
-    """One cell while it is measured: what it runs, which launches it still needs, and the launches so far."""
+    """One cell while it is measured: what it runs, which launches it still needs, those it had, and its troubles."""
 
-    def __init__(self, cell: Cell, target: PreparedTarget, spec: Spec, reference: Reference | None = None) -> None:
+    def __init__(self, cell: Cell, target: PreparedTarget, spec: Spec, reference: CellRun | None = None) -> None:
+        """`reference` is what it is paired with: the test as that has it, on the target where that is installed."""
         self.cell = cell
         self.target = target
         self.spec = spec
+        self.reference = reference
         self.is_reference = False
-        self.started_first: CellRun | None = None
-        self.reference: CellRun | None = None
         if reference is not None:
-            self.reference = CellRun(reference.cell, reference.target, reference.spec)
-            self.reference.is_reference = True
-        self.with_reference = [self] if self.reference is None else [self, self.reference]
-        self.family: Family = (cell.target.spec, cell.executor.label, cell.environment)
-        """What the cells of one executor, target and environment share, whatever their worker count."""
-        self.floor_key: FloorKey = (
-            *(target.python, cell.target.spec, cell.executor.label, cell.workers, spec.reuse),
-            cell.environment.variables,
-        )
-        """Cells that have this in common have the same memory without a workload."""
-        self.probed = cell.executor.program is None
-        """Whether the runner is in its processes, to stop workers at barriers and to probe locks; not in a program."""
-        self.frees_at_once = not target.interpreter.free_threaded
-        """Whether the interpreter frees memory at once: then every launch shows growth."""
-        self.needs: frozenset[Need] = EVERYTHING
+            reference.is_reference = True
+        self.sides = [self] if reference is None else [self, reference]
+        self.started_first: CellRun | None = None
         self.all_launches: list[Launch] = []
         self.begun = 0
         self.error: WorkloadError | None = None
         self.locks_error: WorkloadError | None = None
         self.unsupported: str | None = None
+        self.require(EVERYTHING if reference is None else IN_PAIRS)
+
+    @property
+    def family(self) -> Family:
+        """What the cells of one executor, target and environment share, whatever their worker count."""
+        return self.cell.target.spec, self.cell.executor.label, self.cell.environment
+
+    @property
+    def probed(self) -> bool:
+        """Whether the runner is in its processes, to stop workers at barriers and to probe locks; not in a program."""
+        return self.cell.executor.program is None
 
     @property
     def paired(self) -> bool:
         """Whether it is one of a cell and its reference: of these only what is judged is measured."""
         return self.is_reference or self.reference is not None
-
-    @property
-    def informs(self) -> bool:
-        """Whether its memory launches also show what is not judged: growth, floor, and what sampling costs."""
-        return "growth" in self.needs and not self.paired
 
     @property
     def alive(self) -> bool:
@@ -123,13 +114,9 @@ class CellRun:
         return [launch for launch in self.all_launches if launch.role == role]
 
     @property
-    def launches(self) -> list[Launch]:
-        return self.of("time")
-
-    @property
     def latest(self) -> tuple[Iteration, ...]:
         """The iterations of the latest timing launch; none before the first."""
-        launches = self.launches
+        launches = self.of("time")
         return launches[-1].iterations if launches else ()
 
     @property
@@ -137,24 +124,13 @@ class CellRun:
         """The longest iteration of the latest launch; 0 before the first launch."""
         return max((float(iteration.wall_ns) for iteration in self.latest), default=0.0)
 
-    @property
-    def call_ns(self) -> float:
-        """What one call of the body takes in every worker; 1 ms before the first launch."""
-        loops = self.launches[-1].loops if self.launches else 1
-        return max(1.0, statistics.median([each.work_ns / loops for each in self.latest] or [1e6]))
-
     def require(self, needs: frozenset[Need]) -> None:
         """Set the kinds of launches that are still needed.
 
         A program has no lock launches, nor has a cell of which one failed, its own or its reference's.
         """
-        self.needs = needs if self.probed else needs - {"locks"}
-        self.without_locks()
-
-    def without_locks(self) -> None:
-        """Need no more lock launches if one has failed."""
-        if any(side.locks_error for side in self.with_reference):
-            self.needs -= {"locks"}
+        locks = self.probed and not any(side.locks_error for side in self.sides)
+        self.needs = needs if locks else needs - {"locks"}
 
     @contextlib.contextmanager
     def attribute_errors(self, role: LaunchRole = "own") -> Iterator[None]:
@@ -196,7 +172,7 @@ class CellRun:
             interpreter=self.target.interpreter,
             key=self.target.key,
             all_launches=tuple(self.all_launches),
-            single=tuple(single.launches) if single else (),
+            single=tuple(single.of("time")) if single else (),
             single_control=tuple(single.of("control")) if single else (),
             error=self.error,
             locks_error=self.locks_error,
@@ -214,7 +190,9 @@ def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadE
     """
     fix = "If it may differ, assert what must hold with @test.check, or return nothing."
     errors = []
-    distinct = [(each, sorted({result for launch in each.launches for result in launch.results})) for each in cell_runs]
+    distinct = [
+        (each, sorted({result for launch in each.of("time") for result in launch.results})) for each in cell_runs
+    ]
     alike = grouped(((each.cell.workers, each.cell.roles, each.cell.environment), (each, of)) for each, of in distinct)
     for group in alike.values():
         counted = Counter(results[0] for _, results in group if len(results) == 1)
@@ -253,13 +231,12 @@ def measures(cell: Cell, spec: Spec) -> str:
 class RunningLaunch:
     """A launch under way: which cell's, what was requested, and the values of its measured iterations."""
 
-    def __init__(self, cell_run: CellRun, request: Request, handle: Handle, plan: IterationPlan, order: int) -> None:
-        """`order` is its round."""
+    def __init__(self, cell_run: CellRun, request: Request, handle: Handle, plan: RoundPlan) -> None:
         self.cell_run = cell_run
         self.request = request
         self.handle = handle
         self.plan = plan
-        self.order = order
+        self.order = plan.rounds
         self.role: LaunchRole = request.role
         """What it runs for its cell."""
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -410,7 +387,7 @@ class Capacity:
 
     def learn(self, cell_runs: Sequence[CellRun]) -> None:
         """Take the memory of cells from their memory launches."""
-        for side in (side for cell_run in cell_runs for side in cell_run.with_reference):
+        for side in (side for cell_run in cell_runs for side in cell_run.sides):
             latest = side.of("memory")[-1:]
             points = [point.pss_bytes or point.rss_bytes for launch in latest for point in launch.memory]
             nodeid = side.cell.nodeid
@@ -475,9 +452,6 @@ def _free_tasks() -> int | None:
     return max(1, min(free) - SPARE_TASKS) if free else None
 
 
-# ---- the run
-
-
 class Listener(Protocol):
     """Receives the progress of a run."""
 
@@ -494,123 +468,22 @@ class Listener(Protocol):
         ...
 
 
-class RunContext:
-    """The cells of a run, its launcher, its random order, its iterations, its budget and who listens."""
+# ---- which launches of a cell are interleaved
 
-    def __init__(
-        self,
-        cell_runs: Sequence[CellRun],
-        launcher: Launcher,
-        rng: random.Random,
-        iterations: IterationPlan,
-        budget: RunBudget,
-        listener: Listener,
-        monitor: ConditionsMonitor | None = None,
-        floors: Floors | None = None,
-        capacity: Capacity | None = None,
-    ) -> None:
-        """`floors` are those that other tests of the run have measured, and share; so is `capacity`."""
-        self.floors = {} if floors is None else floors
-        self.capacity = Capacity() if capacity is None else capacity
-        self.split = ""
-        """Whether not all cells were measured together, and why."""
-        self.most_batches = 1
-        self.cell_runs = cell_runs
-        self.launcher = launcher
-        self.rng = rng
-        # Of their own, so that a test's launches are the same whichever test of the run has measured the floors.
-        self._floors_rng = random.Random(rng.getrandbits(64))
-        self.iterations = iterations
-        self.budget = budget
-        self.listener = listener
-        self.monitor = monitor
 
-    def needing(self, need: Need) -> list[CellRun]:
-        return [each for each in self.cell_runs if each.alive and need in each.needs]
+BARE_LOCKS = 6
+"""Launches with the lock probe that have a bare one beside them even where the time is decided."""
 
-    def shuffled(self, items: Sequence[T]) -> list[T]:
-        return self.rng.sample(list(items), len(items))
 
-    def in_time(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, one iteration for each. Raises TimeIsUp in place of the next one if the time is over."""
-        for item in items:
-            self.budget.check()
-            yield item
+def roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
+    """The launches of a cell or its reference (`side`); its control workload stands beside the cell alone.
 
-    def spares(self, cost_ns: float, share: float) -> bool:
-        """Whether what informs but does not decide takes at most this share of a round, done for all cells."""
-        return self.budget.spares(cost_ns * sum(each.alive for each in self.cell_runs), share)
-
-    def most(self, counts: Sequence[int], cost_ns: float, share: float) -> int:
-        """The first of these falling counts that `spares` affords at `cost_ns` each, or else the last."""
-        return next((count for count in counts if self.spares(count * cost_ns, share)), counts[-1])
-
-    def start(
-        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
-    ) -> RunningLaunch:
-        """Start a launch with a hash seed and a memory layout of its own.
-
-        Raises LaunchFailed and CellUnsupported, and TimeIsUp if the time is over.
-        """
-        self.budget.check()
-        target = cell_run.target
-        gil_on = cell_run.cell.target.settings.gil == "on"
-        rng = self._floors_rng if role == "empty" else self.rng
-        request = Request(
-            cell=cell_run.cell,
-            spec=cell_run.spec,
-            python=target.python,
-            role=role,
-            expect_gil=gil_on or not target.interpreter.free_threaded,
-            environment=target.environment,
-            hash_seed=rng.randrange(1, 2**32),
-            padding=rng.randrange(4096),
-            timeout_s=cell_run.spec.timeout_s or self.budget.limits.timeout_s,
-            waits_unavailable=target.waits_unavailable,
-            settled=settled,
-            sampling_ns=sampling_ns,
-            reference=cell_run.is_reference,
-            copies=target.copies,
-        )
-        cell_run.begun += role == "own"
-        handle = self.launcher.start(request)
-        return RunningLaunch(cell_run, request, handle, self.iterations, self.budget.rounds)
-
-    @contextlib.contextmanager
-    def ready(
-        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
-    ) -> Iterator[RunningLaunch]:
-        """A launch that has imported its workload; killed at the end, whatever happens."""
-        launch = self.start(cell_run, role, settled=settled, sampling_ns=sampling_ns)
-        try:
-            launch.handle.ready()
-            yield launch
-        finally:
-            launch.kill()
-
-    @contextlib.contextmanager
-    def started(self, wanted: Iterable[tuple[CellRun, LaunchRole]]) -> Iterator[list[RunningLaunch]]:
-        """Launches of the cells that are alive, in this order; none is left at the end, however it ends."""
-        launches: list[RunningLaunch] = []
-        with contextlib.ExitStack() as stack:
-            for cell_run, role in wanted:
-                if cell_run.alive:
-                    with cell_run.attribute_errors(role):
-                        launch = self.start(cell_run, role)
-                        stack.callback(launch.kill)
-                        launches.append(launch)
-            yield launches
-
-    def report(self, cell_run: CellRun, phase: str) -> None:
-        budget = self.budget
-        self.listener.advance(cell_run.cell.label, phase, budget.rounds, budget.rounds_wanted, budget.remaining_s)
-
-    def sample_conditions(self) -> None:
-        """Read this run's CPU time before launches end: afterwards a forkserver's time is on no account."""
-        if self.monitor is not None:
-            self.monitor.sample()
-
-    def calibrate(self) -> None:
-        """Time a fixed piece of work while no launch is at work."""
-        if self.monitor is not None:
-            self.monitor.calibrate()
+    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
+    """
+    if not (cell_run.alive and side.alive):
+        return []
+    bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.of("locks")) < BARE_LOCKS)
+    timed: list[LaunchRole] = ["own"] if bare else []
+    if timed and "control" in cell_run.needs and side is cell_run:
+        timed.append("control")
+    return timed + (["locks"] if "locks" in cell_run.needs else [])

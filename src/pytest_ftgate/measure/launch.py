@@ -9,11 +9,12 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from ..kit.errors import FtgateError
-from ..kit.values import Struct
+from ..kit.values import Struct, to_builtins
 from ..model.report import first_line
 from ..model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
 from ..model.spec import Cell, Spec
 from ..runner.control import BURN, EMPTY
+from ..runner.protocol import CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 LaunchRole = Literal["own", "control", "locks", "empty", "profile"]
 """What a launch runs: the workload, the control workload, the workload with the lock probe, nothing, or the workload
@@ -129,10 +130,33 @@ class LaunchFailed(Exception):
         self.error = error
 
 
-def recorded(record: dict[str, Any]) -> Launch:
+class Answered:
+    """The iterations of a launch that are kept, as they were answered."""
+
+    def __init__(self) -> None:
+        self.cold: Iteration | None = None
+        self.iterations: list[Iteration] = []
+        self.warmed_ops = 0
+
+    def add(self, kind: str, iteration: Iteration) -> Iteration:
+        """Checks and barriers leave no figures."""
+        if kind in (COLD, CHECKED_COLD):
+            self.cold = iteration
+        if kind == WARMUP:
+            self.warmed_ops += iteration.ops
+        if kind in (MEASURED, HOLD):
+            self.iterations.append(iteration)
+        return iteration
+
+
+def recorded(answered: Answered, record: dict[str, Any]) -> Launch:
     """The launch that a record says. Raises LaunchFailed for figures that are no finite numbers, or beyond reason."""
     try:
-        return msgspec.convert(record, Launch)
+        iterations = {
+            "cold": answered.cold and to_builtins(answered.cold),
+            "iterations": [to_builtins(each) for each in answered.iterations],
+        }
+        return msgspec.convert(iterations | record, Launch)
     except msgspec.ValidationError as error:
         raise LaunchFailed(WorkloadError(reason=f"its figures cannot be used: {error}")) from error
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import math
 import re
+import statistics
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,9 +23,12 @@ from ..model.sample import Barrier, Function, Launch, Profile, Role, SamplingCos
 from ..runner.profile import END
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
-from .context import LONG_NS, ROLES, CellRun, RunContext, RunningLaunch
+from .context import LONG_NS, ROLES, CellRun, FloorKey, RunningLaunch
 from .launch import CellUnsupported, Handle, error_of
-from .plan import LEAST_LAUNCHES, OutOfTime, RunBudget
+from .plan import LEAST_LAUNCHES, OutOfTime, RoundPlan
+
+if TYPE_CHECKING:
+    from .group import Measurement
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
 """How long workers are held at least; in a paired comparison long enough for what is judged."""
@@ -37,52 +42,62 @@ BARE_HOLDS, GROWTHS = 5, 5
 """Memory launches of a cell that are also held unsampled, and launches that show growth."""
 
 
-def measure_memory(context: RunContext) -> None:
+def measure_memory(measurement: Measurement) -> None:
     """One memory launch of each cell that needs one, and of its reference; some launches that only inform.
 
     None is started while a second round of time launches would not fit beside them. If the time is over before a
     cell and its reference were held, neither counts.
     """
-    budget, plan, needing = context.budget, context.iterations, context.needing("memory")
-    cost_ns = sum(memory_cost_ns(context, side, side.longest_ns) for each in needing for side in each.with_reference)
-    early = budget.rounds + 1 < min(LEAST_LAUNCHES, budget.rounds_wanted)
-    if early and budget.left_s < budget.round_so_far_s + cost_ns / 1e9:
-        timing_ns = budget.round_so_far_s * 1e9 - budget.iteration_ns * plan.taken
-        budget.omitted_ns = cost_ns + timing_ns / 3  # they have to be started too
+    plan, needing = measurement.plan, measurement.needing("memory")
+    cost_ns = sum(memory_cost_ns(measurement, side, side.longest_ns) for each in needing for side in each.sides)
+    early = plan.rounds + 1 < min(LEAST_LAUNCHES, plan.rounds_wanted)
+    if early and plan.left_s < plan.round_so_far_s + cost_ns / 1e9:
+        timing_ns = plan.round_so_far_s * 1e9 - plan.iteration_ns * plan.taken
+        plan.omitted_ns = cost_ns + timing_ns / 3  # they have to be started too
         return
     with contextlib.suppress(OutOfTime):
-        for cell_run in context.shuffled(needing):
-            context.report(cell_run, "measuring memory of")
+        for cell_run in measurement.shuffled(needing):
+            measurement.report(cell_run, "measuring memory of")
             # 1. The cell and its reference: both are started, then both held, closed and recorded.
-            sides = context.shuffled(cell_run.with_reference)
-            with context.started((side, "own") for side in sides if cell_run.alive) as launches:
-                for act in (_ready, partial(_hold, context), _close, _finish):
+            sides = measurement.shuffled(cell_run.sides)
+            with measurement.started((side, "own") for side in sides if cell_run.alive) as launches:
+                for act in (_ready, partial(_hold, measurement), _close, _finish):
                     for launch in launches:
                         if cell_run.alive and launch.cell_run.alive:
                             with launch.cell_run.attribute_errors():
                                 act(launch)
             # 2. Growth, where the memory launch has not shown it, and the interpreter's own memory.
-            if not (cell_run.alive and cell_run.informs and cell_run.probed):
+            if not (cell_run.alive and _informs(cell_run) and cell_run.probed):
                 continue
             with cell_run.attribute_errors():
-                if not cell_run.frees_at_once and _growth_is_due(context, cell_run):
-                    cell_run.all_launches.append(_growth_launch(context, cell_run, "growth"))
+                if not _frees_at_once(cell_run) and _growth_is_due(measurement, cell_run):
+                    cell_run.all_launches.append(_growth_launch(measurement, cell_run, "growth"))
                 with cell_run.attribute_errors("empty"):
-                    if not cell_run.of("empty") and context.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
-                        cell_run.all_launches.append(_shared(context, cell_run, "empty"))
+                    if not cell_run.of("empty") and measurement.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
+                        cell_run.all_launches.append(_shared(measurement, cell_run, "empty"))
                     if cell_run.of("growth") and not cell_run.of("growth_empty"):
-                        cell_run.all_launches.append(_shared(context, cell_run, "growth_empty"))
+                        cell_run.all_launches.append(_shared(measurement, cell_run, "growth_empty"))
 
 
-def memory_cost_ns(context: RunContext, cell_run: CellRun, wall_ns: float) -> float:
+def _informs(cell_run: CellRun) -> bool:
+    """Whether its memory launches also show what is not judged: growth, floor, and what sampling costs."""
+    return "growth" in cell_run.needs and not cell_run.paired
+
+
+def _frees_at_once(cell_run: CellRun) -> bool:
+    """Whether the interpreter frees memory at once: then every launch shows growth."""
+    return not cell_run.target.interpreter.free_threaded
+
+
+def memory_cost_ns(measurement: Measurement, cell_run: CellRun, wall_ns: float) -> float:
     """What the memory launches of a cell will take once they are started, with iterations of `wall_ns`."""
-    window_ns = context.iterations.window_ns
-    held_ns = (2 if cell_run.informs else 1) * max(_hold_ns(cell_run, window_ns), wall_ns)
+    window_ns = measurement.plan.window_ns
+    held_ns = (2 if _informs(cell_run) else 1) * max(_hold_ns(cell_run, window_ns), wall_ns)
     if not cell_run.probed:
         return held_ns
-    count = _barrier_count(context, cell_run)
-    if cell_run.informs:
-        grows = _affords_growth(context, cell_run)
+    count = _barrier_count(measurement, cell_run)
+    if _informs(cell_run):
+        grows = _affords_growth(measurement, cell_run)
         count += GROWTH_WARMUPS + (_growth_barriers(wall_ns, window_ns) if grows else 0)
     return count * (min(window_ns, BARRIER_WINDOW_NS) or wall_ns) + held_ns
 
@@ -98,22 +113,25 @@ def _close(launch: RunningLaunch) -> None:
     launch.handle.close()
 
 
-def _hold(context: RunContext, launch: RunningLaunch) -> None:
+def _hold(measurement: Measurement, launch: RunningLaunch) -> None:
     """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
-    cell_run, handle, plan = launch.cell_run, launch.handle, context.iterations
+    cell_run, handle, plan = launch.cell_run, launch.handle, measurement.plan
     wall_ns, hold_ns = cell_run.longest_ns, _hold_ns(cell_run, plan.window_ns)
     # 1. A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process.
     barriers: tuple[Barrier, ...] = ()
     if cell_run.probed:
-        barriers = _barriers(context, handle, _barrier_count(context, cell_run))
+        barriers = _barriers(measurement, handle, _barrier_count(measurement, cell_run))
     elif cell_run.cell.executor.kind == "server":
-        for _ in context.in_time(range(plan.warmups)):
+        for _ in measurement.in_time(range(plan.warmups)):
             handle.iteration(WARMUP, 1, plan.window_ns)
     # 2. Held at work: in some launches also unsampled, which shows what sampling costs.
-    both = cell_run.informs and launch.order < BARE_HOLDS and context.spares(hold_ns + wall_ns, 0.1)
-    ways = context.shuffled([True, False]) if both else [True]
-    call_ns = 0.0 if plan.window_ns else cell_run.call_ns
-    held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in context.in_time(ways)}
+    both = _informs(cell_run) and launch.order < BARE_HOLDS and measurement.spares(hold_ns + wall_ns, 0.1)
+    ways = measurement.shuffled([True, False]) if both else [True]
+    # What one call of the body takes in every worker; 1 ms before the first launch.
+    timed = cell_run.of("time")
+    calls_ns = [each.work_ns / timed[-1].loops for each in cell_run.latest] or [1e6]
+    call_ns = 0.0 if plan.window_ns else max(1.0, statistics.median(calls_ns))
+    held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in measurement.in_time(ways)}
     sampling_cost = None
     if both:
         bare, watched = (iteration_value(held[sampled].iteration, 1, per_op=True) for sampled in (False, True))
@@ -127,9 +145,9 @@ def _hold(context: RunContext, launch: RunningLaunch) -> None:
         "sampling_cost": sampling_cost,
     }
     # 3. Where memory is freed at once, more barriers show growth; the first settles it.
-    if cell_run.frees_at_once and _growth_is_due(context, cell_run):
-        launch.grown = _barriers(context, handle, 1 + _growth_barriers(wall_ns, plan.window_ns))[1:]
-    context.sample_conditions()
+    if _frees_at_once(cell_run) and _growth_is_due(measurement, cell_run):
+        launch.grown = _barriers(measurement, handle, 1 + _growth_barriers(wall_ns, plan.window_ns))[1:]
+    measurement.sample_conditions()
 
 
 def _finish(launch: RunningLaunch) -> None:
@@ -141,11 +159,11 @@ def _finish(launch: RunningLaunch) -> None:
         launches.append(msgspec.structs.replace(record, role="growth", barriers=launch.grown, **nothing))
 
 
-def _barrier_count(context: RunContext, cell_run: CellRun) -> int:
+def _barrier_count(measurement: Measurement, cell_run: CellRun) -> int:
     """One in a paired comparison, where it only shows the memory of each process group; none where that is long."""
     if cell_run.paired:
         return int(cell_run.longest_ns < LONG_NS)
-    return context.most(BARRIERS, cell_run.longest_ns, 0.15)
+    return measurement.most(BARRIERS, cell_run.longest_ns, 0.15)
 
 
 def _hold_ns(cell_run: CellRun, window_ns: int) -> int:
@@ -156,56 +174,62 @@ def _hold_ns(cell_run: CellRun, window_ns: int) -> int:
 # ---- launches that have barriers alone
 
 
-def _shared(context: RunContext, cell_run: CellRun, role: Role) -> Launch:
+def _shared(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:
     """A launch of an empty workload: one for all cells that differ in nothing else.
 
     Where memory is freed at once, one launch has both roles.
     """
-    floors, key = context.floors, cell_run.floor_key
+    floors, cell = measurement.floors, cell_run.cell
+    key: FloorKey = (
+        *(cell_run.target.python, cell.target.spec, cell.executor.label, cell.workers, cell_run.spec.reuse),
+        cell.environment.variables,
+    )
     if (key, role) not in floors:
-        if cell_run.frees_at_once:
+        if _frees_at_once(cell_run):
             settling = BARRIERS[0] + GROWTH_WARMUPS
-            launch = _barrier_launch(context, cell_run, "empty", settling + GROWTH_AT_MOST)
+            launch = _barrier_launch(measurement, cell_run, "empty", settling + GROWTH_AT_MOST)
             steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[settling:]
             floors[key, "empty"] = msgspec.structs.replace(launch, barriers=steady)
             floors[key, "growth_empty"] = msgspec.structs.replace(launch, role="growth_empty", barriers=grown)
         elif role == "growth_empty":
-            floors[key, role] = _growth_launch(context, cell_run, role)
+            floors[key, role] = _growth_launch(measurement, cell_run, role)
         else:
-            floors[key, role] = _barrier_launch(context, cell_run, role, BARRIERS[0])
+            floors[key, role] = _barrier_launch(measurement, cell_run, role, BARRIERS[0])
     return floors[key, role]
 
 
-def _growth_launch(context: RunContext, cell_run: CellRun, role: Role) -> Launch:
+def _growth_launch(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:
     """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""
-    count = GROWTH_WARMUPS + _growth_barriers(cell_run.longest_ns, context.iterations.window_ns)
-    launch = _barrier_launch(context, cell_run, role, count, settled=True)
+    count = GROWTH_WARMUPS + _growth_barriers(cell_run.longest_ns, measurement.plan.window_ns)
+    launch = _barrier_launch(measurement, cell_run, role, count, settled=True)
     return msgspec.structs.replace(launch, barriers=launch.barriers[GROWTH_WARMUPS:])
 
 
-def _barrier_launch(context: RunContext, cell_run: CellRun, role: Role, count: int, *, settled: bool = False) -> Launch:
-    with context.ready(cell_run, "own" if role == "growth" else "empty", settled=settled) as launch:
-        barriers = _barriers(context, launch.handle, count)
-        context.sample_conditions()
+def _barrier_launch(
+    measurement: Measurement, cell_run: CellRun, role: Role, count: int, *, settled: bool = False
+) -> Launch:
+    with measurement.ready(cell_run, "own" if role == "growth" else "empty", settled=settled) as launch:
+        barriers = _barriers(measurement, launch.handle, count)
+        measurement.sample_conditions()
         return launch.finish(role, barriers=barriers)
 
 
-def _barriers(context: RunContext, handle: Handle, count: int) -> tuple[Barrier, ...]:
-    window_ns = min(context.iterations.window_ns, BARRIER_WINDOW_NS)
-    loops = 1 if window_ns else context.iterations.loops or 1
-    return tuple(handle.barrier(loops, window_ns) for _ in context.in_time(range(count)))
+def _barriers(measurement: Measurement, handle: Handle, count: int) -> tuple[Barrier, ...]:
+    window_ns = min(measurement.plan.window_ns, BARRIER_WINDOW_NS)
+    loops = 1 if window_ns else measurement.plan.loops or 1
+    return tuple(handle.barrier(loops, window_ns) for _ in measurement.in_time(range(count)))
 
 
-def _growth_is_due(context: RunContext, cell_run: CellRun) -> bool:
-    return cell_run.informs and context.budget.rounds < GROWTHS and _affords_growth(context, cell_run)
+def _growth_is_due(measurement: Measurement, cell_run: CellRun) -> bool:
+    return _informs(cell_run) and measurement.plan.rounds < GROWTHS and _affords_growth(measurement, cell_run)
 
 
-def _affords_growth(context: RunContext, cell_run: CellRun) -> bool:
+def _affords_growth(measurement: Measurement, cell_run: CellRun) -> bool:
     wall_ns, executor = cell_run.longest_ns, cell_run.cell.executor
-    cost_ns = (GROWTH_WARMUPS + _growth_barriers(wall_ns, context.iterations.window_ns)) * wall_ns
+    cost_ns = (GROWTH_WARMUPS + _growth_barriers(wall_ns, measurement.plan.window_ns)) * wall_ns
     # A worker process that ends returns all of its memory.
     ends = (executor.kind == "processes" or executor.in_processes) and cell_run.spec.reuse == "fresh"
-    return cell_run.probed and not ends and context.spares(cost_ns, 0.2)
+    return cell_run.probed and not ends and measurement.spares(cost_ns, 0.2)
 
 
 def _growth_barriers(wall_ns: float, window_ns: int) -> int:
@@ -232,25 +256,26 @@ NO_SAMPLES = {
 """Why an executor has no profile launches."""
 
 
-def measure_profiles(context: RunContext, cell_run: CellRun, left_s: float) -> tuple[Profile, Profile]:
+def measure_profiles(measurement: Measurement, cell_run: CellRun, left_s: float) -> tuple[Profile, Profile]:
     """The profiles of the reference and of the cell, in a time of their own. Raises FtgateError without both.
 
-    `context` is that of the run in which the cell was paired; `left_s` is what is left of the time.
+    `measurement` is that in which the cell was paired; `left_s` is what is left of the time.
     """
-    limits = msgspec.structs.replace(context.budget.limits, budget_s=left_s)
-    budget = RunBudget(limits, context.budget.clock)
-    context = RunContext([cell_run], context.launcher, context.rng, context.iterations, budget, context.listener)
+    whole = measurement.plan
+    limits = msgspec.structs.replace(whole.limits, budget_s=left_s)
+    plan = RoundPlan(whole.spec, limits, whole.clock, whole.loops)
+    measurement = dataclasses.replace(measurement, cell_runs=[cell_run], plan=plan)
     reference, executor = cell_run.reference, cell_run.cell.executor
     if executor.kind in NO_SAMPLES:
         raise FtgateError(NO_SAMPLES[executor.kind])
     if reference is None:
         raise FtgateError("it has no reference that can be measured")
-    budget.begin_round()
+    plan.begin_round()
     profiles: dict[CellRun, Profile] = {}
     try:
-        for side in context.shuffled([reference, cell_run]):
-            context.report(side, "sampling the stacks of")
-            profiles[side] = _profile(context, side, min(MOST_S, WORK_SHARE * budget.left_s / (2 - len(profiles))))
+        for side in measurement.shuffled([reference, cell_run]):
+            measurement.report(side, "sampling the stacks of")
+            profiles[side] = _profile(measurement, side, min(MOST_S, WORK_SHARE * plan.left_s / (2 - len(profiles))))
     except OutOfTime:
         raise FtgateError("no time left") from None
     except CellUnsupported as error:
@@ -258,13 +283,13 @@ def measure_profiles(context: RunContext, cell_run: CellRun, left_s: float) -> t
     except Exception as error:
         raise FtgateError(f"{ROLES['profile']}{error_of(error).reason}") from error
     finally:
-        budget.end_round()
+        plan.end_round()
     return profiles[reference], profiles[cell_run]
 
 
-def _profile(context: RunContext, side: CellRun, most_s: float) -> Profile:
+def _profile(measurement: Measurement, side: CellRun, most_s: float) -> Profile:
     """The stacks of one side, at work for `most_s` at most."""
-    plan = context.iterations
+    plan = measurement.plan
     # How many iterations, and how often they are sampled, by that side's latest launch.
     work_ns = max([1.0, *(each.work_ns for each in side.latest)])
     wall_ns = max([work_ns, *(each.wall_ns for each in side.latest)])
@@ -272,10 +297,10 @@ def _profile(context: RunContext, side: CellRun, most_s: float) -> Profile:
     count = max(1, min(wanted, MOST_ITERATIONS, int(most_s * 1e9 / wall_ns)))
     low, high = SAMPLING_NS
     sampling_ns = round(min(max(count * work_ns / MOMENTS, low), high))
-    with context.ready(side, "profile", sampling_ns=sampling_ns) as launch:
+    with measurement.ready(side, "profile", sampling_ns=sampling_ns) as launch:
         launch.handle.iteration(COLD, 1, plan.window_ns)
         for kind, times in ((WARMUP, plan.warmups), (MEASURED, count)):
-            for _ in context.in_time(range(times)):
+            for _ in measurement.in_time(range(times)):
                 launch.handle.iteration(kind, plan.loops or 1, plan.window_ns)
         return launch.finish("profile").profile or Profile()
 

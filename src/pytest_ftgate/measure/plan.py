@@ -1,7 +1,7 @@
 """How many loops, iterations and rounds a run takes, from the variance seen and the time left.
 
 Nothing here looks at a difference between what is compared: only at the spread within a side, so the length of a
-measurement cannot favour a verdict. The time comes from the clock that a `RunBudget` is given.
+measurement cannot favour a verdict. The time comes from the clock that a `RoundPlan` is given.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ CHEAP_NS = 2e9
 DEAR_SHARE = 0.1
 """The share of the time that the iterations which show the spread may take."""
 LEAST_LAUNCHES = 2
+EFFECT = 0.05
+"""The shift between two sides that as many launches tell as their variance alone asks for."""
 LATER_ROUNDS = 0.5, 0.8
 """What later rounds take of the first one's time, which has what is done once: at least, and at most as a rule."""
 RESOLUTIONS_PER_VALUE, LEAST_VALUE_NS = 1000, 100_000
@@ -55,19 +57,21 @@ class Allowance(Struct, frozen=True, kw_only=True):
     iterations: int | None = None
     most_iterations: int = 200
     least_iterations: int = 0
-    effect: float = 0.05
     timeout_s: float = 60.0
 
 
-class IterationPlan:
-    """How the iterations of a test are taken: windows of `window_ns` if it has a duration, else `loops` calls.
+class RoundPlan:
+    """How many rounds a measurement takes, how many iterations in each, and how much time is left for them.
 
-    `loops` is None until it is calibrated; `count`, the iterations of a launch, is None until the pilot iterations.
+    Iterations are windows of `window_ns` if the test has a duration, else `loops` calls. `loops` is None until it is
+    calibrated; `count`, the iterations of a launch, is None until the pilot iterations. `limits.budget_s` is what
+    iterations are planned with. Measuring ends when the time granted is over: as many seconds, unless tests share them.
     """
 
-    def __init__(self, spec: Spec, limits: Allowance, loops: int | None = None) -> None:
+    def __init__(self, spec: Spec, limits: Allowance, clock: Callable[[], float], loops: int | None = None) -> None:
         self.spec = spec
         self.limits = limits
+        self.clock = clock
         self.loops = 1 if spec.one_call else None if spec.duration_s is not None else loops
         self.window_ns = spec.window_ns
         self.warmups = 1 if spec.warmup is None else spec.warmup
@@ -80,43 +84,6 @@ class IterationPlan:
         """The iterations of the latest launches."""
         self.long = False
         """Whether an iteration of each cell is long."""
-
-    @property
-    def least(self) -> int:
-        latencies = any(name.startswith("latency_") for name in self.spec.gated)
-        fewest = LATENCY_WINDOWS if latencies else 1 if self.long else LEAST_ITERATIONS
-        return min(fewest, self.limits.iterations or self.most)
-
-    def pilot(self, iteration_ns: float) -> int:
-        """The iterations after which the number of iterations is decided: fewer where one of each launch is long.
-
-        Only one where two would take more than a tenth of the time: of these the spread is not known.
-        """
-        if PILOT_ITERATIONS * iteration_ns <= CHEAP_NS:
-            return min(PILOT_ITERATIONS, self.most)
-        dear = LEAST_ITERATIONS * iteration_ns > DEAR_SHARE * self.limits.budget_s * 1e9
-        return self.least if dear else min(LEAST_ITERATIONS, self.most)
-
-    @property
-    def planned(self) -> int:
-        """The iterations of a launch, as far as this is decided."""
-        return self.count or min(PILOT_ITERATIONS, self.most)
-
-    def values(self, launch: Launch) -> list[float]:
-        """The value of each iteration of a launch, in ns; NaN where no operation ended."""
-        return [iteration_value(each, launch.loops, per_op=bool(self.window_ns)) for each in launch.iterations]
-
-
-class RunBudget:
-    """How much time a run has left, and how many rounds fit into it.
-
-    `limits.budget_s` is what iterations are planned with. Measuring ends when the time granted is over: the same
-    seconds, unless tests share them.
-    """
-
-    def __init__(self, limits: Allowance, clock: Callable[[], float]) -> None:
-        self.limits = limits
-        self.clock = clock
         self.rounds = 0
         self.rounds_wanted = limits.launches or limits.floor
         self.round_ns = 0.0
@@ -128,6 +95,8 @@ class RunBudget:
         self._ended_rounds_s = 0.0
         self._began_s: float | None = None
         self._end_s = limits.budget_s
+
+    # -- the time ----------------------------------------------------------------------------------------------
 
     def begin_round(self) -> None:
         """Count the time from now on."""
@@ -164,13 +133,9 @@ class RunBudget:
     def left_s(self) -> float:
         return max(0.0, self._end_s - self.spent_s)
 
-    @property
-    def expired(self) -> bool:
-        return not self.left_s
-
     def check(self) -> None:
-        """Raise TimeIsUp if the time is over."""
-        if self.expired:
+        """Raise OutOfTime if the time is over."""
+        if not self.left_s:
             raise OutOfTime
 
     @property
@@ -189,26 +154,52 @@ class RunBudget:
             return None
         return min(self.left_s, self.spent_s / self.rounds * (self.rounds_wanted - self.rounds))
 
-    def forecast(self, plan: IterationPlan, done: int, needed: int, share: float = 1.0) -> tuple[int, float]:
+    def spares(self, cost_ns: float, share: float) -> bool:
+        """Whether something that informs but does not decide takes at most this share of a round."""
+        return cost_ns <= share * self.limits.budget_s * 1e9 / max(1, self.rounds_wanted)
+
+    # -- iterations and rounds ---------------------------------------------------------------------------------
+
+    @property
+    def least(self) -> int:
+        latencies = any(name.startswith("latency_") for name in self.spec.gated)
+        fewest = LATENCY_WINDOWS if latencies else 1 if self.long else LEAST_ITERATIONS
+        return min(fewest, self.limits.iterations or self.most)
+
+    def pilot(self, iteration_ns: float) -> int:
+        """The iterations after which the number of iterations is decided: fewer where one of each launch is long.
+
+        Only one where two would take more than a tenth of the time: of these the spread is not known.
+        """
+        if PILOT_ITERATIONS * iteration_ns <= CHEAP_NS:
+            return min(PILOT_ITERATIONS, self.most)
+        dear = LEAST_ITERATIONS * iteration_ns > DEAR_SHARE * self.limits.budget_s * 1e9
+        return self.least if dear else min(LEAST_ITERATIONS, self.most)
+
+    @property
+    def planned(self) -> int:
+        """The iterations of a launch, as far as this is decided."""
+        return self.count or min(PILOT_ITERATIONS, self.most)
+
+    def values(self, launch: Launch) -> list[float]:
+        """The value of each iteration of a launch, in ns; NaN where no operation ended."""
+        return [iteration_value(each, launch.loops, per_op=bool(self.window_ns)) for each in launch.iterations]
+
+    def forecast(self, done: int, needed: int, share: float = 1.0) -> tuple[int, float]:
         """How many rounds fit, of which `done` are measured, and the seconds that `needed` ones would take.
 
         The next ones have this `share` of the last one's launches. After the first round alone the number is rather
         too large, and so are the seconds: more may be measured of what only informs.
         """
         # What a round takes with the iterations that are planned now.
-        next_ns = max(0.0, self.round_ns + self.iteration_ns * (plan.planned - plan.taken)) + self.omitted_ns
+        next_ns = max(0.0, self.round_ns + self.iteration_ns * (self.planned - self.taken)) + self.omitted_ns
         next_s = share * next_ns / 1e9
         least, most = LATER_ROUNDS if self.rounds == 1 and done else (1.0, 1.0)
         left_s = max(0.0, self.limits.budget_s - self.spent_s)
         return done + math.floor(left_s / max(1e-9, least * next_s)), self.spent_s + (needed - done) * most * next_s
 
-    def spares(self, cost_ns: float, share: float) -> bool:
-        """Whether something that informs but does not decide takes at most this share of a round."""
-        return cost_ns <= share * self.limits.budget_s * 1e9 / max(1, self.rounds_wanted)
-
     def plan_iterations(
         self,
-        plan: IterationPlan,
         ratios: Sequence[Sequence[Sequence[float]]],
         *,
         launch_ns: float,
@@ -219,22 +210,21 @@ class RunBudget:
         if self.limits.iterations is not None:
             return
         known = [launches for launches in ratios if any(launches)]
-        declared = plan.spec.duration_s is not None or plan.spec.iterations is not None
-        # Where no pair shows their spread, those that are declared, else the pilot's.
-        most = plan.most if known or declared else min(PILOT_ITERATIONS, plan.most)
-        plan.count = iterations_wanted(
+        declared = self.spec.duration_s is not None or self.spec.iterations is not None
+        self.count = iterations_wanted(
             known,
             (self.limits.budget_s - self._ended_rounds_s) * 1e9,
             (self.limits.launches or self.limits.floor) - self.rounds,
             launch_ns=launch_ns,
             iteration_ns=iteration_ns,
             extra_ns=extra_ns,
-            at_least=plan.least,
-            at_most=most,
-            tail=min(self.limits.least_iterations, plan.most) if known else 0,
+            at_least=self.least,
+            # Where no pair shows their spread, those that are declared, else the pilot's.
+            at_most=self.most if known or declared else min(PILOT_ITERATIONS, self.most),
+            tail=min(self.limits.least_iterations, self.most) if known else 0,
         )
 
-    def plan_rounds(self, plan: IterationPlan, values: Sequence[Sequence[float]], until_settled: bool) -> None:
+    def plan_rounds(self, values: Sequence[Sequence[float]], until_settled: bool) -> None:
         """Decide after a round how many there are in all.
 
         `values` are each cell's log-ratios of launches so far. With `until_settled` a stopping rule ends the run, and
@@ -242,13 +232,13 @@ class RunBudget:
         """
         if self.limits.launches is not None or not (values or until_settled):
             return
-        launch_ns = max(0.0, self.round_ns - self.iteration_ns * plan.taken)
+        launch_ns = max(0.0, self.round_ns - self.iteration_ns * self.taken)
         self.rounds_wanted = launches_wanted(
             values,
             floor=self.limits.at_most if until_settled else self.limits.floor,
             at_most=self.limits.at_most,
-            effect=self.limits.effect,
-            round_ns=launch_ns + plan.planned * self.iteration_ns,
+            effect=EFFECT,
+            round_ns=launch_ns + self.planned * self.iteration_ns,
             budget_ns=self.left_s * 1e9,
             taken=self.rounds,
         )

@@ -6,15 +6,18 @@ import contextlib
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..kit.values import grouped
 from ..model.sample import Role
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, WARMUP
-from .context import ROLES, CellRun, Needed, RunContext, RunningLaunch, total
+from .context import ROLES, CellRun, Needed, RunningLaunch, roles, total
 from .launch import LaunchRole
 from .memory_round import memory_cost_ns
 from .plan import OutOfTime, calibrated_loops
+
+if TYPE_CHECKING:
+    from .group import Measurement
 
 LOCK_ITERATIONS = 5, 2, 1
 """Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
@@ -22,27 +25,25 @@ START_SHARE = 0.9
 """Of an iteration, what start and join of fresh workers may take before the test is told that they hide its body."""
 RECORDED: dict[LaunchRole, Role] = {"own": "time", "control": "control", "locks": "locks"}
 """What is recorded of a role that is interleaved."""
-BARE_LOCKS = 6
-"""Launches with the lock probe that have a bare one beside them even where the time is decided."""
 
 
-def measure_round(context: RunContext) -> None:
+def measure_times(measurement: Measurement) -> None:
     """One round of all cells: together, or in batches where so many launches cannot be alive at once.
 
     A cell is always measured together with its reference and its control workload.
     """
-    plan, capacity = context.iterations, context.capacity
+    plan, capacity = measurement.plan, measurement.capacity
 
     def needs(cell_run: CellRun) -> Needed:
-        return total(capacity.needed(side, roles(cell_run, side)) for side in cell_run.with_reference)
+        return total(capacity.needed(side, roles(cell_run, side)) for side in cell_run.sides)
 
     # 1. Batches in random order, the worker counts of one executor together if they can be.
-    batches = [list(context.cell_runs)]
-    if lacking := capacity.lacking(total(map(needs, context.cell_runs))):
-        batches = capacity.batches(_by_family(context, context.cell_runs), needs)
-        if len(batches) > context.most_batches:
-            most = context.most_batches = len(batches)
-            context.split = f"not all cells were measured together, but in up to {most} batches a round: {lacking}"
+    batches = [list(measurement.cell_runs)]
+    if lacking := capacity.lacking(total(map(needs, measurement.cell_runs))):
+        batches = capacity.batches(_by_family(measurement, measurement.cell_runs), needs)
+        if len(batches) > measurement.most_batches:
+            most = measurement.most_batches = len(batches)
+            measurement.split = f"not all cells were measured together, but in up to {most} batches a round: {lacking}"
     # 2. Each of them by itself; of the loops that they call for, the most count.
     calibrates, iteration_ns, done = plan.loops is None, 0.0, 0
     for number, cell_runs in enumerate(batches):
@@ -50,8 +51,8 @@ def measure_round(context: RunContext) -> None:
         loops = plan.loops
         if calibrates:
             plan.loops = None  # the shortest cell decides, and it may be in this batch
-        batch = Batch(cell_runs, number == 0, done / len(context.cell_runs), iteration_ns)
-        iteration_ns += _measure_batch(context, batch)
+        batch = Batch(cell_runs, number == 0, done / len(measurement.cell_runs), iteration_ns)
+        iteration_ns += _measure_batch(measurement, batch)
         if calibrates and loops is not None:
             plan.loops = max(loops, plan.loops or 1)
 
@@ -68,58 +69,58 @@ class Batch(NamedTuple):
     earlier_ns: float
 
 
-def _measure_batch(context: RunContext, batch: Batch) -> float:
+def _measure_batch(measurement: Measurement, batch: Batch) -> float:
     """Start all launches of some cells, warm them up, interleave their iterations, let them end.
 
     Returns what an iteration of each launch takes in ns. If the time is over before the end, only cells count whose
     launches have all had the least iterations.
     """
     iteration_ns = 0.0
-    with contextlib.suppress(OutOfTime), context.started(_wanted(context, batch)) as launches:
+    with contextlib.suppress(OutOfTime), measurement.started(_wanted(measurement, batch)) as launches:
         counted = launches
         try:
-            _warm_up(context, batch, launches)
-            iteration_ns = _interleave(context, batch, launches)
+            _warm_up(measurement, batch, launches)
+            iteration_ns = _interleave(measurement, batch, launches)
             # Results that no warm-up has compared; in the first round all, unless that takes long. So what changes
             # within a launch is found in the first round, and what changes between launches in all.
-            first = not context.budget.rounds
+            first = not measurement.plan.rounds
             last = [
                 launch
                 for launch in launches
                 if launch.has_results
-                and (not launch.checked or (first and context.spares(launch.latest_wall_ns or 0, 0.1)))
+                and (not launch.checked or (first and measurement.spares(launch.latest_wall_ns or 0, 0.1)))
             ]
-            _each(context, last, "checking results of", _check)
+            _each(measurement, last, "checking results of", _check)
         except OutOfTime:
-            counted = _cut(context, batch, launches)
-        context.sample_conditions()
-        _each(context, counted, "ending", lambda launch: launch.handle.close(), late=True)
-        _each(context, counted, "ending", _finish, late=True)
+            counted = _cut(measurement, batch, launches)
+        measurement.sample_conditions()
+        _each(measurement, counted, "ending", lambda launch: launch.handle.close(), late=True)
+        _each(measurement, counted, "ending", _finish, late=True)
     return iteration_ns
 
 
-def _wanted(context: RunContext, batch: Batch) -> list[tuple[CellRun, LaunchRole]]:
+def _wanted(measurement: Measurement, batch: Batch) -> list[tuple[CellRun, LaunchRole]]:
     """The launches to start: the workload before its control and the lock probe, else in random order.
 
     If the workload fails by itself, the others must not be named. Each side of a pair starts first in one of two
     rounds: being started second costs short forks some percent, which two rounds then cancel.
     """
     for cell_run in batch.cell_runs:
-        cell_run.without_locks()
-    sides = [(cell_run, side) for cell_run in batch.cell_runs for side in cell_run.with_reference]
-    order = context.shuffled([(side, role) for cell_run, side in sides for role in roles(cell_run, side)])
+        cell_run.require(cell_run.needs)
+    sides = [(cell_run, side) for cell_run in batch.cell_runs for side in cell_run.sides]
+    order = measurement.shuffled([(side, role) for cell_run, side in sides for role in roles(cell_run, side)])
     for cell_run in batch.cell_runs:
-        own = [place for place, (side, role) in enumerate(order) if side in cell_run.with_reference and role == "own"]
+        own = [place for place, (side, role) in enumerate(order) if side in cell_run.sides and role == "own"]
         if len(own) == 2:
             first, second = own
-            if context.budget.rounds % 2 and order[first][0] is cell_run.started_first:
+            if measurement.plan.rounds % 2 and order[first][0] is cell_run.started_first:
                 order[first], order[second] = order[second], order[first]
             cell_run.started_first = order[first][0]
     return sorted(order, key=lambda each: [*ROLES].index(each[1]))
 
 
 def _each(
-    context: RunContext,
+    measurement: Measurement,
     launches: Sequence[RunningLaunch],
     phase: str,
     act: Callable[[RunningLaunch], object],
@@ -128,12 +129,12 @@ def _each(
 ) -> None:
     """One launch after the other; one that fails ends its own cell, or its figures of locks, alone.
 
-    Raises TimeIsUp unless `late`.
+    Raises OutOfTime unless `late`.
     """
-    for launch in launches if late else context.in_time(launches):
+    for launch in launches if late else measurement.in_time(launches):
         if launch.usable():
-            context.report(launch.cell_run, phase)
-            timing = contextlib.nullcontext() if launch.role != "locks" else context.budget.extra()
+            measurement.report(launch.cell_run, phase)
+            timing = contextlib.nullcontext() if launch.role != "locks" else measurement.plan.extra()
             with timing, launch.cell_run.attribute_errors(launch.role):
                 act(launch)
             if not launch.usable():
@@ -143,21 +144,21 @@ def _each(
 # ---- warm-up
 
 
-def _warm_up(context: RunContext, batch: Batch, launches: Sequence[RunningLaunch]) -> None:
+def _warm_up(measurement: Measurement, batch: Batch, launches: Sequence[RunningLaunch]) -> None:
     """The iterations before the first measured one; from them follow the loops of an iteration."""
-    plan, resolutions_ns = context.iterations, [0.0]
+    plan, resolutions_ns = measurement.plan, [0.0]
 
     def own() -> list[RunningLaunch]:
         return [launch for launch in launches if launch.role == "own" and launch.cell_run.alive]
 
-    _each(context, launches, "starting", lambda launch: resolutions_ns.append(launch.handle.ready()))
+    _each(measurement, launches, "starting", lambda launch: resolutions_ns.append(launch.handle.ready()))
 
     # 1. The cold iterations. Nobody reads that of the lock probe: where it is long, there is none.
-    _each(context, _bare(launches), "warming up", _cold)
+    _each(measurement, _bare(launches), "warming up", _cold)
     plan.long = bool(own()) and all(each.is_long for each in own()) and (batch.is_first or plan.long)
     long = {launch.cell_run for launch in launches if launch.is_long}
     probed = [launch for launch in launches if launch.role == "locks" and launch.cell_run not in long]
-    _each(context, probed, "warming up", _cold)
+    _each(measurement, probed, "warming up", _cold)
 
     # 2. Warm-ups, the first of which compares results too: one call is too short where an iteration has more.
     for number in range(max(1, plan.warmups)):
@@ -169,7 +170,7 @@ def _warm_up(context: RunContext, batch: Batch, launches: Sequence[RunningLaunch
             else:
                 launch.unmeasured(WARMUP, launch.loops)
 
-        _each(context, [launch for launch in launches if number < launch.warmups], "warming up", warm)
+        _each(measurement, [launch for launch in launches if number < launch.warmups], "warming up", warm)
 
     # 3. Loops from each cell's last iteration so far: a warm-up, or the cold one where no warm-up was asked for.
     if plan.loops is None and not plan.window_ns:
@@ -180,13 +181,13 @@ def _warm_up(context: RunContext, batch: Batch, launches: Sequence[RunningLaunch
         plan.loops = calibrated_loops(known, max(resolutions_ns)) if known else None
 
     # 4. A cell that shows little but the start of its workers: by the cold iteration, which transfers nothing.
-    if batch.is_first and not context.budget.rounds and plan.spec.reuse == "fresh" and not plan.window_ns:
+    if batch.is_first and not measurement.plan.rounds and plan.spec.reuse == "fresh" and not plan.window_ns:
         short = [each for each in own() if not each.cell_run.is_reference and each.first_share >= START_SHARE]
         if short:
             worst = max(short, key=lambda each: each.first_share)
             took = f"start and join took {100 * worst.first_share:.0f} % of its first iteration"
             fix = 'its time says little of its body: leave out reuse="fresh"'
-            context.listener.warn(f"{worst.cell_run.cell.nodeid}: {took}, so {fix}")
+            measurement.listener.warn(f"{worst.cell_run.cell.nodeid}: {took}, so {fix}")
 
 
 def _cold(launch: RunningLaunch) -> None:
@@ -205,32 +206,32 @@ def _check(launch: RunningLaunch) -> None:
 # ---- measured iterations
 
 
-def _interleave(context: RunContext, batch: Batch, launches: Sequence[RunningLaunch]) -> float:
+def _interleave(measurement: Measurement, batch: Batch, launches: Sequence[RunningLaunch]) -> float:
     """One iteration of each launch after the other, in another random order each time; what one of each takes in ns."""
-    run_budget, plan = context.budget, context.iterations
-    began_s, extra_ns, iteration_ns = run_budget.clock(), run_budget.extra_ns, 0.0
+    plan = measurement.plan
+    began_s, extra_ns, iteration_ns = plan.clock(), plan.extra_ns, 0.0
     # Fewer with the lock probe if iterations are long: they have more waits in them, too.
     longest_ns = max((launch.latest_wall_ns or 0 for launch in launches if launch.role == "locks"), default=0)
-    with_probe = context.most(LOCK_ITERATIONS, longest_ns, 0.25)
+    with_probe = measurement.most(LOCK_ITERATIONS, longest_ns, 0.25)
     timed = bool(_bare(launches))
     # The pilot iterations of the first batch may be more than were planned by them.
-    least = 0 if run_budget.rounds or batch.is_first else plan.taken
+    least = 0 if plan.rounds or batch.is_first else plan.taken
     plan.taken = 0
     while plan.taken < (max(plan.planned, least) if timed else with_probe):
-        order = _order(context, batch, launches, probed=plan.taken < with_probe)
-        _each(context, order, "measuring", RunningLaunch.measured)
+        order = _order(measurement, batch, launches, probed=plan.taken < with_probe)
+        _each(measurement, order, "measuring", RunningLaunch.measured)
         plan.taken += 1
         if timed:
-            spent_ns = (run_budget.clock() - began_s) * 1e9 - (run_budget.extra_ns - extra_ns)
+            spent_ns = (plan.clock() - began_s) * 1e9 - (plan.extra_ns - extra_ns)
             iteration_ns = spent_ns / plan.taken
-            run_budget.iteration_ns = batch.earlier_ns + iteration_ns
-            if plan.count is None and plan.taken >= plan.pilot(run_budget.iteration_ns / batch.share):
-                _plan_by_pilot(context, batch, launches)
+            plan.iteration_ns = batch.earlier_ns + iteration_ns
+            if plan.count is None and plan.taken >= plan.pilot(plan.iteration_ns / batch.share):
+                _plan_by_pilot(measurement, batch, launches)
     return iteration_ns
 
 
 def _order(
-    context: RunContext, batch: Batch, launches: Sequence[RunningLaunch], *, probed: bool
+    measurement: Measurement, batch: Batch, launches: Sequence[RunningLaunch], *, probed: bool
 ) -> list[RunningLaunch]:
     """Random order of cells, each next to what it is paired with, which of the two comes first being random too.
 
@@ -238,47 +239,47 @@ def _order(
     executor are neighbours, and the launch with the lock probe comes right before or after its bare one.
     """
     order: list[RunningLaunch] = []
-    for cell_run in _by_family(context, batch.cell_runs):
-        own = [launch for launch in launches if launch.cell_run in cell_run.with_reference]
-        pair = context.shuffled(_bare(own))
-        probe = context.shuffled([launch for launch in own if launch.role == "locks"]) if probed else []
-        order += probe + pair if context.rng.random() < 0.5 else pair + probe
+    for cell_run in _by_family(measurement, batch.cell_runs):
+        own = [launch for launch in launches if launch.cell_run in cell_run.sides]
+        pair = measurement.shuffled(_bare(own))
+        probe = measurement.shuffled([launch for launch in own if launch.role == "locks"]) if probed else []
+        order += probe + pair if measurement.rng.random() < 0.5 else pair + probe
     return order
 
 
-def _plan_by_pilot(context: RunContext, batch: Batch, launches: Sequence[RunningLaunch]) -> None:
+def _plan_by_pilot(measurement: Measurement, batch: Batch, launches: Sequence[RunningLaunch]) -> None:
     """The first plan, after the pilot iterations; each round has its own."""
-    run_budget, plan = context.budget, context.iterations
-    iteration_ns = run_budget.iteration_ns
-    launch_ns = run_budget.round_so_far_s * 1e9 - run_budget.extra_ns - iteration_ns * plan.taken
+    plan = measurement.plan
+    iteration_ns = plan.iteration_ns
+    launch_ns = plan.round_so_far_s * 1e9 - plan.extra_ns - iteration_ns * plan.taken
     # Still to come are the memory launches, which have to be started too.
-    held = {side for each in context.needing("memory") for side in each.with_reference}
+    held = {side for each in measurement.needing("memory") for side in each.sides}
     own = [each for each in launches if each.role == "own" and each.values and each.cell_run in held]
     walls_ns = [plan.window_ns or statistics.median(each.values) * each.loops for each in own]
-    memory_ns = sum(memory_cost_ns(context, each.cell_run, ns) for each, ns in zip(own, walls_ns, strict=True))
-    extra_ns = run_budget.extra_ns + memory_ns + (launch_ns / 3 if held else 0.0)
+    memory_ns = sum(memory_cost_ns(measurement, each.cell_run, ns) for each, ns in zip(own, walls_ns, strict=True))
+    extra_ns = plan.extra_ns + memory_ns + (launch_ns / 3 if held else 0.0)
     # Each cell's iterations of this round over those of its reference or its control workload.
     ratios = []
-    for cell_run in context.needing("time"):
+    for cell_run in measurement.needing("time"):
         mine = {launch.role: launch.values for launch in launches if launch.cell_run is cell_run}
         sides = (each for each in launches if each.cell_run is cell_run.reference and each.role == "own")
         paired = next((launch.values for launch in sides), mine.get("control", []))
         ratios.append([ratios_of(mine.get("own", []), paired)])
     # Of all batches, as if the others were like those so far.
     costs = {"launch_ns": launch_ns, "iteration_ns": iteration_ns, "extra_ns": extra_ns}
-    run_budget.plan_iterations(plan, ratios, **{name: cost / batch.share for name, cost in costs.items()})
+    plan.plan_iterations(ratios, **{name: cost / batch.share for name, cost in costs.items()})
 
 
 # ---- the end of a round
 
 
-def _cut(context: RunContext, batch: Batch, launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
+def _cut(measurement: Measurement, batch: Batch, launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
     """The launches that count although the time was over: of a cell all or none, with as many iterations each."""
     counted: list[RunningLaunch] = []
     for cell_run in batch.cell_runs:
-        own = [each for each in launches if each.cell_run in cell_run.with_reference and each.usable()]
+        own = [each for each in launches if each.cell_run in cell_run.sides and each.usable()]
         shared = min((len(launch.values) for launch in _bare(own)), default=0)
-        if shared >= context.iterations.least and all(each.values for each in own):
+        if shared >= measurement.plan.least and all(each.values for each in own):
             counted += own
             for launch in _bare(own):
                 launch.counted = shared
@@ -293,10 +294,10 @@ def _finish(launch: RunningLaunch) -> None:
 # ---- which cells, and which launches of them
 
 
-def _by_family(context: RunContext, cell_runs: Sequence[CellRun]) -> list[CellRun]:
+def _by_family(measurement: Measurement, cell_runs: Sequence[CellRun]) -> list[CellRun]:
     """In random order, the worker counts of one executor together."""
     families = grouped((each.family, each) for each in cell_runs)
-    return [each for family in context.shuffled(list(families.values())) for each in context.shuffled(family)]
+    return [each for family in measurement.shuffled(list(families.values())) for each in measurement.shuffled(family)]
 
 
 def ratios_of(own: Sequence[float], other: Sequence[float]) -> list[float]:
@@ -307,17 +308,3 @@ def ratios_of(own: Sequence[float], other: Sequence[float]) -> list[float]:
 
 def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
     return [launch for launch in launches if launch.role != "locks"]
-
-
-def roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
-    """The launches of a cell or its reference (`side`); its control workload stands beside the cell alone.
-
-    The first launches with the lock probe are paired with a bare one, which shows the overhead of the probe.
-    """
-    if not (cell_run.alive and side.alive):
-        return []
-    bare = "time" in cell_run.needs or ("locks" in cell_run.needs and len(cell_run.of("locks")) < BARE_LOCKS)
-    timed: list[LaunchRole] = ["own"] if bare else []
-    if timed and "control" in cell_run.needs and side is cell_run:
-        timed.append("control")
-    return timed + (["locks"] if "locks" in cell_run.needs else [])

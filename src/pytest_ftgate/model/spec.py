@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from ..kit.errors import FtgateError
 from ..kit.values import Count, Struct, Threshold
@@ -296,12 +296,8 @@ class Group(Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
 
 
-class Plan(Struct, frozen=True, kw_only=True):
-    """Everything that a run measures, in order."""
-
-    groups: tuple[Group, ...]
-
-
+Plan: TypeAlias = tuple[Group, ...]
+"""Everything that a run measures, in order."""
 WINDOW_S = 0.2
 """The window of an iteration of a test with a duration, where the test sets none."""
 PLACEHOLDERS = ("python", "folder", "workers", "seconds", "port", "scratch")

@@ -53,9 +53,16 @@ def generate(metafunc: pytest.Metafunc) -> None:
 
 
 def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
-    definition = metafunc.definition
-    source = _source(metafunc, declared)
-    tests.check_function(declared, source, metafunc.function, definition.originalname, metafunc.cls)
+    definition, name = metafunc.definition, metafunc.definition.originalname
+    source = Source(
+        path=str(definition.path),
+        line=declared.line,
+        module=metafunc.module.__name__,
+        qualname=name if metafunc.cls is None else f"{metafunc.cls.__qualname__}.{name}",
+        import_mode=str(metafunc.config.getoption("importmode")),
+        sys_path=tuple(workload_path(metafunc.config)),
+    )
+    tests.check_function(declared, source, metafunc.function, name, metafunc.cls)
     spec = tests.spec_of(declared, source, definition.nodeid)
     options = options_of(metafunc.config)
     with usage_errors():
@@ -132,18 +139,6 @@ def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
     return names
 
 
-def _source(metafunc: pytest.Metafunc, declared: Declaration) -> Source:
-    config, name = metafunc.config, metafunc.definition.originalname
-    return Source(
-        path=str(metafunc.definition.path),
-        line=declared.line,
-        module=metafunc.module.__name__,
-        qualname=name if metafunc.cls is None else f"{metafunc.cls.__qualname__}.{name}",
-        import_mode=str(config.getoption("importmode")),
-        sys_path=tuple(workload_path(config)),
-    )
-
-
 def workload_path(config: pytest.Config) -> list[str]:
     """The entries of sys.path that belong to the user, in order.
 
@@ -184,23 +179,19 @@ def complete(item: pytest.Function) -> None:
     """Give an item of a decorated test its cell and its marks; refuse one that cannot have a cell."""
     with _as_collect_error():
         tests.check_notes(item.function, str(item.path))
-        _attach(item)
-
-
-def _attach(item: pytest.Function) -> None:
-    declared, callspec = tests.declaration_of(item.function), getattr(item, "callspec", None)
-    if declared is None or callspec is None:
-        return
-    params = dict(callspec.params)
-    if any(type(value).__name__ == "NotSetType" for value in params.values()):
-        return  # an empty parametrize: pytest skips the item
-    spec, choice = next(params.pop(name) for name in arguments.OWN if name in params)
-    cell = msgspec.structs.replace(
-        choice,
-        nodeid=item.nodeid,
-        params=tuple(tests.param_of(declared, spec.source, name, value) for name, value in params.items()),
-        body=tests.body_kind(declared, choice.executor),
-    )
+        declared, callspec = tests.declaration_of(item.function), getattr(item, "callspec", None)
+        if declared is None or callspec is None:
+            return
+        params = dict(callspec.params)
+        if any(type(value).__name__ == "NotSetType" for value in params.values()):
+            return  # an empty parametrize: pytest skips the item
+        spec, choice = next(params.pop(name) for name in arguments.OWN if name in params)
+        cell = msgspec.structs.replace(
+            choice,
+            nodeid=item.nodeid,
+            params=tuple(tests.param_of(declared, spec.source, name, value) for name, value in params.items()),
+            body=tests.body_kind(declared, choice.executor),
+        )
     item.stash[CELL] = (spec, cell)
     if inspect.iscoroutinefunction(item.obj):
         item.obj = _run_by_us(item.obj)
@@ -233,14 +224,14 @@ def import_needed(root: Path, needed: Sequence[str] = NEEDED) -> None:
     Such a folder is on sys.path by a conftest.py, `pythonpath` or `python -m pytest`, and cannot be imported unless it
     was built in place. In any other project nothing is done: only a measurement needs them. Raises pytest.UsageError.
     """
-    sources = [entry for entry in sys.path if _has_sources(Path(entry or os.getcwd()), root, needed)]
+
+    def has_sources(entry: Path) -> bool:
+        installed = {"site-packages", "dist-packages"} & set(entry.parts)
+        return not installed and entry.is_relative_to(root) and any((entry / name).is_dir() for name in needed)
+
+    sources = [entry for entry in sys.path if has_sources(Path(entry or os.getcwd()))]
     for name in needed if sources else ():
         _import(name, sources)
-
-
-def _has_sources(entry: Path, root: Path, needed: Sequence[str]) -> bool:
-    installed = {"site-packages", "dist-packages"} & set(entry.parts)
-    return not installed and entry.is_relative_to(root) and any((entry / name).is_dir() for name in needed)
 
 
 def _import(name: str, sources: Sequence[str]) -> None:

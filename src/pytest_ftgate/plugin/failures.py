@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ..declare.options import OPTIONS
+from ..declare.options import table
 from ..model.report import Row
 from ..model.verdict import Decision
 from ..report import said
@@ -72,22 +72,16 @@ class Failures:
             if getattr(report, "ftgate_decision", None) and message:
                 _, _, word = config.hook.pytest_report_teststatus(report=report, config=config)
                 room = reporter._tw.fullwidth - len(f"{word if isinstance(word, str) else word[0]}  - ")
-                failed[at] = _with_room(report, config, message.partition("\n")[0], room)
-
-
-def _with_room(report: pytest.TestReport, config: pytest.Config, message: str, room: int) -> pytest.TestReport:
-    """The report; where node id and message are longer than `room`, a copy whose node id leaves that to the figure."""
-    figure, folder = said.shortened(message), config.invocation_params.dir
-    file, separator, test = report.nodeid.partition("::")
-    shown = os.path.relpath(config.rootpath / file, folder) + separator + test
-    if len(shown) + len(message) <= room:
-        return report
-    left = room - min(len(figure) + len("...") * (figure != message), room // 2)
-    found = copy.copy(report)
-    found.nodeid = shortened(shown, left)
-    if folder != config.rootpath:  # pytest then takes it for a path below the root
-        found.nodeid = str(folder / found.nodeid)
-    return found
+                message = message.partition("\n")[0]
+                figure, folder = said.shortened(message), config.invocation_params.dir
+                file, separator, test = report.nodeid.partition("::")
+                shown = os.path.relpath(config.rootpath / file, folder) + separator + test
+                if len(shown) + len(message) > room:  # a copy, whose node id leaves the figure its room
+                    left = room - min(len(figure) + len("...") * (figure != message), room // 2)
+                    failed[at] = copy.copy(report)
+                    # Where pytest was started elsewhere, it takes the node id for a path below the root.
+                    name = shortened(shown, left)
+                    failed[at].nodeid = name if folder == config.rootpath else str(folder / name)
 
 
 def shortened(nodeid: str, room: int) -> str:
@@ -104,7 +98,7 @@ def shortened(nodeid: str, room: int) -> str:
 def given(config: pytest.Config) -> tuple[str, ...]:
     """The options of the command line, and of `addopts`, that change what is measured of a cell."""
     words: list[str] = []
-    for option in OPTIONS:
+    for option in table():
         if option.ini_only:
             overridden = config.getoption("override_ini") or ()
             said = [word for word in overridden if word.partition("=")[0] == option.dest]
@@ -123,7 +117,7 @@ def command(config: pytest.Config, seed: int) -> str:
     words = [os.fspath(each) for each in config.invocation_params.args]
     if not any(word.startswith("--ftgate-seed") for word in words):
         words += ["--ftgate-seed", str(seed)]
-    names = ("PYTEST_ADDOPTS", *(option.variable for option in OPTIONS))
+    names = ("PYTEST_ADDOPTS", *(option.variable for option in table()))
     variables = [f"{name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
     folder, root = config.invocation_params.dir, config.rootpath
     there = ["cd", shlex.quote(str(folder.relative_to(root))), "&&"] if root in folder.parents else []

@@ -9,9 +9,9 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -26,12 +26,12 @@ from ..model.spec import Plan
 from ..model.verdict import Decision, Outcome, Verdict
 from ..report import measured, said, terminal
 from ..run import libraries, privacy
-from ..run.rows import on_host
 from ..run.run import Ending, Run, missing
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
-from . import failures, signals, xdist
+from . import signals, xdist
 from .collection import CELL, default_pair
+from .failures import Failures, command, given, set_message
 from .options import options_of, usage_errors
 from .progress import Progress, mode_of
 
@@ -53,26 +53,27 @@ class Gate:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         options = options_of(config)
+        with usage_errors():
+            limits.check(cli=options.thresholds, ini=options.ini_thresholds)
         self.failing = failing_of(options)
-        given = xdist.handed_over(config)
-        self.is_worker = given is not None
-        self.host = xdist.host_of(config)
-        fresh = (
-            f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",  # one process may run twice in a second
-            secrets.randbits(32) if options.seed < 0 else options.seed,
-        )
-        self.id, self.seed = (given.run, given.seed) if given else fresh
-        self.relay = xdist.Relay(given.channel) if given else None
+        handed = xdist.handed_over(config)
+        self.is_worker = handed is not None
+        self.id = handed.run if handed else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+        self.seed = handed.seed if handed else secrets.randbits(32) if options.seed < 0 else options.seed
+        self.relay: Any = xdist.Relay(handed.channel) if handed else None
         shown = _progress(config)
         self.progress = self.relay or shown
+        baselines = options.baselines or default_folder(config.rootpath)
         self.run = Run(
-            run_options(config, self.seed),
+            dataclasses.replace(options, seed=self.seed, baselines=baselines, rerun=given(config)),
             config.rootpath,
             self.id,
             self.progress,
-            worker=given.worker if given else "",
-            spent_s=given.spent_s if given else 0.0,
+            worker=handed.worker if handed else "",
+            spent_s=handed.spent_s if handed else 0.0,
         )
+        self.placed: Callable[[RowMessage], RowMessage] = lambda message: message
+        """Says of a row where it was measured."""
         taken = signals.Signals(config, is_worker=self.is_worker)
         config.pluginmanager.register(taken)
         taken.install()
@@ -80,20 +81,23 @@ class Gate:
         self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.run.time.spent_s)
         self.collected: list[str] = []
         self.messages: dict[str, RowMessage] = {}
-        self.failures = failures.Failures()
+        self.failures = Failures()
         self.plain = False
         self.report: Report | None = None
         self.stopped = ""
         self.reported: set[str] = set()
         self.lost: set[str] = set()
         self.crashed: set[str] = set()
-        reports = {target: target.partition(":")[0] for target in options.report}
-        self.left_out = libraries.left_out(config.rootpath, reports.values())
-        made = [target for target, kind in reports.items() if kind not in self.left_out]
+        kinds = {target: target.partition(":")[0] for target in options.report}
+        left_out = libraries.left_out(config.rootpath, kinds.values())
+        self.not_made = [f"ftgate: {kind} is not made: {why}" for kind, why in left_out.items()]
+        made = [target for target, kind in kinds.items() if kind not in left_out]
         self.ending = Ending(self.run, made, config.invocation_params.dir)
         self.refused: FtgateError | OSError | None = None
         """Why nothing can be measured in a worker: of its usage errors xdist shows nothing."""
         self.trouble = ""
+        self.lines: list[str] = []
+        """What features say below the report."""
         self.shown = False
         if self.run.turn is not None:
             config.pluginmanager.register(xdist.WorkerTurns(self.run.turn))
@@ -119,7 +123,7 @@ class Gate:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Plan the selected cells."""
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
-        if planned.groups and threads_are_greenlets():
+        if planned and threads_are_greenlets():
             raise pytest.UsageError(
                 "gevent.monkey has patched pytest's own process, from which --ftgate measures: call patch_all() where "
                 'the measured code runs, in the body or in @test.setup("launch"), not where a test file or conftest.py '
@@ -136,7 +140,7 @@ class Gate:
         self.run.collect(planned)
         if self.relay is not None:
             self.relay.collected(self.collected, self.run.planned())
-        self.progress.start(len(planned.groups), self.run.config.time)
+        self.progress.start(len(planned), self.run.config.time)
         self.run.tell_new()
 
     def pytest_report_header(self) -> list[str]:
@@ -147,10 +151,7 @@ class Gate:
             lines.append(f"ftgate: targets of tests that name none: {' and '.join(pair.targets)}, {pair.why}")
         if own := libraries.note(self.config.rootpath):
             lines.append(f"ftgate: {own}")
-        return [*lines, *self._not_made()]
-
-    def _not_made(self) -> list[str]:
-        return [f"ftgate: {kind} is not made: {why}" for kind, why in self.left_out.items()]
+        return [*lines, *self.not_made]
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: pytest.Item) -> bool | None:
@@ -172,9 +173,7 @@ class Gate:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
-        if self.host:
-            message = on_host(message, self.host, self.run.machine)
-        item.stash[ROW_MESSAGE] = message
+        item.stash[ROW_MESSAGE] = message = self.placed(message)
         row = message.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if failed := self._failed(row):
@@ -196,15 +195,15 @@ class Gate:
         report = yield
         message = item.stash.get(ROW_MESSAGE, None)
         if report.when == "call" and report.failed and HEADLINE in item.stash:
-            failures.set_message(report, item.stash[HEADLINE], _place(item, message))
+            # The line that raised, else the test's. Editors do not open the `~` that recorded paths have.
+            found = said.origin(said.error_of(message.row)) if message is not None else None
+            place = (os.path.expanduser(found[0]), found[1]) if found else None
+            set_message(report, item.stash[HEADLINE], place or (str(item.path), item.stash[CELL][0].source.line))
         if message is not None and report.when == "call":
             if self.is_worker:
-                report.__dict__["ftgate"] = msgspec.json.encode(message).decode()
-                if (
-                    self.run.rows.unwritten and not self.host
-                ):  # nobody else can read them; those of a host come one by one
-                    held = [*self.run.rows.all().values()]
-                    report.__dict__["ftgate_held"] = msgspec.json.encode(held).decode()
+                held = self.run.rows.all().values() if self.run.rows.unwritten else ()  # nobody else can read them
+                sent = [message, *map(self.placed, held)]
+                report.__dict__["ftgate"] = msgspec.json.encode(sent).decode()
             else:
                 self.messages[item.nodeid] = message
             verdict = message.row.verdict
@@ -242,12 +241,11 @@ class Gate:
         message = self.messages.get(nodeid)
         # pytest keeps each report until the end: what a worker sent with it would stay as well.
         if (payload := report.__dict__.pop("ftgate", None)) is not None:
-            message = msgspec.json.decode(payload, type=RowMessage)
-            place = f"{nodeid} on {message.machine.fingerprint}" if message.machine else nodeid
-            first = place not in self.messages  # with --dist=each there is a report from each worker
-            self.messages[place] = message
-            for held in msgspec.json.decode(report.__dict__.pop("ftgate_held", "[]"), type=list[RowMessage]):
-                self.messages.setdefault(held.row.cell.nodeid, held)
+            message, *held = msgspec.json.decode(payload, type=list[RowMessage])
+            first = _place(message) not in self.messages  # with --dist=each there is a report from each worker
+            self.messages[_place(message)] = message
+            for other in held:
+                self.messages.setdefault(_place(other), other)
         if report.failed and message is None:
             self.lost.add(nodeid)
         if report.when == "call" and message is not None and report.failed and first:
@@ -272,41 +270,8 @@ class Gate:
         if self.is_worker:
             return
         self.collected = self.collected or list(self.handover.collected)
-        missing = self._missing(session)
-        partial = "; ".join(filter(None, (missing, *self.run.hooks.ftgate_measured(gate=self, session=session))))
-        if not (self.messages or partial or self.run.shard):
-            return
-        decisions = {message.row.verdict.decision for message in self.messages.values()}
-        nothing = decisions == {Decision.UNSUPPORTED} and not self.plain
-        # A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
-        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.config.shard:
-            self.trouble = "nothing was measured: every cell is unsupported here"
-            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        # A run that may have collected only some cells cannot tell which baselines are unused.
-        named = "python" in self.run.config.before_declared
-        narrowed = named or not self.collected or any("[" in argument for argument in self.config.args)
-        collected = None if narrowed else self.collected
-        report = self.run.report(self.messages.values(), version("pytest-ftgate"), collected)
-        again = privacy.without_home(failures.command(self.config, self.seed))
-        report = msgspec.structs.replace(
-            report,
-            partial=partial,
-            command=again,
-            failing=self.failed(),
-            undecided_fails=UNDECIDED_RUN in self.failing and not self.run.config.update,
-        )
-        if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
-            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
-        self.report = self.ending.finish(report)
-        if self.ending.troubles:
-            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
-    def planned(self) -> list[str]:
-        """The node ids of the cells that were not deselected."""
-        return self.run.planned() or list(self.handover.planned)
-
-    def _missing(self, session: pytest.Session) -> str:
-        """Why rows are missing; of cells that were not asked for, what was measured is taken."""
+        # 1. Why rows are missing; of cells that were not asked for, what was measured is taken.
         planned = self.planned()
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
         crashed = self.crashed.intersection(planned) - self.messages.keys()
@@ -314,13 +279,49 @@ class Gate:
         self.messages |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
         ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))
-        return missing(
+        why = missing(
             self.stopped or (ended if unasked else ""),
             planned=len(planned),
             unasked=len(unasked),
             in_part=sum(message.row.in_part for message in self.messages.values()),
             lost=len(self.lost.intersection(planned) - self.messages.keys()),
         )
+        partial = "; ".join(filter(None, (why, *self.run.hooks.ftgate_measured(gate=self, session=session))))
+        if not (self.messages or partial or self.run.shard):
+            return
+
+        # 2. A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
+        decisions = {message.row.verdict.decision for message in self.messages.values()}
+        nothing = decisions == {Decision.UNSUPPORTED} and not self.plain
+        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.shard:
+            self.trouble = "nothing was measured: every cell is unsupported here"
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+        # 3. The report. A run that may have collected only some cells cannot tell which baselines are unused.
+        named = "python" in self.run.config.before_declared
+        narrowed = named or not self.collected or any("[" in argument for argument in self.config.args)
+        collected = None if narrowed else self.collected
+        report = self.run.report(self.messages.values(), version("pytest-ftgate"), collected)
+        report = msgspec.structs.replace(
+            report,
+            partial=partial,
+            command=privacy.without_home(command(self.config, self.seed)),
+            failing=self.failed(),
+            undecided_fails=UNDECIDED_RUN in self.failing and not self.run.config.update,
+        )
+        if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+
+        # 4. Its files, the baselines, and what features make of it.
+        self.report = self.ending.finish(report)
+        if self.ending.troubles:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        lines = self.run.hooks.ftgate_finish(run=self.run, config=self.config, report=self.report)
+        self.lines = [line for each in lines for line in each]
+
+    def planned(self) -> list[str]:
+        """The node ids of the cells that were not deselected."""
+        return self.run.planned() or list(self.handover.planned)
 
     def failed(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""
@@ -329,7 +330,7 @@ class Gate:
 
     def _failed(self, row: Row) -> Row | None:
         """The row if it fails its test, as it is or by what was not accepted of it."""
-        rest = msgspec.structs.replace(row, verdict=otherwise(row.verdict))
+        rest = msgspec.structs.replace(row, verdict=unless_accepted(row.verdict))
         return next((each for each in (row, rest) if fails(each.verdict, self.failing)), None)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -352,11 +353,13 @@ class Gate:
         for target, path in self.ending.written.items():
             if self.config.get_verbosity() >= 0:
                 terminalreporter.write_line(f"ftgate: wrote {target.partition(':')[0]}:{path}")
-        for line in self._not_made() if self.report is not None else ():
+        for line in self.not_made if self.report is not None else ():
             terminalreporter.write_line(line, yellow=True)
         explained = [trouble for trouble in self.ending.troubles if "\n" in trouble]  # the report has their first lines
         for trouble in filter(None, (self.trouble, *explained)):
             terminalreporter.write_line(plain(f"ftgate: {trouble}"), red=True)
+        for line in self.lines:
+            terminalreporter.write_line(line)
         self.failures.make_room(terminalreporter)
 
     def pytest_unconfigure(self) -> None:
@@ -371,11 +374,10 @@ HEADLINE = pytest.StashKey[str]()
 """What pytest's summary says of a cell that failed."""
 
 
-def _place(item: pytest.Item, message: RowMessage | None) -> tuple[str, int]:
-    """The line that raised, else the test's."""
-    found = said.origin(said.error_of(message.row)) if message is not None else None
-    # What is recorded has `~` for the home folder, an editor opens the whole path.
-    return (os.path.expanduser(found[0]), found[1]) if found else (str(item.path), item.stash[CELL][0].source.line)
+def _place(message: RowMessage) -> str:
+    """A cell, and of hosts the kind of machine that it was measured on."""
+    nodeid = message.row.cell.nodeid
+    return f"{nodeid} on {message.machine.fingerprint}" if message.machine else nodeid
 
 
 def failing_of(options: Options) -> set[str]:
@@ -384,21 +386,12 @@ def failing_of(options: Options) -> set[str]:
     return {Decision.ERROR, *outcomes, *options.fail_on}
 
 
-def run_options(config: pytest.Config, seed: int) -> Options:
-    """The options of a run, with what it adds to them. Raises pytest.UsageError."""
-    options = options_of(config)
-    with usage_errors():
-        limits.check(cli=options.thresholds, ini=options.ini_thresholds)
-    baselines = options.baselines or default_folder(config.rootpath)
-    return dataclasses.replace(options, seed=seed, baselines=baselines, rerun=failures.given(config))
-
-
 def fails(verdict: Verdict, failing: Collection[str]) -> bool:
     """Whether `failing`, which holds decisions and perhaps BEYOND, makes a test of this verdict fail."""
     return verdict.decision in failing or (BEYOND in failing and verdict.beyond)
 
 
-def otherwise(verdict: Verdict) -> Verdict:
+def unless_accepted(verdict: Verdict) -> Verdict:
     """The verdict by what was not accepted, which an option may let fail; any verdict but an accepted one as it is."""
     if verdict.decision is not Decision.ACCEPTED:
         return verdict

@@ -26,10 +26,13 @@ def hint(file: Path, error: BaseException | None) -> str:
     meant = [word for word in required if _name(word) == canonicalize_name(module)] or required
     if not meant:
         return ""
+    installer = (
+        ["pip", "install"] if find_spec("pip") is not None else ["uv", "pip", "install", "--python", sys.executable]
+    )
     return (
         f"packages= installs {', '.join(meant)} for the targets alone. To collect the tests, pytest itself imports the "
         f"file, in an environment that has no {module}. Install it there too,\n"
-        f"    {shlex.join([*_installer(), *meant])}\n"
+        f"    {shlex.join([sys.executable, '-m', *installer, *meant])}\n"
         f"or import {module} where the measured code runs: in the body, or in @test.shared."
     )
 
@@ -52,9 +55,3 @@ def _name(word: str) -> str:
         return canonicalize_name(Requirement(word).name)
     except InvalidRequirement:
         return ""
-
-
-def _installer() -> list[str]:
-    if find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip", "install"]
-    return [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable]

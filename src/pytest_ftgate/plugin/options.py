@@ -20,7 +20,7 @@ OPTIONS = pytest.StashKey[Options]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Every row of the table as an option and an ini key."""
     group = parser.getgroup("ftgate", "concurrency regression gating (ftgate)")
-    for option in options.OPTIONS:
+    for option in options.table():
         parser.addini(option.dest, option.help, type=option.ini, default=None)
         if option.ini_only:
             continue
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def options_of(config: pytest.Config) -> Options:
     """The options of a run, read once. Raises pytest.UsageError."""
     if OPTIONS not in config.stash:
-        config.stash[OPTIONS] = _read(config, options.OPTIONS)
+        config.stash[OPTIONS] = _read(config, options.table())
     return config.stash[OPTIONS]
 
 
@@ -64,7 +64,7 @@ def _ini(config: pytest.Config, option: Option) -> Any:
 
 def measures(config: pytest.Config) -> bool:
     """Whether an option asks for a measurement, wherever it is said. Raises pytest.UsageError."""
-    rows = [option for option in options.OPTIONS if option.measures]
+    rows = [option for option in options.table() if option.measures]
     return any(getattr(_read(config, rows), option.name) for option in rows)
 
 
@@ -83,15 +83,11 @@ def check_values(config: pytest.Config) -> None:
         )
     # Not those of addopts, which is in the ini.
     words = {str(word).partition("=")[0] for word in config.invocation_params.args}
-    idle = (option for option in options.OPTIONS if not (option.measures or option.plain))
+    idle = (option for option in options.table() if not (option.measures or option.plain))
     said = [option.cli for option in idle if option.cli in words]
     measuring = given.ftgate or given.update or given.against
     if said and not measuring and not config.option.collectonly:
         raise pytest.UsageError(f"this run measures nothing, so {listed(said, 'and')} would do nothing: add --ftgate")
-    if given.trust == "base" and measuring and not given.against:
-        raise pytest.UsageError(
-            "--ftgate-trust=base takes limits from the commit that is compared with: add --ftgate-against REV"
-        )
     if given.update and given.against:
         raise pytest.UsageError(
             "--ftgate-update and --ftgate-against cannot be combined: "

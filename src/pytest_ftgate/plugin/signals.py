@@ -43,8 +43,13 @@ class Signals:
                     self._before[number] = signal.signal(number, self._end)
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
-        if self.is_worker and signal.SIGTERM in self._before:
-            _end_with_parent()
+        # On Linux a worker gets SIGTERM when the controller dies; elsewhere execnet ends it, some seconds later.
+        if self.is_worker and signal.SIGTERM in self._before and sys.platform == "linux":
+            parent = os.getppid()
+            with contextlib.suppress(OSError, AttributeError):
+                ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+                if os.getppid() != parent:
+                    os.kill(os.getpid(), signal.SIGTERM)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remember the session, which the first signal stops."""
@@ -91,13 +96,3 @@ class Signals:
         """A second Ctrl-C still ends what the first one waits for."""
         self.ending = True
         signal.default_int_handler(number, frame)
-
-
-def _end_with_parent() -> None:
-    """On Linux let a worker get SIGTERM when the controller dies; elsewhere execnet ends it, some seconds later."""
-    parent = os.getppid()
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-            if os.getppid() != parent:
-                os.kill(os.getpid(), signal.SIGTERM)

@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -42,23 +43,14 @@ def ungrouped(nodeid: str) -> str:
 
 
 class Relay:
-    """The progress of a worker, which the controller shows; see `Progress`."""
+    """The progress of a worker, which the controller shows: each call goes to `Handover`, and on to its `Progress`."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
         self._sent_s = 0.0
 
-    def collected(self, collected: Sequence[str], planned: Sequence[str]) -> None:
-        """The node ids of all cells, and of those that were not deselected."""
-        self._send("collected", list(collected), list(planned))
-
-    def start(self, total_groups: int, budget_s: float | None = None) -> None:
-        """The run begins."""
-        self._send("start", total_groups, budget_s)
-
-    def begin(self, title: str, cells: Sequence[str]) -> None:
-        """The next group begins."""
-        self._send("begin", title, list(cells))
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return partial(self._send, name)
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None = None) -> None:
         """What is done now; not more often than it is shown."""
@@ -66,18 +58,6 @@ class Relay:
         if wanted <= 0 or now_s - self._sent_s >= REDRAW_S:
             self._sent_s = now_s
             self._send("advance", label, phase, done, wanted, left_s)
-
-    def expect_more(self, why: str) -> None:
-        """The estimate grows for this reason."""
-        self._send("expect_more", why)
-
-    def warn(self, text: str) -> None:
-        """A line that stays."""
-        self._send("warn", text)
-
-    def clear(self) -> None:
-        """Something else will be printed."""
-        self._send("clear")
 
     def end(self) -> None:
         """This worker has ended, the run has not."""
@@ -138,7 +118,7 @@ class Handover:
 
     def _hear(self, worker: str, name: str, arguments: Sequence[Any]) -> None:
         with self._lock:
-            if name == "collected":
+            if name == "collected":  # the node ids of all cells, and of those that were not deselected
                 self.collected |= dict.fromkeys(arguments[0])
                 self.planned |= dict.fromkeys(arguments[1])
             elif name == "start":
@@ -159,19 +139,7 @@ class Handover:
             self.progress.erase()
             return (yield)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logreport(self) -> Generator[None, object, object]:
-        """The same."""
-        with self._lock:
-            self.progress.erase()
-            return (yield)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logfinish(self) -> Generator[None, object, object]:
-        """The same."""
-        with self._lock:
-            self.progress.erase()
-            return (yield)
+    pytest_runtest_logreport = pytest_runtest_logfinish = pytest_runtest_logstart
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
@@ -184,8 +152,3 @@ class Handover:
             if measured:
                 self.progress.warn(f"{node.gateway.id} ended while it measured {measured}, which is lost")
             self.down.append(f"worker {node.gateway.id} ended{f' while it measured {measured}' if measured else ''}")
-
-
-def host_of(config: pytest.Config) -> str:
-    """The name of the host that a worker is on; empty on the controller's own machine."""
-    return str(getattr(config, "workerinput", {}).get("ftgate_host", ""))

@@ -31,7 +31,7 @@ def rendered(kind: str, report: Report) -> Iterator[str]:
     """The report as text of that kind, piece by piece: one text of a large run would take too much memory."""
     if kind == "json":
         return pieces(report)
-    return iter((hookspec.renderer(kind)(report),))
+    return iter((hookspec.formats()[kind].render(report),))
 
 
 def render(report: Report) -> str:

@@ -49,7 +49,7 @@ class Explainer:
 
     def follow(self, phase: Phase, left_s: float) -> None:
         """After a round of a phase: explain the cells that are decided, at the cost of the phase's time."""
-        settled = {each.cell.nodeid for each in phase.interleaved.cell_runs if each.alive and not each.needs}
+        settled = {each.cell.nodeid for each in phase.measurement.cell_runs if each.alive and not each.needs}
         settled = (settled & phase.judged) - self._followed
         if not phase.pair or not settled:
             return
@@ -94,10 +94,10 @@ class Explainer:
         if decision is Decision.ACCEPTED:
             self.found[nodeid] = moved
             return
-        clock = phase.interleaved.budget.clock
+        clock = phase.measurement.plan.clock
         began_s = clock()
         self.found[nodeid] = self._with_functions(moved, row, sample, phase, left_s)
-        phase.interleaved.budget.spend(clock() - began_s)
+        phase.measurement.plan.spend(clock() - began_s)
 
     def _with_functions(self, moved: Explanation, row: Row, sample: Sample, phase: Phase, left_s: float) -> Explanation:
         """With the functions that take the added time, or why they are not known."""
@@ -105,11 +105,11 @@ class Explainer:
         added = explain.added_time(sample)
         if added is None or not added.grew:
             return replace(moved, refused=outside(moved.phases) if _is_slower(row) else "")
-        cell_run = next(each for each in phase.interleaved.cell_runs if each.cell == sample.cell)
+        cell_run = next(each for each in phase.measurement.cell_runs if each.cell == sample.cell)
         sampled = self._sampled.pop(row.cell.nodeid, [])
         found: tuple[FunctionTime, ...] | str = ""
         try:
-            then, now = measure_profiles(phase.interleaved, cell_run, left_s)
+            then, now = measure_profiles(phase.measurement, cell_run, left_s)
             sampled.append((_functions_named(then, before), _functions_named(now, after)))
         except FtgateError as error:
             found = str(error)

@@ -13,7 +13,10 @@ import msgspec
 
 from ..kit.errors import FtgateError
 from ..kit.files import hide_from_git, write_whole
+from ..kit.git import AgainstError, Repository
 from ..kit.processes import locked
+from ..model.report import Report
+from ..report import json
 from ..targets.environments import prune_environments
 
 RUNS_KEPT = 5
@@ -69,3 +72,33 @@ def decoded(path: Path, kind: type[T]) -> T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, ValueError, RecursionError) as error:
         raise FtgateError(f"{path}: cannot be read: {error}; remove it and run again") from error
+
+
+def write_report(target: str, report: Report, folder: Path) -> Path:
+    """Write the report as `KIND:PATH` says, a path relative to `folder`; a file that is there stays if that fails.
+
+    Raises OSError.
+    """
+    kind, _, name = target.partition(":")
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, map(str.encode, json.rendered(kind, report)))
+    return path
+
+
+def refuse_tracked(folder: Path) -> None:
+    """Raise FtgateError if git tracks anything in `folder`, or the folder as a link or a submodule.
+
+    A change could bring its own runner, environments and worktrees. Outside of a repository nothing is refused.
+    """
+    try:
+        repository = Repository(folder.parent)
+        tracked = repository.git("ls-files", "-z", "--", f":(icase,literal){folder.name}").split("\0")[:-1]
+    except AgainstError:
+        return
+    if tracked:
+        more = f" and {len(tracked) - 1} more" if len(tracked) > 1 else ""
+        raise FtgateError(
+            f"git tracks {tracked[0]}{more}: what is in {folder.name} is run and measured with, so no commit may bring "
+            f"it; remove it with `git rm -r -f {folder.name}` and commit that"
+        )

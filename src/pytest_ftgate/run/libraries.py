@@ -10,18 +10,18 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
+from ..hookspec import formats
 from ..kit.errors import FtgateError
 from ..targets.environments import project_name
 
-RENDERING = {"html": ("jinja2", "markupsafe"), "junit": ("junitparser",)}
-"""Forms of a report, and what they are made with: a form is left out where that is the project's own."""
 DECIDING = ("filelock", "msgspec", "numpy", "packaging", "psutil", "scipy")
 """What no run can do without."""
 
 
 def left_out(root: Path, kinds: Iterable[str]) -> dict[str, str]:
-    """Each of these forms that is not made in the project at `root`, and why."""
-    found = {kind: _of_project(root, RENDERING.get(kind, ())) for kind in kinds}
+    """Each of these forms that is not made in the project at `root`, and why: what it is made with is the project's."""
+    forms = formats()
+    found = {kind: _of_project(root, forms[kind].needs) for kind in kinds if kind in forms}
     return {
         kind: f"{' and '.join(own)} here is this project's own, and no report is made with the code under test; "
         f"`ftgate report --to {kind}:PATH` makes it in an environment without this project"
@@ -38,24 +38,19 @@ def note(root: Path) -> str:
 
 def _of_project(root: Path, names: Collection[str]) -> list[str]:
     """Those that are imported from the project's folder, or were installed from it."""
-    return [name for name in names if _is_beneath(root, name) or _is_installed_from(root, name)]
-
-
-def _is_beneath(root: Path, name: str) -> bool:
-    loaded = sys.modules.get(name)
-    spec = None
-    with suppress(ImportError, ValueError):
-        spec = find_spec(name) if loaded is None else loaded.__spec__
-    if spec is None or not spec.origin:
-        return False
-    place = Path(spec.origin).resolve()
-    return place.is_relative_to(root.resolve()) and not {"site-packages", "dist-packages"} & set(place.parts)
-
-
-def _is_installed_from(root: Path, name: str) -> bool:
-    """Whether a folder of the project was installed, or what tox built of it there; other wheels there are releases."""
-    with suppress(PackageNotFoundError, ValueError, FtgateError):
-        given = json.loads(distribution(name).read_text("direct_url.json") or "{}")
-        here = f"{given.get('url', '').rstrip('/')}/".startswith(f"{root.resolve().as_uri()}/")
-        return here and ("dir_info" in given or project_name(root) == name)
-    return False
+    own = []
+    for name in names:
+        loaded, beneath, installed = sys.modules.get(name), False, False
+        with suppress(ImportError, ValueError):
+            spec = find_spec(name) if loaded is None else loaded.__spec__
+            if spec is not None and spec.origin:
+                place = Path(spec.origin).resolve()
+                installs = {"site-packages", "dist-packages"} & set(place.parts)
+                beneath = place.is_relative_to(root.resolve()) and not installs
+        # A folder of the project was installed, or what tox built of it there; other wheels there are releases.
+        with suppress(PackageNotFoundError, ValueError, FtgateError):
+            given = json.loads(distribution(name).read_text("direct_url.json") or "{}")
+            here = f"{given.get('url', '').rstrip('/')}/".startswith(f"{root.resolve().as_uri()}/")
+            installed = here and ("dir_info" in given or project_name(root) == name)
+        own += [name] if beneath or installed else []
+    return own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,24 +14,28 @@ from msgspec.structs import replace
 
 from ..declare.plan import one_per_target
 from ..judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Judge
+from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..kit import git
 from ..kit.errors import FtgateError
 from ..kit.values import Metric
 from ..measure.conditions import ConditionsMonitor
-from ..measure.context import PreparedTarget, Reference
-from ..measure.group import InterleavedRun
-from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
-from ..model.report import Shortfall
+from ..measure.context import CellRun, PreparedTarget
+from ..measure.group import Measurement
+from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
+from ..model.report import Conditions, Shortfall
+from ..model.sample import TestSamples
 from ..model.spec import Cell, Group
 from ..store import names
-from .context import RunTime
 from .sides import worktrees
 from .sides.references import described
 from .targets import target_of, unavailable
 
 if TYPE_CHECKING:
-    from .run import Run
+    from .run import Run, RunTime
 
+LAUNCHES = 5
+"""Of each cell, where nothing says how many decide. A recording needs no more: one differs from the next by what
+launches of either do not show (`benchmarks/verdicts/stored.py`)."""
 LEAST_ROUNDS = 5
 """Rounds of a comparison for which iterations are given up if the budget is small; more if a decision needs more.
 Contracts need fewer."""
@@ -60,7 +65,7 @@ class Phase:
     spare: bool = False
 
     # As `begin` sets them:
-    interleaved: InterleavedRun = dataclasses.field(init=False)
+    measurement: Measurement = dataclasses.field(init=False)
     judge: Judge = dataclasses.field(init=False)
     share: float = dataclasses.field(init=False)
     """The part that it gets of what was left of the test's time."""
@@ -70,6 +75,10 @@ class Phase:
     """How long it may explain the cells that fail, after that."""
     needed: int = dataclasses.field(init=False)
     """Rounds that a decision needs at least; 0 if nothing is judged."""
+
+    # At its end:
+    samples: TestSamples = dataclasses.field(init=False)
+    conditions: Conditions = dataclasses.field(init=False)
 
     def begin(self, run: Run, group: Group, monitor: ConditionsMonitor, left_s: float, waiting: int) -> None:
         """Install the targets, and find what each cell is compared with. Raises FtgateError.
@@ -88,14 +97,14 @@ class Phase:
         targets = prepared(checkout)
         compared = {cell.nodeid: self.basis_of(cell, run, group) for cell in cells}
         based = any(each.basis for each in compared.values())
-        references: dict[str, Reference] = {}
+        references: dict[str, CellRun] = {}
         if pair and based:  # a reference without the test is not built
             old_spec, old_targets = run.references.relocated(group.spec, pair.reference), prepared(pair.reference)
             _check_versions(pair, old_targets, targets)
             for cell in cells:
                 if compared[cell.nodeid].basis:
                     there = replace(cell, target=target_of(cell, pair.reference))
-                    references[cell.nodeid] = Reference(cell=there, spec=old_spec, target=old_targets[cell.target.spec])
+                    references[cell.nodeid] = CellRun(there, old_targets[cell.target.spec], old_spec)
         spec = run.references.relocated(group.spec, checkout) if checkout else group.spec
         if screened:  # contracts were judged in the first phase
             spec = replace(spec, contracts=())
@@ -109,7 +118,15 @@ class Phase:
             reserved_s = min(most_s, RESERVED_SHARE * own_s)
             self.reserved_s = reserved_s if reserved_s >= least_s else 0.0
         # 3. How much may be measured in it: a recording ends with what it needs.
-        limits = run.limits(group, cells, own_s - self.reserved_s)
+        records = run.stored.records(group, cells)
+        limits = Allowance(
+            budget_s=own_s - self.reserved_s,
+            floor=LAUNCHES,
+            launches=run.config.launches or (LAUNCHES if records else None),
+            iterations=run.config.iterations,
+            least_iterations=LEAST_TAIL_ITERATIONS,
+            timeout_s=run.config.timeout,
+        )
         self.budget_s = limits.budget_s
         # 4. Who judges, and how many rounds that needs. After a screen no other kind of launch is needed than those of
         # the metrics that missed.
@@ -120,8 +137,7 @@ class Phase:
             names = tuple(each for each in names if each in wanted)
         at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
         judge = self.judge = Judge(spec, replace(run.policy, metrics=names), compared, at_most, limits.launches)
-        records = pair is None and run.stored.records(group, cells)
-        judged = not records and (bool(spec.contracts) or based)
+        judged = not (pair is None and records) and (bool(spec.contracts) or based)
         self.needed = 0
         if judged:
             self.needed = min(judge.least_rounds(), limits.launches or judge.rounds)
@@ -131,18 +147,19 @@ class Phase:
             launches = limits.launches or LEAST_LAUNCHES
             limits = replace(limits, launches=launches, most_iterations=PILOT_ITERATIONS, least_iterations=0)
         # 5. Its rounds.
-        self.interleaved = InterleavedRun(
-            Group(key=group.key, spec=spec, cells=cells),
-            targets,
-            run.launcher,
-            limits,
-            random.Random(f"{run.config.seed}:{group.key}{':beside' if screened else ''}"),
-            run.listener,
-            loops=None if pair else run.stored.loops(group, cells),
-            stopping_rule=judge.needs if judged else None,
-            references=references,
+        cell_runs = [CellRun(cell, targets[cell.target.spec], spec, references.get(cell.nodeid)) for cell in cells]
+        if judged:
+            first = judge.first(cells)
+            for cell_run in cell_runs:
+                cell_run.require(first[cell_run.cell.nodeid])
+        self.measurement = Measurement(
+            cell_runs=cell_runs,
+            plan=RoundPlan(spec, limits, time.monotonic, loops=None if pair else run.stored.loops(group, cells)),
+            launcher=run.launcher,
+            rng=random.Random(f"{run.config.seed}:{group.key}{':beside' if screened else ''}"),
+            listener=run.listener,
             monitor=monitor,
-            first_needs=judge.first(cells) if judged else None,
+            stopping_rule=judge.needs if judged else None,
             needed=0 if spec.contracts else self.needed,  # contracts compare cells: these are measured together
             floors=run.floors,
             capacity=run.capacity,
@@ -151,14 +168,14 @@ class Phase:
     @property
     def left_s(self) -> float:
         """What is left of its time, with what is reserved."""
-        return max(0.0, self.budget_s + self.reserved_s - self.interleaved.budget.spent_s)
+        return max(0.0, self.budget_s + self.reserved_s - self.measurement.plan.spent_s)
 
     def step(self, share_s: float | None, left_s: float | None) -> bool:
         """One round; returns whether there may be another. `share_s` and `left_s` are as for `Trial.step`."""
         if share_s is not None and left_s is not None:
-            own_s = self.budget_s - self.interleaved.budget.spent_s
-            self.interleaved.grant(min(share_s * self.share, own_s), min(left_s, own_s))
-        return self.interleaved.step()
+            own_s = self.budget_s - self.measurement.plan.spent_s
+            self.measurement.grant(min(share_s * self.share, own_s), min(left_s, own_s))
+        return self.measurement.step()
 
     def basis_of(self, cell: Cell, run: Run, group: Group) -> ComparedWith:
         """What a cell is compared with."""
@@ -212,12 +229,12 @@ def predicted(phase: Phase, test_s: float, ended_s: float, time: RunTime, tests:
     `test_s` is that of the test, of which its ended phases took `ended_s`; `tests` share what is left of the run's, if
     that has a limit.
     """
-    if not (phase.needed and phase.interleaved.undecided):
+    if not (phase.needed and phase.measurement.undecided):
         return None
-    rounds, needed_s = phase.interleaved.forecast(phase.needed)
+    rounds, needed_s = phase.measurement.forecast(phase.needed)
     if rounds >= phase.needed:
         return None
-    budget = phase.interleaved.budget
+    budget = phase.measurement.plan
     wanted_s = (MARGIN if rounds else UNSEEN * MARGIN) * needed_s / phase.share
     option, given_s = "--ftgate-test-time", test_s
     if tests is not None and time.budget_s is not None and budget.limits.budget_s < phase.budget_s:
@@ -228,7 +245,7 @@ def predicted(phase: Phase, test_s: float, ended_s: float, time: RunTime, tests:
     return Shortfall(
         rounds=rounds,
         needed=phase.needed,
-        cells=len(phase.interleaved.cell_runs),
+        cells=len(phase.measurement.cell_runs),
         option=option,
         given_s=given_s,
         wanted_s=_ample(max(wanted_s, given_s)),

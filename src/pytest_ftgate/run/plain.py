@@ -26,7 +26,7 @@ from ..runner import loading, state
 from ..runner.executors.base import Observer, living_children
 from ..runner.executors.factory import make_workers
 from ..runner.gil import watch
-from ..runner.primitives import context_of, make_shared_objects
+from ..runner.primitives import Context, context_of
 from ..runner.protocol import Failure, Unsupported
 from ..runner.stacks import TASKS, THREADS_S
 from ..runner.worker import CHECKING, VALUES, Order
@@ -386,7 +386,7 @@ def _run(cell: Cell, setup: dict[str, Any]) -> None:
     loading.forget()
     declared, owner = loading.declaration(setup)
     context = context_of(cell.executor.kind, cell.executor.method)
-    objects = make_shared_objects(setup, context)
+    objects = Context(setup, context)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_ended_by(objects.close))
         shared = None if declared.shared is None else loading.owned(declared.shared, owner)(objects)

@@ -121,7 +121,7 @@ def _by_nodeid(rows: Iterable[RowMessage]) -> dict[str, RowMessage]:
 
 def positions_of(plan: Plan) -> dict[str, int]:
     """By node id: the place of each cell in the report."""
-    return {cell.nodeid: place for place, cell in enumerate(cell for group in plan.groups for cell in group.cells)}
+    return {cell.nodeid: place for place, cell in enumerate(cell for group in plan for cell in group.cells)}
 
 
 def message_of(position: int, group: Group, row: Row, note: str = "") -> RowMessage:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,27 +15,22 @@ import msgspec
 
 from .. import hookspec
 from ..declare.options import Options
-from ..judge.metrics import LEAST_TAIL_ITERATIONS
-from ..kit import processes
+from ..kit import git, processes
 from ..kit.errors import FtgateError
-from ..kit.files import write_whole
-from ..kit.git import AgainstError, NotTrusted, Repository
 from ..measure.context import Capacity, Floors, Listener
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
-from ..measure.plan import Allowance
 from ..model.report import Machine, Report, Row, RowMessage, Shard, failed_row, first_line
-from ..model.spec import Cell, Group, Plan
+from ..model.spec import Group, Plan
 from ..report import json, said
 from ..store import names
 from ..targets import environments
-from .context import LAUNCHES, RunTime, policy_of
-from .folder import LAST_RUN, RunFolder
+from .folder import LAST_RUN, RunFolder, refuse_tracked, write_report
 from .privacy import without_home
-from .rows import RowStore, hosts_of, interpreters_of, message_of, positions_of, tables_of
+from .rows import RowStore, hosts_of, interpreters_of, message_of, tables_of
 from .sides import worktrees
 from .sides.references import References
 from .stored import StoredBaselines
@@ -44,65 +39,28 @@ from .trial import Trial
 from .turns import MeasuringTurn
 
 
-def write_report(target: str, report: Report, folder: Path) -> Path:
-    """Write the report as `KIND:PATH` says, a path relative to `folder`; a file that is there stays if that fails.
+class RunTime:
+    """The time of a run: how much it has taken, and what is left of its budget."""
 
-    Raises OSError.
-    """
-    kind, _, name = target.partition(":")
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, map(str.encode, json.rendered(kind, report)))
-    return path
+    def __init__(self, budget_s: float | None, spent_s: float = 0.0) -> None:
+        """`spent_s` were taken before this process was started."""
+        self.budget_s = budget_s
+        self.started_s = time.monotonic() - spent_s
 
+    @property
+    def spent_s(self) -> float:
+        """Seconds since the run was started."""
+        return time.monotonic() - self.started_s
 
-def refuse_tracked(folder: Path) -> None:
-    """Raise FtgateError if git tracks anything in `folder`, or the folder as a link or a submodule.
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left; None without a budget."""
+        return None if self.budget_s is None else self.budget_s - self.spent_s
 
-    A change could bring its own runner, environments and worktrees. Outside of a repository nothing is refused.
-    """
-    try:
-        repository = Repository(folder.parent)
-        tracked = repository.git("ls-files", "-z", "--", f":(icase,literal){folder.name}").split("\0")[:-1]
-    except AgainstError:
-        return
-    if tracked:
-        more = f" and {len(tracked) - 1} more" if len(tracked) > 1 else ""
-        raise FtgateError(
-            f"git tracks {tracked[0]}{more}: what is in {folder.name} is run and measured with, so no commit may bring "
-            f"it; remove it with `git rm -r -f {folder.name}` and commit that"
-        )
-
-
-_BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
-"""What GitHub and GitLab call the branch of a run; the first only for a pull request."""
-
-
-def commit_of(root: Path) -> str:
-    """The commit of the worktree at `root`, with `+` if it has uncommitted changes; empty without git."""
-    try:
-        repository = Repository(root)
-        head = repository.git("rev-parse", "HEAD").strip()
-        return head + ("+" if repository.git("status", "--porcelain", "-uno").strip() else "")
-    except AgainstError:
-        return ""
-
-
-def project_of(root: Path) -> str:
-    """The name of the project at `root`: that of its distribution, else of its folder."""
-    try:
-        return environments.project_name(root) or root.name
-    except FtgateError:  # its pyproject.toml cannot be read: whoever needs more of it says so
-        return root.name
-
-
-def branch_of(root: Path, environ: Mapping[str, str] = os.environ) -> str:
-    """The branch that is checked out at `root`; in CI, which checks out a commit, what that says; else empty."""
-    try:
-        own = Repository(root).git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip()
-    except AgainstError:
-        return ""
-    return own or next(filter(None, map(environ.get, _BRANCHES)), "")
+    @property
+    def over(self) -> bool:
+        """Whether none is left: no launch begins any more."""
+        return self.left_s is not None and self.left_s <= 0
 
 
 class ProgressListener(Listener, Protocol):
@@ -140,12 +98,13 @@ class Run:
         self.turn = MeasuringTurn(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
-        self.plugins = hookspec.features("IN_A_RUN")
+        self.plugins = hookspec.features("run")
         self.hooks = self.plugins.hook
         self.limits_from = ""
-        self.plan = self.whole = Plan(groups=())
-        self._groups: dict[str, Group] = {}
-        self._positions: dict[str, int] = {}
+        self.plan: Plan = ()
+        self.whole: Plan = ()
+        self._cells: dict[str, tuple[Group, int]] = {}
+        """By node id: the test of each cell, and its place in the report."""
         self._launcher = launcher
         self._prepared = False
         self.rows = RowStore(self.folder, listener.warn)
@@ -161,9 +120,8 @@ class Run:
             except (FtgateError, OSError):  # the gate, which needs it too, says it of the tests
                 self.turn = None
         self.machine: Machine = read_machine()
-        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time = RunTime(self.config.time, self.spent_s)
-        processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
+        self.judge_by(self.config, "")
         self.hooks.ftgate_begin(run=self)
 
     def check_out(self) -> None:
@@ -178,15 +136,15 @@ class Run:
                 self.references.requested()
             return
         try:
-            Repository(self.folder.root)
-        except NotTrusted as refused:
+            git.Repository(self.folder.root)
+        except git.NotTrusted as refused:
             self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
             self.listener.warn(self._no_commit)
-        except AgainstError:
+        except git.AgainstError:
             pass
 
     def judge_by(self, config: Options, commit: str) -> None:
-        """Let the options that a commit has judge, before anything is collected."""
+        """Let these options judge, those of a commit if it is named, before anything is collected."""
         self.config, self.limits_from = config, commit
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
         self.time.budget_s = self.config.time
@@ -195,7 +153,7 @@ class Run:
     @property
     def shard(self) -> Shard | None:
         """The part of the run that is measured; None for all of it, and before it was split."""
-        if self.config.shard is None or not self.shard_file.exists():
+        if not self.shard_file.exists():
             return None
         return msgspec.json.decode(self.shard_file.read_bytes(), type=Shard)
 
@@ -207,17 +165,17 @@ class Run:
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
         self.plan = plan = self.limited(plan)
-        if not self.config.shard:
+        if not self.whole:  # nobody has taken a part of it
             self.whole = plan
-        self._groups = {cell.nodeid: group for group in plan.groups for cell in group.cells}
-        self._positions = positions_of(plan)
+        cells = ((cell.nodeid, group) for group in plan for cell in group.cells)
+        self._cells = {nodeid: (group, place) for place, (nodeid, group) in enumerate(cells)}
 
     def tell_new(self) -> None:
         """Say once in a run, after `collect`, which tests the commit that is compared with does not have."""
         reference = self.references.requested().reference if self.config.against else None
         if reference is None or not reference.commit:
             return
-        tests = dict.fromkeys(names.split_nodeid(nodeid)[0] for nodeid in self._groups)
+        tests = dict.fromkeys(names.split_nodeid(nodeid)[0] for nodeid in self._cells)
         new = (test for test in tests if worktrees.lacks(reference, test))
         places = [(test.partition("::")[0], test) for test in new]
         found = [*dict.fromkeys(test if (reference.project / file).exists() else file for file, test in places)]
@@ -244,7 +202,7 @@ class Run:
 
         Raises FtgateError, and OSError if a file cannot be written.
         """
-        group = self._groups[nodeid]
+        group, _ = self._cells[nodeid]
         if not self.rows.has(group):
             # Measured once in a run, by the process that asks first: the others wait for it, and read its rows.
             nothing = contextlib.nullcontext()
@@ -262,7 +220,7 @@ class Run:
         Without a budget one test is measured. A run that has one measures all its tests, a round of each in turn: an
         order by what was measured would choose when tests are judged, which the error levels do not allow for.
         """
-        groups = [asked] if self.config.time is None else self.plan.groups
+        groups = [asked] if self.config.time is None else self.plan
         trials: list[Trial] = []
         try:
             with self.guarded():
@@ -280,7 +238,7 @@ class Run:
                     # 2. Keep the rows of the tests that have ended.
                     for trial in trials:
                         if not trial.open:
-                            self.rows.add(trial.group, self._placed(trial, trial.rows()))
+                            self.rows.add(trial.group, self._placed(trial.group, trial.rows(), trial.note))
                     trials = [trial for trial in trials if trial.open]
                     if not trials:
                         break
@@ -298,14 +256,14 @@ class Run:
         except BaseException:  # Ctrl-C, a full disk: judge what was measured of tests that have not ended
             for trial in trials:
                 with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
-                    self.rows.add_part(self._placed(trial, trial.rows_in_part()))
+                    self.rows.add_part(self._placed(trial.group, trial.rows_in_part(), trial.note))
             raise
         finally:
             self.rows.end()
 
     def planned(self) -> list[str]:
         """The node ids of all cells of this run; empty if nothing was collected in this process."""
-        return list(self._groups)
+        return list(self._cells)
 
     def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
@@ -324,11 +282,11 @@ class Run:
             tables=tables_of(messages),
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
-            commit=commit_of(self.folder.root),
+            commit=git.commit_of(self.folder.root),
             limits_from=self.limits_from,
             shard=self.shard,
-            project=project_of(self.folder.root),
-            branch=branch_of(self.folder.root),
+            project=environments.project_of(self.folder.root),
+            branch=git.branch_of(self.folder.root),
         )
         tables = self.stored.with_history(report)
         return msgspec.structs.replace(report, tables=tables, interpreters=interpreters_of(tables))
@@ -351,10 +309,10 @@ class Run:
                 raise
             trial.fail(error)
 
-    def _placed(self, trial: Trial, rows: Iterable[Row]) -> list[RowMessage]:
+    def _placed(self, group: Group, rows: Iterable[Row], note: str = "") -> list[RowMessage]:
         """Rows of a test with their places in the report."""
-        note = "; ".join(filter(None, (trial.note, self.turn.note if self.turn else "")))
-        return [message_of(self._positions[row.cell.nodeid], trial.group, row, note) for row in rows]
+        note = "; ".join(filter(None, (note, self.turn.note if self.turn else "")))
+        return [message_of(self._cells[row.cell.nodeid][1], group, row, note) for row in rows]
 
     def _prepare(self) -> None:
         """What all trials share; the error levels depend on which targets and baselines the plan has."""
@@ -370,21 +328,10 @@ class Run:
             if swept := guard.sweep(launches):  # what runs left that were killed
                 self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
             self.launcher = Launchers(runner, launches)
-        self.policy = policy_of(self.whole, self.config, self.stored)
+        self.policy = self.stored.policy(self.whole, in_parts=self.whole is not self.plan)
         self.floors: Floors = {}
         self.capacity = Capacity.of_this_process()
         self._prepared = True
-
-    def limits(self, group: Group, cells: Sequence[Cell], budget_s: float) -> Allowance:
-        """How much of a test may be measured in `budget_s`; a recording ends with what it needs."""
-        return Allowance(
-            budget_s=budget_s,
-            floor=LAUNCHES,
-            launches=self.config.launches or (LAUNCHES if self.stored.records(group, cells) else None),
-            iterations=self.config.iterations,
-            least_iterations=LEAST_TAIL_ITERATIONS,
-            timeout_s=self.config.timeout,
-        )
 
     def guarded(self) -> contextlib.AbstractContextManager[None]:
         """All that is started in here ends with this process; launches that are no processes need no guard."""
@@ -399,8 +346,7 @@ class Run:
                 fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
                 given = {"line": group.spec.source.line, "options": self.config.rerun}
                 lost = (msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells)
-                places = self._positions
-                self.rows.begin(group, [message_of(places[row.cell.nodeid], group, row) for row in lost])
+                self.rows.begin(group, [message_of(self._cells[row.cell.nodeid][1], group, row) for row in lost])
             self.listener.begin(group.key, [cell.label for cell in group.cells])
 
 

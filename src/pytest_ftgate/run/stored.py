@@ -1,4 +1,5 @@
-"""What the stored baselines hold for the cells of a run; the only reader and writer of the store in a run."""
+"""What the stored baselines hold for the cells of a run, whose error levels they decide; nothing else in a run reads or
+writes them."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..declare.options import Options
+from ..judge import decide
 from ..judge.history import stored_wall
-from ..judge.judge import ComparedWith
+from ..judge.judge import ComparedWith, Policy, hypotheses
 from ..judge.recorded import stored_values
 from ..kit.errors import FtgateError
 from ..model.report import History, Machine, Report, Row, Table
 from ..model.sample import executor_cell
-from ..model.spec import Cell, Group
+from ..model.spec import Cell, Group, Plan
 from ..report.baselines import update_lines
+from ..stats import alpha_spending
 from ..store import names, schema
 from ..store.folder import Store
 from ..store.update import apply_updates, unused, update_plan
@@ -54,10 +57,6 @@ class StoredBaselines:
     def holds(self, cell: Cell) -> bool:
         """Whether anything readable is stored of a cell, of whatever machine or build."""
         return bool(self._entries(cell))
-
-    def has_any(self, group: Group, cell: Cell) -> bool:
-        """Whether anything readable is stored of a cell that can run here, of whatever machine or build."""
-        return self.holds(cell) and self.targets.lookup(cell, group.spec.packages).target is not None
 
     def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
         """What a cell is compared with if no reference is measured."""
@@ -106,6 +105,44 @@ class StoredBaselines:
         build = build_key(row.sample.interpreter)
         entry = self._entries(row.cell).get(names.entry_key(machine, build))
         return stored_wall(entry.recordings, fingerprint=machine, build=build) if entry else ()
+
+    def hypotheses(self, plan: Plan, *, in_parts: bool = False) -> int:
+        """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
+
+        Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
+        prepares the targets of another's tests.
+        """
+        config = self.config
+
+        def compared(group: Group, cell: Cell) -> bool:
+            if config.against or not self.holds(cell):
+                return bool(config.against)
+            return in_parts or self.targets.lookup(cell, group.spec.packages).target is not None
+
+        return sum(
+            hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
+            for group in plan
+            for names in [(*config.metrics, *group.spec.gated)]
+            for cell in group.cells
+        )
+
+    def policy(self, plan: Plan, *, in_parts: bool) -> Policy:
+        """What the options say about verdicts, with the error levels split over all hypotheses of the run.
+
+        `plan` is the whole one, also where a part of it is measured. The same for every cell: the plan and the
+        baselines are known before anything is measured.
+        """
+        config = self.config
+        number = max(1, self.hypotheses(plan, in_parts=in_parts))
+        alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, number)
+        return Policy(
+            metrics=config.metrics,
+            cli=config.thresholds,
+            ini=config.ini_thresholds,
+            alpha=alpha,
+            beta=beta,
+            probe_cost=config.probe_cost,
+        )
 
     def records(self, group: Group, cells: Sequence[Cell]) -> bool:
         """Whether this run records one of these cells."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..judge import decide, figures
-from ..judge.judge import ComparedWith, Judge, doubted, excess, missed, unchanged
+from ..judge.judge import ComparedWith, doubted, excess, missed, unchanged
 from ..kit import git
 from ..kit.errors import FtgateError
 from ..measure import machine
@@ -44,22 +44,24 @@ class Trial:
         self.run = run
         self.group = group
         self.monitor = ConditionsMonitor()
-        self.conditions = self.first_conditions = Conditions()
+        self.conditions = Conditions()
         self.by_nodeid: dict[str, Row] = {}
         """Rows as they were judged first: `_amended` says what becomes of their verdicts."""
-        self._after_miss: dict[str, tuple[Verdict | None, str]] = {}
-        """By node id: the verdict on paired launches, and why there is none."""
-        self._same_code: dict[str, str] = {}
-        """By node id of a cell that missed its baseline: why its code is that of the baseline."""
-        self.samples = TestSamples()
         self.phases: list[Phase] = []
+        """Those to come."""
         self.active: Phase | None = None
-        self.amendments = run.hooks.ftgate_amend(run=run, group=group)
-        self.explainer = Explainer(self._by_people, run.folder.root)
+        self.first: Phase | None = None
+        """The one that has ended first: the rows have its samples."""
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
         self.note = ""
         """Whether its launches were split, and why."""
+        self._after_miss: dict[str, tuple[Verdict | None, str]] = {}
+        """By node id: the verdict on paired launches, and why there is none."""
+        self._same_code: dict[str, str] = {}
+        """By node id of a cell that missed its baseline: why its code is that of the baseline."""
+        self._by_features = run.hooks.ftgate_amend(run=run, group=group)
+        self.explainer = Explainer(self._by_people, run.folder.root)
         self._ended_s = 0.0
         self._ended_rounds = 0
         self._interrupted = False
@@ -69,65 +71,35 @@ class Trial:
     def begin(self) -> None:
         """Prepare the targets and begin the first phase; a cell that cannot be measured has its row at once."""
         self.monitor.start()
-        against = self.run.config.against
+        against, group = self.run.config.against, self.group
         pair = self.run.references.requested() if against else None
-        for cell in self.group.cells:
-            row = self._row_unmeasured(cell, pair)
-            if row is not None:
-                self.by_nodeid[cell.nodeid] = row
-        cells = tuple(cell for cell in self.group.cells if cell.nodeid not in self.by_nodeid)
+        # 1. Rows of the cells that cannot be measured.
+        rows = {cell.nodeid: self._row_unmeasured(cell, pair) for cell in group.cells}
+        self.by_nodeid = {nodeid: row for nodeid, row in rows.items() if row is not None}
+        cells = tuple(cell for cell in group.cells if cell.nodeid not in self.by_nodeid)
+        if not cells:
+            return
+        # 2. What the others are compared with: a pair, or what is stored of them.
         phase = Phase(cells=cells, judged=frozenset(cell.nodeid for cell in cells))
         if against:
             phase.pair, phase.why = pair, f"--ftgate-against {against}"
-        elif cells:
+        else:
             self._beside_another_machines(phase)
-        if cells and phase.pair is not None:
+        if phase.pair is not None:
             phase.same, changed = self._same_sides(cells, phase.pair)
             phase.why = "; ".join(filter(None, (phase.why, changed)))
-        self._without_unchanged(phase)
+        # 3. Rows of the cells that are the same on both sides, in a test without contracts.
+        if phase.same and not group.spec.contracts:
+            for cell in cells:
+                if why := phase.same.get(cell.nodeid):
+                    basis = replace(phase.basis_of(cell, self.run, group), why="")
+                    verdict = basis.verdict(Decision.UNCHANGED, f"not measured: {why}")
+                    self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
+            phase.cells = tuple(cell for cell in cells if cell.nodeid not in phase.same)
+            phase.judged = frozenset(cell.nodeid for cell in phase.cells)
         if phase.cells:
             self.phases.append(phase)
             self._begin_next()
-
-    def _beside_another_machines(self, phase: Phase) -> None:
-        """Pair it with the commit of the baselines, if all that is stored of its cells is another machine's or build's.
-
-        Their figures decide nothing here. It stays as it is where that commit cannot be measured.
-        """
-        stored = self.run.stored
-        found = [stored.compared_with(self.group, cell) for cell in phase.cells]
-        recorded = [each for each in found if each.entry is not None]
-        alone = recorded and all(each.elsewhere for each in recorded) and not stored.records(self.group, phase.cells)
-        if not alone or not self.run.config.escalate:
-            return
-        newest = max(recorded, key=lambda each: each.entry.recordings[-1].recorded_at if each.entry else "")
-        test, _ = names.split_nodeid(phase.cells[0].nodeid)
-        try:
-            pair = self.run.references.recorded(newest, test)
-        except worktrees.NothingToCompare:
-            why = f"the code is that of {git.shown(newest.commit)}, which another machine or build recorded"
-            phase.same = dict.fromkeys(phase.judged, why)
-            return
-        except git.AgainstError:
-            return
-        self.run.targets.make_all(self.group, (pair.changed, pair.reference))
-        phase.pair, phase.why = pair, "another machine or build recorded it, so its commit is measured here"
-
-    def _same_sides(self, cells: Sequence[Cell], pair: worktrees.Pair) -> tuple[Mapping[str, str], str]:
-        """Why cells are the same on both sides, by node id, and why others may not be: what a feature finds."""
-        return self.run.hooks.ftgate_settle(run=self.run, group=self.group, cells=cells, pair=pair) or ({}, "")
-
-    def _without_unchanged(self, phase: Phase) -> None:
-        """Take out the cells of which nothing is measured: those that are the same, in a test without contracts."""
-        if self.group.spec.contracts:
-            return
-        for cell in phase.cells:
-            if why := phase.same.get(cell.nodeid):
-                basis = replace(phase.basis_of(cell, self.run, self.group), why="")
-                verdict = basis.verdict(Decision.UNCHANGED, f"not measured: {why}")
-                self.by_nodeid[cell.nodeid] = Row(cell=cell, verdict=verdict)
-        phase.cells = tuple(cell for cell in phase.cells if cell.nodeid not in phase.same)
-        phase.judged = frozenset(cell.nodeid for cell in phase.cells)
 
     @property
     def open(self) -> bool:
@@ -137,7 +109,7 @@ class Trial:
     @property
     def rounds(self) -> int:
         """Rounds of all its phases so far."""
-        return self._ended_rounds + (self.active.interleaved.budget.rounds if self.active else 0)
+        return self._ended_rounds + (self.active.measurement.plan.rounds if self.active else 0)
 
     def step(self, share_s: float | None = None, left_s: float | None = None) -> None:
         """One round of the phase under way.
@@ -174,10 +146,6 @@ class Trial:
             self._not_begun(phase, FtgateError("the time budget was used up"), late=True)
         self.phases = []
 
-    def rows(self) -> list[Row]:
-        """All cells' rows in their order: their verdicts as they stand at the end, with conditions and explanations."""
-        return [self._finished(cell) for cell in self.group.cells]
-
     def fail(self, error: Exception) -> None:
         """End it with this error in the row of every cell that has no verdict yet, or was to be measured again."""
         unfinished = [*self.phases, *([self.active] if self.active else [])]
@@ -186,11 +154,11 @@ class Trial:
             if cell.nodeid not in self.by_nodeid or any(cell.nodeid in phase.judged for phase in unfinished):
                 self._fail_cell(cell, error)
 
-    def _fail_cell(self, cell: Cell, error: Exception) -> None:
-        told = error_of(error)
-        self.by_nodeid[cell.nodeid] = failed_row(cell, told.reason, told.detail)
-        for amendments in (self._after_miss, self._same_code):
-            amendments.pop(cell.nodeid, None)
+    # -- rows --------------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[Row]:
+        """All cells' rows in their order: their verdicts as they stand at the end, with conditions and explanations."""
+        return [self._finished(cell) for cell in self.group.cells]
 
     def rows_in_part(self) -> list[Row]:
         """The rows of the cells that have one, where the run ends in the middle: nothing more is measured."""
@@ -202,31 +170,37 @@ class Trial:
         finished = [self._finished(row.cell) for row in measured]
         return [row if row.sample is None else replace(row, in_part=not whole) for row in finished]
 
-    # -- what becomes of a verdict -----------------------------------------------------------------------------
-
     def _finished(self, cell: Cell) -> Row:
         """The row of a cell with its verdict as it stands, and its explanation."""
         try:
-            return self._explained(self._amended(self.by_nodeid[cell.nodeid]))
+            row = self._amended(self.by_nodeid[cell.nodeid])
+            if row.verdict.decision in explaining.EXPLAINED and self.run.config.explain:
+                explanation = self.explainer.of(cell.nodeid)
+                # Where its reference was not measured, what moved since its baseline.
+                if explanation is None and row.sample is not None and row.sample.reference is None and self.first:
+                    explanation = explaining.of_stored(row, self.first.judge.compared_with(row.sample))
+                row = replace(row, explanation=explanation)
         except Exception as error:  # noqa: BLE001
             self._fail_cell(cell, error)
             return self.by_nodeid[cell.nodeid]
+        return row
 
     def _amended(self, row: Row) -> Row:
         """The row with its verdict as it stands now, and with what the time lacks where that is open."""
-        nodeid, verdict, sample = row.cell.nodeid, row.verdict, self.samples.cell(row.cell)
+        nodeid, verdict, first = row.cell.nodeid, row.verdict, self.first
         # 1. After a miss: by the launches that were paired with the baseline's commit, else predicted.
-        if nodeid in self._after_miss and sample is not None:
-            verdict = self.screen.settled(sample, self.samples, verdict, *self._after_miss[nodeid])
+        if nodeid in self._after_miss and first is not None and (sample := first.samples.cell(row.cell)) is not None:
+            verdict = first.judge.settled(sample, first.samples, verdict, *self._after_miss[nodeid])
         # 2. Where the code is that of the baseline: what misses it is no change of the code.
         if why := self._same_code.get(nodeid):
             verdict = unchanged(verdict, why)
         # 3. In doubt where the machine may have done it: contracts were judged in the first phase.
+        alone = first.conditions if first else Conditions()
         verdict = doubted(
             verdict,
             paired=decide.unfit(self.conditions, decide.PAIRED),
-            alone=decide.unfit(self.first_conditions, decide.UNPAIRED),
-            crowded=decide.unfit(self.first_conditions, decide.CROWDED),
+            alone=decide.unfit(alone, decide.UNPAIRED),
+            crowded=decide.unfit(alone, decide.CROWDED),
         )
         if row.sample is not None:
             lacking = self.shortfalls.get(nodeid) if verdict.decision.wants_time else None
@@ -237,45 +211,79 @@ class Trial:
 
     def _by_people(self, row: Row) -> Row:
         """The row with its verdict as commits accept it and the test expects it: what features make of it."""
-        for amended in self.amendments:
+        for amended in self._by_features:
             row = replace(row, verdict=amended(row))
         return row
 
-    def _explained(self, row: Row) -> Row:
-        """The row with its explanation; where its reference was not measured, with what moved since its baseline."""
-        if row.verdict.decision not in explaining.EXPLAINED or not self.run.config.explain:
-            return row
-        explanation = self.explainer.of(row.cell.nodeid)
-        if explanation is None and row.sample is not None and row.sample.reference is None:
-            explanation = explaining.of_stored(row, self.screen.compared_with(row.sample))
-        return replace(row, explanation=explanation)
+    def _fail_cell(self, cell: Cell, error: Exception) -> None:
+        told = error_of(error)
+        self.by_nodeid[cell.nodeid] = failed_row(cell, told.reason, told.detail)
+        self._after_miss.pop(cell.nodeid, None)
+        self._same_code.pop(cell.nodeid, None)
 
-    # -- phases ------------------------------------------------------------------------------------------------
+    # -- what the first phase is compared with -----------------------------------------------------------------
 
     def _row_unmeasured(self, cell: Cell, pair: worktrees.Pair | None) -> Row | None:
         """The row of a cell without its cores, its interpreter or a readable baseline; None for all others."""
+
+        def unsupported(reason: str) -> Row:
+            return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))
+
         if reason := machine.lacking(cell, self.group.spec):
-            return _unsupported_row(cell, reason)
-        checkout = pair.changed if pair else None
-        lookup = self.run.targets.lookup(cell, self.group.spec.packages, checkout)
-        if lookup.target is None:
-            if lookup.failed:
-                return failed_row(cell, first_line(lookup.reason), lookup.reason)
-            return _unsupported_row(cell, lookup.reason)
-        if reason := unavailable(cell, lookup.target.interpreter):
-            return _unsupported_row(cell, reason)
+            return unsupported(reason)
+        lookup = self.run.targets.lookup(cell, self.group.spec.packages, pair.changed if pair else None)
+        if lookup.failed:
+            return failed_row(cell, first_line(lookup.reason), lookup.reason)
+        reason = lookup.reason if lookup.target is None else unavailable(cell, lookup.target.interpreter)
+        if reason or lookup.target is None:
+            return unsupported(reason)
         if pair and pair.reference.python:
             other = self.run.targets.lookup(cell, self.group.spec.packages, pair.reference).target
             if other is not None and same(cell, lookup.target, pair.reference, other):
                 itself = f"{cell.target.spec} is {pair.reference.label} itself"
-                return _unsupported_row(cell, f"{itself}, with which the targets are compared")
+                return unsupported(f"{itself}, with which the targets are compared")
         stored = None if pair else self.run.stored.entry(self.group, cell)
         return failed_row(cell, "its baseline cannot be read", str(stored)) if isinstance(stored, FtgateError) else None
+
+    def _beside_another_machines(self, phase: Phase) -> None:
+        """Pair it with the commit of the baselines, if all that is stored of its cells is another machine's or build's.
+
+        Their figures decide nothing here. It stays as it is where that commit cannot be measured.
+        """
+        stored = self.run.stored
+        found = [stored.compared_with(self.group, cell) for cell in phase.cells]
+        recorded = [each for each in found if each.entry is not None]
+        alone = recorded and all(each.elsewhere for each in recorded) and not stored.records(self.group, phase.cells)
+        if not alone or not self.run.config.escalate:
+            return
+        newest = max(recorded, key=lambda each: each.entry.recordings[-1].recorded_at if each.entry else "")
+        test, _ = names.split_nodeid(phase.cells[0].nodeid)
+        try:
+            pair = self.run.references.recorded(newest, test)
+        except worktrees.NothingToCompare:
+            why = f"the code is that of {git.shown(newest.commit)}, which another machine or build recorded"
+            phase.same = dict.fromkeys(phase.judged, why)
+            return
+        except git.AgainstError:
+            return
+        self.run.targets.make_all(self.group, (pair.changed, pair.reference))
+        phase.pair, phase.why = pair, "another machine or build recorded it, so its commit is measured here"
+
+    def _same_sides(self, cells: Sequence[Cell], pair: worktrees.Pair) -> tuple[Mapping[str, str], str]:
+        """Why cells are the same on both sides, by node id, and why others may not be: what a feature finds."""
+        return self.run.hooks.ftgate_settle(run=self.run, group=self.group, cells=cells, pair=pair) or ({}, "")
+
+    # -- phases ------------------------------------------------------------------------------------------------
 
     @property
     def _own_left_s(self) -> float:
         """What its ended phases left of the test's own time."""
         return self.run.config.test_time - self._ended_s
+
+    def _left_s(self, active: Phase) -> float:
+        """What is left to explain a phase's cells: of its time, and of the run's."""
+        run_left_s = self.run.time.left_s
+        return active.left_s if run_left_s is None else min(active.left_s, run_left_s)
 
     def _begin_next(self) -> None:
         """Begin the next phase that can begin; one whose environments cannot be installed is judged without."""
@@ -285,14 +293,14 @@ class Trial:
             try:
                 phase.begin(self.run, self.group, self.monitor, self._own_left_s, waiting)
                 self.active = phase
-                if self.samples:
+                if self.first:
                     why = "measured again beside the baseline's commit: it missed its baseline"
                     self.run.listener.expect_more(why)
             except FtgateError as error:
                 if phase.pair and not self.run.config.against:  # what is compared with instead decides less
                     why = f"{phase.pair.reference.label} cannot be measured: {first_line(str(error))}"
                     self.run.listener.warn(f"{self.group.key}: {why}")
-                if phase.pair and not (self.samples or self.run.config.against):
+                if phase.pair and not (self.first or self.run.config.against):
                     # What another machine could build: without it, what it stored is compared.
                     self.phases.insert(0, dataclasses.replace(phase, pair=None, why="", same={}))
                 else:
@@ -302,7 +310,7 @@ class Trial:
         for cell in phase.cells:
             if cell.nodeid not in phase.judged:
                 continue
-            if self.samples.cell(cell):
+            if self.first and self.first.samples.cell(cell):
                 if self._missed(cell):
                     why = f"{first_line(str(error))}: its reference cannot be measured"
                     self._after_miss[cell.nodeid] = None, why
@@ -312,41 +320,36 @@ class Trial:
             else:
                 self.by_nodeid[cell.nodeid] = failed_row(cell, first_line(str(error)), str(error))
 
-    def _left_s(self, active: Phase) -> float:
-        """What is left to explain a phase's cells: of its time, and of the run's."""
-        run_left_s = self.run.time.left_s
-        return active.left_s if run_left_s is None else min(active.left_s, run_left_s)
-
-    # -- judging -----------------------------------------------------------------------------------------------
-
     def _end(self) -> None:
         """End the phase under way: judge its cells, plan what follows their misses, explain what has regressed."""
         if self.active is None:
             return
         ended, self.active = self.active, None
-        self._ended_rounds += ended.interleaved.budget.rounds
-        self.note = ended.interleaved.split or self.note
-        self.conditions = self.monitor.observe()
-        samples = TestSamples(ended.interleaved.samples())
-        if self.samples:
-            for sample in samples:
+        measurement = ended.measurement
+        self._ended_rounds += measurement.plan.rounds
+        self.note = measurement.split or self.note
+        ended.conditions = self.conditions = self.monitor.observe()
+        ended.samples = TestSamples(measurement.samples())
+        # 1. The verdict of each cell; of one that missed its baseline, now that it was paired with its commit.
+        if self.first is None:
+            self.first = ended
+            ended.judge.conditions = (self.conditions,)
+            for sample in ended.samples:
+                with self._failing(sample.cell):
+                    self._judge_first(ended, sample)
+            # 2. What is to be paired.
+            if not ended.pair:
+                self.phases += self._follow_ups(ended)
+        else:
+            for sample in ended.samples:
                 if sample.cell.nodeid in ended.judged:
                     with self._failing(sample.cell):
-                        self._judge_again(ended.judge, sample, samples)
-        else:
-            self.first_conditions = self.conditions
-            ended.judge.conditions = (self.conditions,)
-            for sample in samples:
-                with self._failing(sample.cell):
-                    self._judge_first(ended, sample, samples)
-            self.samples = samples
-            if not ended.pair:
-                self.screen = ended.judge
-                self.phases += self._follow_ups(ended)
+                        self._judge_again(ended, sample)
+        # 3. What has regressed is explained, at the cost of the phase's time.
         if self.run.config.explain and not self._interrupted:
             rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
             self.explainer.end(rows, ended, lambda: self._left_s(ended))
-        self._ended_s += ended.interleaved.budget.spent_s
+        self._ended_s += measurement.plan.spent_s
 
     @contextlib.contextmanager
     def _failing(self, cell: Cell) -> Iterator[None]:
@@ -356,38 +359,32 @@ class Trial:
         except Exception as error:  # noqa: BLE001
             self._fail_cell(cell, error)
 
-    def _judge_first(self, ended: Phase, sample: Sample, samples: TestSamples) -> None:
-        reference = samples.reference_of(sample.cell, self.group.spec.executors[0])
-        sample = self._with_hint(ended, sample)
+    def _judge_first(self, ended: Phase, sample: Sample) -> None:
+        reference = ended.samples.reference_of(sample.cell, self.group.spec.executors[0])
+        # A file or an editable install may not be what the workload needs: its error says so.
+        if sample.error is not None:
+            detail = sample.error.detail
+            hint = self.run.references.hint(detail, ended.pair.changed if ended.pair else None)
+            hint = hint or environments.missing_hint(detail, sample.cell.target.spec)
+            if hint:
+                error = replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
+                sample = replace(sample, error=error)
         shown = self.run.references.shown(figures.figures(sample, reference=reference))
-        verdict = ended.judge.verdict(sample, samples, shown)
+        verdict = ended.judge.verdict(sample, ended.samples, shown)
         self.by_nodeid[sample.cell.nodeid] = Row(
             cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
         )
 
-    def _judge_again(self, judge: Judge, sample: Sample, samples: TestSamples) -> None:
-        """The verdict of a cell that missed its baseline, now that it was paired with the baseline's commit."""
+    def _judge_again(self, ended: Phase, sample: Sample) -> None:
         row = self.by_nodeid[sample.cell.nodeid]
         if sample.error is not None:  # a race may show in any launch
             failed = failed_row(sample.cell, sample.error.reason, sample.error.detail)
             row = replace(row, verdict=failed.verdict, error=sample.error)
         else:
-            together = judge.verdict(sample, samples, figures.figures(sample, reference=None))
+            together = ended.judge.verdict(sample, ended.samples, figures.figures(sample, reference=None))
             why = together.reason or together.why or "the reference has no figures to compare"
             self._after_miss[sample.cell.nodeid] = together, why
         self.by_nodeid[sample.cell.nodeid] = replace(row, paired=sample)
-
-    def _with_hint(self, phase: Phase, sample: Sample) -> Sample:
-        """The sample with a hint in its error, if a file or an editable install is not what the workload needs."""
-        if sample.error is None:
-            return sample
-        detail, pair = sample.error.detail, phase.pair
-        hint = self.run.references.hint(detail, None if pair is None else pair.changed)
-        hint = hint or environments.missing_hint(detail, sample.cell.target.spec)
-        if not hint:
-            return sample
-        error = replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
-        return replace(sample, error=error)
 
     # -- after a miss ------------------------------------------------------------------------------------------
 
@@ -398,27 +395,26 @@ class Trial:
         """
         # 1. What each is paired with, the worst first; predictions.
         alone: dict[str, tuple[worktrees.Pair, list[Cell]]] = {}
-        for sample in sorted(self.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
+        for sample in sorted(screen.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
             with self._failing(sample.cell):
-                compared_with = self.screen.compared_with(sample)
+                compared_with = screen.judge.compared_with(sample)
                 pair = self._pair_after_miss(sample.cell, compared_with)
                 if pair is not None:
                     alone.setdefault(compared_with.commit, (pair, []))[1].append(sample.cell)
         # 2. Without cells that read the same at that commit, unless no launch begins any more.
-        budget, left_s = screen.interleaved.budget, self._own_left_s - screen.interleaved.budget.spent_s
+        plan = screen.measurement.plan
+        left_s = self._own_left_s - plan.spent_s
         for pair, cells in alone.values() if left_s > 0 and not self.run.time.over else ():
             same, _ = self._same_sides(tuple(cells), pair)
             self._same_code |= {cell.nodeid: same[cell.nodeid] for cell in cells if same.get(cell.nodeid)}
             cells[:] = [cell for cell in cells if cell.nodeid not in same]
         paired = [each for each in alone.values() if each[1]]
         # 3. As many as there is time for: a launch of a pair takes the place of one of the control workload.
-        pairs_s = LEAST_ROUNDS * len(paired) * budget.spent_s / max(1, budget.rounds * len(self.samples))
-        room = max(1, int(left_s / pairs_s)) if pairs_s else len(self.samples)
-        worst = [self._paired_phase(pair, cells[:room]) for pair, cells in paired]
-        others = [self._paired_phase(pair, cells[room:]) for pair, cells in paired if cells[room:]]
-        for phase in others:
-            phase.spare = True
-        return worst + others
+        pairs_s = LEAST_ROUNDS * len(paired) * plan.spent_s / max(1, plan.rounds * len(screen.samples))
+        room = max(1, int(left_s / pairs_s)) if pairs_s else len(screen.samples)
+        worst = [self._paired_phase(screen, pair, cells[:room]) for pair, cells in paired]
+        rest = [(pair, cells[room:]) for pair, cells in paired if cells[room:]]
+        return worst + [self._paired_phase(screen, pair, cells, spare=True) for pair, cells in rest]
 
     def _pair_after_miss(self, cell: Cell, compared_with: ComparedWith) -> worktrees.Pair | None:
         """The commit that a cell which missed its baseline is paired with; None where it is predicted."""
@@ -437,9 +433,11 @@ class Trial:
         self._after_miss[cell.nodeid] = None, why
         return None
 
-    def _paired_phase(self, pair: worktrees.Pair, cells: Sequence[Cell]) -> Phase:
+    def _paired_phase(
+        self, screen: Phase, pair: worktrees.Pair, cells: Sequence[Cell], *, spare: bool = False
+    ) -> Phase:
         """These cells, each with its single-worker cell for the scaling, paired with a commit."""
-        singles = {cell: self.samples.single_of(cell) for cell in cells}
+        singles = {cell: screen.samples.single_of(cell) for cell in cells}
         measured = ((cell, single.cell) if single else (cell,) for cell, single in singles.items())
         return Phase(
             cells=tuple(dict.fromkeys(cell for both in measured for cell in both)),
@@ -447,11 +445,8 @@ class Trial:
             pair=pair,
             why="it missed its baseline, so the baseline's commit was measured with it",
             metrics=frozenset[str]().union(*map(self._missed, cells)),
+            spare=spare,
         )
 
     def _missed(self, cell: Cell) -> frozenset[str]:
         return frozenset(each.metric for each in self.by_nodeid[cell.nodeid].verdict.metrics if missed(each))
-
-
-def _unsupported_row(cell: Cell, reason: str) -> Row:
-    return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))

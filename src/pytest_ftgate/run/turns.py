@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import psutil
-
+from ..kit.processes import cpu_s
 from ..kit.text import plural
 
 POLL_S: Final = 0.05
@@ -135,7 +134,7 @@ class MeasuringTurn:
             said_s = now_s
             pid, _, test = _read(path)
             say(f"{test} in {path.stem.removeprefix('running-')}, for {now_s - began_s:.0f} s")
-            now_used_s = _cpu_s(int(pid))
+            now_used_s = cpu_s(int(pid))
             if used_s is None or now_used_s - used_s > IDLE_SHARE * IDLE_S:
                 marked_s, used_s = now_s, now_used_s
             elif now_s - marked_s >= IDLE_S:
@@ -164,14 +163,3 @@ def _read(path: Path) -> tuple[str, str, str]:
     pid, _, rest = path.read_text(encoding="utf-8", errors="replace").partition(" ")
     count, _, test = rest.partition(" ")
     return pid or "0", count or "0", test
-
-
-def _cpu_s(pid: int) -> float:
-    """CPU time of a process and those below it, in s."""
-    used = 0.0
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                used += sum(each.cpu_times()[:4])  # user and system, its own and those of children that have ended
-    return used

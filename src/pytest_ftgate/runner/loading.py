@@ -75,8 +75,12 @@ def load_module(setup: Setup) -> ModuleType:
         return loaded
     if setup["import_mode"] == "importlib":
         return _load_from_file(name, path)
-    if setup["behind"] and "." in name:
-        return _load_beside_installed(name, path)
+    if setup["behind"] and "." in name:  # in the installed package: the file may stand in its source folder
+        try:
+            importlib.import_module(name.rpartition(".")[0])
+        except ModuleNotFoundError:
+            pass  # not installed: the rest of its parents is the source folder's
+        return _load_from_file(name, path)
     module = importlib.import_module(name)
     if not _same_file(module, path):
         raise Failure(
@@ -91,65 +95,47 @@ def _same_file(module: ModuleType, path: str) -> bool:
     return file is not None and os.path.realpath(file) == os.path.realpath(path)
 
 
-def _load_beside_installed(name: str, path: str) -> ModuleType:
-    """From the file itself, in the installed package: the file may stand in the package's source folder."""
-    try:
-        importlib.import_module(name.rpartition(".")[0])
-    except ModuleNotFoundError:
-        pass  # not installed: the rest of its parents is the source folder's
-    return _load_from_file(name, path)
-
-
 def _load_from_file(name: str, path: str) -> ModuleType:
     """As pytest's importlib mode: from the file itself; parents that cannot be imported are created."""
+    from types import ModuleType
+
+    # 1. Its parents, the outermost first: a package where there is one, else a bare module with its folder.
+    parts = name.split(".")[:-1]
+    own = os.path.dirname(path)
+    parents = []
+    for depth in range(len(parts), 0, -1):
+        parents.append((".".join(parts[:depth]), own))
+        own = os.path.dirname(own)
+    for parent, folder in reversed(parents):
+        if parent in sys.modules:
+            continue
+        init = os.path.join(folder, "__init__.py")
+        if os.path.isfile(init):
+            _execute(parent, init, [folder])
+        else:
+            sys.modules[parent] = bare = ModuleType(parent)
+            bare.__path__ = [folder]
+    # 2. The file.
+    module = _execute(name, path)
+    if parts:
+        setattr(sys.modules[".".join(parts)], name.rpartition(".")[2], module)
+    return module
+
+
+def _execute(name: str, path: str, folders: list[str] | None = None) -> ModuleType:
+    """The module of a file, or of a package in `folders`, under a name; one that raises is not left there."""
     from importlib.util import module_from_spec, spec_from_file_location
 
-    _load_parents(name, path)
-    spec = spec_from_file_location(name, path)
+    spec = spec_from_file_location(name, path, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
         raise Failure(f"cannot import {path}")
-    module = module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[name] = module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except BaseException:
         sys.modules.pop(name, None)
         raise
-    parent, _, child = name.rpartition(".")
-    if parent:
-        setattr(sys.modules[parent], child, module)
     return module
-
-
-def _load_parents(name: str, path: str) -> None:
-    from types import ModuleType
-
-    parts = name.split(".")[:-1]
-    folder = os.path.dirname(path)
-    for depth in range(len(parts)):
-        parent = ".".join(parts[: depth + 1])
-        if parent in sys.modules:
-            continue
-        own = folder
-        for _ in range(len(parts) - depth - 1):
-            own = os.path.dirname(own)
-        init = os.path.join(own, "__init__.py")
-        if os.path.isfile(init):
-            _load_package(parent, init)
-        else:
-            module = ModuleType(parent)
-            module.__path__ = [own]
-            sys.modules[parent] = module
-
-
-def _load_package(name: str, init: str) -> None:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location(name, init, submodule_search_locations=[os.path.dirname(init)])
-    if spec is None or spec.loader is None:
-        raise Failure(f"cannot import {init}")
-    sys.modules[name] = module = module_from_spec(spec)
-    spec.loader.exec_module(module)
 
 
 def declaration(setup: Setup) -> tuple[Declaration, Any]:
@@ -242,60 +228,54 @@ def _load_body(setup: Setup, role: str) -> Body:
     is_async = bool(function.__code__.co_flags & 0x80)  # CO_COROUTINE, without importing inspect
     call = owned(function, instance)
     params, shape = literals(setup["params"]), shape_of(function)
-    if not _leads(function, shape, instance is not None):
-        call = _by_name(call, shape, params)
+    code, place = function.__code__, int(instance is not None)
+    if code.co_argcount <= place or code.co_varnames[place] != shape:  # `worker` is not the first parameter
+        bound = call
+
+        def by_name(given: Any) -> Any:
+            return bound(**{shape: given}, **params)
+
+        call = by_name
     elif params:
         from functools import partial
 
         call = partial(call, **params)
-    return Body(call, shape, is_async, _setups(declared, instance, shape, is_async, params))
-
-
-def _setups(declared: Declaration, instance: Any, shape: str, is_async: bool, given: dict[str, Any]) -> Setups | None:
     if not declared.setups:
-        return None
+        return Body(call, shape, is_async)
     from .setups import Setups
 
-    found = Setups(is_async)
+    setups = Setups(is_async)
     for what, scope, function in declared.setups:
-        code = function.__code__
-        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         if scope == "launch" or shape_of(function) == shape:
-            params = {name: value for name, value in given.items() if name in names}
-            found.add(what, scope, owned(function, instance), params)
-    return found
+            names = taken(function)
+            given = {name: value for name, value in params.items() if name in names}
+            setups.add(what, scope, owned(function, instance), given)
+    return Body(call, shape, is_async, setups)
 
 
-def _leads(function: Callable[..., Any], name: str, method: bool) -> bool:
+def taken(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of a function's parameters."""
     code = function.__code__
-    return code.co_argcount > method and code.co_varnames[method] == name
-
-
-def _by_name(call: Callable[..., Any], name: str, params: dict[str, Any]) -> Callable[..., Any]:
-    """For a body in which `worker` is not the first parameter."""
-
-    def named(given: Any) -> Any:
-        return call(**{name: given}, **params)
-
-    return named
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def shape_of(function: Callable[..., Any]) -> str:
     """The parameter that tells what the body is: `worker`, `executor` or `server`; empty if it has none of them."""
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names = taken(function)
     return next((name for name in ("worker", "executor", "server") if name in names), "")
 
 
 def literals(params: dict[str, str]) -> dict[str, Any]:
     """The parameters, evaluated from their literals, or imported by their names."""
-    return {name: imported(text) if is_named(text) else _evaluated(text) for name, text in params.items()}
+    found = {}
+    for name, text in params.items():
+        if is_named(text):
+            found[name] = imported(text)
+        else:
+            from ast import literal_eval
 
-
-def _evaluated(text: str) -> Any:
-    from ast import literal_eval
-
-    return literal_eval(text)
+            found[name] = literal_eval(text)
+    return found
 
 
 def is_named(text: str) -> bool:

@@ -12,7 +12,7 @@ from .clock import check_clocks, now_ns, resolution_ns
 from .executors.base import Observer
 from .executors.factory import make_workers
 from .gil import gil_enabled, watch
-from .primitives import context_of, make_shared_objects
+from .primitives import Context, context_of
 from .protocol import (
     BARRIER,
     CHECK,
@@ -107,8 +107,13 @@ class BarrierObserver(Observer):
 
     def at_barrier(self, executor: Any) -> None:
         """Waits for the controller."""
-        if self.settled:
-            _settle()
+        if self.settled:  # a free-threaded build's allocator adopts what ended threads have left, and frees it
+            from threading import Thread
+
+            thread = Thread(target=lambda: [bytes(size) for size in range(0, 4096, 64)])
+            thread.start()
+            thread.join()
+            gc.collect()
         self.control.send({"event": "at_barrier", "processes": executor.process_map()})
         self.control.receive()
 
@@ -136,16 +141,6 @@ def _name_folder(path: str) -> None:
         process.current_process()._config["tempdir"] = path
 
 
-def _settle() -> None:
-    """Make a free-threaded build's allocator adopt what ended threads have left, and free it."""
-    from threading import Thread
-
-    thread = Thread(target=lambda: [bytes(size) for size in range(0, 4096, 64)])
-    thread.start()
-    thread.join()
-    gc.collect()
-
-
 FLAGS = {CHECK: CHECKING, CHECKED_COLD: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
@@ -154,7 +149,15 @@ class MeasuredCell:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.setup = job["setup"]
-        self.probe = _lock_probe() if job["locks"] else None
+        self.probe: Any = None
+        if job["locks"]:
+            from . import locks
+
+            if not locks.active():
+                what = "something keeps this interpreter from importing sitecustomize"
+                raise Failure(f"the lock probe is not active: {what}")
+            locks.book.lives.leave_out_main()
+            self.probe = locks
         self.expects_gil_off = job["expect_gil"] is False
         self.record = LaunchRecord()
         loading.prepare(self.setup)
@@ -171,24 +174,16 @@ class MeasuredCell:
             self.setup = {**self.setup, "shape": body.shape}
         context = context_of(self.setup["kind"], self.setup["method"])
         _name_folder(job["folder"])
-        self.shared_objects = make_shared_objects(self.setup, context)
-        shared = self._share()
+        self.shared_objects = Context(self.setup, context)
+        shared: Any = None
+        if self.declaration is not None and self.declaration.shared is not None:
+            shared = loading.owned(self.declaration.shared, self.owner)(self.shared_objects)
         self.executor = make_workers(self.setup, shared, job["fresh"], context)
         self.launch_setups: LaunchSetups | None = None
         if body.setups is not None:
             from .setups import LaunchSetups
 
             self.launch_setups = LaunchSetups(body.setups, shared, getattr(self.executor, "runner", None))
-
-    def _share(self) -> Any:
-        if self.declaration is None or self.declaration.shared is None:
-            return None
-        return loading.owned(self.declaration.shared, self.owner)(self.shared_objects)
-
-    def begin(self) -> None:
-        """Run the launch's own setups."""
-        if self.launch_setups is not None:
-            self.launch_setups.begin()
 
     def iteration(self, message: dict[str, Any], observer: Observer) -> dict[str, Any]:
         """One iteration as the controller asks for it; what it took, in ns."""
@@ -211,8 +206,17 @@ class MeasuredCell:
             self._check(outcome, checks_itself)
         if kind == CHECKED_COLD:
             outcome.join_ns = 0
-        iteration = _iteration(outcome)
-        self.record.add(kind, iteration, outcome.reports)
+        led = outcome.led
+        iteration = {
+            "start_ns": outcome.start_ns,
+            "work_ns": outcome.work_ns,
+            "join_ns": outcome.join_ns,
+            "wall_ns": outcome.start_ns + outcome.work_ns + outcome.join_ns,
+            "cpu_ns": outcome.cpu_ns,
+            "ops": sum(each["ops"] for each in led),
+            "rate": sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in led if r["end_ns"] > r["begin_ns"]),
+        }
+        self.record.add(kind, iteration["wall_ns"], outcome.reports)
         return iteration
 
     def open_window(self, kind: str) -> None:
@@ -264,31 +268,6 @@ class MeasuredCell:
                 pass
 
 
-def _iteration(outcome: IterationResult) -> dict[str, Any]:
-    wall_ns = outcome.start_ns + outcome.work_ns + outcome.join_ns
-    rate = sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in outcome.led if r["end_ns"] > r["begin_ns"])
-    return {
-        "start_ns": outcome.start_ns,
-        "work_ns": outcome.work_ns,
-        "join_ns": outcome.join_ns,
-        "wall_ns": wall_ns,
-        "cpu_ns": outcome.cpu_ns,
-        "ops": sum(report["ops"] for report in outcome.led),
-        "rate": rate,
-    }
-
-
-def _read_job(path: str) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        job: dict[str, Any] = marshal.load(file)
-    if job.get("protocol") != PROTOCOL:
-        raise ProtocolError(
-            f"the job speaks protocol {job.get('protocol')}, this runner {PROTOCOL}: "
-            "two versions of pytest-ftgate are mixed; remove the .ftgate folder"
-        )
-    return job
-
-
 def _write_result(path: str, result: dict[str, Any]) -> None:
     unfinished = path + ".part"
     with open(unfinished, "wb") as file:
@@ -296,61 +275,45 @@ def _write_result(path: str, result: dict[str, Any]) -> None:
     os.replace(unfinished, path)
 
 
-def _printable(text: str) -> str:
-    """The text with its lone surrogates escaped: no report can hold them."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def _lock_probe() -> Any:
-    """The lock probe, which the start hook has installed. Raises Failure if it has not."""
-    from . import locks
-
-    if not locks.active():
-        raise Failure("the lock probe is not active: something keeps this interpreter from importing sitecustomize")
-    locks.book.lives.leave_out_main()
-    return locks
-
-
-def _interleave(cell: MeasuredCell, control: ControlPipes, settled: bool) -> None:
-    while True:
-        message = control.receive()
-        since_ns = now_ns()
-        if message["do"] == "finish":
-            cell.close()
-            return
-        observers: dict[str, Observer] = {
-            HOLD: ReleaseObserver(control),
-            BARRIER: BarrierObserver(control, settled),
-        }
-        observer = observers.get(message["kind"]) or LockObserver(cell, message["kind"])
-        iteration = cell.iteration(message, observer)
-        check_clocks()
-        control.send({"event": "iteration", "iteration": iteration, "turn_ns": now_ns() - since_ns})
-
-
 def main(argv: list[str]) -> int:
     """Run the launch that the job file describes. Exit code 0 unless the job itself cannot be read."""
-    job = _read_job(argv[0])
+    with open(argv[0], "rb") as file:
+        job: dict[str, Any] = marshal.load(file)
+    if job.get("protocol") != PROTOCOL:
+        raise ProtocolError(
+            f"the job speaks protocol {job.get('protocol')}, this runner {PROTOCOL}: "
+            "two versions of pytest-ftgate are mixed; remove the .ftgate folder"
+        )
     stacks.install(job["setup"], stacks.stack_file(job["setup"], "main"))
     control = ControlPipes(*job["control"])
     result: dict[str, Any] = {"protocol": PROTOCOL, "error": None, "unsupported": None}
     cell = None
     try:
+        # 1. The workload is imported, and its own setups have run.
         cell = MeasuredCell(job)
-        cell.begin()
+        if cell.launch_setups is not None:
+            cell.launch_setups.begin()
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
-        _interleave(cell, control, job["settled"])
+        # 2. Iterations, as the controller asks for them.
+        while (message := control.receive())["do"] != "finish":
+            since_ns, kind = now_ns(), message["kind"]
+            observers = {HOLD: ReleaseObserver(control), BARRIER: BarrierObserver(control, job["settled"])}
+            iteration = cell.iteration(message, observers.get(kind) or LockObserver(cell, kind))
+            check_clocks()
+            control.send({"event": "iteration", "iteration": iteration, "turn_ns": now_ns() - since_ns})
+        cell.close()
     except Unsupported as unsupported:
         result["unsupported"] = str(unsupported)
     except BaseException as error:
-        reason, detail = map(_printable, explain(error))
+        # Lone surrogates are escaped: no report can hold them.
+        reason, detail = (text.encode("utf-8", "backslashreplace").decode("utf-8") for text in explain(error))
         result["error"] = {"reason": reason, "detail": detail}
     if cell is not None and (result["error"] or result["unsupported"]):
         cell.give_up()
-    launch = cell.record.as_json() if cell is not None else {}
-    result["launch"] = {**launch, "gil_enabled": gil_enabled()}
-    result["warmed_ops"] = cell.record.warmed_ops if cell is not None else 0
-    result["spans"] = cell.record.spans if cell is not None else []
+    # 3. The result file.
+    record = LaunchRecord() if cell is None else cell.record
+    result["launch"] = {**record.as_json(), "gil_enabled": gil_enabled()}
+    result["iterations"], result["spans"] = (record.iterations, record.wall_ns), record.spans
     try:
         _write_result(job["result"], result)
     except ValueError as error:  # a figure of the workload that is no plain value

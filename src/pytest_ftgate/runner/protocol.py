@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PROTOCOL = 3
+PROTOCOL = 4
 LENGTH_BYTES = 4
 MARSHAL = 2
 """The version of marshal that every interpreter reads."""

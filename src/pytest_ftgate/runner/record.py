@@ -1,8 +1,8 @@
-"""The record of a launch, in the words of the controller's `Launch`: what is kept of each iteration."""
+"""The record of a launch, in the words of the controller's `Launch`, which has the iterations themselves already."""
 
 from __future__ import annotations
 
-from .protocol import CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
+from .protocol import HOLD, MEASURED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,30 +14,26 @@ class LaunchRecord:
     """What a launch has measured so far."""
 
     def __init__(self) -> None:
-        self.cold: Mapping[str, Any] | None = None
-        self.iterations: list[Mapping[str, Any]] = []
+        self.iterations = self.wall_ns = 0
+        """How many iterations were measured or held, and how long they took in all."""
         self.counters: dict[str, float] = {}
         self.timers: dict[str, list[int]] = {}
         self.peaks: dict[str, float] = {}
         self.results: set[str] = set()
         self.spans: list[tuple[int, int]] = []
         """Of each measured iteration: when the first worker began and the last one ended, on the clock of `now_ns`."""
-        self.warmed_ops = 0
         self.start_ns: int | None = None
         self.join_ns: int | None = None
 
-    def add(self, kind: str, iteration: Mapping[str, Any], reports: Sequence[Mapping[str, Any]]) -> None:
-        """Keep a cold or measured iteration; warm-ups, checks and barriers leave no figures.
+    def add(self, kind: str, wall_ns: int, reports: Sequence[Mapping[str, Any]]) -> None:
+        """Keep what the workers report of a measured or held iteration; those of other kinds leave no figures.
 
         Each report has `counters`, `timers` (count, total and maximum in ns) and `peaks` by name.
         """
-        if kind in (COLD, CHECKED_COLD):
-            self.cold = iteration
-        if kind == WARMUP:
-            self.warmed_ops += iteration["ops"]
         if kind not in (MEASURED, HOLD):
             return
-        self.iterations.append(iteration)
+        self.iterations += 1
+        self.wall_ns += wall_ns
         if reports and "begin_ns" in reports[0]:  # a program's runs do not say when they began; a server has none
             self.spans.append((min(each["begin_ns"] for each in reports), max(each["end_ns"] for each in reports)))
         for report in reports:
@@ -53,8 +49,6 @@ class LaunchRecord:
         """The fields of a `Launch` that the launch itself knows."""
         timers = {name: {"count": c, "total_ns": t, "max_ns": m} for name, (c, t, m) in self.timers.items()}
         return {
-            "cold": self.cold,
-            "iterations": self.iterations,
             "counters": self.counters,
             "timers": timers,
             "peaks": self.peaks,

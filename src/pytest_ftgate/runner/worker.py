@@ -16,7 +16,6 @@ from .protocol import Failure, Unsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from .held import CallTally, TaskTally
@@ -281,79 +280,56 @@ def run(body: Body, worker: Worker, order: Order, own_cpu: bool, loop: Any = Non
 def close_report(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> dict[str, Any]:
     """Add all but the times to a report, after the clock has stopped. Nothing that the workload raises escapes."""
     try:
-        _fill(report, worker, order, result, own_cpu)
+        cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
+        report["cpu_ns"] = cpu_ns - worker._cpu_ns
+        worker._cpu_ns = cpu_ns
+        report["gil"] = gil_enabled()
+        report["gil_module"] = watch.module
+        report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
+        report["peaks"] = dict(worker.peaks)
+        report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
+        for name, n in counters.items():
+            if report["error"] is None and _unusual(n):
+                report["error"] = (f"the counter {name!r} is {n}", "worker.count takes finite numbers.")
+        checks = report["error"] is None and order.flags & CHECKING and not order.window_ns
+        if checks and order.flags & VALUES:
+            report["value"] = result
+        elif checks:
+            from .results import digest
+
+            try:
+                report["result"] = digest(result)
+            except Failure:
+                raise
+            except BaseException as error:
+                reason, detail = explain(error)
+                report["error"] = (f"the result cannot be compared: {reason}", detail)
     except BaseException as error:
         report["error"] = report["error"] or explain(error)
     return report
-
-
-def _fill(report: dict[str, Any], worker: Worker, order: Order, result: Any, own_cpu: bool) -> None:
-    cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
-    report["cpu_ns"] = cpu_ns - worker._cpu_ns
-    worker._cpu_ns = cpu_ns
-    report["gil"] = gil_enabled()
-    report["gil_module"] = watch.module
-    report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
-    report["peaks"] = dict(worker.peaks)
-    if report["error"] is None:
-        report["error"] = next((_uncountable(*each) for each in counters.items() if _unusual(each[1])), None)
-    report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
-    if report["error"] is None:
-        try:
-            _add_result(report, order, result)
-        except BaseException as error:
-            reason, detail = explain(error)
-            said = isinstance(error, Failure)
-            report["error"] = (reason if said else f"the result cannot be compared: {reason}", detail)
-
-
-def _uncountable(name: str, n: float) -> tuple[str, str]:
-    return (f"the counter {name!r} is {n}", "worker.count takes finite numbers.")
-
-
-def _add_result(report: dict[str, Any], order: Order, result: Any) -> None:
-    if order.flags & CHECKING and not order.window_ns:
-        if order.flags & VALUES:
-            report["value"] = result
-        else:
-            from .results import digest
-
-            report["result"] = digest(result)
 
 
 def call(body: Body, worker: Worker, order: Order) -> tuple[int, Any]:
     """Call the body `loops` times or until the window has passed; the number of calls and the last result."""
     function = body.call
     result = None
-    if order.tally is not None:
-        return _call_together(function, worker, order.tally)
-    if not order.window_ns:
+    if order.tally is None and not order.window_ns:
         for _ in range(order.loops):
             result = function(worker)
         return order.loops, result
-    ops, batch = 0, worker._batch
+    ops, batch = 0, worker._batch if order.tally is None else 1
     since = now_ns()
     deadline = since + order.window_ns
-    while since < deadline:
-        for _ in range(batch):
-            result = function(worker)
-        ops += batch
-        now = now_ns()
-        batch, since = next_batch(batch, now - since), now
-    worker._batch = batch
-    return ops, result
-
-
-def _call_together(function: Callable[[Worker], Any], worker: Worker, tally: CallTally | TaskTally) -> tuple[int, Any]:
-    calls, batch, result = 0, 1, None
-    since = now_ns()
-    while allowed := tally.allowed(calls, batch):
+    # In batches, as many as the tally allows where all workers stop together.
+    while allowed := order.tally.allowed(ops, batch) if order.tally is not None else batch * (since < deadline):
         for _ in range(allowed):
             result = function(worker)
-        calls += allowed
+        ops += allowed
         now = now_ns()
         batch, since = next_batch(batch, now - since), now
-    return calls, result
+    if order.tally is None:
+        worker._batch = batch
+    return ops, result
 
 
 def next_batch(batch: int, spent_ns: int) -> int:
@@ -370,18 +346,12 @@ async def call_async(body: Body, worker: Worker, order: Order) -> tuple[int, Any
     function = body.call
     result = None
     ops = 0
-    if order.tally is not None:
-        while order.tally.allowed(ops, 1):
-            result = await function(worker)
-            ops += 1
-            await sleep(0)
-        return ops, result
-    if not order.window_ns:
+    if order.tally is None and not order.window_ns:
         for _ in range(order.loops):
             result = await function(worker)
         return order.loops, result
     deadline = now_ns() + order.window_ns
-    while now_ns() < deadline:
+    while order.tally.allowed(ops, 1) if order.tally is not None else now_ns() < deadline:
         result = await function(worker)
         ops += 1
         await sleep(0)
@@ -447,27 +417,24 @@ class Port:
 
     def send(self, report: dict[str, Any]) -> None:
         """Write one report. The result that `@test.check` gets is handed over as it is, or pickled."""
-        if "value" in report and self.values is not None:
-            self.values.append(report.pop("value"))
-        elif "value" in report:
-            _pickle_value(report)
+        if "value" in report:
+            value = report.pop("value")
+            if self.values is not None:
+                self.values.append(value)
+            else:
+                import pickle
+
+                try:
+                    report["pickled"] = pickle.dumps(value)
+                except Exception as error:
+                    from .given import type_of
+
+                    what = f"@test.check cannot get the result, a {type_of(value)}"
+                    report["error"] = (f"{what}: {type(error).__name__}: {error}", NOT_PICKLED)
         payload = packed(report)
         left = LENGTH.pack(len(payload)) + payload
         while left:
             left = left[os.write(self.report, left) :]
-
-
-def _pickle_value(report: dict[str, Any]) -> None:
-    import pickle
-
-    from .given import type_of
-
-    value = report.pop("value")
-    try:
-        report["pickled"] = pickle.dumps(value)
-    except Exception as error:
-        reason = f"@test.check cannot get the result, a {type_of(value)}: {type(error).__name__}: {error}"
-        report["error"] = (reason, NOT_PICKLED)
 
 
 def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
@@ -509,8 +476,16 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
         loop = setups and setups.loop
         if order.loops or serving:
             report = run(body, worker, once(order) if serving else order, own_cpu, loop)
-        else:
-            report = _run_together(body, worker, order, own_cpu, port.words or setup["held"], index, loop)
+        else:  # until all workers stop, by words in this process or in a file
+            from .held import CallTally, FileWords
+
+            words: list[int] | FileWords = port.words or FileWords(setup["held"])
+            order.tally = CallTally(words, index)
+            try:
+                report = run(body, worker, order, own_cpu, loop)
+            finally:
+                if isinstance(words, FileWords):
+                    words.close()
         if order.flags & AT_BARRIER:
             gc.collect()
         port.send(report)
@@ -518,23 +493,6 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
             return
         if own_cpu:
             call_probe("fold")  # threads share the probe of the main thread, which folds it
-
-
-def _run_together(
-    body: Body, worker: Worker, order: Order, own_cpu: bool, words: list[int] | str, index: int, loop: Any = None
-) -> dict[str, Any]:
-    """As `run`, until all workers stop; `words` are in this process or in the file of this name."""
-    from .held import CallTally, FileWords
-
-    if not isinstance(words, str):
-        order.tally = CallTally(words, index)
-        return run(body, worker, order, own_cpu, loop)
-    file = FileWords(words)
-    try:
-        order.tally = CallTally(file, index)
-        return run(body, worker, order, own_cpu, loop)
-    finally:
-        file.close()
 
 
 def call_probe(name: str) -> None:
@@ -580,21 +538,15 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
     watch.install()
     if not setup["control"]:
         loading.load_module(setup)
-    if setup["gil_note"] and setup["kind"] in ("processes", "interpreters"):
-        _at_end(setup["kind"], lambda: note_gil(setup["gil_note"]))
-    state.shared = shared
-
-
-def _at_end(kind: str, act: Callable[[], None]) -> None:
-    """Call `act` when this worker of a pool ends. Children of multiprocessing do not run atexit functions."""
-    if kind == "processes":
+    if setup["gil_note"] and setup["kind"] == "processes":  # its children do not run atexit functions
         from multiprocessing.util import Finalize
 
-        Finalize(None, act, exitpriority=0)
-    else:
+        Finalize(None, note_gil, (setup["gil_note"],), exitpriority=0)
+    elif setup["gil_note"] and setup["kind"] == "interpreters":
         import atexit
 
-        atexit.register(act)
+        atexit.register(note_gil, setup["gil_note"])
+    state.shared = shared
 
 
 def note_gil(path: str) -> None:

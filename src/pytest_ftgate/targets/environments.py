@@ -152,6 +152,14 @@ def project_name(project: Path) -> str:
     return canonicalize_name(names[0]) if names else ""
 
 
+def project_of(root: Path) -> str:
+    """The name of the project at `root`: that of its distribution, else of its folder."""
+    try:
+        return project_name(root) or root.name
+    except FtgateError:  # its pyproject.toml cannot be read: whoever needs more of it says so
+        return root.name
+
+
 def pretended(project: Path, version: str) -> dict[str, str]:
     """The environment variables by which a build takes this version and asks git for none; a user's own stay.
 

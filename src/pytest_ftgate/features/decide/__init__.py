@@ -1,94 +1,47 @@
-"""`ftgate decide`: which executor on which interpreter, from the last run or from stored baselines."""
+"""`ftgate decide`: which executor on which interpreter. `rank.py` compares them, `sentences.py` says it."""
 
 from __future__ import annotations
 
-import argparse
-import shutil
-from pathlib import Path
+import math
 
-from ...declare.options import weight
+from ...declare.options import Option, option
 from ...hookspec import Subparsers, hookimpl
-from ...model.report import Report
-from ...store.names import named
-from ...store.schema import TestBaseline
-from ..baseline import NAMES
-from ..inifile import options_of
-from ..last_run import FINE, add_rootdir, last_run, nothing, rootdir, store, unicode
-from . import rank, sentences
+from ...kit.text import did_you_mean
 
-PLACES = ("run", "baselines")
+CRITERIA = ("time", "memory")
+
+
+def weight(text: str) -> tuple[str, float]:
+    """`time=1`: what a decision weighs, and by how much."""
+    name, _, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if name not in CRITERIA or not 0 <= value < math.inf:
+        raise ValueError(f"weights such as time=1 memory=0.5: {text!r} is none{did_you_mean(name, CRITERIA)}")
+    return name, value
+
+
+WEIGHTS = option(
+    "weights",
+    (),
+    weight,
+    "what `ftgate decide` trades for what: time=1 memory=0.5 (default: nothing is traded for the other)",
+    many=True,
+    of_a_cell=False,
+    shard_own=True,
+    ini_only=True,
+)
+
+
+@hookimpl
+def ftgate_options() -> list[Option]:
+    return [WEIGHTS]
 
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    text = "which executor on which interpreter, by the figures of the last run or of stored baselines"
-    parser = subparsers.add_parser("decide", help=text, description=text[0].upper() + text[1:] + ".")
-    parser.add_argument("tests", metavar="TEST", nargs="*", help=f"tests: {NAMES} (default: all)")
-    parser.add_argument(
-        "--from",
-        dest="place",
-        choices=PLACES,
-        help="take the figures from there alone (default: the last run, and baselines for what it lacks)",
-    )
-    parser.add_argument(
-        "--weight",
-        type=_weight,
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="trade one for the other, such as --weight time=1 --weight memory=0.5 (default: the ini's ftgate_weights)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
-    parser.set_defaults(run=decide)
+    from . import command
 
-
-def _weight(text: str) -> tuple[str, float]:
-    try:
-        return weight(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"takes {error}") from None
-
-
-def decide(args: argparse.Namespace) -> int:
-    """Print the advice on the tests named; 3 where nothing is known of them. Raises FtgateError."""
-    weights = tuple(args.weight) or options_of(rootdir(args), "weights").weights
-    report = last_run(args) if args.place != "baselines" else None
-    stored = list(store(args).baselines()) if args.place != "run" else []
-    if report is None and not stored:
-        return nothing("nothing was measured yet, and no baseline is stored: run pytest --ftgate first")
-
-    # The last run, and the baselines of the tests that it did not measure.
-    found = {} if report is None else {each.test: each for each in rank.of_report(report, weights)}
-    for each in stored:
-        if each.test not in found or not found[each.test].choices:
-            fingerprint = _fingerprint(report, each)
-            kept = rank.of_stored(each, fingerprint, weights) if fingerprint else None
-            found |= {each.test: kept} if kept else {}
-    if args.tests:
-        chosen = {test for name in args.tests for test in named(name, found)}
-        found = {test: advice for test, advice in found.items() if test in chosen}
-
-    if not found:
-        where = {"run": "the last run", "baselines": "the baselines"}.get(args.place, "the last run and the baselines")
-        tests = ", ".join(args.tests)
-        return nothing(f"{where} have no test {tests}: see ftgate baseline list, or run pytest --ftgate on it")
-    if args.json:
-        print(sentences.as_json(found.values()))
-    else:
-        said = map(sentences.said, found.values())
-        print(sentences.render(said, shutil.get_terminal_size().columns, unicode=unicode()), end="")
-    return FINE
-
-
-def _fingerprint(report: Report | None, stored: TestBaseline) -> str:
-    """The machine of the run where it has recordings, else the one that recorded last."""
-    if report is not None and report.machine.fingerprint in stored.machines:
-        return report.machine.fingerprint
-    times = {
-        key.partition("/")[0]: cell.recordings[-1].recorded_at
-        for builds in stored.cells.values()
-        for key, cell in sorted(builds.items(), key=lambda item: item[1].recordings[-1].recorded_at)
-    }
-    return max(times, key=lambda machine: times[machine], default="")
+    command.add(subparsers)

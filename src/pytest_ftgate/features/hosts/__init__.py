@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...hookspec import hookimpl
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 def ftgate_configure(gate: Gate) -> None:
     """Measure on the machines that `--tx` names, if it names any."""
     if gate.is_worker:
-        if gate.host:
+        if host := getattr(gate.config, "workerinput", {}).get("ftgate_host"):
+            from ...run.rows import on_host
+
+            gate.placed = partial(on_host, name=host, machine=gate.run.machine)
             # pytest-xdist put the folder first in a worker's path; an installed project is measured as such.
             here = os.getcwd()
             if here in sys.path:

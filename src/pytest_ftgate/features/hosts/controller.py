@@ -23,7 +23,7 @@ import pytest
 from execnet.gateway_bootstrap import HostNotFound
 from xdist import workermanage
 
-from ...declare.options import OPTIONS
+from ...declare.options import table
 from ...hookspec import hookimpl
 from ...kit.errors import FtgateError
 from ...model.report import Machine
@@ -120,14 +120,14 @@ class Hosts:
             raise pytest.UsageError(f"a host measures with one worker: {', '.join(sorted(twice))} stands in --tx twice")
         # Some options have no meaning on several machines.
         options = options_of(config)
-        for option in OPTIONS:
-            if option.not_with_hosts and getattr(options, option.name) != option.default:
+        for option in table():
+            if option.not_with_hosts and option.of(options) != option.default:
                 raise pytest.UsageError(option.not_with_hosts)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Bring the project to every host before pytest-xdist connects to it."""
-        names = ("PYTEST_ADDOPTS", *(option.variable for option in OPTIONS))
+        names = ("PYTEST_ADDOPTS", *(option.variable for option in table()))
         variables = {name: os.environ[name] for name in names if name in os.environ}
         for spec in specs:
             self.hosts.append(HostLink(spec))

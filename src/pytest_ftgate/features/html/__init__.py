@@ -2,3 +2,21 @@
 
 `assets/` holds the template, its style and script, and the plot library with its licences.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...hookspec import Format, hookimpl
+from ...model.report import Report
+
+
+@hookimpl
+def ftgate_formats() -> Mapping[str, Format]:
+    return {"html": Format(render, needs=("jinja2", "markupsafe"))}
+
+
+def render(report: Report) -> str:
+    from . import page
+
+    return page.render(report)

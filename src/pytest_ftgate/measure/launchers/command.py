@@ -12,13 +12,13 @@ import msgspec
 from ...kit.proc import ProcessMap
 from ...kit.processes import kill_marked, marks
 from ...kit.text import expanded
-from ...kit.values import LARGEST, Figure, Natural, to_builtins
+from ...kit.values import LARGEST, Figure, Natural
 from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, WorkloadError
 from ...model.spec import Cell, Program, Spec
 from ...runner.clock import resolution_ns
 from ...runner.protocol import HOLD, MEASURED
 from ...runner.record import LaunchRecord
-from ..launch import HeldIteration, LaunchFailed, Request, recorded, request_here
+from ..launch import Answered, HeldIteration, LaunchFailed, Request, recorded, request_here
 from ..watch.memory import SAMPLED, sample_tree
 from .process import PipeOutput, Process, exit_text, left_behind
 from .words import decimal, path_with, required, values_of, variables_of, which
@@ -127,6 +127,7 @@ class CommandHandle:
         self.process: Process | None = None
         self.begun = False
         """Whether a run was begun; one that was interrupted while it was started has no process here."""
+        self.answered = Answered()
         self.record = LaunchRecord()
 
     def ready(self) -> float:
@@ -178,7 +179,7 @@ class CommandHandle:
             raise LaunchFailed(left)
         self._let_go()
         self.begun = False
-        return recorded(self.record.as_json())
+        return recorded(self.answered, self.record.as_json())
 
     def kill(self) -> None:
         """End the run that is under way, and everything that runs left behind."""
@@ -189,8 +190,8 @@ class CommandHandle:
 
     def _recorded(self, kind: str, runs: Sequence[ProgramRun]) -> Iteration:
         iteration = iteration_of(runs)
-        self.record.add(kind, to_builtins(iteration), [run.output.report() for run in runs])
-        return iteration
+        self.record.add(kind, iteration.wall_ns, [run.output.report() for run in runs])
+        return self.answered.add(kind, iteration)
 
     def _build(self, words: list[str]) -> None:
         what = f"its build `{shlex.join(words)}` "

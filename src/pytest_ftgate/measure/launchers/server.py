@@ -40,15 +40,13 @@ from ...kit.processes import (
     tree,
 )
 from ...kit.text import expanded
-from ...kit.values import to_builtins
 from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
 from ...model.spec import Cell, Generator, Service, Spec
 from ...runner import loading
 from ...runner.client import Server, ask, below
 from ...runner.protocol import COLD, WARMUP
-from ...runner.record import LaunchRecord
 from .. import machine, stacks
-from ..launch import CellUnsupported, HeldIteration, LaunchFailed, Request, recorded, request_here, setup_of
+from ..launch import Answered, CellUnsupported, HeldIteration, LaunchFailed, Request, recorded, request_here, setup_of
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s, sample_tree
 from . import load as load_generators
 from .command import program_environment
@@ -326,7 +324,7 @@ class ServerHandle:
         self.mark = server.mark
         self.clock = time.monotonic
         self.sample_cost_s = 0.0
-        self.record = LaunchRecord()
+        self.answered = Answered()
         self.generator: Process | None = None
 
     # -- iterations --------------------------------------------------------------------------------------------
@@ -352,9 +350,7 @@ class ServerHandle:
         return _RESOLUTION_NS
 
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
-        iteration = self._drive(window_ns, warming=kind in (COLD, WARMUP))
-        self.record.add(kind, to_builtins(iteration), ())
-        return iteration
+        return self.answered.add(kind, self._drive(window_ns, warming=kind in (COLD, WARMUP)))
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
         """A window of load, its first and last tenth not sampled; longer where a sample of memory takes long."""
@@ -393,8 +389,7 @@ class ServerHandle:
         if left:
             error = left_error(left)
             raise self.server.process.failure(error.reason, error.detail)
-        record = {**self.record.as_json(), "gil_enabled": self.request.expect_gil}
-        return recorded(record)
+        return recorded(self.answered, {"gil_enabled": self.request.expect_gil})
 
     def kill(self) -> None:
         """End it and everything that it started, the load generator too."""
@@ -428,8 +423,7 @@ class ServerHandle:
             owner, value = value, getattr(value, name)
         assert callable(value)
         function = loading.owned(value, owner() if isinstance(owner, type) else None)
-        code = value.__code__  # type: ignore[attr-defined]
-        taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        taken = loading.taken(value)
         params = {name: value for name, value in loading.literals(setup["params"]).items() if name in taken}
         # 2. Called with the server, in the time of a launch.
         try:

@@ -31,7 +31,7 @@ from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, MEASURED, P
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
 from .. import memory_round, stacks
-from ..launch import LEFT_FIX, THREADS_FIX, CellUnsupported, HeldIteration, LaunchFailed, Request, setup_of
+from ..launch import LEFT_FIX, THREADS_FIX, Answered, CellUnsupported, HeldIteration, LaunchFailed, Request, setup_of
 from ..machine import pinned, usable_cores
 from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
@@ -257,18 +257,16 @@ T = TypeVar("T")
 
 
 class _Result(msgspec.Struct):
-    """The file that the runner writes at the end of a launch.
-
-    `warmed_ops` are the body calls of the warm-ups; `spans` is when the workers of each measured iteration were at
-    work, in ns on the runner's clock.
-    """
+    """The file that the runner writes at the end of a launch."""
 
     protocol: int
     launch: Launch
     error: WorkloadError | None = None
     unsupported: str | None = None
-    warmed_ops: Natural = 0
+    iterations: tuple[Natural, Natural] = (0, 0)
+    """How many were measured or held, and their time in ns: that of its answers, or these are not its own."""
     spans: list[tuple[Natural, Natural]] = []
+    """When the workers of each were at work, in ns on the runner's clock."""
 
 
 def result_of(content: bytes) -> _Result:
@@ -403,6 +401,7 @@ class WorkloadHandle:
         self.sample_costs_s = launcher.sample_costs_s
         self.sample_cost_s = 0.0
         self.turns = launcher.turns
+        self.answered = Answered()
         self.measured: list[Iteration] = []
         self.result: _Result | None = None
         self.closed_s = 0.0
@@ -423,7 +422,7 @@ class WorkloadHandle:
         self.turns.add(self.request, waited_s, max(self._read(message, "turn_ns", int), iteration.wall_ns))
         if kind == MEASURED:
             self.measured.append(iteration)
-        return iteration
+        return self.answered.add(kind, iteration)
 
     def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
         """One held iteration; of a long body one call, without its first and its last tenth."""
@@ -470,7 +469,7 @@ class WorkloadHandle:
             point = point_of_all(tree(processes.main), processes)
             memory, dropped = (() if point is None else (point,)), dropped + (point is None)
         self.channel.send({"do": "go on"})
-        iteration = self.awaited_iteration(self.timeout_s, "ending its workers")
+        iteration = self.answered.add(HOLD, self.awaited_iteration(self.timeout_s, "ending its workers"))
         return HeldIteration(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
@@ -501,8 +500,10 @@ class WorkloadHandle:
         result = self._result()
         if wrong := self.turns.disagreement(self.request) or too_many_cores(self.request, self.measured):
             raise LaunchFailed(wrong)
-        if self.measured:  # as they were answered
-            result.launch = msgspec.structs.replace(result.launch, iterations=tuple(self.measured))
+        answers = len(self.answered.iterations), sum(each.wall_ns for each in self.answered.iterations)
+        if answers != result.iterations:
+            both = (f"{count} iterations of {wall_ns / 1e6:.6g} ms" for count, wall_ns in (answers, result.iterations))
+            raise self._junk(" and, in its result file, ".join(both))
         self.result = result
         self.closed_s = self.clock()
         self.process.wake_no_more_on(self.channel.reader.fileno())
@@ -511,21 +512,32 @@ class WorkloadHandle:
         """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
         self.close()
         assert self.result is not None
+        locks, profile = None, None
         try:
+            # 1. It ends: neither threads of the workload nor its exit handlers hold it.
             waited_s = self.clock() - self.closed_s
-            if not self.process.over(THREADS_S - waited_s):
-                self._look_for_threads()
+            if not self.process.over(THREADS_S - waited_s) and stacks.awaits_threads(found := self._stacks([])):
+                held = stacks.at_work(found)
+                named = stacks.lines(held)
+                reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
+                text = "\n".join((stacks.shown(held), THREADS_FIX))
+                raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
             if not self.process.over(self.timeout_s - waited_s):
                 raise self._hung(f"did not exit within {self.timeout_s:g} s: an exit handler of the workload holds it")
+            # 2. It leaves no process.
             if left := left_behind(self.mark, LEFT_FIX):
                 raise LaunchFailed(left)
-            locks = self._locks(self.result) if self.request.role == "locks" else None
-            profile = None
+            # 3. What each of its processes wrote as it ended.
+            if self.request.role == "locks":
+                locks = self._locks(self.result)
             if self.request.role == "profile":
                 profile = memory_round.read(self.folder / PROFILES, self.result.spans)
         finally:
             self.kill()
-        return msgspec.structs.replace(self.result.launch, locks=locks, profile=profile)
+        iterations = tuple(self.answered.iterations)
+        return msgspec.structs.replace(
+            self.result.launch, cold=self.answered.cold, iterations=iterations, locks=locks, profile=profile
+        )
 
     def kill(self) -> None:
         if not self.process.closed:
@@ -590,16 +602,6 @@ class WorkloadHandle:
             return self.process.failure(reason, detail)
         return self.process.failure(reason + stacks.at_line(found), detail, last=f"{fatal}\n{stacks.shown(found)}")
 
-    def _look_for_threads(self) -> None:
-        """Raise LaunchFailed where only threads of the workload keep the process from ending."""
-        found = self._stacks([])
-        if stacks.awaits_threads(found):
-            held = stacks.at_work(found)
-            named = stacks.lines(held)
-            reason = f"its process did not end within {THREADS_S:g} s: a thread of the workload still runs"
-            text = "\n".join((stacks.shown(held), THREADS_FIX))
-            raise self.process.failure(f"{reason} ({named})" if named else reason, last=text)
-
     def _stacks(self, others: Sequence[int]) -> list[stacks.Stack]:
         """Of the launch's own process and these others."""
         setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
@@ -625,7 +627,7 @@ class WorkloadHandle:
             recorded = lock_waits.read(self.folder / LOCKS)
         except FtgateError as error:
             raise LaunchFailed(WorkloadError(reason=str(error))) from error
-        iterations = result.launch.iterations
+        iterations = self.answered.iterations
         # Roles that do not lead are at work until they are joined.
         joined_ns = sum(iteration.join_ns for iteration in iterations) if self.request.cell.roles else 0
         work_ns = sum(iteration.work_ns for iteration in iterations) + joined_ns
@@ -633,7 +635,7 @@ class WorkloadHandle:
             work_ns=work_ns,
             thread_ns=lock_waits.thread_ns(self.request.cell, work_ns, recorded.lived_ns(result.spans)),
             ops=sum(iteration.ops for iteration in iterations),
-            counted_ops=result.warmed_ops,
+            counted_ops=self.answered.warmed_ops,
             sites=recorded.sites,
         )
 

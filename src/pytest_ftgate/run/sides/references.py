@@ -162,12 +162,26 @@ def steps_of(steps: Steps, old_root: Path, checkout: Checkout | None, requires: 
         step if environments.is_command(step) else tuple(revision_argument(word, old_root, checkout) for word in step)
         for step in steps
     )
-    if checkout.copied:
-        moved = tuple(_as_copy(step, checkout) for step in moved)
-    wanted = {_distribution(checkout.project, word) for word in checkout.install}
-    extras = set[str]()
-    kept = tuple(_without(step, wanted, checkout.project, extras) for step in _with_last(moved, requires))
-    return _with_last(tuple(filter(None, kept)), tuple(_with_extras(word, extras) for word in checkout.install))
+    if not (checkout.install or checkout.copied):
+        return _with_last(moved, requires)
+    # Without what the checkout's own take the place of, and with no editable install of what it has as a copy.
+    wanted, extras = {_distribution(checkout.project, word) for word in checkout.install}, set[str]()
+    left: list[Step] = []
+    for step in _with_last(moved, requires):
+        kept: list[str] = []
+        for word in step:
+            option = kept[-1] if kept and kept[-1].startswith("-") and "=" not in kept[-1] else ""
+            name = environments.distribution_of(checkout.project, word) if option else ""
+            name = name if option or environments.is_command(step) else _distribution(checkout.project, word)
+            replaced = name != "" and name in wanted and option in ("", *EDITABLE)
+            if option in EDITABLE and (replaced or name == checkout.copied != ""):
+                kept.pop()
+            if replaced:
+                extras.update(_extras(word))
+            else:
+                kept.append(word)
+        left += [tuple(kept)] if kept else []
+    return _with_last(tuple(left), tuple(_with_extras(word, extras) for word in checkout.install))
 
 
 def described(checkout: Checkout, requires: Iterable[str]) -> str:
@@ -186,33 +200,6 @@ def _with_last(steps: Steps, words: tuple[str, ...]) -> Steps:
     if not steps or environments.is_command(steps[-1]):
         return (*steps, words)
     return (*steps[:-1], (*steps[-1], *words))
-
-
-def _as_copy(step: Step, checkout: Checkout) -> Step:
-    """A step that installs no editable copy of `checkout.copied`."""
-    following = (*step[1:], "")
-    return tuple(
-        word
-        for word, value in zip(step, following, strict=True)
-        if word not in EDITABLE or environments.distribution_of(checkout.project, value) != checkout.copied
-    )
-
-
-def _without(step: Step, wanted: set[str], project: Path, extras: set[str]) -> Step:
-    """A step without the words that install a distribution of `wanted`, whose extras are added to `extras`."""
-    if not wanted or environments.is_command(step):
-        return step
-    kept: list[str] = []
-    for word in step:
-        option = kept[-1] if kept and kept[-1].startswith("-") and "=" not in kept[-1] else ""
-        name = environments.distribution_of(project, word) if option else _distribution(project, word)
-        if name not in wanted or option not in ("", *EDITABLE):
-            kept.append(word)
-            continue
-        if option:
-            kept.pop()
-        extras.update(_extras(word))
-    return tuple(kept)
 
 
 def _distribution(project: Path, word: str) -> str:
@@ -311,7 +298,7 @@ def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep)
     `on_step` is called as by `ensure_environment`.
     """
     checkout, folder = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
-    worktrees.remove_all_extras(root, checkout, folder)
+    worktrees.remove_extras(root, checkout, folder, built=True)
     try:
         ensure_environment(
             interpreter,

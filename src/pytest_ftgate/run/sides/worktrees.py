@@ -5,8 +5,10 @@ Both sides are worktrees, also the changed one: their paths have one length, and
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
+import itertools
 import os
 import posixpath
 import re
@@ -68,11 +70,16 @@ def check_out(repository: Repository, worktree: Path, original: Path, homes: tup
         homes = tuple(dict.fromkeys(original / folder.rstrip("\n") for folder in folders))
     for each in of_tree(repository, "ls-tree", "-r", "-z", "HEAD", cwd=worktree):
         place, theirs = worktree / each.path, original / each.path
-        if _submodule_is_at(repository, place, each.commit):
+        if _head(repository, place) == each.commit:
             continue
         if (place / ".git").exists():
             shutil.rmtree(place)
-        name, url = _name_and_url(repository, worktree, each.path)
+        # Its name and url by the `.gitmodules` of its commit; its path and none if that has none.
+        listing = repository.git("config", "--file", ".gitmodules", "--list", "-z", cwd=worktree, allowed=(0, 1, 128))
+        values = dict(entry.partition("\n")[::2] for entry in listing.split("\0") if entry)
+        key = next((key for key, value in values.items() if key.endswith(".path") and value == each.path), "")
+        name = key.removeprefix("submodule.").removesuffix(".path")
+        url, name = values.get(f"submodule.{name}.url", ""), name or each.path
         candidates = [theirs, *(home / "modules" / name for home in homes)]
         objects = [found for folder in candidates if (found := _objects(repository, folder))]
         if not objects and theirs.is_dir():
@@ -101,15 +108,6 @@ def submodules(repository: Repository, worktree: Path) -> Iterator[Path]:
             yield from submodules(repository, place)
 
 
-def _name_and_url(repository: Repository, worktree: Path, path: str) -> tuple[str, str]:
-    """Those of a submodule by the `.gitmodules` of its commit; its path and no url if that has none."""
-    listing = repository.git("config", "--file", ".gitmodules", "--list", "-z", cwd=worktree, allowed=(0, 1, 128))
-    values = dict(entry.partition("\n")[::2] for entry in listing.split("\0") if entry)
-    key = next((key for key, value in values.items() if key.endswith(".path") and value == path), "")
-    name = key.removeprefix("submodule.").removesuffix(".path")
-    return name or path, values.get(f"submodule.{name}.url", "")
-
-
 def _objects(repository: Repository, folder: Path) -> Path | None:
     """The folder of a repository's objects; None if there is no repository, or a broken one."""
     if not (folder / ".git").exists() and not (folder / "objects").is_dir():
@@ -121,14 +119,14 @@ def _objects(repository: Repository, folder: Path) -> Path | None:
     return found if found.is_dir() else None
 
 
-def _submodule_is_at(repository: Repository, place: Path, commit: str) -> bool:
-    """Whether a submodule is checked out and whole; not if the objects that it borrowed are gone."""
+def _head(repository: Repository, place: Path) -> str:
+    """The commit that is checked out here, and whole; "" of no repository, and if objects that it borrowed are gone."""
     if not (place / ".git").exists():
-        return False  # git would find the repository above
+        return ""  # git would find the repository above
     try:
-        return repository.git("log", "-1", "--format=%H", cwd=place).strip() == commit
+        return repository.git("log", "-1", "--no-show-signature", "--format=%H", cwd=place).strip()
     except GitFailed:
-        return False
+        return ""
 
 
 def _fetch(repository: Repository, each: Submodule, place: Path, original: Path, url: str) -> None:
@@ -168,13 +166,16 @@ def mend(repository: Repository, place: Path, commit: str) -> None:
     repository.git("reset", "--hard", "--quiet", commit, cwd=place)
 
 
-def remove_extras(root: Path, checkout: Checkout, environments: Path) -> None:
-    """Remove from a checkout what is not of its commit, but for what its installation left there.
+def remove_extras(root: Path, checkout: Checkout, environments: Path, *, built: bool = False) -> None:
+    """Remove from a checkout what is not of its commit, but for what its installation left there, unless `built`.
 
-    If that differs from what it was, the environments that belong to it are made again. Only for the run that measures:
-    another one would lose its files. Raises GitFailed.
+    If that differs from what it was, or is removed, the environments that belong to it are made again. Only for the run
+    that measures: another one would lose its files. Raises GitFailed.
     """
     top = checkout.top(checkout.project)
+    if built:
+        forget_environments(environments, top)
+        _record(top).unlink(missing_ok=True)
     if not checkout.commit or not (top / ".git").exists():
         return
     kept = found_in(_record(top), dict[str, str]) or {}
@@ -186,14 +187,6 @@ def remove_extras(root: Path, checkout: Checkout, environments: Path) -> None:
         for name in kept:
             remove(top / name)
         _record(top).unlink(missing_ok=True)
-
-
-def remove_all_extras(root: Path, checkout: Checkout, environments: Path) -> None:
-    """As `remove_extras`, with what its installation left; its environments are made again. Raises GitFailed."""
-    top = checkout.top(checkout.project)
-    forget_environments(environments, top)
-    _record(top).unlink(missing_ok=True)
-    remove_extras(root, checkout, environments)
 
 
 def note_built(root: Path, checkout: Checkout) -> None:
@@ -370,35 +363,28 @@ def merge_base(repository: Repository, environ: Mapping[str, str]) -> tuple[str,
 def _base_branch(repository: Repository, environ: Mapping[str, str]) -> str:
     """The branch that a change is merged into: this CI run's target, else the remote's default branch, else a guess."""
     variable, target = next(((name, environ[name]) for name in _BASES if environ.get(name)), ("", ""))
-    known = [target] if target else list(_usual_bases(repository))
-    base = next((name for name in known if repository.named(name)), None)
+    remote, known = repository.remote, [target]
+    if not target:
+        mine = repository.git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip()
+        of_mine = ("for-each-ref", "--format=%(upstream:short)", f"refs/heads/{mine}")
+        upstream = repository.git(*of_mine).strip() if mine else ""
+        known = [f"{remote}/HEAD", upstream, f"{remote}/main", f"{remote}/master", "main", "master"]
+        # An upstream of the same name is this branch itself, pushed: not what it is merged into.
+        if upstream and upstream.partition("/")[2] == mine:
+            known.remove(upstream)
+            known += [upstream] if repository.commit(upstream) != repository.commit("HEAD") else []
+    base = next((name for name in known if name and repository.named(name)), None)
     if base:
         return repository.spelled(base)
-    fix = f"fetch it with `git fetch {repository.remote} {target or 'NAME'}`"
+    fix = f"fetch it with `git fetch {remote} {target or 'NAME'}`"
     if repository.shallow:
         fix += f"; this clone is shallow as well: {DEEPEN}"
     if target:
         raise AgainstError(f"{OPTION} merge-base: {variable} says {target}, which is not in this clone; {fix}")
     raise AgainstError(
-        f"{OPTION} merge-base: no default branch was found ({repository.remote}/HEAD, an upstream, main or master); "
+        f"{OPTION} merge-base: no default branch was found ({remote}/HEAD, an upstream, main or master); "
         f"name a revision, {OPTION} REV, or {fix}"
     )
-
-
-def _usual_bases(repository: Repository) -> Iterator[str]:
-    remote = repository.remote
-    yield f"{remote}/HEAD"
-    mine = repository.git("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1)).strip()
-    upstream = (
-        repository.git("for-each-ref", "--format=%(upstream:short)", f"refs/heads/{mine}").strip() if mine else ""
-    )
-    # An upstream of the same name is this branch itself, pushed: not what it is merged into.
-    own_copy = upstream.partition("/")[2] == mine and bool(upstream)
-    if upstream and not own_copy:
-        yield upstream
-    yield from (f"{remote}/main", f"{remote}/master", "main", "master")
-    if own_copy and repository.commit(upstream) != repository.commit("HEAD"):
-        yield upstream
 
 
 def _distributions(root: Path, wanted: str) -> Pair:
@@ -514,19 +500,13 @@ def _write_tree(repository: Repository, index: str, folder: Path, *, recordings:
         staged = sorted(set(staged) - set(git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")))
         git("update-index", "--force-remove", "-z", "--stdin", given="".join(f"{name}\0" for name in staged))
     for each in of_tree(repository, "ls-files", "-s", "-z", cwd=top):
-        commit = _submodule_now(top / each.path, folder)
-        if commit and commit != each.commit:
-            git("update-index", "--cacheinfo", f"160000,{commit},{each.path}")
+        # As it is now, unless it is not checked out, broken, or has no commit.
+        with contextlib.suppress(AgainstError):
+            inner = Repository(top / each.path) if (top / each.path / ".git").exists() else None
+            commit = snapshot(inner, folder) if inner and inner.commit("HEAD") else each.commit
+            if commit != each.commit:
+                git("update-index", "--cacheinfo", f"160000,{commit},{each.path}")
     return git("write-tree").strip()
-
-
-def _submodule_now(place: Path, folder: Path) -> str:
-    """A commit of a submodule as it is; "" if it is not checked out, broken, or has no commit."""
-    try:
-        inner = Repository(place) if (place / ".git").exists() else None
-        return snapshot(inner, folder) if inner and inner.commit("HEAD") else ""
-    except AgainstError:
-        return ""
 
 
 # ---- worktrees
@@ -581,14 +561,13 @@ def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) 
 
 def _is_at(repository: Repository, worktree: Path, commit: str) -> bool:
     """Whether a worktree is intact: not after the repository was moved or copied, or if git's entry of it is gone."""
-    if not (worktree / ".git").exists():
-        return False  # git would find the enclosing repository
-    try:
-        head, *its = repository.git("rev-parse", "HEAD", "--git-common-dir", cwd=worktree).splitlines()
-    except GitFailed:
+    if _head(repository, worktree) != commit:
         return False
-    ours = repository.git("rev-parse", "--git-common-dir").splitlines()
-    return head == commit and (worktree / its[0]).resolve() == (repository.root / ours[0]).resolve()
+    its, ours = (
+        (folder / repository.git("rev-parse", "--git-common-dir", cwd=folder).rstrip("\n")).resolve()
+        for folder in (worktree, repository.root)
+    )
+    return its == ours
 
 
 def _stamp(worktree: Path) -> Path:
@@ -669,18 +648,15 @@ def ignored_hint(detail: str, checkout: Checkout, old_root: Path) -> str:
     # As compilers name them, which run in the project's folder.
     files += [name for name in re.findall(r"(?<![\w./~-])\w[\w./-]*\.\w+", detail) if (old_root / name).is_file()]
     modules = [name.replace(".", "/") for name in re.findall(r"No module named '([\w.]+)'", detail)]
-    for name in (*files, *(file for module in modules for file in _module_files(old_root, module))):
+    # A module may be `a/b.py`, `a/b.cpython-314.so` or `a/b`, below the root or its `src`.
+    for base, module in itertools.product((old_root, old_root / "src"), modules):
+        beside = sorted((base / module).parent.glob(f"{Path(module).name}*"))
+        same = (path for path in beside if path.name.partition(".")[0] == Path(module).name)
+        files += [str(path.relative_to(old_root)) for path in same]
+    for name in files:
         if (old_root / name).exists() and not (checkout.project / name).exists():
             return (
                 f"{name} is in the working tree but not in git, so neither side of {OPTION} has it: "
                 "commit it, or let ftgate_install or the workload make it"
             )
     return ""
-
-
-def _module_files(root: Path, module: str) -> Iterator[str]:
-    """The files below `root` or its `src` that may be this module: `a/b.py`, `a/b.cpython-314.so`, `a/b`."""
-    for base in (root, root / "src"):
-        for path in sorted((base / module).parent.glob(f"{Path(module).name}*")):
-            if path.name.partition(".")[0] == Path(module).name:
-                yield str(path.relative_to(root))

@@ -156,16 +156,15 @@ def process_map(workers: Iterable[int | None], main_works: bool = False, own_gil
 
 def own_workers() -> list[int]:
     """The processes that an executor of the user's own has started, in the order of their pids; no resource tracker."""
-    return [pid for pid in sorted(_below(os.getpid())) if not _no_worker(pid)]
-
-
-def _no_worker(pid: int) -> bool:
-    """Whether a process has ended, or is a resource tracker."""
-    try:
-        command = _read(f"/proc/{pid}/cmdline")
-    except OSError:
-        command = b""
-    return not command or b"resource_tracker" in command
+    found = []
+    for pid in sorted(_below(os.getpid())):
+        try:
+            command = _read(f"/proc/{pid}/cmdline")
+        except OSError:
+            continue
+        if command and b"resource_tracker" not in command:
+            found.append(pid)
+    return found
 
 
 def others_cpu_ns(without: Iterable[int | None] = (), *, with_ended: bool = True) -> int:
@@ -176,8 +175,16 @@ def others_cpu_ns(without: Iterable[int | None] = (), *, with_ended: bool = True
     """
     if sys.platform != "linux":
         return 0
-    counted = _below(os.getpid()) - set(without)
-    return sum(_cpu_ns(pid) + (_ended_ns(pid) if with_ended else 0) for pid in counted)
+    spent_ns = 0
+    for pid in _below(os.getpid()) - set(without):
+        try:
+            spent_ns += time.clock_gettime_ns((~pid << 3) | 2)  # as clock_getcpuclockid
+            if with_ended:
+                fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+                spent_ns += sum(map(int, fields[13:15])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        except OSError:
+            pass  # it has ended
+    return spent_ns
 
 
 def _below(pid: int) -> set[int]:
@@ -210,22 +217,6 @@ def _listed(pid: int) -> set[int]:
             if thread == str(pid) == str(os.getpid()):
                 raise
     return children
-
-
-def _cpu_ns(pid: int) -> int:
-    try:
-        return time.clock_gettime_ns((~pid << 3) | 2)  # as clock_getcpuclockid
-    except OSError:
-        return 0
-
-
-def _ended_ns(pid: int) -> int:
-    """CPU time of the processes that another one has waited for, in ns, in steps of 10 ms."""
-    try:
-        fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    except OSError:
-        return 0
-    return sum(map(int, fields[13:15])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 def _read(path: str) -> bytes:

@@ -35,6 +35,6 @@ def make_workers(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
         from .tasks import TaskWorkers
 
         return TaskWorkers(setup, shared, fresh)
-    from .serial import SerialWorkers
+    from .main_thread import SerialWorkers
 
     return SerialWorkers(setup, shared, fresh)

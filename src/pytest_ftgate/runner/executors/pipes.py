@@ -150,7 +150,13 @@ class Hub:
         if self.values[index]:
             report["value"] = self.values[index].pop()
         elif "pickled" in report:
-            report["value"] = _unpickled(report.pop("pickled"))
+            import pickle
+
+            try:
+                report["value"] = pickle.loads(report.pop("pickled"))
+            except Exception as error:
+                reason = f"@test.check cannot get the result: unpickling it raised {type(error).__name__}: {error}"
+                raise Failure(reason, NOT_PICKLED) from None
         return report
 
     def _read(self, index: int, size: int) -> bytearray:
@@ -188,16 +194,6 @@ class Hub:
                     os.close(descriptor)
                 except OSError:
                     pass
-
-
-def _unpickled(pickled: bytes) -> Any:
-    import pickle
-
-    try:
-        return pickle.loads(pickled)
-    except Exception as error:
-        reason = f"@test.check cannot get the result: unpickling it raised {type(error).__name__}: {error}"
-        raise Failure(reason, NOT_PICKLED) from None
 
 
 class PipeWorkers(StandingTimes):
@@ -283,12 +279,7 @@ class PipeWorkers(StandingTimes):
         cpu_ns = max(0, cpu_ns + self.others_cpu_ns() - self.rested_cpu_ns)
         led = reports[: leaders(self.setup)]
         end_ns = max(report.get("end_ns", released_ns) for report in led)
-        self._end(hub, order, reports)
-        join_ns = joined_ns - end_ns - torn_down_ns
-        return IterationResult(started_ns - begin_ns, end_ns - released_ns, join_ns, cpu_ns, reports, led)
-
-    def _end(self, hub: Hub, order: Order, reports: list[dict[str, Any]]) -> None:
-        """What is done after an iteration and not timed. Raises the first error of its reports."""
+        # What follows is not timed.
         self.ended(hub)
         if self.fresh:
             self._drop()
@@ -296,6 +287,8 @@ class PipeWorkers(StandingTimes):
             gc.unfreeze()
         self.interrupted = False
         raise_first_error(reports)
+        join_ns = joined_ns - end_ns - torn_down_ns
+        return IterationResult(started_ns - begin_ns, end_ns - released_ns, join_ns, cpu_ns, reports, led)
 
     # -- setups and teardowns ----------------------------------------------------------------------------------
 
@@ -355,24 +348,21 @@ class PipeWorkers(StandingTimes):
                 self.stop(self.shared)
             return hub.gather(len(hub.reports))
         except Exception:
+            # The workers that do not wait for the failed one get the time to return.
             self.broken = True
-            self._let_end(hub, stopped)
+            if not stopped:  # in a thread: `@test.stop` may block on a worker that has died
+                from threading import Thread
+
+                thread = Thread(target=self._stop_quietly, daemon=True)
+                thread.start()
+                thread.join(GRACE_S)
+            hub.gather_rest(GRACE_S)
             if not self.setup["roles"]:
                 raise_first_error([report for _, report in sorted(hub.gathered.items())], len(hub.reports))
             raise
         except BaseException:
             self.broken = True
             raise
-
-    def _let_end(self, hub: Hub, stopped: bool) -> None:
-        """After an error: give the workers that do not wait for a failed one the time to return."""
-        if not stopped:  # in a thread: `@test.stop` may block on a worker that has died
-            from threading import Thread
-
-            thread = Thread(target=self._stop_quietly, daemon=True)
-            thread.start()
-            thread.join(GRACE_S)
-        hub.gather_rest(GRACE_S)
 
     def _stop_quietly(self) -> None:
         try:

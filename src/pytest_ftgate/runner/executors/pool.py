@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+from concurrent import futures
 from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..gil import gil_enabled
 from ..protocol import Failure
-from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, run
+from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, run, start_pool_worker
 from .base import (
     IterationResult,
     Observer,
@@ -25,11 +26,11 @@ from .base import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from ..loading import Setup
     from ..setups import WorkerSetups
-    from .standing import StartGate
 
 STARTED = ("threads", "processes", "interpreters")
 """Pools of `concurrent.futures`, which start their workers as tasks come."""
@@ -116,13 +117,36 @@ class PoolWorkers(StandingTimes):
                 self.join_ns = now_ns() - ending_ns
 
     def _open(self, executor: Any) -> None:
-        """Make the pool; one that is kept starts all of its workers, unless its factory is the test's own."""
+        """Make the pool, of that class; one that is kept starts all of its workers, unless its factory is the test's.
+
+        Raises Failure where that returned something else.
+        """
+        from .. import state
+
+        kind, workers = self.setup["kind"], self.setup["workers"]
+        state.shared = self.shared
         gate = None
-        if self.stands and self.setup["kind"] in STARTED and not threads_are_greenlets():
-            from .standing import StartGate
+        options: dict[str, Any] = {}
+        if self.stands and kind in STARTED and not threads_are_greenlets():
+            from .standing import StartGate, pass_gate
 
             gate = StartGate(self.setup)
-        self.opened = make_pool(self.setup, self.shared, self.context, executor, gate)
+            options = {"initializer": pass_gate, "initargs": (gate.theirs, self.setup, self.shared)}
+        elif kind in ("processes", "interpreters"):
+            options = {"initializer": start_pool_worker, "initargs": (self.setup, self.shared)}
+        if kind == "executor":
+            self.opened = loading.factory(self.setup)(workers)
+            if not hasattr(self.opened, "__enter__"):
+                raise Failure(
+                    f"the factory of executor({self.setup['name']!r}) returned {self.opened!r}: return a "
+                    "concurrent.futures.Executor, or a context manager that gives one"
+                )
+        elif kind == "processes":
+            self.opened = executor(workers, mp_context=self.context, **options)
+        elif kind == "threads":
+            self.opened = executor(workers, "pool", **options)
+        else:
+            self.opened = executor(workers, **options) if kind == "interpreters" else executor()
         self.pool = self.opened.__enter__()
         if gate is not None:
             gate.start(self.pool)
@@ -144,8 +168,6 @@ class PoolWorkers(StandingTimes):
 
 def executor_class(kind: str) -> Any:
     """The class of `concurrent.futures` whose workers are of that kind; None for a factory of the test's own."""
-    from concurrent import futures
-
     if kind == "processes":
         return futures.ProcessPoolExecutor
     if kind == "interpreters":
@@ -154,39 +176,17 @@ def executor_class(kind: str) -> Any:
         return futures.ThreadPoolExecutor
     if kind == "executor":
         return None
-    from .inline import InlineExecutor
-
     return InlineExecutor
 
 
-def make_pool(setup: Setup, shared: Any, context: Any, executor: Any, gate: StartGate | None) -> Any:
-    """A context manager that gives the cell's `concurrent.futures.Executor`, of that class.
+class InlineExecutor(futures.Executor):
+    """The executor of serial cells: runs each task at once in the calling thread."""
 
-    Its workers pass the gate as they start. Raises Failure where a factory returned something else.
-    """
-    from .. import state, worker
-
-    kind, workers = setup["kind"], setup["workers"]
-    state.shared = shared
-    if kind == "executor":
-        made = loading.factory(setup)(workers)
-        if not hasattr(made, "__enter__"):
-            raise Failure(
-                f"the factory of executor({setup['name']!r}) returned {made!r}: return a concurrent.futures.Executor, "
-                "or a context manager that gives one"
-            )
-        return made
-    options: dict[str, Any] = {}
-    if gate is not None:
-        from .standing import pass_gate
-
-        options = {"initializer": pass_gate, "initargs": (gate.theirs, setup, shared)}
-    elif kind in ("processes", "interpreters"):
-        options = {"initializer": worker.start_pool_worker, "initargs": (setup, shared)}
-    if kind == "processes":
-        return executor(workers, mp_context=context, **options)
-    if kind == "interpreters":
-        return executor(workers, **options)
-    if kind == "threads":
-        return executor(workers, "pool", **options)
-    return executor()
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
+        """Run `fn` now; the future is done when this returns. Source: concurrent.futures.Executor.submit."""
+        future: futures.Future[Any] = futures.Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:
+            future.set_exception(error)
+        return future

@@ -45,7 +45,15 @@ class TaskWorkers(MainThreadWorkers):
         ready, go = asyncio.Semaphore(0), asyncio.Event()
         cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
-        words, orders = (_together if not order.loops else _alike)(order, self.setup)
+        words: list[int] = []
+        orders = [order] * len(self.workers)
+        if not order.loops:  # held
+            from ..held import TaskTally, task_words
+
+            words = task_words(leaders(self.setup))
+            orders = [
+                Order(0, order.window_ns, order.flags, TaskTally(words, index)) for index in range(len(self.workers))
+            ]
         self.running = running = [
             asyncio.create_task(self._run(worker, own, ready, go))
             for worker, own in zip(self.workers, orders, strict=True)
@@ -54,58 +62,49 @@ class TaskWorkers(MainThreadWorkers):
             await ready.acquire()
         released_ns = now_ns()
         go.set()
-        if not order.loops:
-            await self._first_calls(running, words)
+        led = running[: leaders(self.setup)]
+        if not order.loops:  # the window begins once every leading task has ended its first call, or one its work
+            while min(words[2:]) < 2 and not any(task.done() for task in led):
+                await asyncio.sleep(FIRST_CALLS_S)
             words[0] = now_ns() + order.window_ns
         observer.released(self)
         if self.setup["roles"]:
-            await self._end_by_role(running)
+            await self._end_by_role(led, running)
         reports = list(await asyncio.gather(*running))
         joined_ns = now_ns()
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
-        led = reports[: leaders(self.setup)]
-        end_ns = max(report["end_ns"] for report in led)
-        return IterationResult(released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns, cpu_ns, reports, led)
+        of_leaders = reports[: len(led)]
+        end_ns = max(report["end_ns"] for report in of_leaders)
+        phases = released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns
+        return IterationResult(*phases, cpu_ns, reports, of_leaders)
 
-    async def _first_calls(self, running: list[Any], words: list[int]) -> None:
-        """Wait until every leading task has ended its first call, or one has ended by itself."""
-        from asyncio import sleep
-
-        led = running[: leaders(self.setup)]
-        while min(words[2:]) < 2 and not any(task.done() for task in led):
-            await sleep(FIRST_CALLS_S)
-
-    async def _end_by_role(self, running: list[Any]) -> None:
+    async def _end_by_role(self, led: list[Any], running: list[Any]) -> None:
         """Wait for the leaders, stop the others and wait for them; at the first error end all that still run."""
+        import asyncio
+
         stopped = False
         try:
-            await end_well(running[: leaders(self.setup)], running)
+            await end_well(led, running)
             stopped = True
             await self._stop()
             await end_well(running, running)
-        except BaseException:
-            await self._let_end(running, stopped)
+        except BaseException:  # as for other executors, except that tasks that still wait can be cancelled
+            if not stopped:
+                try:
+                    await asyncio.wait_for(self._stop(), GRACE_S)
+                except Exception:
+                    pass  # the first error is the one to report
+            _, going = await asyncio.wait(running, timeout=GRACE_S)
+            for task in going:
+                task.cancel()
+            if going:
+                await asyncio.wait(going, timeout=GRACE_S)
             raise
 
     async def _stop(self) -> None:
         stopping = self.stop(self.shared)
         if hasattr(stopping, "__await__"):
             await stopping
-
-    async def _let_end(self, running: list[Any], stopped: bool) -> None:
-        """After an error: as for other executors, except that tasks that still wait can be cancelled."""
-        import asyncio
-
-        if not stopped:
-            try:
-                await asyncio.wait_for(self._stop(), GRACE_S)
-            except Exception:
-                pass  # the first error is the one to report
-        _, going = await asyncio.wait(running, timeout=GRACE_S)
-        for task in going:
-            task.cancel()
-        if going:
-            await asyncio.wait(going, timeout=GRACE_S)
 
     async def _run(self, worker: Worker, order: Order, ready: Any, go: Any) -> dict[str, Any]:
         worker.forget()
@@ -181,15 +180,3 @@ class TaskWorkers(MainThreadWorkers):
             loop.run_until_complete(asyncio.wait(tasks, timeout=GRACE_S))
         if loading.body(self.setup).setups is None:
             loop.close()
-
-
-def _alike(order: Order, setup: Setup) -> tuple[list[int], list[Order]]:
-    return [], [order] * setup["workers"]
-
-
-def _together(order: Order, setup: Setup) -> tuple[list[int], list[Order]]:
-    """The words of a held iteration, and the order of each task."""
-    from ..held import TaskTally, task_words
-
-    words = task_words(leaders(setup))
-    return words, [Order(0, order.window_ns, order.flags, TaskTally(words, index)) for index in range(setup["workers"])]

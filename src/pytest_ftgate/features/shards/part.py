@@ -1,58 +1,48 @@
-"""`--ftgate-shard`: the tests of this part stay, all others are deselected."""
+"""Which tests a part of a run has, and the plugin that deselects all others."""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
 import statistics
-from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import msgspec
 import pytest
 
-from ..declare import plan
-from ..declare.options import OPTIONS
-from ..hookspec import hookimpl
-from ..kit.files import write_whole
-from ..model.report import Shard
-from ..model.spec import Plan
-from ..plugin.collection import CELL
-from ..plugin.options import options_of
-from ..run.context import hypotheses_of
-from ..run.rows import positions_of
-from ..run.run import Run
-from ..run.stored import StoredBaselines
-from ..store.names import split_nodeid
-
-if TYPE_CHECKING:
-    from ..plugin.gate import Gate
+from ...declare import plan
+from ...declare.options import table
+from ...hookspec import hookimpl
+from ...kit.files import write_whole
+from ...model.report import Shard
+from ...model.spec import Plan
+from ...plugin.collection import CELL
+from ...plugin.options import options_of
+from ...run.rows import positions_of
+from ...run.run import Run
+from ...run.stored import StoredBaselines
+from ...store.names import split_nodeid
 
 
-# The parts of a run that several machines share: which tests each of them measures.
-
-
-def take_part(run: Run, whole: Plan, given: Mapping[str, str]) -> Plan:
+def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, str]) -> Plan:
     """The part of the whole plan that a run measures, before `collect`; `given` are the options that are set.
 
     Its tests are in the order of the whole one.
     """
     config, stored = run.config, run.stored
-    assert config.shard is not None
-    part, parts = config.shard
     run.whole = whole = run.limited(whole)
     of = split(costs_of(whole, stored), parts)
-    own = Plan(groups=tuple(group for group, one in zip(whole.groups, of, strict=True) if one == part))
+    own = tuple(group for group, one in zip(whole, of, strict=True) if one == part)
     planned = positions_of(whole)
     reference = {"reference": run.references.requested().reference.commit} if config.against else {}
     shard = Shard(
         part=part,
         parts=parts,
         planned=tuple(planned),
-        places=tuple(planned[cell.nodeid] for group in own.groups for cell in group.cells),
+        places=tuple(planned[cell.nodeid] for group in own for cell in group.cells),
         alpha=config.alpha,
-        hypotheses=max(1, hypotheses_of(whole, config, stored)),
-        own=hypotheses_of(own, config, stored),
+        hypotheses=max(1, stored.hypotheses(whole, in_parts=True)),
+        own=stored.hypotheses(own, in_parts=True),
         options={**given, **reference},
     )
     with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
@@ -65,10 +55,10 @@ def costs_of(plan: Plan, stored: StoredBaselines) -> dict[str, float]:
 
     If nothing is recorded at all, the numbers of cells. The same on every machine that has the same baselines.
     """
-    recorded = {group.cells[0].nodeid: stored.took_s(group) for group in plan.groups}  # the key has numbers of cores
+    recorded = {group.cells[0].nodeid: stored.took_s(group) for group in plan}  # the key has numbers of cores
     known = [seconds for seconds in recorded.values() if seconds]
     if not known:
-        return {group.cells[0].nodeid: float(len(group.cells)) for group in plan.groups}
+        return {group.cells[0].nodeid: float(len(group.cells)) for group in plan}
     usual = statistics.median(known)
     return {key: seconds or usual for key, seconds in recorded.items()}
 
@@ -86,18 +76,11 @@ def split(costs: Mapping[str, float], parts: int) -> list[int]:
     return [of[name] for name in costs]
 
 
-@hookimpl
-def ftgate_configure(gate: Gate) -> None:
-    """Of every process of such a run."""
-    if gate.run.config.shard:
-        gate.config.pluginmanager.register(Sharding(gate.config, gate.run))
-
-
 class Sharding:
     """Splits what is selected: cells by what their tests cost, other tests by their names."""
 
-    def __init__(self, config: pytest.Config, run: Run) -> None:
-        self.part, self.parts = run.config.shard or (1, 1)
+    def __init__(self, config: pytest.Config, run: Run, part: int, parts: int) -> None:
+        self.part, self.parts = part, parts
         self.config = config
         self.run = run
         self.tests = self.kept = 0
@@ -115,21 +98,21 @@ class Sharding:
             return
         whole = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
         # Of the options that all parts must share, what the command line, the environment or the project set.
-        values = ((option, getattr(options_of(self.config), option.name)) for option in OPTIONS if not option.shard_own)
+        values = ((option, option.of(options_of(self.config))) for option in table() if not option.shard_own)
         given = {
             option.dest if option.ini_only else option.cli: str(value)
             for option, value in values
             if value != option.default
         }
-        part = take_part(self.run, whole, given)
-        cells = {cell.nodeid for group in part.groups for cell in group.cells}
+        part = take_part(self.run, whole, self.part, self.parts, given)
+        cells = {cell.nodeid for group in part for cell in group.cells}
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
         for item in items:
             own = item.stash[CELL][1].nodeid in cells if CELL in item.stash else self._has(item)
             (kept if own else others).append(item)
-        self.tests = len(whole.groups) + len(plain_of(items))
-        self.kept = len(part.groups) + len(plain_of(kept))
+        self.tests = len(whole) + len(plain_of(items))
+        self.kept = len(part) + len(plain_of(kept))
         if others:
             self.config.hook.pytest_deselected(items=others)
             items[:] = kept
@@ -150,11 +133,12 @@ class Sharding:
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and split:
             session.exitstatus = pytest.ExitCode.OK
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    @hookimpl
+    def ftgate_finish(self) -> Iterator[str]:
         """Say that there was nothing to do."""
         shard = self.run.shard
         if not self.kept and not (shard and shard.places) and (self.tests or shard):
-            terminalreporter.write_line(f"ftgate: {self.name} is empty: there are fewer tests than shards")
+            yield f"ftgate: {self.name} is empty: there are fewer tests than shards"
 
 
 def plain_of(items: Sequence[pytest.Item]) -> set[str]:

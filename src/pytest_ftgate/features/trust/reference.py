@@ -8,29 +8,26 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import msgspec
 import pytest
 from _pytest.skipping import evaluate_skip_marks
 
-from ..declare import plan
-from ..declare.options import TRUSTED, Options
-from ..hookspec import hookimpl
-from ..kit.errors import FtgateError
-from ..kit.git import OPTION, Checkout, mapped, shown
-from ..kit.processes import run_within
-from ..kit.values import Struct, Threshold
-from ..model.report import failed_row
-from ..model.spec import Cell, Plan
-from ..plugin.collection import CELL, workload_path
-from ..plugin.options import options_of
-from ..run.rows import message_of, positions_of
-from ..store.names import split_nodeid
-
-if TYPE_CHECKING:
-    from ..plugin.gate import Gate
-
+from ...declare import plan
+from ...declare.options import Options, table
+from ...hookspec import hookimpl
+from ...kit.errors import FtgateError
+from ...kit.git import OPTION, Checkout, mapped, shown
+from ...kit.processes import run_within
+from ...kit.values import Struct, Threshold
+from ...model.report import failed_row
+from ...model.spec import Cell, Plan
+from ...plugin.collection import CELL, workload_path
+from ...plugin.gate import Gate, failing_of
+from ...plugin.options import options_of
+from ...run.rows import message_of, positions_of
+from ...store.names import split_nodeid
 
 OF_A_TEST: Final = ("thresholds", "gated", "contracts", "xfails")
 
@@ -39,7 +36,7 @@ LAST: Final = 1_000_000
 """Tests that are only at the reference come after those of the run."""
 
 
-class Base(Struct, frozen=True, kw_only=True):
+class TrustedBase(Struct, frozen=True, kw_only=True):
     """What was collected at the reference with the command line of this run, and what its options say there."""
 
     said: dict[str, Any]
@@ -58,14 +55,13 @@ MOST_S: Final = 600.0
 _OF_COVERAGE: Final = ("COV_CORE_", "COVERAGE_PROCESS_")
 
 
-@hookimpl
-def ftgate_configure(gate: Gate) -> None:
-    """Let the commit that is compared with judge, if it is the one to judge."""
-    from ..plugin.gate import failing_of
-
+def judge(gate: Gate) -> None:
+    """Let the commit that is compared with judge. Raises pytest.UsageError."""
     run = gate.run
-    if run.config.trust == "head":
-        return
+    if not run.config.against:
+        raise pytest.UsageError(
+            "--ftgate-trust=base takes limits from the commit that is compared with: add --ftgate-against REV"
+        )
     run.listener.advance("the commit that is compared with", "collecting the tests of", 0, 0, None)
     try:
         pair, shared = run.references.requested(), run.folder.shared("base", "")
@@ -80,15 +76,16 @@ def ftgate_configure(gate: Gate) -> None:
                 )
             if not shared.exists():
                 collect(gate.config, reference, shared)
-            base = msgspec.json.decode(shared.read_bytes(), type=Base)
+            base = msgspec.json.decode(shared.read_bytes(), type=TrustedBase)
     except FtgateError as error:
         raise pytest.UsageError(str(error)) from None
     finally:
         gate.progress.clear()
     # This run has its own options, and is judged by those of the reference.
     types = get_type_hints(Options, localns={"Threshold": Threshold})
-    theirs = {name: msgspec.convert(base.said[name], types[name]) for name in TRUSTED}
-    run.judge_by(dataclasses.replace(run.config, **theirs), reference.commit)
+    theirs = {name: msgspec.convert(value, types[name]) for name, value in base.said.items() if name in types}
+    others = {**run.config.others, **{name: base.said[name] for name in base.said.keys() - types.keys()}}
+    run.judge_by(dataclasses.replace(run.config, **theirs, others=others), reference.commit)
     run.plugins.register(Trusted(base.plan, reference.commit))
     gate.failing = failing_of(run.config)
 
@@ -103,13 +100,13 @@ class Trusted:
     @hookimpl
     def ftgate_plan(self, plan: Plan) -> Plan:
         """Each test with the limits that it has at the reference; a new one with its own."""
-        known = {_test(group.cells[0]): group.spec for group in self.theirs.groups}
+        known = {_test(group.cells[0]): group.spec for group in self.theirs}
         groups = []
-        for group in plan.groups:
+        for group in plan:
             spec = known.get(_test(group.cells[0]), group.spec)
             limits = {name: getattr(spec, name) for name in OF_A_TEST}
             groups.append(msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, **limits)))
-        return msgspec.structs.replace(plan, groups=tuple(groups))
+        return tuple(groups)
 
     @hookimpl
     def ftgate_measured(self, gate: Gate, session: pytest.Session) -> str:
@@ -119,13 +116,13 @@ class Trusted:
         if shard:  # the other parts' cells are theirs
             known |= set(shard.planned) - planned
         # The first part names what no part has.
-        first = not gate.run.config.shard or (shard is not None and shard.part == 1)
+        first = shard is None or shard.part == 1
         reason = (
             f"it is measured at {shown(self.commit)} and was not here: under --ftgate-trust=base a change cannot "
             "remove, rename, skip or deselect what is gated"
         )
         positions = positions_of(self.theirs)
-        for group in self.theirs.groups:
+        for group in self.theirs:
             for cell in group.cells:
                 if cell.nodeid not in known and (first or cell.nodeid in planned):
                     row = failed_row(cell, reason, "")
@@ -144,8 +141,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """In the process at the reference: write what was collected, without what is skipped there."""
     cells = [item for item in session.items if CELL in item.stash and evaluate_skip_marks(item) is None]
     config = session.config
-    base = Base(
-        said=options_of(config).trusted(),
+    options = options_of(config)
+    trusted = {option.name: option.of(options) for option in table() if option.trusted}
+    base = TrustedBase(
+        said=trusted | {name: getattr(options, name) for name in ("thresholds", "ini_thresholds")},
         plan=plan.plan_of(item.stash[CELL] for item in cells),
         config_file=str(config.inipath or ""),
     )
@@ -160,7 +159,7 @@ def collect(config: pytest.Config, checkout: Checkout, file: Path) -> None:
     words += ["--collect-only", "-q", "-p", "no:cacheprovider", "-p", __name__, f"--rootdir={checkout.project}"]
     unfinished = file.with_name(f"{file.name}.part")
     _run(config, checkout, words, move, unfinished)
-    found = msgspec.json.decode(unfinished.read_bytes(), type=Base).config_file
+    found = msgspec.json.decode(unfinished.read_bytes(), type=TrustedBase).config_file
     if found and not Path(found).resolve().is_relative_to(checkout.top(checkout.project).resolve()):
         # The commit has no settings of its own: pytest went on to those of the change, above the checkout.
         _run(config, checkout, [*words, "-c", os.devnull], move, unfinished)

@@ -13,6 +13,7 @@ import re
 import stat
 import struct
 import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -23,19 +24,20 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from ..declare.plan import one_per_target
-from ..hookspec import hookimpl
-from ..kit.git import Checkout
-from ..measure.context import PreparedTarget
-from ..measure.launch import CellUnsupported, LaunchFailed, request_here
-from ..measure.plan import Allowance, IterationPlan
-from ..measure.watch.opened_files import OpenedFiles
-from ..model.spec import Cell, Group, Spec
-from ..run.run import Run
-from ..run.sides import worktrees
-from ..runner import reads
-from ..runner.protocol import CHECK, WARMUP
-from ..store import names
+from ...declare.plan import one_per_target
+from ...hookspec import hookimpl
+from ...kit.git import Checkout
+from ...measure.context import PreparedTarget
+from ...measure.launch import CellUnsupported, LaunchFailed, request_here
+from ...measure.plan import Allowance, RoundPlan
+from ...measure.watch.opened_files import OpenedFiles
+from ...model.spec import Cell, Group, Spec
+from ...run.run import Run
+from ...run.sides import worktrees
+from ...runner import reads
+from ...runner.protocol import CHECK, WARMUP
+from ...store import names
+from . import UNCHANGED
 
 # The two sides of a comparison as their readers find them: notes of what was read, and what each side has there.
 
@@ -329,12 +331,6 @@ class Sides(NamedTuple):
     differs: str
 
 
-@hookimpl
-def ftgate_begin(run: Run) -> None:
-    """What is read of both sides is kept for the whole run."""
-    run.plugins.register(UnchangedCells(run))
-
-
 class UnchangedCells:
     """Finds the cells of a comparison that need no measurement."""
 
@@ -349,7 +345,7 @@ class UnchangedCells:
         Each program by itself. Two versions of a distribution are a change.
         """
         lacking = (worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
-        if self.run.config.unchanged != "skip" or not pair.reference.commit or any(lacking):
+        if UNCHANGED.of(self.run.config) != "skip" or not pair.reference.commit or any(lacking):
             return Checked()
         same, why = dict[str, str](), ""
         try:
@@ -421,7 +417,7 @@ class UnchangedCells:
     def _notes(self, cell: Cell, spec: Spec, target: PreparedTarget) -> list[Read]:
         """The check launch: it starts, imports the workload, runs an iteration or two, and ends."""
         self.run.listener.advance(cell.label, "checking what is read by", 0, 0, None)
-        plan = IterationPlan(spec, Allowance(timeout_s=self.run.config.timeout))
+        plan = RoundPlan(spec, Allowance(timeout_s=self.run.config.timeout), time.monotonic)
         program = cell.executor.program is not None
         with tempfile.TemporaryDirectory(prefix="ftgate-") as folder:
             file = Path(folder, "reads")

@@ -1,4 +1,4 @@
-"""The JUnit form of a report: a suite for each test, a case for each cell, with its verdict's text and its metrics."""
+"""A suite for each test, a case for each cell, with its verdict's text and its metrics. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from junitparser import (
     TestSuite,
 )
 
-from ..model.report import Report, Row, Table
-from ..model.verdict import Decision
-from ..report import said, terminal
-from ..report.measured import properties, writable
+from ...model.report import Report, Row, Table
+from ...model.verdict import Decision
+from ...report import said, terminal
+from ...report.measured import properties, writable
 
 
 class Case(TestCase):

@@ -1,0 +1,48 @@
+"""`--ftgate-shard`: the tests of this part stay, all others are deselected. `part.py` says which those are."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...declare.options import Option, option
+from ...hookspec import hookimpl
+
+if TYPE_CHECKING:
+    from ...plugin.gate import Gate
+
+
+def shard(text: str) -> tuple[int, int]:
+    """`2/5`: the second of five parts."""
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text.strip())
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError("a part and their number, such as 2/5")
+    return int(match[1]), int(match[2])
+
+
+SHARD = option(
+    "shard",
+    None,
+    shard,
+    "measure one part of the tests, such as 2/5, split by what they cost when recorded; ftgate merge joins the reports",
+    metavar="I/N",
+    of_a_cell=False,
+    shard_own=True,
+    not_with_hosts="--ftgate-shard is for jobs that do not know of each other: hosts share the tests",
+)
+
+
+@hookimpl
+def ftgate_options() -> list[Option]:
+    return [SHARD]
+
+
+@hookimpl
+def ftgate_configure(gate: Gate) -> None:
+    """Of every process of such a run."""
+    if of := SHARD.of(gate.run.config):
+        from .part import Sharding
+
+        sharding = Sharding(gate.config, gate.run, *of)
+        gate.config.pluginmanager.register(sharding)
+        gate.run.plugins.register(sharding)

@@ -1,0 +1,34 @@
+"""`--ftgate-unchanged`: what reads the same files on both sides passes unmeasured. `cells.py` finds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...declare.options import Option, one_of, option
+from ...hookspec import hookimpl
+
+if TYPE_CHECKING:
+    from ...run.run import Run
+
+UNCHANGED = option(
+    "unchanged",
+    "skip",
+    one_of("skip", "measure"),
+    "skip (the default): with --ftgate-against a test whose cells read the same files on both sides passes "
+    "unmeasured; measure: measure it all the same",
+    metavar="skip|measure",
+    trusted=True,
+)
+
+
+@hookimpl
+def ftgate_options() -> list[Option]:
+    return [UNCHANGED]
+
+
+@hookimpl
+def ftgate_begin(run: Run) -> None:
+    """What is read of both sides is kept for the whole run."""
+    from .cells import UnchangedCells
+
+    run.plugins.register(UnchangedCells(run))
