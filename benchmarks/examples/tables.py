@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.judge import contract_grammar, contract_judge, contracts
+from pytest_ftgate.judge.values import TestValues
 from pytest_ftgate.model.report import Report, Row, Table
-from pytest_ftgate.model.sample import TestSamples
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report.json import parse
 from pytest_ftgate.store.names import split_nodeid
@@ -119,10 +119,10 @@ def figure_of(text: str, rows: list[Row]) -> str:
 def sides_of(contract: contract_grammar.Contract, rows: list[Row]) -> Iterator[float]:
     """Left over right, wherever the contract is judged; cells of other parameters are apart, as in a test."""
     for params in {row.cell.params for row in rows}:
-        samples = TestSamples(row.sample for row in rows if row.sample is not None and row.cell.params == params)
-        for sample in samples:
-            if contracts.concerns(contract, sample.cell, samples.cells):
-                left, right = contract_judge.sides(contract, sample, samples)
+        test = TestValues(row.sample for row in rows if row.sample is not None and row.cell.params == params)
+        for values in test:
+            if contracts.concerns(contract, values.cell, test.cells):
+                left, right = contract_judge.sides(contract, values)
                 if left is not None and right:
                     yield left / right
 

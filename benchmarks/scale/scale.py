@@ -29,7 +29,7 @@ import msgspec
 import pytest
 
 from pytest_ftgate.judge import decide
-from pytest_ftgate.judge.recorded import stored_values
+from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.context import PreparedTarget
 from pytest_ftgate.measure.machine import read_machine
@@ -41,6 +41,7 @@ from pytest_ftgate.plugin.collection import CELL
 from pytest_ftgate.run import phase, run
 from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.store.folder import Store
+from pytest_ftgate.store.recording import entry_of
 from pytest_ftgate.store.update import apply_updates, update_plan
 from pytest_ftgate.targets.describe import build_key
 
@@ -200,9 +201,10 @@ def store(folder: Path, cells: Sequence[Cell], iterations: int) -> None:
         Row(cell=cell, verdict=Verdict(decision=Decision.NO_BASELINE), sample=launches.sample(cell)) for cell in cells
     ]
     machine, at = read_machine(), Store(folder / "baselines", lock_path=folder / ".ftgate" / "baselines.lock")
-    plan = update_plan("new", rows, at, fingerprint=machine.fingerprint)
-    recorded_at = "2026-01-01T00:00:00+00:00"
-    apply_updates(plan, at, stored_values, machine=machine, recorded_at=recorded_at, commit="", seed=1)
+    about = ("2026-01-01T00:00:00+00:00", "", 1)
+    measured = ((row.cell.nodeid, Values(row.sample)) for row in rows if row.sample is not None)
+    entries = {nodeid: entry_of(each.sample, stored_values(each), *about) for nodeid, each in measured}
+    apply_updates(update_plan("new", rows, entries, at, fingerprint=machine.fingerprint), at, machine)
 
 
 def silent(plugin: MadeUp, *arguments: str) -> None:

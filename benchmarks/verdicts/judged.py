@@ -25,8 +25,9 @@ from series import Kind, Pair, Side
 
 from pytest_ftgate.judge import decide
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, ComparedWith, Judge, Policy
+from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, MemoryPoint, Sample, TestSamples
+from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, MemoryPoint, Sample
 from pytest_ftgate.model.spec import Cell, Executor, Interpreter, Source, Spec, Target
 from pytest_ftgate.model.verdict import Decision, MetricVerdict
 from pytest_ftgate.stats import alpha_spending
@@ -149,7 +150,7 @@ class PairJudge:
                 return None
             sample = sample_of(coming[:count])
             final = count == self.counts[-1]
-            verdicts = tuple(self.judge.metrics(sample, TestSamples([sample]), final=final))
+            verdicts = tuple(self.judge.judged(Values(sample), final=final))
             if final or all(verdict.decision is not Decision.INCONCLUSIVE for verdict in verdicts):
                 return Judged(verdicts, count, sum(pair.seconds for pair in coming[:count]))
         return None

@@ -9,11 +9,22 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from stored_values import COMMIT, MACHINE, OTHER_MACHINE, PYTHON, RECORDED, TEST, change, make_row, make_sample
+from stored_values import (
+    COMMIT,
+    MACHINE,
+    OTHER_MACHINE,
+    PYTHON,
+    RECORDED,
+    TEST,
+    change,
+    entries_of,
+    make_row,
+    make_sample,
+)
 
 from golden import check_golden
 from pytest_ftgate.features.baseline import ftgate_commands, render_diff
-from pytest_ftgate.judge.recorded import stored_values
+from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Host, Report, Row, Table
 from pytest_ftgate.model.sample import WorkloadError
@@ -156,7 +167,7 @@ def test_a_name_of_several_tests_lists_them(ftgate: Ftgate, store: Store, projec
 
 def test_the_text_of_a_diff(store: Store) -> None:
     stored(store)
-    found = update.differences(rows(), store, fingerprint=MACHINE.fingerprint)
+    found = update.differences(rows(), entries_of(rows()), store, fingerprint=MACHINE.fingerprint)
     check_golden("baseline_diff.txt", render_diff(found))
 
 
@@ -177,7 +188,8 @@ def test_a_diff_says_what_is_accepted_and_why(store: Store) -> None:
     given = Acceptance(cells=f"{TEST}[*-w4]", metric="wall", reason="the index costs it", commit="f" * 40)
     row = make_row(make_sample("3.14t-threads-w4"), Decision.ACCEPTED)
     row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, accepted=(given,)))
-    found = update.differences((*rows()[:1], row), store, fingerprint=MACHINE.fingerprint)
+    both = (*rows()[:1], row)
+    found = update.differences(both, entries_of(both), store, fingerprint=MACHINE.fingerprint)
     lines = [line for line in render_diff(found).splitlines() if "accepted by" in line]
     assert lines == ["  3.14t-threads-w4: wall accepted by commit ffffffffff: the index costs it"]
 
@@ -199,7 +211,7 @@ def test_without_a_run_there_is_nothing_to_do(ftgate: Ftgate, action: str) -> No
 
 @pytest.mark.parametrize("action", ["diff", "update", "prune"])
 def test_a_run_file_that_cannot_be_read_is_named(ftgate: Ftgate, project: Path, action: str) -> None:
-    (project / ".ftgate" / "last-run.json").write_text('{"schema": 3,', encoding="utf-8")
+    (project / ".ftgate" / "last-run.json").write_text('{"schema": 4,', encoding="utf-8")
     with pytest.raises(FtgateError, match=r"last-run\.json is not JSON"):
         ftgate(action)
 
@@ -260,9 +272,10 @@ def test_update_never_writes_over_a_broken_file(ftgate: Ftgate, store: Store, pr
 
 def test_the_text_of_an_update(store: Store) -> None:
     stored(store)
-    plan = update.update_plan(["all", "nowhere.py::t"], rows(), store, fingerprint=MACHINE.fingerprint)
+    known, entries = rows(), entries_of(rows())
+    plan = update.update_plan(["all", "nowhere.py::t"], known, entries, store, fingerprint=MACHINE.fingerprint)
     check_golden("baseline_update.txt", "\n".join(update_lines(plan)) + "\n")
-    plan = update.update_plan("new", rows()[:2], store, fingerprint=MACHINE.fingerprint)
+    plan = update.update_plan("new", known[:2], entries, store, fingerprint=MACHINE.fingerprint)
     assert update_lines(plan) == (
         "kept 2 cells that have a baseline; name one to store it again: --ftgate-update=CELL",
     )
@@ -350,15 +363,9 @@ def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store
     (path,) = store.path(TEST).iterdir()
     accepted = path.read_bytes()
     store.save(TEST, [msgspec.structs.replace(change(), entry=None)])
-    again = recording.change_of(
-        make_sample(),
-        stored_values(make_sample()),
-        recorded_at="2026-02-03T04:05:06+00:00",
-        commit="f" * 40,
-        seed=23,
-        machine=MACHINE,
-    )
-    store.save(TEST, [again])
+    stored = stored_values(Values(make_sample()))
+    again = recording.entry_of(make_sample(), stored, "2026-02-03T04:05:06+00:00", "f" * 40, 23)
+    store.save(TEST, [msgspec.structs.replace(change(), entry=again)])
     assert path.read_bytes() == accepted
     assert RECORDED.encode() in accepted
     assert COMMIT.encode() not in accepted

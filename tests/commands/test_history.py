@@ -9,13 +9,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import project as projects
 import pytest
-from stored_values import MACHINE, OTHER_MACHINE, TEST, launch, make_row, make_sample
+from stored_values import MACHINE, OTHER_MACHINE, TEST, change_of, launch, make_row, make_sample
 
 from golden import check_golden
 from pytest_ftgate.features.last_run import LAST_RUN
-from pytest_ftgate.judge.recorded import stored_values
+from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.model.report import Machine, Report, Table
 from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.report import json
@@ -49,16 +50,10 @@ def sample_at(level: float, seed: int) -> Sample:
 def record(project: Path, day: int, level: float, *, machine: Machine = MACHINE, anew: bool = False) -> None:
     """A recording of that day, committed."""
     sample = sample_at(level, day)
-    change = recording.change_of(
-        sample,
-        stored_values(sample),
-        recorded_at=f"2026-05-{day:02d}T03:04:05+00:00",
-        commit=f"{day:02d}" + "ab" * 19,
-        seed=day,
-        machine=machine,
-        append=not anew,
-    )
-    Store(project / "baselines").save(TEST, [change])
+    at, commit = f"2026-05-{day:02d}T03:04:05+00:00", f"{day:02d}" + "ab" * 19
+    entry = recording.entry_of(sample, stored_values(Values(sample)), at, commit, day)
+    change = change_of(sample, machine=machine, append=not anew)
+    Store(project / "baselines").save(TEST, [msgspec.structs.replace(change, entry=entry)])
     git("add", "--all")
     git("commit", "--message", f"day {day}")
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from stored_values import COMMIT, MACHINE, make_sample
+from stored_values import COMMIT, MACHINE, change_of, make_sample
 
 from pytest_ftgate import cli
-from pytest_ftgate.judge.recorded import stored_values
+from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.model.report import Machine
 from pytest_ftgate.store import recording
 from pytest_ftgate.store.folder import Store
@@ -29,10 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def record(root: Path, test: str, at: str, seed: int, machine: Machine = MACHINE, label: str = "x") -> None:
     """What a run with that seed stores of a cell, after what is there."""
     sample = make_sample(label, test=test)
-    made = recording.change_of(
-        sample, stored_values(sample), recorded_at=at, commit=COMMIT, seed=seed, machine=machine, append=True
-    )
-    Store(root).save(test, [made])
+    entry = recording.entry_of(sample, stored_values(Values(sample)), at, COMMIT, seed)
+    made = change_of(sample, machine=machine, append=True)
+    Store(root).save(test, [msgspec.structs.replace(made, entry=entry)])
 
 
 def checkouts(folder: Path, *names: str) -> list[Path]:

@@ -20,10 +20,9 @@ from values import held, probed, timed
 from pytest_ftgate import cli
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
-from pytest_ftgate.judge.recorded import WALL_OF_CONTROL
+from pytest_ftgate.judge.values import WALL_OF_CONTROL, Values
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.model.report import Figures
-from pytest_ftgate.model.sample import Sample, TestSamples
+from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.model.spec import Cell, Executor, Source, Spec, Target
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.stats import alpha_spending
@@ -100,7 +99,7 @@ def judged(sample: Sample, run: RecordedRun) -> list[tuple[Decision, Recording]]
     for builds in assembled(run.test, {"file.json": run}).cells.values():
         for entry in builds.values():
             compared_with = {cell.nodeid: ComparedWith(basis="stored", entry=entry)}
-            verdict = Judge(spec, POLICY, compared_with, 12).verdict(sample, TestSamples([sample]), Figures())
+            verdict = Judge(spec, POLICY, compared_with, 12).verdict(Values(sample))
             found.append((verdict.decision, entry.recordings[-1]))
     return found
 

@@ -9,13 +9,11 @@ from typing import Any
 
 import msgspec
 import pytest
-import report_by_hand
 from report_by_hand import MIB, cell, figures, of_rows
 
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.decide.rank import Advice, Candidate, estimate, of_row
 from pytest_ftgate.features.decide.sentences import said
-from pytest_ftgate.judge import recorded
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures
 from pytest_ftgate.model.sample import WorkloadError
@@ -368,18 +366,4 @@ def test_the_place_of_a_cell_is_read_from_its_label(
     nodeid: str, executor: str, workers: int, place: tuple[str, str]
 ) -> None:
     known = msgspec.structs.replace(cell(TEST, "3.14t", executor, workers), nodeid=nodeid)
-    assert of_row(Row(cell=known, verdict=row("fork").verdict)).place == place
-
-
-def test_the_values_of_launches_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = next(row for table in report_by_hand.report().tables for row in table.rows if row.sample)
-    read: list[str] = []
-
-    def value_of(_: object, name: str) -> Mapping[int, float]:
-        read.append(name)
-        return {0: 1.0}
-
-    monkeypatch.setattr(recorded, "value_of", value_of)
-    side = of_row(row)
-    assert side.source("wall") == side.source("wall") == {0: 1.0}
-    assert read == ["wall"]
+    assert of_row(Row(cell=known, verdict=row("fork").verdict), None).place == place

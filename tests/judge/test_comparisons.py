@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import combinations_with_replacement
 from statistics import median
 from typing import Any
@@ -13,16 +13,21 @@ import msgspec
 import numpy as np
 import pytest
 from fake_launcher import memory_of
-from values import FOUR, held, probed, sample_of, timed, windows
+from values import FOUR, held, probed, read, sample_of, timed, windows
 
 from pytest_ftgate.judge import compare, metrics
 from pytest_ftgate.judge.compare import Numbers
+from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
 
 
+def paired(of: Sample | Values, names: Collection[str] = metrics.GATING) -> dict[str, Numbers]:
+    return compare.paired(of if isinstance(of, Values) else read(of), names)
+
+
 def both(own: Sequence[Launch], other: Sequence[Launch]) -> dict[str, Numbers]:
-    return compare.paired(sample_of(own, reference=sample_of(other)))
+    return paired(sample_of(own, reference=sample_of(other)))
 
 
 def both_sides(numbers: Numbers) -> Any:
@@ -63,7 +68,7 @@ class TestPairs:
         other = [timed(order, [1000 + order] * 12) for order in range(8) if order != 3]
         memory = [held(order, 100 + order) for order in range(8)]
         reference = sample_of(reversed(other), memory=[held(order, 200 + order) for order in range(8)])
-        found = compare.paired(sample_of(own, memory=memory, reference=reference))
+        found = paired(sample_of(own, memory=memory, reference=reference))
         kept = [order for order in range(8) if order != 3]
         assert found[Metric.WALL].new == pytest.approx([2000 + order for order in kept])
         assert found[Metric.WALL].reference == pytest.approx([1000 + order for order in kept])
@@ -76,10 +81,9 @@ class TestPairs:
         sides: dict[str, Any] = {
             "memory": [held(0, 5)],
             "locks": [probed(0, 0.2, workers=4)],
-            "single": own,
         }
         both_of = sample_of(own, FOUR, reference=sample_of(own, FOUR, **sides), **sides)
-        found = compare.paired(both_of, (*metrics.GATING, Metric.SCALING))
+        found = paired(read(both_of, single=own, before=own), (*metrics.GATING, Metric.SCALING))
         assert {metric: numbers.unit for metric, numbers in found.items()} == {
             Metric.WALL: "ns",
             Metric.TAIL: "ns",
@@ -91,21 +95,21 @@ class TestPairs:
 
     def test_without_a_reference(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
-        assert compare.paired(sample_of(own, memory=[held(0, 5)])) == {}
+        assert paired(sample_of(own, memory=[held(0, 5)])) == {}
         failed = sample_of(error=WorkloadError(reason="ValueError"))
-        assert compare.paired(sample_of(own, memory=[held(0, 5)], reference=failed)) == {}
-        assert compare.paired(sample_of(own, reference=sample_of())) == {}
+        assert paired(sample_of(own, memory=[held(0, 5)], reference=failed)) == {}
+        assert paired(sample_of(own, reference=sample_of())) == {}
 
     def test_what_the_reference_never_gave_is_left_out(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
         here = sample_of(own, memory=[held(0, 5)], locks=[probed(0, 0.2)])
-        found = compare.paired(msgspec.structs.replace(here, reference=sample_of(own)))
+        found = paired(msgspec.structs.replace(here, reference=sample_of(own)))
         assert set(found) == {Metric.WALL, Metric.TAIL}
 
     def test_what_the_cell_alone_lacks_stays_without_new_values(self) -> None:
         own = [timed(order, [2000] * 12) for order in range(3)]
         there = sample_of(own, memory=[held(0, 5)], locks=[probed(0, 0.2)])
-        found = compare.paired(sample_of(own, reference=there))
+        found = paired(sample_of(own, reference=there))
         lost = {metric for metric, numbers in found.items() if not numbers.new}
         assert lost == {Metric.USS, Metric.LOCK_WAIT}
         assert found[Metric.USS].reference == (5.0,)
@@ -168,7 +172,7 @@ class TestTurns:
     def test_of_a_tail_that_gates_alone_it_does_not(self) -> None:
         """What holds the wall time itself must gate, or a body could become slower unseen."""
         own, other = ([timed(0, [ns] * 12)] for ns in (2000, 1000))
-        alone = compare.paired(sample_of(own, reference=sample_of(other)), [Metric.TAIL])[Metric.TAIL]
+        alone = paired(sample_of(own, reference=sample_of(other)), [Metric.TAIL])[Metric.TAIL]
         assert both_sides(alone) == ((2000,), (1000,))
 
     def test_a_value_never_changes_when_rounds_are_added(self) -> None:
@@ -250,7 +254,7 @@ class TestRounds:
             memory=[held(order, 100 + order) for order in range(4)],
             locks=[probed(order, order / 20) for order in range(4)],
         )
-        found = compare.paired(msgspec.structs.replace(own, reference=other))
+        found = paired(msgspec.structs.replace(own, reference=other))
         assert found[Metric.USS][:3] == ((10.0, 31.0), (100.0, 102.0), "bytes")
         assert found[Metric.USS].errors == pytest.approx((0.0, 0.0), abs=1e-9)
         assert found[Metric.LOCK_WAIT].new == pytest.approx((0.1, 0.3))
@@ -260,41 +264,44 @@ class TestRounds:
         own = sample_of(memory=[held(0, 30, 33), held(1, 30)])
         other = sample_of(memory=[held(0, 30), held(1, 30)])
         scatter = math.log(1.1) / math.sqrt(2)  # of the one launch with two samples
-        found = compare.paired(msgspec.structs.replace(own, reference=other))[Metric.USS]
+        found = paired(msgspec.structs.replace(own, reference=other))[Metric.USS]
         expected = [math.sqrt(math.pi / 2) * scatter * math.sqrt(counts) for counts in (1 / 2 + 1, 2)]
         assert found.errors == pytest.approx(expected)
 
     def test_no_wait_at_all_is_a_share(self) -> None:
         locks = [probed(order, 0.0) for order in range(4)]
-        found = compare.paired(sample_of(locks=locks, reference=sample_of(locks=locks)))
+        found = paired(sample_of(locks=locks, reference=sample_of(locks=locks)))
         assert both_sides(found[Metric.LOCK_WAIT]) == ((0.0,) * 4, (0.0,) * 4)
 
     def test_a_launch_without_a_figure_is_no_round(self) -> None:
         unknown = Launch(order=0, hash_seed=1, started_at="", memory=memory_of(None))
         own = sample_of(memory=[unknown, held(1, 10)])
-        found = compare.paired(msgspec.structs.replace(own, reference=own))
+        found = paired(msgspec.structs.replace(own, reference=own))
         assert found[Metric.USS].new == (10.0,)
 
 
 class TestScaling:
-    def scaled(self, single_ns: int, own_ns: int, orders: Iterable[int] = range(3), **fields: Any) -> Sample:
-        own = [timed(order, [own_ns + order] * 5) for order in range(3)]
-        return sample_of(own, FOUR, single=[timed(order, [single_ns + order] * 5) for order in orders], **fields)
+    Scaled = tuple[int, int, Iterable[int]]
+    """Of a side: ns with one worker and with four, and the rounds of the one-worker cell."""
 
-    @staticmethod
-    def compared(sample: Sample) -> dict[str, Numbers]:
-        return compare.paired(sample, [Metric.SCALING])
+    def compared(self, new: Scaled, reference: Scaled) -> dict[str, Numbers]:
+        def side(ns: int, orders: Iterable[int]) -> list[Launch]:
+            return [timed(order, [ns + order] * 5) for order in orders]
+
+        own, other = (side(each[1], range(3)) for each in (new, reference))
+        single, before = (side(each[0], each[2]) for each in (new, reference))
+        of = read(sample_of(own, FOUR, reference=sample_of(other, FOUR)), single=single, before=before)
+        return paired(of, [Metric.SCALING])
 
     def test_it_is_compared_as_a_ratio_of_ratios(self) -> None:
-        reference = self.scaled(1000, 1000)
-        found = self.compared(self.scaled(900, 1800, reference=reference))[Metric.SCALING]
+        found = self.compared((900, 1800, range(3)), (1000, 1000, range(3)))[Metric.SCALING]
         assert found.reference == pytest.approx((4.0, 4.0, 4.0))
         assert found.new == pytest.approx([4 * (900 + order) / (1800 + order) for order in range(3)])
 
     def test_it_takes_the_one_worker_launches_of_both_sides(self) -> None:
-        assert Metric.SCALING not in self.compared(self.scaled(900, 1800, reference=self.scaled(9, 9, ())))
-        assert Metric.SCALING not in self.compared(self.scaled(9, 9, (), reference=self.scaled(900, 1800)))
-        found = self.compared(self.scaled(900, 1800, (0, 2), reference=self.scaled(1000, 1000, (1, 2))))
+        assert Metric.SCALING not in self.compared((900, 1800, range(3)), (9, 9, ()))
+        assert Metric.SCALING not in self.compared((9, 9, ()), (900, 1800, range(3)))
+        found = self.compared((900, 1800, (0, 2)), (1000, 1000, (1, 2)))
         assert both_sides(found[Metric.SCALING]) == (pytest.approx((4 * 902 / 1802,)), pytest.approx((4.0,)))
 
 

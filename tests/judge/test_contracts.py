@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 from report_by_hand import FREE_THREADED, executor
-from values import sample_of
+from values import read, sample_of
 
-from pytest_ftgate.judge import contract_grammar, readers, recorded
+from pytest_ftgate.judge import contract_grammar, readers
 from pytest_ftgate.judge.contract_grammar import ContractError, Where, parse
 from pytest_ftgate.judge.contract_judge import gil_verdict, sides, unreported, value_text, values
 from pytest_ftgate.judge.contracts import absolute, check, concerns, involved, metrics_needed
 from pytest_ftgate.judge.limits import SIZES_BYTES
+from pytest_ftgate.judge.values import Values, figure_of
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import (
     Iteration,
@@ -26,7 +27,6 @@ from pytest_ftgate.model.sample import (
     LockWaits,
     MemoryPoint,
     Sample,
-    TestSamples,
     Timer,
     Waits,
 )
@@ -674,9 +674,9 @@ def sample(label: str, *launches: Launch, **fields: Any) -> Sample:
     return sample_of(launches, cell_of(label), interpreter=FREE_THREADED, **fields)
 
 
-def numbers(text: str, *samples: Sample) -> tuple[float, ...]:
-    """The values at the first of the samples."""
-    return values(parse(text), samples[0], TestSamples(samples))
+def numbers(text: str, of: Sample | Values, *others: Sample) -> tuple[float, ...]:
+    """The values at the first of the cells."""
+    return values(parse(text), of if isinstance(of, Values) else read(of, *others))
 
 
 def test_a_value_is_positive_where_the_contract_is_broken() -> None:
@@ -752,20 +752,20 @@ def test_a_sum_of_cells_compares_floors() -> None:
 
 def test_what_is_said_of_a_contract_are_the_figures_of_the_table() -> None:
     of = sample("3.14-threads-w2", launch(0, 4, 4), launch(1, 5, 5), launch(2, 40, 40))
-    wall = recorded.figure_of(Metric.WALL, [of])
+    wall = figure_of(Metric.WALL, [read(of)])
     assert wall is not None
-    assert sides(parse("2 * wall < 1 s"), of, TestSamples([of])) == pytest.approx((2 * wall / 1e9, 1.0))
+    assert sides(parse("2 * wall < 1 s"), read(of)) == pytest.approx((2 * wall / 1e9, 1.0))
 
 
 def test_phases_cold_and_loops() -> None:
     cold = iteration(50)
     of = sample("3.14-threads-w2", launch(0, 20, 20, 60, loops=2, cold=cold), launch(1, 20, loops=2))
-    assert sides(parse("start < 1 s"), of, TestSamples([of]))[0] == pytest.approx(0.002)
-    assert sides(parse("join < 1 s"), of, TestSamples([of]))[0] == pytest.approx(0.0005)
-    assert sides(parse("work < 1 s"), of, TestSamples([of]))[0] == pytest.approx(0.0075)
-    assert sides(parse("wall < 1 s"), of, TestSamples([of]))[0] == pytest.approx(0.01)
+    assert sides(parse("start < 1 s"), read(of))[0] == pytest.approx(0.002)
+    assert sides(parse("join < 1 s"), read(of))[0] == pytest.approx(0.0005)
+    assert sides(parse("work < 1 s"), read(of))[0] == pytest.approx(0.0075)
+    assert sides(parse("wall < 1 s"), read(of))[0] == pytest.approx(0.01)
     assert numbers("cold < 50 ms", of) == pytest.approx([0.0])
-    assert sides(parse("cores < 2"), of, TestSamples([of])) == pytest.approx((1.5, 2.0))
+    assert sides(parse("cores < 2"), read(of)) == pytest.approx((1.5, 2.0))
 
 
 def test_a_window_has_the_time_of_an_operation_and_a_rate() -> None:
@@ -775,13 +775,13 @@ def test_a_window_has_the_time_of_an_operation_and_a_rate() -> None:
         launch(1, 500, rate=1000, window_ns=500 * MS),
     )
     assert numbers("ops_per_s >= 1000", of) == pytest.approx([-math.log(2), 0.0])
-    assert sides(parse("wall < 1 ms"), of, TestSamples([of.with_launches("time", of.launches[:1])]))[0] is not None
+    assert sides(parse("wall < 1 ms"), read(of.with_launches("time", of.launches[:1])))[0] is not None
     assert numbers("wall < 0.5 ms", of)[0] == pytest.approx(0.0)
 
 
 def test_memory_is_the_median_of_the_looks_of_a_launch() -> None:
     of = sample("3.14-threads-w2", memory=(looked(0, 9, 1, 2), looked(1, 8), looked(2, None), looked(3, 8, written=4)))
-    assert numbers("uss < 4 MiB", of) == pytest.approx([math.log(0.5), math.log(2), 0.0])
+    assert numbers("uss < 4 MiB", of) == pytest.approx([math.log(0.5), math.log(2), math.log(2)])
     assert numbers("pss < 4 MiB", of) == pytest.approx([0.0, math.log(4), math.log(4)])
     assert numbers("rss > 100 MiB", of) == pytest.approx([0.0] * 4)
 
@@ -809,22 +809,21 @@ def test_shares_that_are_zero_are_compared_by_their_difference() -> None:
 def test_scaling_is_that_of_the_figures_by_order() -> None:
     single = tuple(launch(order, *(8 * wall for wall in DRIFT)) for order in (0, 2, 3))
     own = tuple(launch(order, *((order + 1) * wall for wall in DRIFT)) for order in (3, 1, 2))
-    of = sample("3.14-threads-w4", *own, single=single)
-    assert readers.scaling_values(of) == pytest.approx({2: 4 * 8 / 3, 3: 4 * 8 / 4})
+    other = sample("3.14-serial-w4", launch(2, 1), launch(3, 1))
+    of = read(sample("3.14-threads-w4", *own), other, single=single)
+    assert of.by_order("scaling") == pytest.approx({2: 4 * 8 / 3, 3: 4 * 8 / 4})
     assert numbers("scaling < 1", of) == pytest.approx([math.log(4 * 8 / 3), math.log(4 * 8 / 4)])
     assert numbers("efficiency >= 1", of) == pytest.approx([-math.log(8 / 3), -math.log(2)])
-    other = sample("3.14-serial-w4", launch(2, 1), launch(3, 1))
-    assert len(numbers("scaling * serial.wall < 1 s", of, other)) == 2
+    assert len(numbers("scaling * serial.wall < 1 s", of)) == 2
 
 
 def test_the_ceiling_is_the_scaling_of_the_control_workload_by_order() -> None:
     single = tuple(launch(order, *(5 * wall for wall in DRIFT)) for order in (0, 2, 3))
     control = tuple(launch(order, *((order + 5) * wall for wall in DRIFT)) for order in (3, 1, 2))
     own = tuple(launch(order, 10.0, 10.0, 10.0) for order in (1, 2, 3))
-    of = sample(
-        "3.14-threads-w4", *own, control=control, single=(launch(2, 5.0), launch(3, 5.0)), single_control=single
-    )
-    assert readers.ceiling_values(of) == pytest.approx({2: 4 * 5 / 7, 3: 4 * 5 / 8})
+    alone = (launch(2, 5.0), launch(3, 5.0))
+    of = read(sample("3.14-threads-w4", *own, control=control), single=alone, control=single)
+    assert of.by_order("ceiling") == pytest.approx({2: 4 * 5 / 7, 3: 4 * 5 / 8})
     assert numbers("ceiling > 1", of) == pytest.approx([-math.log(4 * 5 / 7), -math.log(4 * 5 / 8)])
     # By pairs: in each round, how far its scaling of 2 is below what the machine gave in that round.
     expected = [-math.log(2 / (0.8 * ceiling)) for ceiling in (4 * 5 / 7, 4 * 5 / 8)]
@@ -834,11 +833,11 @@ def test_the_ceiling_is_the_scaling_of_the_control_workload_by_order() -> None:
 
 def test_the_ceiling_of_windows_counts_operations_and_a_pool_has_a_task_for_each_worker() -> None:
     four, alone = (launch(0, 5.0, 5.0, rate=rate, window_ns=1) for rate in (3000.0, 1000.0))
-    windowed = sample("3.14-threads-w4", launch(0, 5.0, window_ns=1), control=(four,), single_control=(alone,))
-    assert readers.ceiling_values(windowed) == pytest.approx({0: 3.0})
+    windowed = sample("3.14-threads-w4", launch(0, 5.0, window_ns=1), control=(four,))
+    assert read(windowed, control=(alone,)).by_order("ceiling") == pytest.approx({0: 3.0})
     pooled = msgspec.structs.replace(windowed, cell=msgspec.structs.replace(windowed.cell, body="executor"))
-    assert readers.ceiling_values(pooled) == pytest.approx({0: 12.0})
-    assert readers.ceiling_values(sample("3.14-threads-w1", control=(four,))) == {}
+    assert read(pooled, control=(alone,)).by_order("ceiling") == pytest.approx({0: 12.0})
+    assert read(sample("3.14-threads-w1", control=(four,))).by_order("ceiling") == {}
 
 
 def test_a_contract_on_the_ceiling_needs_one_worker_and_a_workload_in_python() -> None:
@@ -870,10 +869,8 @@ def latency(p95_ms: float) -> Latency:
 def test_the_latency_of_a_launch_is_that_of_its_median_window() -> None:
     iterations = tuple(msgspec.structs.replace(iteration(5), latency=latency(p95)) for p95 in (4, 8, 5))
     of = sample("3.14-threads-w2", msgspec.structs.replace(launch(0), iterations=iterations), launch(1, 5))
-    assert sides(parse("latency_p95 < 10 ms"), of, TestSamples([of])) == pytest.approx((0.005, 0.01))
-    assert sides(parse("latency_mean + latency_p50 < latency_p99"), of, TestSamples([of])) == pytest.approx(
-        (0.003, 0.009)
-    )
+    assert sides(parse("latency_p95 < 10 ms"), read(of)) == pytest.approx((0.005, 0.01))
+    assert sides(parse("latency_mean + latency_p50 < latency_p99"), read(of)) == pytest.approx((0.003, 0.009))
     assert numbers("latency_p95 < 10 ms", of) == pytest.approx([math.log(0.5)])
 
 
@@ -886,8 +883,8 @@ def test_metrics_of_the_workloads_own() -> None:
     assert numbers("counter.inserts < 500", of) == pytest.approx([apart(600, 500), -2])  # 12 in two windows of 10 ms
     assert numbers("peak.depth < 2", of) == pytest.approx([apart(3, 2), -2])
     parsed = [parse(f"{kind}.other < 1{unit}") for kind, unit in (("timer", " s"), ("counter", ""), ("peak", ""))]
-    assert [values(each, of, TestSamples([of])) for each in parsed] == [(), (), ()]
-    said = [unreported(each, of, TestSamples([of])) for each in [*parsed, parse("peak.depth < 1")]]
+    assert [values(each, read(of)) for each in parsed] == [(), (), ()]
+    said = [unreported(each, read(of)) for each in [*parsed, parse("peak.depth < 1")]]
     assert said == ["timer other", "counter other", "peak other", ""]
 
 
@@ -906,7 +903,7 @@ def test_nothing_measured_has_no_values() -> None:
     of = sample("3.14-threads-w2")
     for text in ("wall < 1 s", "uss < 1 B", "lock_wait < 1", "scaling > 1", "gil == off", "cold < 1 s"):
         assert numbers(text, of) == ()
-        assert sides(parse(text), of, TestSamples([of])) == (None, None)
+        assert sides(parse(text), read(of)) == (None, None)
 
 
 def test_the_launches_that_are_needed() -> None:
@@ -935,16 +932,16 @@ def test_the_gil_is_told_of_every_launch() -> None:
     on, off = launch(0, 1, gil_enabled=True), launch(1, 1)
     quiet, mixed = sample("3.14t-threads-w2", off, off), sample("3.14t-spawn-w2", off, on, off)
     for text, decision in (("gil == off", Decision.PASSED), ("gil == on", Decision.BROKEN)):
-        verdict = gil_verdict(parse(text), quiet, TestSamples([quiet, mixed]))
+        verdict = gil_verdict(parse(text), read(quiet, mixed))
         assert (verdict.metric, verdict.decision, verdict.contract, verdict.launches) == (
             Metric.CONTRACT,
             decision,
             text,
             2,
         )
-    verdict = gil_verdict(parse("processes.gil == off"), mixed, TestSamples([quiet, mixed]))
+    verdict = gil_verdict(parse("processes.gil == off"), read(mixed, quiet))
     assert (verdict.decision, verdict.reason) == (Decision.BROKEN, "the GIL was on in 1 of 3 launches")
-    never = gil_verdict(parse("gil == off"), sample("3.14-threads-w2"), TestSamples([]))
+    never = gil_verdict(parse("gil == off"), read(sample("3.14-threads-w2")))
     assert never.decision is Decision.INCONCLUSIVE
 
 

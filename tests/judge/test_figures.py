@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 from report_by_hand import FREE_THREADED, cell
-from values import sample_of
+from values import read, sample_of
 
 from pytest_ftgate.judge import decide, metrics
-from pytest_ftgate.judge.figures import figures
-from pytest_ftgate.judge.readers import TREE, launch_value, paired_ratio, scaling_values, shares_by_order
+from pytest_ftgate.judge import figures as figures_of
+from pytest_ftgate.judge.readers import TREE, launch_value, shares_by_order
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Figures, RoleFigures, WaitFigures
 from pytest_ftgate.model.sample import (
@@ -70,6 +70,10 @@ def sample(
     return sample_of(launches, of, interpreter=FREE_THREADED, **fields)
 
 
+def figures(of: Sample, *, reference: Sample | None = None, single: Sequence[Launch] = ()) -> Figures:
+    return figures_of.figures(read(of, single=single), reference=None if reference is None else read(reference))
+
+
 def points(order: int, *uss_mib: float | None, pss: bool = True) -> Launch:
     memory = tuple(
         MemoryPoint(
@@ -85,13 +89,13 @@ def points(order: int, *uss_mib: float | None, pss: bool = True) -> Launch:
 
 
 def test_nothing_measured_gives_no_figures() -> None:
-    assert figures(sample(), reference=None) == Figures()
+    assert figures(sample()) == Figures()
     assert figures(sample(), reference=sample()) == Figures()
     assert figures(sample(launch(0)), reference=sample(launch(0, 1.0))) == Figures()
 
 
 def test_wall_is_the_geometric_mean_of_floors_with_its_interval() -> None:
-    shown = figures(sample(launch(0, 1, 1, 1, 9), launch(1, 4, 4, 4, 9)), reference=None)
+    shown = figures(sample(launch(0, 1, 1, 1, 9), launch(1, 4, 4, 4, 9)))
     assert shown.wall_ns is not None
     assert shown.wall_ns.value == pytest.approx(2 * MS)
     assert shown.wall_ns.low < shown.wall_ns.value < shown.wall_ns.high
@@ -99,7 +103,7 @@ def test_wall_is_the_geometric_mean_of_floors_with_its_interval() -> None:
 
 
 def test_loops_divide_the_wall_and_the_phases() -> None:
-    shown = figures(sample(launch(0, 10, loops=10)), reference=None)
+    shown = figures(sample(launch(0, 10, loops=10)))
     assert shown.wall_ns is not None
     assert shown.wall_ns.value == pytest.approx(1 * MS)
     assert shown.start_ns == pytest.approx(0.2 * MS)
@@ -109,8 +113,8 @@ def test_loops_divide_the_wall_and_the_phases() -> None:
 
 def test_the_start_of_workers_that_are_kept_is_one_value_of_a_launch() -> None:
     kept = [launch(order, 10, 10, loops=10, start_ns=start * MS, join_ns=MS) for order, start in enumerate((5, 9, 7))]
-    assert metrics.row("start").read(sample(*kept)) == {0: 5 * MS, 1: 9 * MS, 2: 7 * MS}
-    shown = figures(sample(*kept), reference=None)
+    assert read(sample(*kept)).of("start") == {0: 5 * MS, 1: 9 * MS, 2: 7 * MS}
+    shown = figures(sample(*kept))
     assert (shown.start_ns, shown.join_ns) == (7 * MS, MS)
     assert shown.wall_ns is not None
     assert shown.wall_ns.value == pytest.approx(1 * MS)
@@ -118,7 +122,7 @@ def test_the_start_of_workers_that_are_kept_is_one_value_of_a_launch() -> None:
 
 def test_cold_turn_has_one_loop() -> None:
     one = Launch(order=0, hash_seed=0, started_at="", loops=10, cold=iteration(3), iterations=(iteration(10),))
-    assert figures(sample(one), reference=None).cold_ns == pytest.approx(3 * MS)
+    assert figures(sample(one)).cold_ns == pytest.approx(3 * MS)
 
 
 def test_quantile_zero_is_the_minimum() -> None:
@@ -134,13 +138,13 @@ def test_ratio_pairs_launches_by_order_and_is_geometric() -> None:
 def test_ratio_to_itself_is_one_and_to_strangers_none() -> None:
     one = sample(launch(0, 2, 3), launch(1, 4, 5))
     assert figures(one, reference=one).ratio == pytest.approx(1.0)
-    assert paired_ratio({0: 1.0}, {1: 1.0}) is None
-    assert figures(one, reference=None).ratio is None
+    assert figures(one, reference=sample(launch(7, 2))).ratio is None
+    assert figures(one).ratio is None
 
 
 def test_control_ratio_is_per_loop_on_both_sides() -> None:
     burnt = sample(launch(0, 6, loops=2), launch(1, 6, loops=2), control=(launch(0, 1), launch(1, 4, loops=4)))
-    assert figures(burnt, reference=None).control_ratio == pytest.approx(3.0)
+    assert figures(burnt).control_ratio == pytest.approx(3.0)
 
 
 def test_a_duration_gives_the_time_of_an_operation() -> None:
@@ -158,7 +162,7 @@ def test_iterations_with_a_rate_stay_iterations() -> None:
     steady = Launch(
         order=0, hash_seed=0, started_at="", iterations=(iteration(4, rate=2000.0), iteration(5, rate=1600.0))
     )
-    shown = figures(sample(steady), reference=None)
+    shown = figures(sample(steady))
     assert shown.wall_ns is not None
     assert 4 * MS <= shown.wall_ns.value <= 5 * MS
     assert shown.ops_per_s == pytest.approx(8e9 / shown.wall_ns.value)
@@ -169,7 +173,7 @@ def test_operations_per_second_are_the_calls_of_all_workers_over_the_wall_time(l
     """Start and join are in both, whatever the workers' own spans say: two calls in 16.2 ms are 123 a second."""
     walls = tuple(iteration(16.2 * loops, ops=2 * loops, rate=496.0) for _ in range(4))
     launches = (Launch(order=0, iterations=walls, loops=loops), Launch(order=1, iterations=walls, loops=loops))
-    shown = figures(sample(*launches), reference=None)
+    shown = figures(sample(*launches))
     assert shown.wall_ns is not None
     assert shown.wall_ns.value == pytest.approx(16.2 * MS)
     assert shown.ops_per_s == pytest.approx(2 / 16.2e-3)
@@ -184,11 +188,11 @@ def test_turn_value_without_a_value_is_nan_and_left_out() -> None:
 
 def test_cores_is_cpu_over_wall() -> None:
     busy = Launch(order=0, hash_seed=0, started_at="", iterations=(iteration(1, cores=1.0), iteration(3, cores=2.0)))
-    assert figures(sample(busy), reference=None).cores == pytest.approx(7 / 4)
+    assert figures(sample(busy)).cores == pytest.approx(7 / 4)
 
 
 def test_memory_is_the_median_of_medians_and_the_peak_the_largest() -> None:
-    shown = figures(sample(memory=(points(0, 10, 20, 90), points(1, 30, 30), points(2, 40))), reference=None)
+    shown = figures(sample(memory=(points(0, 10, 20, 90), points(1, 30, 30), points(2, 40))))
     assert shown.uss_bytes == 30 * 2**20
     assert shown.uss_peak_bytes == 90 * 2**20
     assert shown.pss_bytes == 30 * 2**20
@@ -197,7 +201,7 @@ def test_memory_is_the_median_of_medians_and_the_peak_the_largest() -> None:
 
 
 def test_memory_that_the_platform_has_not_is_none() -> None:
-    shown = figures(sample(memory=(points(0, None, None, pss=False), points(1))), reference=None)
+    shown = figures(sample(memory=(points(0, None, None, pss=False), points(1))))
     assert (shown.uss_bytes, shown.uss_peak_bytes, shown.pss_bytes) == (None, None, None)
     assert shown.rss_bytes == 100 * 2**20
 
@@ -205,14 +209,14 @@ def test_memory_that_the_platform_has_not_is_none() -> None:
 def test_counters_are_per_second_of_the_measured_window() -> None:
     counted = window(0, (100, 400.0), (120, 480.0), counters={"inserts": 50.0})
     silent = window(1, (100, 400.0), (120, 480.0), counters={})
-    assert figures(sample(counted), reference=None).counters_per_s == {"inserts": pytest.approx(100.0)}
-    assert figures(sample(counted, silent), reference=None).counters_per_s == {"inserts": pytest.approx(50.0)}
+    assert figures(sample(counted)).counters_per_s == {"inserts": pytest.approx(100.0)}
+    assert figures(sample(counted, silent)).counters_per_s == {"inserts": pytest.approx(50.0)}
 
 
 def test_counters_without_a_rate_use_the_work_time() -> None:
     counted = launch(0, 100, counters={"words": 75.0})
-    assert figures(sample(counted), reference=None).counters_per_s == {"words": pytest.approx(1000.0)}
-    assert figures(sample(launch(0, counters={"words": 75.0})), reference=None).counters_per_s == {}
+    assert figures(sample(counted)).counters_per_s == {"words": pytest.approx(1000.0)}
+    assert figures(sample(launch(0, counters={"words": 75.0}))).counters_per_s == {}
 
 
 def test_timers_show_their_mean() -> None:
@@ -220,7 +224,7 @@ def test_timers_show_their_mean() -> None:
     second = launch(
         1, 1, timers={"lock": Timer(count=1, total_ns=300, max_ns=300), "idle": Timer(count=0, total_ns=0, max_ns=0)}
     )
-    assert figures(sample(first, second), reference=None).timers_mean_ns == {"lock": 200.0}
+    assert figures(sample(first, second)).timers_mean_ns == {"lock": 200.0}
 
 
 def answered(order: int, *p50_ms: float, errors: int = 0) -> Launch:
@@ -244,28 +248,30 @@ def answered(order: int, *p50_ms: float, errors: int = 0) -> Launch:
 
 
 def test_latency_of_a_server_is_the_median_of_medians_the_longest_and_the_errors_are_of_all() -> None:
-    found = figures(sample(answered(0, 1, 2, 30), answered(1, 3, 4, 5, errors=2)), reference=None).latency
+    found = figures(sample(answered(0, 1, 2, 30), answered(1, 3, 4, 5, errors=2))).latency
     middle = Latency(mean_ns=3.3 * MS, p50_ns=3 * MS, p95_ns=6 * MS, p99_ns=9 * MS, max_ns=270 * MS, errors=6)
     assert found is not None
     assert msgspec.structs.asdict(found) == pytest.approx(msgspec.structs.asdict(middle))
-    assert figures(sample(launch(0, 5)), reference=None).latency is None
+    assert figures(sample(launch(0, 5))).latency is None
 
 
 def test_the_gil_is_on_if_any_launch_had_it() -> None:
     free, held = launch(0, 1), launch(1, 1, gil_enabled=True)
-    assert figures(sample(free), reference=None).gil_enabled is False
-    assert figures(sample(free, held), reference=None).gil_enabled is True
+    assert figures(sample(free)).gil_enabled is False
+    assert figures(sample(free, held)).gil_enabled is True
 
 
 # ---- scaling
 
 
+def scaling(of: Sample, *single: Launch) -> tuple[float, ...]:
+    return tuple(read(of, single=single).by_order("scaling").values())
+
+
 def test_scaling_of_a_body_that_each_worker_runs() -> None:
-    cells = sample(launch(0, 2, 4), launch(1, 2), workers=4, single=(launch(1, 1), launch(0, 1, 1), launch(7, 1)))
-    assert tuple(scaling_values(cells).values()) == pytest.approx(
-        (4 / math.sqrt(8), 2.0)
-    )  # the ratios of a launch's iterations: 1/2, 1/4
-    shown = figures(cells, reference=None)
+    cells, single = sample(launch(0, 2, 4), launch(1, 2), workers=4), (launch(1, 1), launch(0, 1, 1), launch(7, 1))
+    assert scaling(cells, *single) == pytest.approx((4 / math.sqrt(8), 2.0))  # a launch's iterations: 1/2, 1/4
+    shown = figures(cells, single=single)
     assert shown.scaling is not None
     assert shown.scaling.value == pytest.approx(math.sqrt(2 * 4 / math.sqrt(8)))
     assert shown.scaling.low < shown.scaling.value < shown.scaling.high
@@ -274,10 +280,10 @@ def test_scaling_of_a_body_that_each_worker_runs() -> None:
 
 
 def test_scaling_of_an_executors_body_and_of_a_window_is_the_ratio_itself() -> None:
-    pool = sample(launch(0, 2, loops=2), workers=4, body="executor", single=(launch(0, 3),))
-    assert tuple(scaling_values(pool).values()) == pytest.approx((3.0,))
-    windows = sample(window(0, (90, 180.0)), workers=2, single=(window(0, (50, 100.0)),))
-    assert tuple(scaling_values(windows).values()) == pytest.approx((1.8,))
+    pool = sample(launch(0, 2, loops=2), workers=4, body="executor")
+    assert scaling(pool, launch(0, 3)) == pytest.approx((3.0,))
+    windows = sample(window(0, (90, 180.0)), workers=2)
+    assert scaling(windows, window(0, (50, 100.0))) == pytest.approx((1.8,))
 
 
 def test_scaling_pairs_turns_so_that_the_weather_cancels() -> None:
@@ -285,22 +291,26 @@ def test_scaling_pairs_turns_so_that_the_weather_cancels() -> None:
     weather = [np.exp(rng.normal(0, 0.5, 6)).tolist() for _ in range(5)]
     own = tuple(launch(order, *iterations) for order, iterations in enumerate(weather))
     single = tuple(launch(order, *(0.9 * wall for wall in iterations)) for order, iterations in enumerate(weather))
-    shown = figures(sample(*own, single=single), reference=None).scaling
+    shown = figures(sample(*own), single=single).scaling
     assert shown is not None
     assert (shown.low, shown.value, shown.high) == pytest.approx((1.8, 1.8, 1.8), rel=1e-4)
     assert shown.level == pytest.approx(0.9375)
 
 
 def test_no_one_worker_cell_no_scaling() -> None:
-    for alone in (sample(launch(0, 2)), sample(launch(0, 2), single=(launch(1, 2),)), sample(single=(launch(0, 2),))):
-        shown = figures(alone, reference=None)
+    for alone, single in (
+        (sample(launch(0, 2)), ()),
+        (sample(launch(0, 2)), (launch(1, 2),)),
+        (sample(), (launch(0, 2),)),
+    ):
+        shown = figures(alone, single=single)
         assert (shown.scaling, shown.efficiency, shown.serial_fraction) == (None, None, None)
-        assert scaling_values(alone) == {}
+        assert scaling(alone, *single) == ()
 
 
 def test_a_turn_without_a_value_takes_its_neighbour_along() -> None:
     own, single = window(0, (0, 0.0), (90, 180.0)), window(0, (1, 5000.0), (50, 100.0))
-    assert tuple(scaling_values(sample(own, single=(single,))).values()) == pytest.approx((1.8,))
+    assert scaling(sample(own), single) == pytest.approx((1.8,))
 
 
 # ---- locks
@@ -350,10 +360,10 @@ def test_the_lock_wait_share_is_of_the_workers_time_and_apart_from_queues() -> N
     )
     of = sample(locks=launches)
     assert tuple(shares_by_order(of, "lock").values()) == pytest.approx((0.1, 0.0, 0.3))
-    shown = figures(of, reference=None)
+    shown = figures(of)
     assert shown.lock_wait == pytest.approx(0.1)
     assert shown.queue_wait == 0.0
-    nothing = figures(sample(), reference=None)
+    nothing = figures(sample())
     assert (nothing.lock_wait, nothing.queue_wait, nothing.sites) == (None, None, ())
 
 
@@ -361,7 +371,7 @@ def test_the_waits_of_a_pool_in_a_worker_are_a_share_of_the_time_of_its_threads(
     """One worker whose eight threads wait 50 ms of 10 ms each: 500 % of the worker's time."""
     waits = (site(40 * MS), site(10 * MS, line=9))
     pool = sample(locks=(locked(0, *waits, thread_ms=100), locked(1, *waits, thread_ms=100)))
-    shown = figures(pool, reference=None)
+    shown = figures(pool)
     assert shown.lock_wait == pytest.approx(0.5)
     assert [site.share for site in shown.sites] == pytest.approx([0.4, 0.1])
     unknown = sample(locks=(locked(0, *waits),))  # threads that nobody could follow
@@ -375,7 +385,7 @@ def test_sites_merge_over_launches_and_the_longest_wait_comes_first() -> None:
         locked(0, site(*first), site(5 * MS, 10 * MS, line=9, name="cache"), site(line=7)),
         locked(1, site(*second), wall_ms=30),
     )
-    cache, lock = figures(sample(locks=launches), reference=None).sites
+    cache, lock = figures(sample(locks=launches)).sites
     assert (cache.file, cache.line, cache.kind, cache.name, cache.waits_for) == ("words.py", 9, "Lock", "cache", "lock")
     assert cache.share == pytest.approx(15 / (2 * 10) / 2)  # the median of a launch with it and one without
     assert cache.max_ns == 10 * MS >= cache.p99_ns
@@ -391,8 +401,8 @@ def test_sites_are_told_apart_by_all_that_names_them() -> None:
     base: dict[str, Any] = {"file": "a.py", "line": 1, "kind": "Lock", "name": "", "waits_for": "lock"}
     for change in ({"file": "b.py"}, {"line": 2}, {"kind": "RLock"}, {"name": "cache"}, {"waits_for": "queue"}):
         launches = (locked(0, site(1000, **base)), locked(1, site(1000, **{**base, **change})))
-        assert len(figures(sample(locks=launches), reference=None).sites) == 2
-    assert len(figures(sample(locks=(locked(0, site(1000)), locked(1, site(1000)))), reference=None).sites) == 1
+        assert len(figures(sample(locks=launches)).sites) == 2
+    assert len(figures(sample(locks=(locked(0, site(1000)), locked(1, site(1000))))).sites) == 1
 
 
 @pytest.mark.parametrize(
@@ -416,7 +426,7 @@ def test_the_contended_ratio_compares_what_an_operation_does(
         locked(order, site(*[1000] * contended, acquisitions=acquired), ops=ops, counted=counted)
         for order, (ops, counted, contended, acquired) in enumerate(launches)
     )
-    (shown,) = figures(sample(locks=seen), reference=None).sites
+    (shown,) = figures(sample(locks=seen)).sites
     assert shown.contended_ratio == pytest.approx(ratio)
 
 
@@ -435,7 +445,7 @@ def test_what_acquires_no_lock_is_not_slowed_by_their_probe(sites: tuple[LockSit
     seen = LockWaits(work_ns=MS, ops=8, counted_ops=8, sites=sites)
     bare = tuple(launch(order, 10, 10) for order in range(4))
     slowed = tuple(launch(order, 17.9, 17.9, locks=seen) for order in range(4))
-    shown = figures(sample(*bare, locks=slowed), reference=None)
+    shown = figures(sample(*bare, locks=slowed))
     assert (shown.lock_cost is not None) == probe
     assert (decide.refused(Metric.LOCK_WAIT, shown.lock_cost, 0.25) is not None) == probe
     if not probe:
@@ -446,14 +456,14 @@ def test_the_cost_of_the_lock_probe_is_read_off_the_first_turns() -> None:
     bare = tuple(launch(order, 10, 20, 900, 900, loops=2) for order in (0, 1, 2))
     taken = LockWaits(work_ns=MS, ops=8, counted_ops=8, sites=(site(acquisitions=80),))
     probed = (launch(0, 7, 14, locks=taken), launch(1, 7, 14, locks=taken), launch(9, 900, locks=taken))
-    shown = figures(sample(*bare, locks=probed), reference=None)
+    shown = figures(sample(*bare, locks=probed))
     assert shown.lock_cost is not None
     assert shown.lock_cost.value == pytest.approx(1.4)
     half = moderated.half_width(2, 0.95) * float(moderated.deviations([0, 0], [], metrics.row("wall").spread)[0])
     assert math.log(shown.lock_cost.high / 1.4) == pytest.approx(half)
     assert math.log(1.4 / shown.lock_cost.low) == pytest.approx(half)
     assert shown.lock_cost.level == 0.95
-    assert figures(sample(*bare, locks=(locked(0),)), reference=None).lock_cost is None
+    assert figures(sample(*bare, locks=(locked(0),))).lock_cost is None
 
 
 # ---- memory
@@ -469,13 +479,13 @@ def test_the_cost_of_being_watched_pairs_windows() -> None:
         cost_launch(1, (10.0,), (12.1,)),
         cost_launch(2, (0.0,), (7.0,)),
     )
-    shown = figures(sample(memory=launches), reference=None).memory_cost
+    shown = figures(sample(memory=launches)).memory_cost
     assert shown is not None
     assert shown.value == pytest.approx(math.sqrt(1.1 * 1.21))
     assert shown.low < 1.1 < 1.21 < shown.high
     assert shown.level == 0.95
-    assert figures(sample(memory=(cost_launch(0, (), ()), points(1, 3))), reference=None).memory_cost is None
-    alone = figures(sample(memory=launches[:1]), reference=None).memory_cost
+    assert figures(sample(memory=(cost_launch(0, (), ()), points(1, 3)))).memory_cost is None
+    alone = figures(sample(memory=launches[:1])).memory_cost
     assert alone is not None
     assert alone.value == pytest.approx(1.1)
     assert alone.level == 0.0
@@ -484,10 +494,10 @@ def test_the_cost_of_being_watched_pairs_windows() -> None:
 def test_three_launches_show_a_dear_probe() -> None:
     """A metric that is decided after three launches is refused all the same where they were slowed."""
     launches = tuple(cost_launch(order, (10.0,) * 4, (15.0 + order / 10,) * 4) for order in range(3))
-    shown = figures(sample(memory=launches), reference=None).memory_cost
+    shown = figures(sample(memory=launches)).memory_cost
     assert decide.refused(Metric.USS, shown, 0.25) is not None
     cheap = tuple(cost_launch(order, (10.0,) * 4, (10.0 + order,) * 4) for order in range(3))
-    assert decide.refused(Metric.USS, figures(sample(memory=cheap), reference=None).memory_cost, 0.25) is None
+    assert decide.refused(Metric.USS, figures(sample(memory=cheap)).memory_cost, 0.25) is None
 
 
 def footprint(mib: float, processes: int = 1, *, uss: bool = True) -> dict[str, Any]:
@@ -516,7 +526,7 @@ def test_steady_is_at_barriers_but_the_first_and_peak_at_any_look() -> None:
         remembered(1, [look(20)], [look(50)]),
         remembered(2, [], [look(200)]),
     )
-    (tree,) = figures(sample(memory=launches), reference=None).memory.values()
+    (tree,) = figures(sample(memory=launches)).memory.values()
     assert tree == RoleFigures(
         processes=1,
         steady_rss=32 * 2.0**20,
@@ -533,7 +543,7 @@ def test_roles_have_figures_of_their_own() -> None:
         remembered(order, [look(10, main=10), look(30, main=10, workers=20)], [look(35, main=12, workers=23, others=1)])
         for order in range(3)
     )
-    memory = figures(sample(memory=launches), reference=None).memory
+    memory = figures(sample(memory=launches)).memory
     assert list(memory) == [TREE, "main", "others", "workers"]
     assert memory["workers"].processes == 2
     assert memory["workers"].steady_uss == 20 * 2**20
@@ -546,10 +556,10 @@ def test_roles_have_figures_of_their_own() -> None:
 
 def test_the_floor_is_steady_too_and_a_platform_without_uss_has_none() -> None:
     floor = (remembered(0, [look(99), look(6), look(8)]),)
-    shown = figures(sample(empty=floor), reference=None)
+    shown = figures(sample(empty=floor))
     assert (shown.floor_uss_bytes, shown.floor_pss_bytes) == (7 * 2**20, 7 * 2**20 + 4096)
     blind = remembered(0, [look(6, uss=False)] * 4)
-    shown = figures(sample(empty=(blind,), memory=(blind,), growth=(blind,)), reference=None)
+    shown = figures(sample(empty=(blind,), memory=(blind,), growth=(blind,)))
     assert (shown.floor_uss_bytes, shown.growth_bytes) == (None, None)
     assert shown.memory[TREE].steady_rss == 12 * 2**20
     assert shown.memory[TREE].peak_uss is None
@@ -560,10 +570,10 @@ def test_growth_is_an_iterations_and_what_is_loaded_once_is_none() -> None:
         sizes = [1.0] + [50 + per_call * ops * number for number in range(6)]
         return remembered(order, [look(size) for size in sizes], ops=ops)
 
-    leaks = figures(sample(growth=tuple(leaking(order, 0.125, 8) for order in range(6))), reference=None).growth_bytes
+    leaks = figures(sample(growth=tuple(leaking(order, 0.125, 8) for order in range(6)))).growth_bytes
     assert leaks is not None
     assert (leaks.low, leaks.value, leaks.high) == pytest.approx((2.0**17,) * 3, rel=0.01)
-    still = figures(sample(growth=(leaking(0, 0.0, 4),)), reference=None).growth_bytes
+    still = figures(sample(growth=(leaking(0, 0.0, 4),))).growth_bytes
     assert still is not None
     assert (still.low, still.value, still.high) == (0.0, 0.0, 0.0)
 
@@ -572,7 +582,7 @@ def test_the_fewest_barriers_see_a_leak_and_not_what_is_loaded_once() -> None:
     loaded = tuple(remembered(order, [look(1), look(50), look(50)], ops=2) for order in range(5))
     leaking = tuple(remembered(order, [look(1), look(50), look(51)], ops=2) for order in range(5))
     for memory, grown in ((loaded, 0.0), (leaking, 2.0**19)):
-        shown = figures(sample(growth=memory), reference=None).growth_bytes
+        shown = figures(sample(growth=memory)).growth_bytes
         assert shown is not None
         assert (shown.low, shown.value, shown.high, shown.level) == (grown, grown, grown, 0.9375)
 
@@ -586,7 +596,7 @@ def test_what_an_empty_workload_grows_by_is_no_leak() -> None:
     for leak in (0.0, 0.5):
         for barriers in (6, 8):
             memory = tuple(growing(order, leak, barriers) for order in range(5))
-            shown = figures(sample(growth=memory, growth_empty=floor), reference=None).growth_bytes
+            shown = figures(sample(growth=memory, growth_empty=floor)).growth_bytes
             assert shown is not None
             assert shown.value == pytest.approx(leak * 2**20)
 
@@ -594,7 +604,7 @@ def test_what_an_empty_workload_grows_by_is_no_leak() -> None:
 def test_too_few_barriers_have_no_slope() -> None:
     for barriers, ops in ((0, 1), (1, 1), (2, 1), (5, 0)):
         few = remembered(0, [look(number) for number in range(barriers)], ops=ops)
-        assert figures(sample(growth=(few,)), reference=None).growth_bytes is None
+        assert figures(sample(growth=(few,))).growth_bytes is None
 
 
 # ---- where threads wait
@@ -609,7 +619,7 @@ def test_fractions_are_medians_that_sum_to_one() -> None:
     parts = rng.dirichlet([2.0] * 6, 7) * 10
     names = ("running_s", "runnable_s", "gil_s", "futex_s", "process_s", "asleep_s")
     memory = tuple(waited(order, **dict(zip(names, row.tolist(), strict=True))) for order, row in enumerate(parts))
-    shown = figures(sample(memory=memory), reference=None).waits
+    shown = figures(sample(memory=memory)).waits
     assert shown is not None
     middles = np.median(parts, axis=0)
     expected = (middles / middles.sum()).tolist()
@@ -634,7 +644,7 @@ def test_parked_time_is_what_the_lock_launches_explain_of_it(
         site(5 * MS, line=7, kind="asyncio.Queue", waits_for="queue"),
     )
     of = sample(memory=(waited(0, running_s=5.0, futex_s=5.0),), locks=(locked(0, *sites),))
-    shown = figures(of, reference=None)
+    shown = figures(of)
     assert shown.waits is not None
     assert (shown.waits.lock, shown.waits.queue, shown.waits.unattributed) == pytest.approx(expected)
     assert shown.lock_wait == pytest.approx((lock_ms + 5) / 20)
@@ -646,7 +656,7 @@ def test_switches_are_per_second_and_cores_by_process() -> None:
         waited(1, running_s=10.0, voluntary_switches=70, involuntary_switches=5, cores={"main": 0.3}),
         waited(2, running_s=10.0, voluntary_switches=500, involuntary_switches=5, cores={"main": 0.2}),
     )
-    shown = figures(sample(memory=memory), reference=None).waits
+    shown = figures(sample(memory=memory)).waits
     assert shown is not None
     assert (shown.voluntary_per_s, shown.involuntary_per_s) == (14.0, 1.0)
     assert shown.cores == {"main": 0.2, "worker 0": 1.0}
@@ -668,7 +678,7 @@ def gil_waited(order: int, look_ns: int = MS, unended: float = 0.0, runnable_s: 
 
 def gil_lengths(*launches: Launch) -> tuple[float | None, float | None, float | None]:
     """In ms."""
-    shown = figures(sample(memory=launches), reference=None).waits
+    shown = figures(sample(memory=launches)).waits
     assert shown is not None
     p50, p95, longest = (shown.gil_p50_ns, shown.gil_p95_ns, shown.gil_max_ns)
     return p50 and p50 / MS, p95 and p95 / MS, longest and longest / MS
@@ -696,21 +706,21 @@ def test_gil_waits_that_the_looks_cannot_tell_are_left_out() -> None:
 
 
 def test_no_time_watched_is_no_rate() -> None:
-    shown = figures(sample(memory=(waited(0, running_s=10.0, voluntary_switches=5, watched_s=0.0),)), reference=None)
+    shown = figures(sample(memory=(waited(0, running_s=10.0, voluntary_switches=5, watched_s=0.0),)))
     assert shown.waits is not None
     assert shown.waits.voluntary_per_s == 0.0
 
 
 def test_what_cannot_be_seen_says_why() -> None:
     blind = waited(0, unavailable="not Linux", cores={"main": 0.5})
-    assert figures(sample(memory=(blind, waited(1, unavailable="else"))), reference=None).waits == WaitFigures(
+    assert figures(sample(memory=(blind, waited(1, unavailable="else")))).waits == WaitFigures(
         unavailable="not Linux", cores={"main": 0.5}
     )
     told = {"running_s": 5.0, "runnable_s": 2.0, "voluntary_switches": 50, "involuntary_switches": 5}
     scheduled = waited(0, unavailable="no patterns", cores={"main": 0.5}, **told)
     # Of a launch that could not even be accounted nothing but the cores is there.
     unaccounted = waited(1, unavailable="not Linux", cores={"main": 0.7}, span_s=0.0)
-    assert figures(sample(memory=(scheduled, unaccounted)), reference=None).waits == WaitFigures(
+    assert figures(sample(memory=(scheduled, unaccounted))).waits == WaitFigures(
         unavailable="no patterns",
         running=0.5,
         runnable=0.2,
@@ -718,8 +728,8 @@ def test_what_cannot_be_seen_says_why() -> None:
         involuntary_per_s=1.0,
         cores={"main": 0.6},
     )
-    seen = figures(sample(memory=(blind, waited(1, running_s=10.0))), reference=None).waits
+    seen = figures(sample(memory=(blind, waited(1, running_s=10.0)))).waits
     assert seen is not None
     assert (seen.unavailable, seen.running) == ("", 1.0)
     for memory in ((), (points(0, 1),), (waited(0, span_s=0.0),)):
-        assert figures(sample(memory=memory), reference=None).waits is None
+        assert figures(sample(memory=memory)).waits is None

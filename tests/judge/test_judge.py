@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from fake_launcher import MIB, MS, group_of, spec_of
-from values import entry, held, probed, sample_of, timed
+from values import entry, held, probed, read, sample_of, timed
 
 from pytest_ftgate.judge import judge as judge_module
 from pytest_ftgate.judge import metrics
@@ -24,10 +24,9 @@ from pytest_ftgate.judge.judge import (
     missed,
     unchanged,
 )
-from pytest_ftgate.judge.recorded import figure_of
+from pytest_ftgate.judge.values import TestValues, Values, figure_of
 from pytest_ftgate.kit.values import Interval, Metric, Threshold
-from pytest_ftgate.model.report import Figures
-from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, TestSamples, WorkloadError
+from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Launch, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Spec
 from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.stats import alpha_spending
@@ -35,7 +34,6 @@ from pytest_ftgate.stats import alpha_spending
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
 THREADS, FORK = group_of("threads", "fork").cells
 AGAINST = ComparedWith(basis="paired", why="--ftgate-against main", baseline="main (1eb3b87)", commit="1eb3b87")
-SHOWN = Figures()
 MANY = alpha_spending.LOOKS[-1]
 
 
@@ -127,7 +125,7 @@ def need(*samples: Sample, **fields: Any) -> list[frozenset[str]]:
     return [needs[sample.cell.nodeid] for sample in samples]
 
 
-def stored(sample: Sample, basis: BasisKind = "stored", **fields: Any) -> ComparedWith:
+def stored(sample: Sample | Values, basis: BasisKind = "stored", **fields: Any) -> ComparedWith:
     """A standing at what is stored of a cell."""
     return ComparedWith(
         basis=basis, entry=entry(sample), baseline="baselines/x.json (monday)", commit="1eb3b87", **fields
@@ -252,11 +250,10 @@ class TestNeedsOfScaling:
     def scaled(self, rounds: int, single: float) -> list[Sample]:
         """A cell of four workers whose scaling is `single` times what it was; all other figures are as they were."""
         side, before = (Side(f"{seed}/single", 1) for seed in ("new", "old"))
-        four = with_reference(
-            measured(self.FOUR, rounds, single=side.times(rounds, 20 * MS * single, 0.002)),
-            single=before.times(rounds, 20 * MS, 0.002),
-        )
-        return [with_reference(measured(self.ONE, rounds)), four, with_reference(measured(self.OTHER, rounds))]
+        reference = measured(self.ONE, rounds).with_launches("time", before.times(rounds, 20 * MS, 0.002))
+        one = measured(self.ONE, rounds, reference=reference)
+        one = one.with_launches("time", side.times(rounds, 20 * MS * single, 0.002))
+        return [one, with_reference(measured(self.FOUR, rounds)), with_reference(measured(self.OTHER, rounds))]
 
     def test_the_one_worker_cell_stays_for_the_scaling_of_another(self) -> None:
         spec = declared(executors=("threads", "fork"), counts=(1, 4))
@@ -296,7 +293,7 @@ class TestNeedsOfContracts:
     def test_one_about_a_scaling_keeps_the_one_worker_cell(self) -> None:
         one, four = cells_of(1, 4)
         single = Side("single", 1).times(6, 20 * MS, 0.002)
-        samples = [measured(one, 6), measured(four, 6, single=single)]
+        samples = [measured(one, 6).with_launches("time", single), measured(four, 6)]
         nothing = ComparedWith(why="nothing is stored for it")
         spec = declared("scaling > 4", executors=("threads",), counts=(1, 4))
         assert need(*samples, spec=spec, compared_with=nothing) == [{"time"}, {"time"}]
@@ -378,9 +375,9 @@ class TestFirst:
 # -- verdicts ------------------------------------------------------------------------------------------------------
 
 
-def verdict(sample: Sample, *others: Sample, shown: Figures = SHOWN, **fields: Any) -> Verdict:
+def verdict(sample: Sample, *others: Sample, **fields: Any) -> Verdict:
     samples = [sample, *others]
-    return judge_of(*samples, **fields).verdict(sample, TestSamples(samples), shown)
+    return judge_of(*samples, **fields).verdict(TestValues(samples)[0])
 
 
 class TestVerdict:
@@ -403,10 +400,10 @@ class TestVerdict:
             (verdict(new, compared_with=stored(old)), new, old),
         ):
             for metric, each in by_metric(found).items():
-                assert each.now == pytest.approx(figure_of(metric, [here]))
-                assert each.was == pytest.approx(figure_of(metric, [there]))
+                assert each.now == pytest.approx(figure_of(metric, [read(here)]))
+                assert each.was == pytest.approx(figure_of(metric, [read(there)]))
             wall = by_metric(found)[Metric.WALL]
-            shown = figures(here, reference=None).wall_ns
+            shown = figures(read(here), reference=None).wall_ns
             assert shown is not None
             assert wall.now == shown.value
 
@@ -420,7 +417,7 @@ class TestVerdict:
             for launch in sample.of("memory")
         ]
         found = by_metric(verdict(sample.with_launches("memory", part), compared_with=stored(old)))
-        assert found[Metric.USS].now == pytest.approx(figure_of(Metric.USS, [sample]))
+        assert found[Metric.USS].now == pytest.approx(figure_of(Metric.USS, [read(sample)]))
 
     def test_an_executor_that_cannot_and_a_workload_that_fails(self) -> None:
         young = with_reference(measured(rounds=8))
@@ -563,10 +560,11 @@ class TestVerdict:
     def test_a_scaling_that_cannot_be_had_is_not_judged(self) -> None:
         four = cells_of(1, 4)[1]
         single = Side("single", 1).times(12, 20 * MS, 0.002)
-        compared_with = stored(measured(four, 12, control=True, seed="old", single=single))
+        compared_with = stored(read(measured(four, 12, control=True, seed="old"), single=single))
         policy = msgspec.structs.replace(POLICY, metrics=(*metrics.GATING, Metric.SCALING))
         named: dict[str, Any] = {"compared_with": compared_with, "policy": policy}
-        with_one = verdict(measured(four, 12, control=True, single=single), **named)
+        one = sample_of(single, cells_of(1)[0])
+        with_one = verdict(measured(four, 12, control=True), one, **named)
         alone = verdict(measured(four, 12, control=True), **named)
         assert set(by_metric(with_one)) - set(by_metric(alone)) == {Metric.SCALING}
         assert alone.decision is Decision.PASSED
@@ -591,20 +589,20 @@ class TestVerdict:
         found = by_metric(verdict(sample))[Metric.USS]
         assert (found.decision is Decision.REGRESSED) == regressed
 
-    def test_what_looking_cost_refuses_its_metric_alone(self) -> None:
+    def test_what_looking_cost_refuses_its_metric_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         dear = Interval(value=1.4, low=1.35, high=1.45, level=0.95)
         sample = with_reference(measured(rounds=26, uss=1.5, share=0.3), share=0.1)
         for cost, metric in (("memory_cost", Metric.USS), ("lock_cost", Metric.LOCK_WAIT)):
-            found = by_metric(verdict(sample, shown=msgspec.structs.replace(SHOWN, **{cost: dear})))
+            with monkeypatch.context() as patch:
+                patch.setattr(Values, cost, dear)
+                found = by_metric(verdict(sample))
             assert found[metric].decision is Decision.INCONCLUSIVE
             assert "ftgate_probe_cost" in found[metric].reason
             others = {each.decision for each in found.values() if each.metric in (Metric.USS, Metric.LOCK_WAIT)}
             assert Decision.REGRESSED in others
+        monkeypatch.setattr(Values, "memory_cost", dear)
         lenient = msgspec.structs.replace(POLICY, probe_cost=0.5)
-        assert (
-            by_metric(verdict(sample, shown=Figures(memory_cost=dear), policy=lenient))[Metric.USS].decision
-            is Decision.REGRESSED
-        )
+        assert by_metric(verdict(sample, policy=lenient))[Metric.USS].decision is Decision.REGRESSED
 
     @pytest.mark.parametrize("basis", ["paired", "stored"])
     def test_a_lock_launch_that_failed_leaves_the_other_metrics_judged(self, basis: BasisKind) -> None:
@@ -726,7 +724,7 @@ class TestContracts:
         samples = [measured(cell, 20) for cell in (THREADS, FORK)]
         nothing = ComparedWith(why="nothing is stored for it")
         judge = judge_of(*samples, spec=spec, compared_with=nothing)
-        threads, fork = (judge.verdict(sample, TestSamples(samples), SHOWN) for sample in samples)
+        threads, fork = map(judge.verdict, TestValues(samples))
         assert (threads.decision, fork.decision) == (Decision.BROKEN, Decision.NO_BASELINE)
 
     def test_one_with_a_cell_that_failed_says_which(self) -> None:
@@ -765,8 +763,9 @@ def settled(
     compared_with = stored(was or measured(rounds=12, control=True, seed="old"))
     sample = measured(rounds=12, control=True, wall=wall, **fields)
     judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
-    screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
-    return screened, judge.settled(sample, TestSamples([sample]), screened, together, "no git here")
+    values = read(sample)
+    screened = judge.verdict(values)
+    return screened, judge.settled(values, screened, together, "no git here")
 
 
 class TestPredicted:
@@ -797,8 +796,8 @@ class TestPredicted:
         compared_with = msgspec.structs.replace(there, elsewhere=True)
         sample = measured(rounds=12, uss=uss)
         judge = judge_of(sample, compared_with=compared_with)
-        screened = judge.verdict(sample, TestSamples([sample]), SHOWN)
-        found = judge.settled(sample, TestSamples([sample]), screened, None, "no git here")
+        screened = judge.verdict(read(sample))
+        found = judge.settled(read(sample), screened, None, "no git here")
         assert (found.decision, found.basis) == (Decision.INCONCLUSIVE, "portable")
         assert not found.beyond, "nor by --ftgate-fail-on=beyond-effect"
         assert "fails nothing without a pair of launches here" in found.reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,14 @@ import msgspec
 import pytest
 from fake_launcher import MIB, MS, group_of, spec_of
 from stored_values import COMMIT, change_of
-from values import sample_of, timed
+from values import read, sample_of, timed
 
 from pytest_ftgate.declare.options import metric as metric_option
 from pytest_ftgate.judge import compare, contract_grammar, contract_judge, contracts, decide, metrics
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
+from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Figures
 from pytest_ftgate.model.sample import (
@@ -28,7 +29,6 @@ from pytest_ftgate.model.sample import (
     LockWaits,
     MemoryPoint,
     Sample,
-    TestSamples,
     Timer,
     Waits,
     WaitsFor,
@@ -110,7 +110,6 @@ def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
         [launch(order, cell, factor) for order in orders],
         cell,
         control=[timed(order, [10 * MS] * 12) for order in orders],
-        single=[timed(order, [10 * MS] * 12) for order in orders],
         memory=[memory(order, factor) for order in orders],
         growth=[memory(order, factor) for order in orders],
         locks=[locks(order, factor) for order in orders],
@@ -118,11 +117,16 @@ def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
     )
 
 
+def values(of: Sample) -> Values:
+    one = [timed(order, [10 * MS] * 12) for order in range(ROUNDS)]
+    return read(of, single=one, before=one)
+
+
 def judged(name: str, new: Sample, compared_with: ComparedWith, *others: str) -> list[MetricVerdict]:
     policy = Policy(metrics=(name, *others), cli=(), ini=(), alpha=0.01, beta=alpha_spending.BETA, probe_cost=0.25)
     spec: Spec = msgspec.structs.replace(spec_of("threads"), workers=(1, 4))
     judge = Judge(spec, policy, {new.cell.nodeid: compared_with}, ROUNDS)
-    return list(judge.verdict(new, TestSamples([new]), Figures()).metrics)
+    return list(judge.verdict(values(new)).metrics)
 
 
 def cell_for(name: str) -> Cell:
@@ -152,7 +156,7 @@ def test_whatever_has_a_row_gates_against_a_reference(name: str) -> None:
 def stored(tmp_path: Path, of: Sample) -> ComparedWith:
     """What is on the disk after this sample was recorded."""
     store = Store(tmp_path / "baselines")
-    store.save("t.py::test_t", [msgspec.structs.replace(change_of(of), label="x")])
+    store.save("t.py::test_t", [msgspec.structs.replace(change_of(values(of)), label="x")])
     baseline = store.load("t.py::test_t")
     assert baseline is not None
     (entry,) = baseline.cells["x"].values()
@@ -185,9 +189,8 @@ def test_whatever_has_a_row_is_an_option_and_has_thresholds(name: str) -> None:
 def test_whatever_has_a_row_stands_in_a_contract(name: str) -> None:
     unit = {"time": " us", "size": " B", "share": "", "ratio": "", "number": ""}[metrics.row(name).unit]
     contract = contract_grammar.parse(f"{name} > 0.001{unit}")
-    of = sample(cell_for(name))
     assert contracts.metrics_needed(contract) == metrics.row(name).needs
-    found = contract_judge.values(contract, of, TestSamples([of]))
+    found = contract_judge.values(contract, values(sample(cell_for(name))))
     assert len(found) == ROUNDS
     assert all(value < 0 for value in found)  # it holds in every round
 
@@ -195,19 +198,19 @@ def test_whatever_has_a_row_stands_in_a_contract(name: str) -> None:
 def test_pss_is_one_row_and_one_reader() -> None:
     row = metrics.row("pss")
     assert (row.unit, row.need, row.gates) == ("size", "memory", False)
-    assert row.read(sample())[0] == 20 * MIB
-    assert figures(sample(), reference=None).pss_bytes == metrics.middle("pss", sample())
+    assert values(sample()).of("pss")[0] == 20 * MIB
+    assert figures(values(sample()), reference=None).pss_bytes == values(sample()).middle("pss")
 
 
 def test_a_servers_p99_is_one_row_and_one_reader() -> None:
     row = metrics.row("latency_p99")
     assert (row.unit, row.need, row.gates) == ("time", "time", False)
-    assert row.read(sample(SERVER))[0] == 30 * MS
-    assert not row.read(sample())
+    assert values(sample(SERVER)).of("latency_p99")[0] == 30 * MS
+    assert not values(sample()).of("latency_p99")
     assert (row.applies(SERVER), row.applies(THREADS)) == (True, False)
-    latency = figures(sample(SERVER), reference=None).latency
+    latency = figures(values(sample(SERVER)), reference=None).latency
     assert latency is not None
-    assert latency.p99_ns == metrics.middle("latency_p99", sample(SERVER))
+    assert latency.p99_ns == values(sample(SERVER)).middle("latency_p99")
 
 
 def test_the_p99_of_a_pair_is_that_of_neighbouring_windows() -> None:
@@ -220,14 +223,14 @@ def test_the_p99_of_a_pair_is_that_of_neighbouring_windows() -> None:
 
     drift = [10.0, 20.0, 40.0, 80.0, 30.0]  # the machine is slower in some windows than in others
     of = sample_of(side(1.3, drift), SERVER, reference=sample_of(side(1.0, drift), SERVER))
-    found = compare.paired(of, ["latency_p99"])["latency_p99"]
+    found = compare.paired(read(of), ["latency_p99"])["latency_p99"]
     assert found.new[0] / found.reference[0] == pytest.approx(1.3, rel=0.01)
     assert found.errors[0] < 0.01
     scattered = sample_of(side(1.0, [20.0, 10.0, 80.0, 40.0, 30.0]), SERVER)
     of = msgspec.structs.replace(of, reference=scattered)
-    assert compare.paired(of, ["latency_p99"])["latency_p99"].errors[0] > 0.1
+    assert compare.paired(read(of), ["latency_p99"])["latency_p99"].errors[0] > 0.1
     lone = sample_of(side(1.3, [20.0]), SERVER, reference=sample_of(side(1.0, [20.0]), SERVER))
-    assert compare.paired(lone, ["latency_p99"])["latency_p99"].errors == (compare.LONE_WINDOW_ERROR,)
+    assert compare.paired(read(lone), ["latency_p99"])["latency_p99"].errors == (compare.LONE_WINDOW_ERROR,)
 
 
 def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
@@ -275,6 +278,5 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
 
 def test_a_value_of_none_of_the_launches_is_left_out() -> None:
     empty = sample_of([timed(0, [MS] * 3)], THREADS)
-    readers: list[Callable[[Sample], Any]] = [metrics.row(name).read for name in ("pss", "latency_p99", "timer.ack")]
-    assert [read(empty) for read in readers] == [{}, {}, {}]
+    assert [read(empty).of(name) for name in ("pss", "latency_p99", "timer.ack")] == [{}, {}, {}]
     assert decide.settled(judged("wall", msgspec.structs.replace(empty, reference=empty), ComparedWith())[0]) is False

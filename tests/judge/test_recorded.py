@@ -8,15 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 from fake_launcher import MIB
-from values import FOUR, entry, held, probed, sample_of, timed, windows
+from values import FOUR, entry, held, probed, read, sample_of, timed, windows
 
-from pytest_ftgate.judge import metrics, recorded
+from pytest_ftgate.judge import compare, metrics
 from pytest_ftgate.judge.compare import Numbers
+from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.model.sample import Launch, MemoryPoint, Sample
+from pytest_ftgate.model.sample import Launch, MemoryPoint
 
 NAMES = (*metrics.GATING, Metric.SCALING)
-with_stored, portable = (partial(compared, names=NAMES) for compared in (recorded.with_stored, recorded.portable))
+with_stored, portable = (partial(compared, names=NAMES) for compared in (compare.with_stored, compare.portable))
 
 
 def both_sides(numbers: Numbers) -> Any:
@@ -27,22 +28,24 @@ def both_sides(numbers: Numbers) -> Any:
 # -- with what is stored -------------------------------------------------------------------------------------------
 
 
-def whole(own_ns: int = 2000, control_ns: int = 1000, uss: int = MIB, share: float = 0.25, count: int = 3) -> Sample:
-    """A sample in which everything was seen; each launch is a little slower than the one before."""
+def whole(own_ns: int = 2000, control_ns: int = 1000, uss: int = MIB, share: float = 0.25, count: int = 3) -> Values:
+    """What everything was seen of; each launch is a little slower than the one before."""
     orders = range(count)
-    return sample_of(
+    single = [timed(order, [own_ns] * 12) for order in orders]
+    sample = sample_of(
         [timed(order, [own_ns + 10 * order] * 12) for order in orders],
         FOUR,
         control=[timed(order, [control_ns] * 12) for order in orders],
-        single=[timed(order, [own_ns] * 12) for order in orders],
         memory=[held(order, uss + order) for order in orders],
         locks=[probed(order, share, workers=4) for order in orders],
     )
+    return read(sample, single=single)
 
 
-def without(sample: Sample, *roles: str) -> Sample:
-    kept = tuple(launch for launch in sample.all_launches if launch.role not in roles)
-    return msgspec.structs.replace(sample, all_launches=kept, single=() if "single" in roles else sample.single)
+def without(of: Values, role: str) -> Values:
+    kept = tuple(launch for launch in of.sample.all_launches if launch.role != role)
+    sample = msgspec.structs.replace(of.sample, all_launches=kept)
+    return read(sample) if role == "single" or of.single is None else read(sample, single=of.single.sample.launches)
 
 
 class TestStored:
@@ -98,7 +101,7 @@ class TestStored:
         own = [timed(0, [1000] * 8 + [3000] * 4), timed(1, [1000] * 9)]
         control = [timed(0, [500] * 8 + [9000] * 4), timed(1, [500] * 9)]
         noted = sample_of(own, control=control)
-        found = with_stored(noted, entry(sample_of(own, control=control)))[Metric.TAIL]
+        found = with_stored(read(noted), entry(sample_of(own, control=control)))[Metric.TAIL]
         assert found.new == found.reference == (6.0,)
 
     def test_memory_is_compared_as_all_sides_have_it(self) -> None:
@@ -106,11 +109,11 @@ class TestStored:
         written = sample_of(memory=[Launch(order=0, hash_seed=1, started_at="", memory=(point,))])
         launched = written.with_launches("time", [timed(0, [2000])])
         plain = launched.with_launches("memory", [held(0, 70)])
-        assert both_sides(with_stored(written, entry(launched))[Metric.USS]) == (
+        assert both_sides(with_stored(read(written), entry(launched))[Metric.USS]) == (
             (40.0,),
             (40.0,),
         )
-        mixed = with_stored(written, entry(launched, plain))[Metric.USS]
+        mixed = with_stored(read(written), entry(launched, plain))[Metric.USS]
         assert both_sides(mixed) == ((60.0,), (60.0, 70.0))
 
 
@@ -141,7 +144,7 @@ class TestElsewhere:
     def test_launches_of_the_same_order_are_neighbours(self) -> None:
         own = sample_of(timed(order, [1000 * (order + 1)] * 5) for order in range(4))
         other = sample_of(timed(order, [1000] * 5) for order in (3, 1))
-        found = portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
+        found = portable(read(own), entry(own), executor=read(other), stored_executor=entry(other))[Metric.RATIO]
         assert found.new == pytest.approx((2.0, 4.0))
         assert found.reference == found.new
 
@@ -153,7 +156,7 @@ class TestElsewhere:
         assert Metric.RATIO not in portable(here, stored, executor=here, stored_executor=other_days)
 
     def test_what_this_run_lacks_stays(self) -> None:
-        bare = sample_of([timed(9, [2000])])
+        bare = read(sample_of([timed(9, [2000])]))
         found = portable(bare, entry(whole()), executor=whole(), stored_executor=entry(whole()))
         assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO}
         assert all(numbers.reference and not numbers.new for numbers in found.values())
@@ -161,5 +164,5 @@ class TestElsewhere:
     def test_windows_are_compared_by_their_operations(self) -> None:
         own = sample_of([windows(0, [1e6, 0.0, 1e6])], duration_s=1.0)
         other = sample_of([windows(0, [4e6, 4e6, 2e6])], duration_s=1.0)
-        found = portable(own, entry(own), executor=other, stored_executor=entry(other))[Metric.RATIO]
+        found = portable(read(own), entry(own), executor=read(other), stored_executor=entry(other))[Metric.RATIO]
         assert found.new == pytest.approx((4.0,))

@@ -32,6 +32,7 @@ from fake_launcher import (
     unsupported,
 )
 
+from pytest_ftgate.judge.values import TestValues
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.context import BARE_LOCKS, Floors
 from pytest_ftgate.measure.group import StoppingRule
@@ -144,9 +145,7 @@ def test_worker_counts_of_one_executor_are_neighbours() -> None:
         assert families[:4] == [families[0]] * 4 != families[4:] == [families[4]] * 4
     alone, four = samples[0], samples[2]
     assert (alone.cell.workers, four.cell.workers) == (1, 4)
-    assert alone.single == ()
-    assert four.single == alone.launches
-    assert [launch.order for launch in four.launches] == [launch.order for launch in four.single]
+    assert [launch.order for launch in four.launches] == [launch.order for launch in alone.launches]
 
 
 def test_another_number_of_workers_may_give_another_result() -> None:
@@ -175,12 +174,11 @@ def of_environments(*words: str) -> Group:
 
 def test_environments_are_interleaved_and_each_scales_by_its_own_single_worker() -> None:
     launcher = FakeLauncher()
-    samples = {sample.cell.label: sample for sample in run_of(launcher, of_environments("a", "b")).measure()}
+    test = {each.cell.label: each for each in TestValues(run_of(launcher, of_environments("a", "b")).measure())}
     for word in "ab":
-        four, alone = samples[f"3.14-threads-w4-NAME:{word}"], samples[f"3.14-threads-w1-NAME:{word}"]
-        assert four.single == alone.launches
-        assert alone.single == ()
-    assert {event.at.label for event in rounds(launcher)[0]} == set(samples)
+        four, alone = test[f"3.14-threads-w4-NAME:{word}"], test[f"3.14-threads-w1-NAME:{word}"]
+        assert (four.single, alone.single) == (alone, None)
+    assert {event.at.label for event in rounds(launcher)[0]} == set(test)
 
 
 def test_another_environment_may_give_another_result_and_has_a_memory_floor_of_its_own() -> None:

@@ -16,8 +16,8 @@ from physical import Inconclusive, Outcome, Told, confirm_each
 from pytest_ftgate.declare.tests import notes_of
 from pytest_ftgate.judge import contract_grammar, contract_judge
 from pytest_ftgate.judge.decide import UNPAIRED, unfit
+from pytest_ftgate.judge.values import TestValues
 from pytest_ftgate.model.report import Report, Row
-from pytest_ftgate.model.sample import TestSamples
 from pytest_ftgate.model.verdict import Decision, MetricVerdict
 from pytest_ftgate.report.json import parse
 
@@ -72,18 +72,19 @@ def told(report: Report, expected: set[str]) -> dict[str, Outcome]:
     found: dict[str, Outcome] = {"every cell is measured": None}
     judged = set()
     for row, table in rows:
-        samples = TestSamples([each.sample for each in table.rows if each.sample is not None])
+        test = TestValues(each.sample for each in table.rows if each.sample is not None)
         for each in row.verdict.metrics:
             if each.contract in expected:
                 judged.add(each.contract)
-                found[f"{row.cell.nodeid}: {each.contract}"] = _told_at(row, each, samples)
+                found[f"{row.cell.nodeid}: {each.contract}"] = _told_at(row, each, test)
     assert judged == expected
     return found
 
 
-def _told_at(row: Row, judged: MetricVerdict, samples: TestSamples) -> Outcome:
-    assert row.sample is not None
-    values = contract_judge.values(contract_grammar.parse(judged.contract), row.sample, samples)
+def _told_at(row: Row, judged: MetricVerdict, test: TestValues) -> Outcome:
+    hand = test.of(row.cell)
+    assert hand is not None
+    values = contract_judge.values(contract_grammar.parse(judged.contract), hand)
     if values and max(values) < 0:
         return None
     disturbed = unfit(row.conditions, UNPAIRED)

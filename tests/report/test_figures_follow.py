@@ -15,7 +15,7 @@ import pytest
 import report_by_hand
 from fake_launcher import group_of, memory_of, spec_of
 from scipy.special import stdtrit
-from values import sample_of
+from values import read, sample_of
 
 from pytest_ftgate.features import markdown
 from pytest_ftgate.features.html import page as html_page
@@ -25,7 +25,8 @@ from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Report, Row, Table
-from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Sample, TestSamples, Timer
+from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Sample, Timer
+from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json as json_report
 from pytest_ftgate.report import said, terminal
 
@@ -74,16 +75,22 @@ def side(seed: str, slower: float, **fields: Any) -> Sample:
         ],
         locks=[locked(order, rng, 0.05 * slower) for order in range(ROUNDS)],
         control=[timed(order, rng, 2e6, 2) for order in range(ROUNDS)],
-        single=[timed(order, rng, 4e6, 1) for order in range(ROUNDS)],
         **fields,
     )
+
+
+def alone(seed: str, **fields: Any) -> Sample:
+    """The one-worker cell beside it."""
+    rng = random.Random(f"{seed} alone")
+    return sample_of([timed(order, rng, 4e6, 1) for order in range(ROUNDS)], SINGLE, **fields)
 
 
 @pytest.fixture(scope="module")
 def report() -> Report:
     """A cell that is 1.4 times as slow as its reference, judged and shown as a run does it."""
-    sample = side("new", 1.4, reference=side("old", 1.0))
-    shown = figures(sample, reference=sample)
+    sample, one = side("new", 1.4, reference=side("old", 1.0)), alone("new", reference=alone("old"))
+    values = read(sample, one)
+    shown = figures(values, reference=values)
     policy = Policy(
         metrics=(*metrics.GATING, "scaling", "cores", "ops_per_s"),
         cli=(),
@@ -94,8 +101,9 @@ def report() -> Report:
     )
     against = {TWO.nodeid: ComparedWith(basis="paired", why="--ftgate-against main", baseline="main", commit="1eb3b87")}
     judge = Judge(spec_of("threads"), policy, against, at_most=80)
-    row = Row(cell=TWO, verdict=judge.verdict(sample, TestSamples([sample]), shown), figures=shown, sample=sample)
-    table = Table(title="t.py::test", rows=(row,), reference="3.14-threads")
+    row = Row(cell=TWO, verdict=judge.verdict(values), figures=shown, sample=sample)
+    beside = Row(cell=SINGLE, verdict=Verdict(decision=Decision.PASSED), sample=one)
+    table = Table(title="t.py::test", rows=(row, beside), reference="3.14-threads")
     return msgspec.structs.replace(report_by_hand.report(), tables=(table,), unused_baselines=(), failing=None)
 
 
@@ -136,8 +144,8 @@ def neighbours(own: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[f
     return rounds
 
 
-def figures_of(sample: dict[str, Any]) -> dict[str, float]:
-    """Each metric of a sample, from its raw launches alone."""
+def figures_of(sample: dict[str, Any], single: dict[str, Any]) -> dict[str, float]:
+    """Each metric of a sample, from its raw launches and those of its one-worker cell alone."""
     launches, wall = of(sample, "time"), gmean(floors(of(sample, "time")))
     spent = [sum(each["work_ns"] for each in launch["iterations"]) / SECOND for launch in launches]
     waited = [sum(site["total_ns"] for site in each["locks"]["sites"]) for each in of(sample, "locks")]
@@ -155,7 +163,7 @@ def figures_of(sample: dict[str, Any]) -> dict[str, float]:
             for launch in launches
         ),
         "ops_per_s": 2 * SECOND / wall,
-        "scaling": 2 * math.exp(hodges_lehmann(neighbours(sample["single"], launches))),
+        "scaling": 2 * math.exp(hodges_lehmann(neighbours(of(single, "time"), launches))),
         "control": gmean([math.exp(each) for each in neighbours(launches, of(sample, "control"))]),
         "uss": median(launch["memory"][0]["uss_bytes"] for launch in of(sample, "memory")),
         "pss": median(launch["memory"][0]["pss_bytes"] for launch in of(sample, "memory")),
@@ -170,8 +178,9 @@ def figures_of(sample: dict[str, Any]) -> dict[str, float]:
 
 
 def test_each_number_of_a_row_follows_from_its_launches(report: Report) -> None:
-    (row,) = json.loads(json_report.render(report))["tables"][0]["rows"]
-    found, logs = figures_of(row["sample"]), [math.log(each) for each in floors(of(row["sample"], "time"))]
+    row, one = json.loads(json_report.render(report))["tables"][0]["rows"]
+    found = figures_of(row["sample"], one["sample"])
+    logs = [math.log(each) for each in floors(of(row["sample"], "time"))]
     half = stdtrit(ROUNDS - 1, 0.975) * stdev(logs) / math.sqrt(ROUNDS)
     ends = (found["wall"] * math.exp(sign * half) for sign in (-1, 1))
     expected = [
@@ -204,8 +213,9 @@ def test_each_number_of_a_row_follows_from_its_launches(report: Report) -> None:
 
 
 def test_now_was_and_the_change_of_a_metric_follow_from_both_sides(report: Report) -> None:
-    (row,) = json.loads(json_report.render(report))["tables"][0]["rows"]
-    now, was = figures_of(row["sample"]), figures_of(row["sample"]["reference"])
+    row, one = json.loads(json_report.render(report))["tables"][0]["rows"]
+    now = figures_of(row["sample"], one["sample"])
+    was = figures_of(row["sample"]["reference"], one["sample"]["reference"])
     judged = {each["metric"]: each for each in row["verdict"]["metrics"]}
     assert judged.keys() == {"wall", "tail", "uss", "lock_wait", "scaling", "cores", "ops_per_s"}
     for name, each in judged.items():
@@ -215,6 +225,6 @@ def test_now_was_and_the_change_of_a_metric_follow_from_both_sides(report: Repor
     assert judged["wall"]["ratio"]["value"] == pytest.approx(
         math.exp(hodges_lehmann(pairs[: judged["wall"]["launches"]])), rel=1e-3
     )
-    (shown,) = report.rows
+    shown = report.rows[0]
     change, figures_shown = units.change(judged["wall"]["ratio"]["value"]), map(units.time, (now["wall"], was["wall"]))
     assert said.headline(shown).startswith(f"wall {change} ({', was '.join(figures_shown)}")

@@ -172,7 +172,7 @@ def test_pairs_after_the_look_that_decided_are_not_shown() -> None:
     row = full().tables[0].rows[1]
     judged = [msgspec.structs.replace(each, launches=3) for each in row.verdict.metrics]
     row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, metrics=tuple(judged)))
-    assert len(plots.cell_data(row, fails=True)["changes"]["wall"]["pairs"]) == 3
+    assert len(plots.cells_data([row], lambda _: True)[0]["changes"]["wall"]["pairs"]) == 3
 
 
 def test_that_nothing_regressed_is_said_as_clearly_as_a_failure() -> None:

@@ -13,7 +13,7 @@ import pytest
 import report_by_hand
 from fake_launcher import group_of, spec_of
 from report_by_hand import KIB, MIB, around, cell, of_rows, role, site
-from values import entry, held, probed, sample_of, timed
+from values import entry, held, probed, read, sample_of, timed
 
 from golden import check_golden
 from pytest_ftgate.features.baseline import render_diff
@@ -28,6 +28,7 @@ from pytest_ftgate.report import details, json, said, terminal
 from pytest_ftgate.report.baselines import update_lines
 from pytest_ftgate.report.details import Style, phrases, short_path
 from pytest_ftgate.report.details import detail_lines as block_of
+from pytest_ftgate.store import schema
 from pytest_ftgate.store.update import Difference, Update
 
 TERMINALS: dict[str, dict[str, Any]] = {
@@ -355,22 +356,22 @@ def test_table_diff_and_accept_print_the_same_figures(seed: int) -> None:
     sample = sample_of(
         launches(9e6),
         control=launches(4e6),
-        single=launches(2e7),
         memory=[held(number, *(round(2e7 * draw.lognormvariate(0, 0.1)) for _ in range(3))) for number in rounds],
         locks=[probed(number, draw.random()) for number in rounds],
     )
+    values = read(sample, single=launches(2e7))
     row = Row(
         cell=sample.cell,
         verdict=Verdict(decision=Decision.PASSED),
-        figures=figures.figures(sample, reference=sample),
+        figures=figures.figures(values, reference=values),
         sample=sample,
     )
     old = entry(sample_of(launches(9e6), memory=[held(1, 10_000_000)]))
-    difference = Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=old, new=sample)
+    difference = Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=old, new=entry(values))
     table = shown(of_rows(row), 300, verbosity=1)
     compared = render_diff([difference])
-    (accepted,) = update_lines([Update(nodeid=row.cell.nodeid, action="record", reason="", new=sample)])
-    stored = render_diff([Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=entry(sample))])
+    (accepted,) = update_lines([Update(nodeid=row.cell.nodeid, action="record", reason="", new=entry(values))])
+    stored = render_diff([Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=entry(values))])
     labelled = next(line for line in table.splitlines() if line.startswith(f"  {row.cell.label}"))
     figures_of = accepted.removesuffix(" (new)").partition(": ")[2].split(", ")
     printed = {name: text for each in figures_of for name, text in re.findall(r"^([A-Za-z_ ]+) ([\d.].*)$", each)}
@@ -532,17 +533,18 @@ def test_a_table_leaves_out_an_interval_that_tells_nothing() -> None:
 # ---- baselines
 
 
-def cell_with(lock_share: float | None = None, scaling: float | None = None) -> Sample:
-    """Eight workers: 2 ms where the control takes 1 ms, 1 MiB, that share of the time in a lock, that scaling."""
+def cell_with(lock_share: float | None = None, scaling: float | None = None) -> schema.StoredCell:
+    """What is stored of 8 workers: 2 ms (the control 1 ms), 1 MiB, that share of the time in a lock, that scaling."""
     cell = group_of(spec=spec_of("threads", workers=8)).cells[0]
     share = [] if lock_share is None else [probed(0, lock_share, workers=8)]
     single = [] if scaling is None else [timed(0, [round(2e6 * scaling / 8)] * 3)]
     own, control = timed(0, [2_000_000] * 3), timed(0, [1_000_000] * 3)
-    return sample_of([own], cell, control=[control], single=single, memory=[held(0, round(MIB))], locks=share)
+    sample = sample_of([own], cell, control=[control], memory=[held(0, round(MIB))], locks=share)
+    return entry(read(sample, single=single))
 
 
-def difference(old: Sample, new: Sample) -> Difference:
-    return Difference(nodeid="t.py::test[3.14t-threads-w8]", decision=Decision.PASSED, old=entry(old), new=new)
+def difference(old: schema.StoredCell, new: schema.StoredCell) -> Difference:
+    return Difference(nodeid="t.py::test[3.14t-threads-w8]", decision=Decision.PASSED, old=old, new=new)
 
 
 def test_diff_has_lock_wait_and_scaling_where_a_row_has_them() -> None:
@@ -561,7 +563,7 @@ def test_share_that_was_zero_has_a_change_too() -> None:
 
 def test_update_says_lock_wait_and_scaling() -> None:
     old, new = cell_with(0.271, 1.96), cell_with(0.312, 1.72)
-    update = Update(nodeid="t.py::test[x]", action="record", old=entry(old), new=new, reason="")
+    update = Update(nodeid="t.py::test[x]", action="record", old=old, new=new, reason="")
     (line,) = update_lines([update])
     assert line.endswith("lock_wait 31.2 % (was 27.1 %, +4.1 points), scaling 1.72x (was 1.96x, -12.2 %)")
 
@@ -606,12 +608,12 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
     ("text", "said"),
     [
         ("", "r.json is not JSON"),
-        ('{"schema": 3,', "r.json is not JSON"),
+        ('{"schema": 4,', "r.json is not JSON"),
         (b"\xff\xfe", "r.json is not JSON"),
         ("[" * 100_000, "r.json is not JSON"),
-        ("[]", "r.json has schema None, this pytest-ftgate reads 3"),
-        ('{"schema": 1}', "r.json has schema 1, this pytest-ftgate reads 3"),
-        ('{"schema": 3, "seed": 3}', "r.json is not a report: $: Object missing required field"),
+        ("[]", "r.json has schema None, this pytest-ftgate reads 4"),
+        ('{"schema": 1}', "r.json has schema 1, this pytest-ftgate reads 4"),
+        ('{"schema": 4, "seed": 3}', "r.json is not a report: $: Object missing required field"),
     ],
 )
 def test_json_that_is_no_report_is_an_error_that_names_it(text: str | bytes, said: str) -> None:

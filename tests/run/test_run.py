@@ -40,6 +40,7 @@ from pytest_ftgate.features.shards import part as shards
 from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import Judge
+from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric, Threshold
@@ -48,7 +49,6 @@ from pytest_ftgate.measure import machine
 from pytest_ftgate.measure.context import Capacity, PreparedTarget
 from pytest_ftgate.measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
 from pytest_ftgate.model.report import Report
-from pytest_ftgate.model.sample import Sample
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.run import rows as rows_module
@@ -810,10 +810,10 @@ def test_a_cell_that_cannot_be_judged_is_an_error_and_the_others_have_verdicts(
     project.recorded()
     verdict = Judge.verdict
 
-    def judged(self: Judge, sample: Sample, *given: Any) -> Verdict:
-        if sample.cell.nodeid == FORK:
+    def judged(self: Judge, values: Values) -> Verdict:
+        if values.cell.nodeid == FORK:
             raise OverflowError("int too large to convert to float")
-        return verdict(self, sample, *given)
+        return verdict(self, values)
 
     monkeypatch.setattr(Judge, "verdict", judged)
     outcome = project.run()

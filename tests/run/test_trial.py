@@ -43,7 +43,7 @@ from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.context import Capacity, PreparedTarget
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
-from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, TestSamples, executor_cell
+from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
@@ -398,7 +398,6 @@ class TestFollowUp:
         assert decision(rows, four, Metric.WALL) is Decision.REGRESSED
         sample = rows[four].paired
         assert sample is not None
-        assert sample.single  # explains, so that its first launches are enough
         assert (rows[one].verdict.basis, rows[one].verdict.decision) == ("stored", Decision.PASSED)
         assert rows[one].paired is None
 
@@ -409,7 +408,7 @@ class TestFollowUp:
         while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
-        assert trial.active.judge.contracts.contracts == []
+        assert trial.active.judge.contracts == []
         rows = run(trial)
         assert rows[THREADS].verdict.basis == "paired"
         assert decision(rows, THREADS, Metric.CONTRACT) is Decision.BROKEN
@@ -846,15 +845,12 @@ def test_a_target_without_sub_interpreters_is_unsupported() -> None:
 
 def test_a_row_refers_to_the_first_executor_of_its_target_and_count() -> None:
     group = of_counts(1, 4, executors=("threads", "fork"))
-    samples = TestSamples(map(recorded_sample, group.cells))
     for cell in group.cells:
         found = executor_cell(cell, group.cells, group.spec.executors[0])
         assert found is not None
         assert (found.executor.label, found.workers) == ("threads", cell.workers)
-        assert samples.reference_of(cell, group.spec.executors[0]) == samples.cell(found)
     fork = group.cells[1]
     assert executor_cell(fork, (fork,), group.spec.executors[0]) is None
-    assert TestSamples().reference_of(fork, group.spec.executors[0]) is None
     portable = group_of("threads", targets=("3.14t",)).cells
     assert executor_cell(fork, portable, group.spec.executors[0]) is None
 

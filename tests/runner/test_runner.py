@@ -13,6 +13,7 @@ from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, 
 from values import sample_of
 
 from pytest_ftgate.judge.figures import figures
+from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit import processes
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
@@ -512,7 +513,7 @@ def test_the_rate_and_the_time_of_a_row_are_those_that_the_body_itself_counts(be
     for _ in range(3):
         handle.iteration(MEASURED, 1, window_ns)
     done = msgspec.structs.replace(handle.finish(), window_ns=window_ns)
-    shown = figures(sample_of([done]), reference=None)
+    shown = figures(Values(sample_of([done])), reference=None)
     assert shown.wall_ns is not None
     assert shown.ops_per_s is not None
     calls = 1 if window_ns else 2

@@ -16,7 +16,8 @@ from stored_values import MACHINE, TEST, change, make_sample
 
 from pytest_ftgate.features.baseline import render_list
 from pytest_ftgate.features.decide import rank
-from pytest_ftgate.judge import history, recorded
+from pytest_ftgate.judge import compare, history
+from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure.launchers import command, load, workload
@@ -64,11 +65,11 @@ def read_baseline(content: bytes) -> None:
     run = decode(content, "baselines/test_words.json")
     baseline = assembled(run.test, {"file.json": run})
     render_list([baseline])
-    sample = make_sample()
+    values = Values(make_sample())
     for label, places in baseline.cells.items():
         for key, entry in places.items():
-            recorded.with_stored(sample, entry)
-            recorded.portable(sample, entry)
+            compare.with_stored(values, entry)
+            compare.portable(values, entry)
             history.history(entry.recordings, "wall", fingerprint=key, build=label)
 
 

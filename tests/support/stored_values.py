@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 import report_by_hand
 
-from pytest_ftgate.judge.recorded import WALL_OF_CONTROL, stored_values
+from pytest_ftgate.judge.values import WALL_OF_CONTROL, Values, stored_values
 from pytest_ftgate.model.report import Machine, Row
 from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Sample, WorkloadError
 from pytest_ftgate.model.spec import Cell, Executor, Reuse, Target
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.store import recording
+from pytest_ftgate.store.names import entry_key, split_nodeid
 from pytest_ftgate.store.recording import Edit
 from pytest_ftgate.store.schema import StoredCell
 from pytest_ftgate.targets.describe import build_key
@@ -110,17 +113,26 @@ def change(
     return change_of(sample, machine=machine, recorded_at=recorded_at, append=append)
 
 
-def change_of(sample: Sample, *, machine: Machine = MACHINE, recorded_at: str = RECORDED, append: bool = False) -> Edit:
+def change_of(
+    of: Sample | Values, *, machine: Machine = MACHINE, recorded_at: str = RECORDED, append: bool = False
+) -> Edit:
     """The change that records a sample as a run at that time does."""
-    return recording.change_of(
-        sample,
-        stored_values(sample),
-        recorded_at=recorded_at,
-        commit=COMMIT,
-        seed=11,
-        machine=machine,
-        append=append,
-    )
+    values = of if isinstance(of, Values) else Values(of)
+    entry = recording.entry_of(values.sample, stored_values(values), recorded_at, COMMIT, 11)
+    label = split_nodeid(values.cell.nodeid)[1]
+    key = entry_key(machine.fingerprint, build_key(values.sample.interpreter))
+    return Edit(label=label, key=key, entry=entry, machine=machine, append=append)
+
+
+def entries_of(rows: Iterable[Row]) -> dict[str, StoredCell]:
+    """What recordings of these rows would hold, by node id."""
+    found = {}
+    for row in rows:
+        if row.sample is not None and row.sample.launches:
+            entry = change_of(row.sample).entry
+            assert entry is not None
+            found[row.cell.nodeid] = entry
+    return found
 
 
 def make_row(sample: Sample, decision: Decision = Decision.PASSED) -> Row:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import msgspec
 from fake_launcher import GIL, group_of, memory_of, spec_of
 
-from pytest_ftgate.judge.recorded import stored_values
+from pytest_ftgate.judge.values import TestValues, Values, stored_values
 from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Role, Sample
 from pytest_ftgate.model.spec import Cell, Interpreter
 from pytest_ftgate.store import recording as recording_module
@@ -66,12 +66,27 @@ def sample_of(
     return sample
 
 
-def recording(sample: Sample, recorded_at: str = "monday") -> schema.Recording:
-    values = stored_values(sample)
-    return recording_module.recording_of(sample, values, recorded_at=recorded_at, commit="1eb3b87", seed=1)
+def read(
+    sample: Sample, *others: Sample, single: Iterable[Launch] = (), before: Iterable[Launch] = (), **fields: Any
+) -> Values:
+    """The values of a cell among those of `others`.
+
+    Its one-worker cell has the launches `single` and `fields`, on the side of the reference those `before`.
+    """
+    one = msgspec.structs.replace(sample.cell, nodeid="one", workers=1)
+    alone = sample_of(single, one, reference=sample_of(before, one) if sample.reference else None, **fields)
+    return TestValues([sample, *others, alone])[0]
 
 
-def entry(*samples: Sample, days: Sequence[str] = ("monday", "tuesday", "wednesday", "thursday")) -> schema.StoredCell:
+def recording(of: Sample | Values, recorded_at: str = "monday") -> schema.Recording:
+    values = of if isinstance(of, Values) else read(of)
+    stored = stored_values(values)
+    return recording_module.recording_of(values.sample, stored, recorded_at=recorded_at, commit="1eb3b87", seed=1)
+
+
+def entry(
+    *samples: Sample | Values, days: Sequence[str] = ("monday", "tuesday", "wednesday", "thursday")
+) -> schema.StoredCell:
     """What is stored of a cell: a recording a sample."""
     recordings = tuple(recording(sample, day) for sample, day in zip(samples, days, strict=False))
     return schema.StoredCell(

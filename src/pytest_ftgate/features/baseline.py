@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ..hookspec import Subparsers, hookimpl
-from ..judge.recorded import stored_values
+from ..judge.values import entries_of
 from ..kit.text import plain
 from ..kit.values import grouped
 from ..model.report import Row
@@ -86,7 +86,9 @@ def diff_run(args: argparse.Namespace) -> int:
     found = [
         each
         for machine, measured in report.by_fingerprint()
-        for each in differences(_chosen(measured, args.cells), store, fingerprint=machine.fingerprint)
+        for each in differences(
+            _chosen(measured, args.cells), entries_of(report, measured), store, fingerprint=machine.fingerprint
+        )
     ]
     _print(render_diff(found))
     return REGRESSED if any(cell.decision.worse for cell in found) else FINE
@@ -105,16 +107,9 @@ def update_run(args: argparse.Namespace) -> int:
     modes = ["all" if args.all else "new", *(nodeid for nodeids in chosen.values() for nodeid in nodeids)]
     plan: list[Update] = []
     for machine, measured in report.by_fingerprint():
-        updates = update_plan(modes, measured, store, fingerprint=machine.fingerprint)
-        apply_updates(
-            updates,
-            store,
-            stored_values,
-            machine=machine,
-            recorded_at=report.started_at,
-            commit=report.commit,
-            seed=report.seed,
-        )
+        entries = entries_of(report, measured)
+        updates = update_plan(modes, measured, entries, store, fingerprint=machine.fingerprint)
+        apply_updates(updates, store, machine)
         plan += updates
     _print("".join(f"{line}\n" for line in update_lines(plan, naming=ACCEPT)))
     return REGRESSED if any(update.action == "refuse" for update in plan) else FINE

@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 
 from ..hookspec import Subparsers, hookimpl
-from ..judge import decide, limits, recorded
+from ..judge import decide, limits
 from ..judge.judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
+from ..judge.values import TestValues, Values, entries_of
 from ..kit.values import Metric
 from ..model.report import Machine, Report, Row, Table
-from ..model.sample import Sample, TestSamples, executor_cell
+from ..model.sample import Sample, executor_cell
 from ..model.spec import Source, Spec, Xfail
 from ..model.verdict import Decision, Verdict
 from ..stats import alpha_spending
-from ..store import recording, schema
 from ..targets.describe import build_key
 from . import xfail
 from .inifile import options_of
@@ -26,11 +26,13 @@ from .last_run import FINE, REGRESSED, add_rootdir, nothing, read, rootdir
 from .report import add_forms, checked, command, show, write
 
 
-def _comparable(rows: Iterable[Row]) -> dict[str, Sample]:
-    """Node id -> what can be compared of each cell: its own launches, without those of a reference."""
-    samples = (row.sample for row in rows if row.sample is not None and row.sample.launches)
+def _comparable(rows: Iterable[Row]) -> dict[str, Row]:
+    """Node id -> each row with launches that can be compared: the cell's own, without those of a reference."""
+    measured = ((row, row.sample) for row in rows if row.sample is not None and row.sample.launches)
     return {
-        sample.cell.nodeid: msgspec.structs.replace(sample, reference=None) for sample in samples if not sample.failed
+        row.cell.nodeid: msgspec.structs.replace(row, sample=msgspec.structs.replace(sample, reference=None))
+        for row, sample in measured
+        if not sample.failed
     }
 
 
@@ -109,56 +111,44 @@ def _judged_table(
     table: Table, before: Report, known: dict[str, Row], names: tuple[str, str], machine: Machine, policy: Policy
 ) -> Table:
     """A test of the second run with the verdicts on its cells; `known` are the rows of `before` by node id."""
-    old = _comparable(known[row.cell.nodeid] for row in table.rows if row.cell.nodeid in known)
-    samples = TestSamples(_comparable(table.rows).values())
-
-    def stored(sample: Sample) -> schema.StoredCell:
-        """The baseline of one recording that the launches of `before` make."""
-        change = recording.change_of(
-            sample,
-            recorded.stored_values(sample),
-            recorded_at=before.started_at,
-            commit=before.commit,
-            seed=before.seed,
-            machine=before.machine_of(known[sample.cell.nodeid]),
-        )
-        assert change.entry is not None  # nothing is removed
-        return change.entry
+    there = _comparable(known[row.cell.nodeid] for row in table.rows if row.cell.nodeid in known)
+    stored = entries_of(before, list(there.values()))  # as if each had been recorded
+    test = TestValues(row.sample for row in _comparable(table.rows).values() if row.sample is not None)
 
     def compared_with(sample: Sample) -> ComparedWith:
         """What a cell is compared with: a stored cell that its launches in `before` make."""
-        there = old.get(sample.cell.nodeid)
-        if there is None:
+        nodeid = sample.cell.nodeid
+        old = there[nodeid].sample if nodeid in there else None
+        if old is None:
             return ComparedWith(why=f"{names[0]} has no launches of it")
-        builds = {build_key(each.interpreter) for each in (there, sample)}
-        fingerprint = before.machine_of(known[sample.cell.nodeid]).fingerprint
-        alike = fingerprint == machine.fingerprint and len(builds) == 1
-        here = alike and bool(there.of("control") and sample.of("control"))
+        builds = {build_key(each.interpreter) for each in (old, sample)}
+        alike = before.machine_of(known[nodeid]).fingerprint == machine.fingerprint and len(builds) == 1
+        here = alike and bool(old.of("control") and sample.of("control"))
         why = names[0]
         if not here:
             no_times = "; without a control workload in both runs no times are compared"
             why += no_times if alike else " is of another machine or build"
-        executor = executor_cell(sample.cell, samples.cells, table.rows[0].cell.executor)  # that its ratio refers to
+        executor = executor_cell(sample.cell, test.cells, table.rows[0].cell.executor)  # that its ratio refers to
         if executor == sample.cell:
             executor = None
         return ComparedWith(
             basis="stored" if here else "portable",
             why=why,
-            entry=stored(there),
-            executor=stored(old[executor.nodeid]) if executor and executor.nodeid in old else None,
+            entry=stored[nodeid],
+            executor=stored.get(executor.nodeid) if executor else None,
             executor_nodeid=executor.nodeid if executor else "",
             commit=before.commit,
             elsewhere=not alike,
         )
 
     policy = msgspec.structs.replace(policy, metrics=(*policy.metrics, *table.gated))
-    all_compared = {sample.cell.nodeid: compared_with(sample) for sample in samples}
+    all_compared = {each.cell.nodeid: compared_with(each.sample) for each in test}
     judge = Judge(_spec(table), policy, all_compared, SCREEN_LAUNCHES)
     rows = []
     for row in table.rows:
-        sample = samples.cell(row.cell)
-        if sample is not None:
-            verdict = _verdict(row, sample, samples, judge, known)
+        values = test.of(row.cell)
+        if values is not None:
+            verdict = _verdict(row, values, judge, known)
         elif row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):
             verdict = row.verdict
         else:
@@ -167,14 +157,14 @@ def _judged_table(
     return msgspec.structs.replace(table, rows=tuple(rows))
 
 
-def _verdict(row: Row, sample: Sample, samples: TestSamples, judge: Judge, known: dict[str, Row]) -> Verdict:
-    compared_with = judge.compared_with(sample)
+def _verdict(row: Row, values: Values, judge: Judge, known: dict[str, Row]) -> Verdict:
+    compared_with = judge.compared_with(values.sample)
     found = _not_compared(compared_with.why)
     if compared_with.entry is not None:
         judge.conditions = (known[row.cell.nodeid].conditions, row.conditions)
-        screened = judge.verdict(sample, samples, row.figures)
+        screened = judge.verdict(values)
         if any(missed(each) for each in screened.metrics):
-            found = judge.settled(sample, samples, screened, None, compared_with.why)
+            found = judge.settled(values, screened, None, compared_with.why)
         elif screened.decision is not Decision.NO_BASELINE:
             found = screened
     contracts = [each for each in row.verdict.metrics if each.contract]

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from urllib.parse import quote
 
 from ..hookspec import Format, hookimpl
+from ..judge.values import values_of
 from ..kit import units
 from ..kit.values import Metric
 from ..model.report import Report, Row
@@ -85,8 +86,8 @@ def benchstat(report: Report) -> str:
     """Go's benchmark format with its unit metadata: a line for each launch, with the metrics that this launch gave."""
     better: dict[str, str] = {}
     lines: list[str] = []
-    for row, _, on in _cells(report):
-        if row.sample is None:
+    for (row, _, on), values in zip(_cells(report), values_of(report.rows), strict=True):
+        if values is None or row.sample is None:
             continue
         by_launch: dict[int, list[str]] = {}
         for each in measured(row):
@@ -94,7 +95,7 @@ def benchstat(report: Report) -> str:
             unit = quote(each.metric.name, safe=IN_NAMES) + {"time": "-ns/op", "size": "-B"}.get(each.metric.unit, "")
             unit = "ns/op" if each.metric.name == Metric.WALL else unit
             better[unit] = "higher" if each.metric.scale == "gain" else "lower"
-            for order, value in each.metric.read(row.sample).items():
+            for order, value in values.of(each.metric.name).items():
                 by_launch.setdefault(order, []).append(f"{value:.9g} {unit}")
         counts = {launch.order: len(launch.iterations) * launch.loops for launch in row.sample.launches}
         lines.append(f"pkg: {_line(row.cell.nodeid.partition('::')[0])}")

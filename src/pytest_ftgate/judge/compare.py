@@ -1,25 +1,27 @@
-"""Which numbers of which launches are compared with the interleaved reference; `recorded` has the stored ones. Pure."""
+"""Which numbers of which launches are compared: with the interleaved reference, or with what is stored. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
 from ..kit.values import Metric
-from ..model.sample import Launch, Sample
 from ..stats import rank_tests
+from ..store.schema import Recording, StoredCell
 from . import metrics, readers
-from .metrics import LEAST_TAIL_ITERATIONS
-from .readers import memory_values, sampling_errors
+from .metrics import LEAST_TAIL_ITERATIONS, MetricRow
+from .values import CONTROL, TAIL_OF_CONTROL, WALL_OF_CONTROL, ByRound, Side, Values, alike, of_rounds
 
 TAIL_ERROR = 1.7
 """The standard error of a 90 % quantile of normal values over that of their mean (Mosteller 1946)."""
 LONE_WINDOW_ERROR = 0.8
 """The standard error of a latency's log-ratio between two single windows, whose scatter is not known: 0.2 to 1.1 was
 measured of servers of the standard library."""
+OF_CONTROL = "x control"
+"""The unit of a time over that of the control workload."""
 UNITS: Mapping[str, str] = {"time": "ns", "size": "bytes", "share": "of the time", "ratio": "x", "number": ""}
 
 
@@ -50,76 +52,59 @@ class PairedValue(NamedTuple):
 # ---- paired with the reference
 
 
-def paired(sample: Sample, names: Collection[str] = metrics.GATING) -> dict[str, Numbers]:
+def paired(new: Values, names: Collection[str] = metrics.GATING) -> dict[str, Numbers]:
     """Metric -> the values of a cell and its reference in the same rounds.
 
     A metric that both lack is left out; one that only the cell lacks has no new values.
     """
-    reference = sample.reference
+    reference = new.reference
     if reference is None:
         return {}
     found = {}
     for row in map(metrics.row, names):
-        alone = row.name != Metric.TAIL or Metric.WALL not in names
-        pairs = _pairs(row, sample, reference) if alone else _tails_beyond_walls(sample, reference)
+        beyond_walls = row.name == Metric.TAIL and Metric.WALL in names
+        pairs = _tails_beyond_walls(new, reference) if beyond_walls else _pairs(row, new, reference)
         if pairs:
-            new, old, errors, growth = zip(*pairs, strict=True)
-            found[row.name] = Numbers(new, old, UNITS[row.unit], errors, growth if max(growth) > 1 else ())
-        elif row.absent and (values := _values(row)(reference)):
+            own, other, errors, growth = zip(*pairs, strict=True)
+            found[row.name] = Numbers(own, other, UNITS[row.unit], errors, growth if max(growth) > 1 else ())
+        elif row.absent and (values := reference.of(row.name)):
             found[row.name] = Numbers((), tuple(values.values()), "")
     return found
 
 
-def _pairs(row: metrics.MetricRow, sample: Sample, reference: Sample) -> list[PairedValue]:
+def _pairs(row: MetricRow, new: Values, reference: Values) -> list[PairedValue]:
     if row.name in (Metric.WALL, Metric.TAIL):
-        sides = readers.sides_by_order(sample.launches, reference.launches).values()
+        sides = of_rounds(new.iterations(), reference.iterations()).values()
         return [pair for own, other in sides if (pair := time_pair(row.name, own, other)) is not None]
     if row.in_window is not None:
-        of_window = row.in_window
-
-        def values_of(launch: Launch) -> list[float]:
-            values = map(of_window, launch.iterations)
-            return [value if value is not None and value > 0 else math.nan for value in values]
-
-        sides = readers.sides_by_order(sample.launches, reference.launches, values_of).values()
+        sides = of_rounds(new.windows(row.in_window), reference.windows(row.in_window)).values()
         pairs = [(neighbour_pair(own, other), len(own)) for own, other in sides]
         return [pair if windows > 1 else pair._replace(error=LONE_WINDOW_ERROR) for pair, windows in pairs]
-    new, old = (_values(row, sample, reference)(side) for side in (sample, reference))
-    errors = {} if row.sampled is None else sampling_errors(sample.of("memory"), reference.of("memory"), row.sampled)
-    return [PairedValue(new[order], old[order], errors.get(order, 0.0)) for order in sorted(new.keys() & old.keys())]
+    name, errors = alike(row.name, (new, reference)), dict[int, float]()
+    own, other = (
+        _positive(row, side.by_order(name)) if row.may_be_zero else side.by_order(name) for side in (new, reference)
+    )
+    if row.sampled is not None:
+        errors = readers.sampling_errors(new.sample.of("memory"), reference.sample.of("memory"), row.sampled)
+    return [
+        PairedValue(own[order], other[order], errors.get(order, 0.0)) for order in sorted(own.keys() & other.keys())
+    ]
 
 
-def _tails_beyond_walls(sample: Sample, reference: Sample) -> list[PairedValue]:
+def _tails_beyond_walls(new: Values, reference: Values) -> list[PairedValue]:
     """The tails, of which the reference's are as much longer as the wall times are: what is judged is what a tail adds.
 
     The wall times are those of the rounds so far, so that later rounds change no earlier value: each look of the test
     sees what the looks before it saw.
     """
     found, ratios = [], list[float]()
-    for own, other in readers.sides_by_order(sample.launches, reference.launches).values():
+    for own, other in of_rounds(new.iterations(), reference.iterations()).values():
         wall, tail = neighbour_pair(own, other), time_pair(Metric.TAIL, own, other)
         ratios.append(wall.new / wall.reference)
         if tail is not None:
             growth = max(1.0, median(ratios))
             found.append(tail._replace(reference=growth * tail.reference, wall_growth=growth))
     return found
-
-
-def _values(row: metrics.MetricRow, *sides: Sample) -> metrics.Reader:
-    """The reader of a metric for all sides: for USS the written part, unless any sample of any side lacks it.
-
-    Values that have no logarithm are left out where logs are compared.
-    """
-    if row.name == Metric.USS and sides and not _all_written(sides):
-        return lambda sample: memory_values(sample.of("memory"), lambda point: point.uss_bytes)
-    if row.may_be_zero and row.scale != "share":
-        return lambda sample: {order: value for order, value in row.read(sample).items() if value > 0}
-    return row.read
-
-
-def _all_written(sides: Iterable[Sample]) -> bool:
-    points = (point for side in sides for launch in side.of("memory") for point in launch.memory)
-    return all(point.written_bytes is not None or point.uss_bytes is None for point in points)
 
 
 def time_pair(metric: str, own: tuple[float, ...], other: tuple[float, ...]) -> PairedValue | None:
@@ -138,3 +123,92 @@ def neighbour_pair(own: tuple[float, ...], other: tuple[float, ...]) -> PairedVa
     shift, error = rank_tests.paired_shift(own, other)
     middle = median(other)
     return PairedValue(middle * math.exp(shift), middle, error)
+
+
+# ---- with what is stored
+
+
+def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.GATING) -> dict[str, Numbers]:
+    """A cell's launches against its recordings on this machine; a metric that is not stored is left out.
+
+    Times are divided by those of the control workload of the same launches. `new` may lack a metric that is stored.
+    """
+    sides: tuple[Side, ...] = (new, *entry.recordings)
+    found = {}
+    for row in map(metrics.row, names):
+        read, unit = (_of_control(row), OF_CONTROL) if row.unit == "time" else (_alike(row, sides), UNITS[row.unit])
+        found[row.name] = _numbers(map(read, sides), unit)
+    found = {name: numbers for name, numbers in found.items() if numbers.reference}
+    tails, walls = found.get(Metric.TAIL), found.get(Metric.WALL)
+    if tails and walls and walls.new:
+        # The stored tails are as much longer as the wall times are: what is judged is what the new ones add.
+        growth = median(walls.new) / rank_tests.geometric_mean([median(each) for each in walls.recordings])
+        if growth > 1:
+            stored = tuple(tuple(growth * value for value in each) for each in tails.recordings)
+            reference = tuple(growth * value for value in tails.reference)
+            found[Metric.TAIL] = tails._replace(reference=reference, recordings=stored, wall_growth=(growth,))
+    return found
+
+
+def portable(
+    new: Values,
+    entry: StoredCell,
+    *,
+    executor: Values | None = None,
+    stored_executor: StoredCell | None = None,
+    names: Iterable[str] = metrics.GATING,
+) -> dict[str, Numbers]:
+    """Machine-independent metrics against a recording of another machine, and the time over that of the reference
+    executor, whose launches of the same runs are `executor` and `stored_executor`.
+    """
+    sides: tuple[Side, ...] = (new, *entry.recordings)
+    rows = (row for row in map(metrics.row, names) if row.portable)
+    found = {row.name: _numbers(map(_alike(row, sides), sides), UNITS[row.unit]) for row in rows}
+    if executor is not None and stored_executor is not None:
+        of_runs = {each.recorded_at: each for each in stored_executor.recordings}
+        others: tuple[Side | None, ...] = (executor, *(of_runs.get(each.recorded_at) for each in entry.recordings))
+        times = (
+            (side.by_order(Metric.WALL) if side else {} for side in both) for both in zip(sides, others, strict=True)
+        )
+        found[Metric.RATIO] = _numbers((_over(own, other) for own, other in times), "x")
+    return {name: numbers for name, numbers in found.items() if numbers.reference}
+
+
+def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list[tuple[float, ...]]]:
+    """The unit of a metric, and each recording's values of its launches: times over those of the control workload."""
+    row = metrics.row(name)
+    if row.unit == "time" and any(each.by_order(CONTROL) for each in recordings):
+        read, unit = _of_control(row), OF_CONTROL
+    else:  # a server or a program has no control workload beside it
+        read, unit = _alike(row, recordings), str(row.unit)
+    return unit, [tuple(read(each).values()) for each in recordings]
+
+
+def _of_control(row: MetricRow) -> Callable[[Side], ByRound]:
+    """Reads a time over that of the control."""
+    name = {Metric.WALL.value: WALL_OF_CONTROL, Metric.TAIL.value: TAIL_OF_CONTROL}.get(row.name)
+    if name is not None:
+        return lambda side: side.by_order(name)
+    return lambda side: _positive(row, _over(side.by_order(row.name), side.by_order(CONTROL)))
+
+
+def _alike(row: MetricRow, sides: Sequence[Side]) -> Callable[[Side], ByRound]:
+    """Reads a metric in its own unit, as all sides have it."""
+    name = alike(row.name, sides)
+    return lambda side: _positive(row, side.by_order(name))
+
+
+def _positive(row: MetricRow, values: ByRound) -> ByRound:
+    """The values, without those that have no logarithm where logs are compared."""
+    return values if row.scale == "share" else {order: value for order, value in values.items() if value > 0}
+
+
+def _over(values: ByRound, reference: ByRound) -> ByRound:
+    return {order: values[order] / reference[order] for order in sorted(values.keys() & reference.keys())}
+
+
+def _numbers(sides: Iterable[ByRound], unit: str) -> Numbers:
+    """The numbers of the new launches, which stand first, and of the recordings that have any."""
+    new, *stored = (tuple(values.values()) for values in sides)
+    known = tuple(values for values in stored if values)
+    return Numbers(new, tuple(value for values in known for value in values), unit, recordings=known)

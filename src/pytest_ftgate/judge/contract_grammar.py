@@ -16,6 +16,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple, NoReturn, TypeAlias, get_args
 
 from ..kit.errors import FtgateError
@@ -408,6 +409,7 @@ def dimension_of(metric: str) -> Dimension:
     return METRICS[metric] if metric in METRICS else OWN[metric.partition(".")[0]]
 
 
+@lru_cache  # asked for after each round
 def parse(text: str) -> Contract:
     """The contract that `text` spells. Raises ContractError, which points at the column."""
     contract = _Parser(text).contract()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from ..kit.text import apart
 from ..kit.values import Metric
-from ..model.sample import NS_PER_S, Sample, TestSamples
-from ..model.spec import Spec
+from ..model.sample import NS_PER_S
 from ..model.verdict import Decision, MetricVerdict
-from ..stats import rank_tests
-from ..stats.alpha_spending import of_rounds
-from . import decide, metrics, readers, recorded
+from ..stats import alpha_spending, rank_tests
+from . import decide, metrics
 from .contract_grammar import (
     SHARES,
     SIZE,
@@ -29,34 +27,34 @@ from .contract_grammar import (
     all_names,
     dimension_in,
     number_of,
-    parse,
     powers_of,
     product_of,
 )
-from .contracts import absolute, concerns, fits, involved, metrics_needed
+from .contracts import absolute, fits, involved, metrics_needed
 from .limits import SIZES_BYTES, TIMES_S
+from .values import ByRound, Values, figure_of, of_rounds
 
 
-def values(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float, ...]:
+def values(contract: Contract, hand: Values) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
     It is log(left / right), or their difference over the mean of both magnitudes if a side may be zero or negative: for
     shares, counters, peaks, waits for the GIL and differences. Near the limit both are the same number. With
     > and >= the sign is reversed. Rounds in which any part has no value are left out. If the times of two cells are
-    compared, their ratio is that of neighbouring iterations, else each time is its floor. `sample` is that of the cell
-    at hand, among `samples` of its test. A contract about the GIL has no values, see `gil_verdict`.
+    compared, their ratio is that of neighbouring iterations, else each time is its floor. `hand` is the cell at hand. A
+    contract about the GIL has no values, see `gil_verdict`.
     """
     if contract.is_gil:
         return ()
     sign = -1.0 if contract.operator in (">", ">=") else 1.0
-    paired = _paired(contract, sample, samples)
+    paired = _paired(contract, hand)
     if paired is not None:
         return tuple(sign * value for value in paired)
     # 1. The rounds in which every name has a value, and both sides are finite.
-    known: dict[Term, dict[int, float]] = {}
+    known: dict[Term, ByRound] = {}
     for name in all_names(contract):
-        of = _sample_of(name.where, sample, samples)
-        known[name.metric, name.where] = {} if of is None else _by_order(name.metric, of)
+        of = _meant(name.where, hand)
+        known[name.metric, name.where] = {} if of is None else of.of(name.metric)
     orders = sorted(set.intersection(*(set(by_order) for by_order in known.values())))
     rounds = [_both(contract, {term: by_order[order] for term, by_order in known.items()}) for order in orders]
     # 2. Whether a side may be zero or negative, by the metrics in it and not by the measured values: a later round
@@ -81,20 +79,20 @@ def _subtracts(node: Node) -> bool:
     return node.operator == "-" or _subtracts(node.left) or _subtracts(node.right)
 
 
-def sides(contract: Contract, sample: Sample, samples: TestSamples) -> tuple[float | None, float | None]:
+def sides(contract: Contract, hand: Values) -> tuple[float | None, float | None]:
     """Left and right at the figures of the report's tables, in base units (s, bytes); None where one is missing."""
     at: dict[Term, float] = {}
     for name in all_names(contract):
-        of = _sample_of(name.where, sample, samples)
-        figure = None if of is None or contract.is_gil else recorded.figure_of(name.metric, [of])
+        of = _meant(name.where, hand)
+        figure = None if of is None or contract.is_gil else figure_of(name.metric, [of])
         if figure is None:
             return None, None
-        at[name.metric, name.where] = figure / _unit(name.metric)
+        at[name.metric, name.where] = figure
     left, right = _both(contract, at)
     return (left, right) if math.isfinite(left) and math.isfinite(right) else (None, None)
 
 
-def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[float] | None:
+def _paired(contract: Contract, hand: Values) -> list[float] | None:
     """The logs for a contract of the form A.wall < c B.wall; None for any other."""
     product = product_of(contract)
     # The powers -1 and 1: one metric over another.
@@ -103,44 +101,33 @@ def _paired(contract: Contract, sample: Sample, samples: TestSamples) -> list[fl
     (own, own_where), (other, other_where) = sorted(product[1], key=product[1].__getitem__, reverse=True)
     if (own, other) != ("wall", "wall"):
         return None
-    upper, lower = (_sample_of(where, sample, samples) for where in (own_where, other_where))
+    upper, lower = (_meant(where, hand) for where in (own_where, other_where))
     if upper is None or lower is None:
         return []
-    pairs = readers.paired_values(upper.launches, lower.launches)
-    ratios = [rank_tests.iterations_ratio(own, other) for own, other in pairs]
+    ratios = [rank_tests.iterations_ratio(*pair) for pair in of_rounds(upper.iterations(), lower.iterations()).values()]
     return [math.log(product[0]) + math.log(ratio) for ratio in ratios]
 
 
 def _both(contract: Contract, at: Mapping[Term, float]) -> tuple[float, float]:
+    """Both sides in base units (s, bytes); times are in ns `at` their terms."""
 
     def of(name: Name) -> float:
-        return at[name.metric, name.where]
+        value = at[name.metric, name.where]
+        return value / NS_PER_S if metrics.row(name.metric).unit == "time" else value
 
     return number_of(contract.left, of), number_of(contract.right, of)
 
 
-def _sample_of(where: Where | None, sample: Sample, samples: TestSamples) -> Sample | None:
-    return sample if where is None else next((each for each in samples if fits(each.cell, where, sample.cell)), None)
+def _meant(where: Where | None, hand: Values) -> Values | None:
+    return hand if where is None else next((each for each in hand.test if fits(each.cell, where, hand.cell)), None)
 
 
-# ---- values of a sample
-
-
-def _by_order(metric: str, sample: Sample) -> dict[int, float]:
-    """A metric of a sample: launch order -> value in base units, times in s."""
-    return {order: value / _unit(metric) for order, value in metrics.row(metric).read(sample).items()}
-
-
-def _unit(metric: str) -> float:
-    return NS_PER_S if metrics.row(metric).unit == "time" else 1.0
-
-
-def unreported(contract: Contract, sample: Sample, samples: TestSamples) -> str:
+def unreported(contract: Contract, hand: Values) -> str:
     """Names in the contract for which the workloads reported no value; empty if there are none."""
     found = []
     for name in all_names(contract):
-        of = _sample_of(name.where, sample, samples)
-        if "." in name.metric and of is not None and of.launches and not _by_order(name.metric, of):
+        of = _meant(name.where, hand)
+        if "." in name.metric and of is not None and of.rounds and not of.of(name.metric):
             found.append(name.metric.replace(".", " "))
     return " or ".join(dict.fromkeys(found))
 
@@ -148,14 +135,14 @@ def unreported(contract: Contract, sample: Sample, samples: TestSamples) -> str:
 # ---- the GIL, and words
 
 
-def gil_verdict(contract: Contract, sample: Sample, samples: TestSamples) -> MetricVerdict:
+def gil_verdict(contract: Contract, hand: Values) -> MetricVerdict:
     """The verdict on `gil == off` or `gil == on`: a single launch in the other state breaks it.
 
     Inconclusive if no launch has run.
     """
     (name,) = all_names(contract)
-    of = _sample_of(name.where, sample, samples)
-    launches = [] if of is None else [launch for launch in of.launches if launch.iterations]
+    of = _meant(name.where, hand)
+    launches = [] if of is None else [launch for launch in of.sample.launches if launch.iterations]
     wanted = isinstance(contract.right, Number) and contract.right.value == 1
     others = sum(launch.gil_enabled is not wanted for launch in launches)
     decision, reason = Decision.PASSED, ""
@@ -205,7 +192,7 @@ def _is_share(contract: Contract) -> bool:
     )
 
 
-# ---- the judge of a test's contracts
+# ---- the verdict
 
 DRIFT = 0.6
 """The correlation of neighbouring rounds in a cell's absolute figures, as measured where the machine changes its speed;
@@ -214,61 +201,49 @@ ABSOLUTE_SPREAD = 0.2
 """The deviation of a cell's absolute times from round to round, as measured there."""
 
 
-class ContractJudge:
-    """Judges the contracts of one test; each is one hypothesis of the run, at alpha and beta."""
+def least_rounds(contracts: Sequence[Contract], alpha: float, beta: float, at_most: int) -> int:
+    """The fewest rounds that can decide on each contract; 0 without one."""
+    drifts = {DRIFT if absolute(contract) else 0.0 for contract in contracts if not contract.is_gil}
+    least = (
+        decide.least_pairs(0.0, 0.0, alpha, beta, at_most, drift, alpha_spending.of_rounds(drift)) for drift in drifts
+    )
+    return max(least, default=1) if contracts else 0
 
-    def __init__(self, spec: Spec, alpha: float, beta: float, rounds: int) -> None:
-        """`rounds` is the largest number of rounds that may be measured for a contract."""
-        self.contracts = [parse(each.text) for each in spec.contracts]
-        self.alpha = alpha
-        self.beta = beta
-        self.rounds = rounds
 
-    def least_rounds(self) -> int:
-        """The fewest rounds that can decide on each contract; 0 without one."""
-        levels = self.alpha, self.beta, self.rounds
-        drifts = {DRIFT if absolute(contract) else 0.0 for contract in self.contracts if not contract.is_gil}
-        counted = max((decide.least_pairs(0.0, 0.0, *levels, drift, of_rounds(drift)) for drift in drifts), default=1)
-        return counted if self.contracts else 0
-
-    def verdicts(self, sample: Sample, samples: TestSamples, *, final: bool) -> list[tuple[Contract, MetricVerdict]]:
-        """The verdict on each contract that concerns the sample's cell; with `final` no more launches will come."""
-        mine = (contract for contract in self.contracts if concerns(contract, sample.cell, samples.cells))
-        return [(contract, self._verdict(contract, sample, samples, final)) for contract in mine]
-
-    def _verdict(self, contract: Contract, sample: Sample, samples: TestSamples, final: bool) -> MetricVerdict:
-        if contract.is_gil:
-            return gil_verdict(contract, sample, samples)
-        cells = involved(contract, sample.cell, samples.cells)
-        compared = [each for each in map(samples.cell, cells) if each is not None]
-        reason = ""
-        if failed := dict.fromkeys(each.cell.label for each in compared if each.failed):
-            reason = f"{', '.join(failed)} could not be measured"
-        elif "locks" in metrics_needed(contract):
-            reason = next((f"{each.cell.label}: {each.no_locks}" for each in compared if each.no_locks), "")
-        if reason:
-            return replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
-        numbers = values(contract, sample, samples)
-        # The deviation that a round is expected to have: memory varies less than time, absolute figures most.
-        rows = [metrics.row(name.metric) for name in all_names(contract)]
-        own_time = absolute(contract)
-        spread = ABSOLUTE_SPREAD if own_time else decide.CONTRACT_SPREAD
-        if all(row.unit == "size" for row in rows):
-            spread = max(row.spread for row in rows)
-        held = decide.require(
-            numbers,
-            text=contract.text,
-            alpha=self.alpha,
-            beta=self.beta,
-            at_most=self.rounds,
-            correlation=DRIFT if own_time else 0.0,
-            spread=spread,
-            final=final,
-        )
-        if not numbers and (missing := unreported(contract, sample, samples)):
-            return replace(held, reason=f"no launch has a {missing}")
-        left, right = sides(contract, sample, samples)
-        if left is None or right is None or not final:
-            return held
-        shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
-        return replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
+def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most: int, *, final: bool) -> MetricVerdict:
+    """The verdict on a contract at the cell at hand, as one hypothesis; with `final` no more launches will come."""
+    if contract.is_gil:
+        return gil_verdict(contract, hand)
+    cells = involved(contract, hand.cell, hand.test.cells)
+    samples = [each.sample for each in map(hand.test.of, cells) if each is not None]
+    reason = ""
+    if failed := dict.fromkeys(each.cell.label for each in samples if each.failed):
+        reason = f"{', '.join(failed)} could not be measured"
+    elif "locks" in metrics_needed(contract):
+        reason = next((f"{each.cell.label}: {each.no_locks}" for each in samples if each.no_locks), "")
+    if reason:
+        return replace(decide.without_figures(Metric.CONTRACT, reason), contract=contract.text)
+    numbers = values(contract, hand)
+    # The deviation that a round is expected to have: memory varies less than time, absolute figures most.
+    rows = [metrics.row(name.metric) for name in all_names(contract)]
+    own_time = absolute(contract)
+    spread = ABSOLUTE_SPREAD if own_time else decide.CONTRACT_SPREAD
+    if all(row.unit == "size" for row in rows):
+        spread = max(row.spread for row in rows)
+    held = decide.require(
+        numbers,
+        text=contract.text,
+        alpha=alpha,
+        beta=beta,
+        at_most=at_most,
+        correlation=DRIFT if own_time else 0.0,
+        spread=spread,
+        final=final,
+    )
+    if not numbers and (missing := unreported(contract, hand)):
+        return replace(held, reason=f"no launch has a {missing}")
+    left, right = sides(contract, hand)
+    if left is None or right is None or not final:
+        return held
+    shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
+    return replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)

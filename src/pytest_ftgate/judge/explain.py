@@ -13,8 +13,9 @@ import msgspec
 from ..model.report import Explanation, FunctionTime, Moved, SiteFigures, WaitFigures
 from ..model.sample import Function, Launch, Profile, Sample, StackSamples, iteration_value
 from ..store.schema import StoredCell
-from . import compare, recorded
-from .readers import sides_by_order, site_figures, waits_of
+from . import compare
+from .readers import site_figures, waits_of
+from .values import Values, of_rounds
 
 LEAST_MOVE: Final = 0.02
 """What moves less is not worth a line: a share of the workers' time, or of what it was before."""
@@ -71,8 +72,8 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
 
 
 def _values(side: Sample | StoredCell, metric: str) -> list[float]:
-    sides = [side] if isinstance(side, Sample) else side.recordings
-    return [value for each in sides for value in recorded.source_of(each)(metric).values()]
+    sides = [Values(side)] if isinstance(side, Sample) else side.recordings
+    return [value for each in sides for value in each.by_order(metric).values()]
 
 
 def _states(sample: Sample, name: str) -> list[float]:
@@ -159,8 +160,8 @@ def added_time(sample: Sample) -> AddedTime | None:
         bare = (msgspec.structs.replace(each, wall_ns=each.work_ns) for each in launch.iterations)
         return [iteration_value(each, launch.loops, launch.window_ns > 0) for each in bare]
 
-    sides = sides_by_order(sample.launches, reference.launches, work).values()
-    pairs = [compare.neighbour_pair(own, other) for own, other in sides]
+    own, other = ({launch.order: work(launch) for launch in side.launches} for side in (sample, reference))
+    pairs = [compare.neighbour_pair(*sides) for sides in of_rounds(own, other).values()]
     if not pairs:
         return None
     logs = [math.log(pair.new / pair.reference) for pair in pairs]

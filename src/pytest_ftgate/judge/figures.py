@@ -1,32 +1,18 @@
-"""What a row of the table shows, from the raw launches of its cell: pure."""
+"""What a row of the table shows, from the values and the raw launches of its cell: pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 from typing import Final
 
 from ..kit.values import Interval, Metric
 from ..model.report import Figures
-from ..model.sample import Latency, Sample, work_ratio
-from ..stats import moderated, rank_tests
-from . import metrics, recorded
-from .readers import (
-    INTERVAL_LEVEL,
-    TREE,
-    acquires,
-    growth,
-    interval,
-    launch_values,
-    paired_ratio,
-    paired_values,
-    peak,
-    roles,
-    site_figures,
-    steady,
-    waits_of,
-)
+from ..model.sample import Latency
+from ..stats import rank_tests
+from .readers import INTERVAL_LEVEL, TREE, growth, peak, roles, site_figures, steady, waits_of
+from .values import WALL_OF_CONTROL, Values, figure_of, scaling_sides, work_ratio
 
 MEDIANS: Final[Mapping[str, str]] = {
     "start_ns": "start",
@@ -42,59 +28,50 @@ MEDIANS: Final[Mapping[str, str]] = {
 """Field of Figures -> the metric whose median over launches it holds."""
 
 
-def figures(sample: Sample, *, reference: Sample | None) -> Figures:
+def figures(of: Values, *, reference: Values | None) -> Figures:
     """The figures of one cell; each is None or empty where what it is made of was not measured.
 
-    `reference` is the sample that `ratio` refers to, the cell's own included. The wall interval is that of the
+    `reference` are the values that `ratio` refers to, the cell's own included. The wall interval is that of the
     geometric mean over launches, those of probes are as in `stats.moderated`, all others are exact, see
     `stats.rank_tests`. `growth_bytes` is an iteration's: one body call in each worker.
     """
-    values = launch_values(sample.launches)
-    against = launch_values(reference.launches) if reference else {}
-    workers = sample.cell.workers
+    sample, workers = of.sample, of.cell.workers
+    walls, others = of.by_order(Metric.WALL), reference.by_order(Metric.WALL) if reference else {}
+    ratios = [walls[order] / others[order] for order in sorted(walls.keys() & others.keys())]
 
     def own(kind: str, field: str) -> dict[str, float]:
         """The workload's own figures of one kind: the median over launches of each."""
         names = sorted({name for launch in sample.launches for name in getattr(launch, field)})
-        found = {name: metrics.middle(f"{kind}.{name}", sample) for name in names}
+        found = {name: of.middle(f"{kind}.{name}") for name in names}
         return {name: value for name, value in found.items() if value is not None}
 
     # An import may turn the GIL on in one launch and not in another.
     gil = [launch.gil_enabled for launch in sample.launches if launch.iterations]
-    is_python = sample.cell.executor.program is None
-
-    # The overhead of sampling memory: the windows that were sampled, and the bare ones next to them.
-    sampled = []
-    for launch in sample.of("memory"):
-        if (cost := launch.sampling_cost) is not None:
-            watched, bare = (
-                [value if value > 0 else math.nan for value in side] for side in (cost.watched_ns, cost.bare_ns)
-            )
-            sampled.append(rank_tests.neighbours(watched, bare))
+    is_python = of.cell.executor.program is None
 
     scaling = None
-    if (times := recorded.figure_of(Metric.SCALING, [sample])) is not None:
-        ratio = rank_tests.ratio_interval(paired_values(sample.single, sample.launches), INTERVAL_LEVEL)
-        work = work_ratio(sample)
+    if (times := figure_of(Metric.SCALING, [of])) is not None:
+        ratio = rank_tests.ratio_interval(list(scaling_sides(of).values()), INTERVAL_LEVEL)
+        work = work_ratio(of)
         scaling = Interval(value=times, low=work * ratio.low, high=work * ratio.high, level=ratio.level)
 
     return Figures(
-        **{field: metrics.middle(metric, sample) for field, metric in MEDIANS.items()},
-        wall_ns=interval(values.values()),
-        ops_per_s=recorded.figure_of("ops_per_s", [sample]),
-        ratio=paired_ratio(values, against),
-        control_ratio=recorded.figure_of(recorded.WALL_OF_CONTROL, [sample]),
-        uss_bytes=recorded.figure_of(Metric.USS, [sample]),
+        **{field: of.middle(metric) for field, metric in MEDIANS.items()},
+        wall_ns=rank_tests.log_interval(tuple(walls.values())) if walls else None,
+        ops_per_s=figure_of("ops_per_s", [of]),
+        ratio=rank_tests.geometric_mean(ratios) if ratios else None,
+        control_ratio=figure_of(WALL_OF_CONTROL, [of]),
+        uss_bytes=figure_of(Metric.USS, [of]),
         uss_peak_bytes=peak(sample.of("memory")),
         counters_per_s=own("counter", "counters"),
         timers_mean_ns=own("timer", "timers"),
         peaks=own("peak", "peaks"),
-        latency=_latency(sample),
+        latency=_latency(of),
         gil_enabled=any(gil) if gil and is_python else None,
         sites=site_figures(sample),
         no_locks="" if sample.locks_error is None else sample.locks_error.reason,
-        lock_cost=_cost(paired_values(sample.of("locks"), sample.launches)) if acquires(sample) else None,
-        memory_cost=_cost(sampled),
+        lock_cost=of.lock_cost,
+        memory_cost=of.memory_cost,
         waits=waits_of(sample),
         memory=roles(sample.of("memory")),
         memory_samples=sum(len(launch.memory) for launch in sample.of("memory")),
@@ -108,29 +85,16 @@ def figures(sample: Sample, *, reference: Sample | None) -> Figures:
     )
 
 
-def _latency(sample: Sample) -> Latency | None:
+def _latency(of: Values) -> Latency | None:
     """The medians over launches of the median window; the longest answer of all, and all the errors."""
-    iterations = chain.from_iterable(launch.iterations for launch in sample.launches)
+    iterations = chain.from_iterable(launch.iterations for launch in of.sample.launches)
     every = [iteration.latency for iteration in iterations if iteration.latency is not None]
     if not every:
         return None
-    medians = {
-        f"{name}_ns": metrics.middle(f"latency_{name}", sample) or math.nan for name in ("mean", "p50", "p95", "p99")
-    }
+    medians = {f"{name}_ns": of.middle(f"latency_{name}") or math.nan for name in ("mean", "p50", "p95", "p99")}
     return Latency(
         **medians,
         max_ns=max(latency.max_ns for latency in every),
         errors=sum(latency.errors for latency in every),
         asked_per_s=every[0].asked_per_s,
     )
-
-
-def _cost(sides: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Interval | None:
-    """The overhead of a probe: the time with it over the time without it; one launch has no interval."""
-    pairs = [rank_tests.paired_shift(probed, bare) for probed, bare in sides if probed and bare]
-    if not pairs:
-        return None
-    shifts, errors = zip(*pairs, strict=True)
-    deviations = moderated.deviations(shifts, errors, metrics.row(Metric.WALL).spread)
-    low, value, high = map(math.exp, moderated.interval(shifts, deviations, INTERVAL_LEVEL))
-    return Interval(value=value, low=low, high=high, level=INTERVAL_LEVEL if len(shifts) > 1 else 0.0)

@@ -10,7 +10,7 @@ from ..model.report import History, LevelChange, Recorded
 from ..stats import rank_tests
 from ..stats.change_points import change_points
 from ..store.schema import Recording
-from . import metrics, recorded
+from . import compare, metrics
 
 INTERVAL_LEVEL = 0.95
 
@@ -21,7 +21,7 @@ def history(recordings: Sequence[Recording], metric: str, *, fingerprint: str, b
     A time is that over the control workload of the same launches, as in comparisons with stored launches: the machine's
     speed of the day cancels.
     """
-    unit, values = recorded.of_recordings(recordings, metric)
+    unit, values = compare.of_recordings(recordings, metric)
     known = [(recording, each) for recording, each in zip(recordings, values, strict=True) if each]
     if not known:
         return None

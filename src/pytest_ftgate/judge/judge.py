@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ..kit.values import Interval, Metric, Struct, Threshold
-from ..model.report import Conditions, Figures
-from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, TestSamples, single_cell
+from ..kit.values import Metric, Struct, Threshold
+from ..model.report import Conditions, Row
+from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, single_cell
 from ..model.spec import Cell, Spec
 from ..model.verdict import Basis, BasisKind, Comparison, Decision, Limits, MetricVerdict, Verdict
 from ..stats import alpha_spending
 from ..store import recording, schema
-from . import compare, contract_grammar, contracts, decide, limits, metrics, prediction, readers, recorded
+from . import compare, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction
 from .compare import Numbers
-from .contract_judge import ContractJudge
+from .values import CONTROL, TestValues, Values, figure_of
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 SCREEN_LAUNCHES = prediction.MOST_LAUNCHES
@@ -62,16 +62,16 @@ class ComparedWith(Basis, frozen=True, kw_only=True):
 
 
 class Reading(NamedTuple):
-    """What is judged of a cell: read once from its sample, for all that is asked of it after a round."""
+    """What is judged of a cell: its values, what they are compared with, and the numbers of both sides by metric."""
 
-    sample: Sample
+    values: Values
     basis: ComparedWith
     numbers: Mapping[str, Numbers]
 
     @property
     def compared(self) -> bool:
         """Whether there is a reference or a recording to compare with."""
-        reference = self.sample.reference
+        reference = self.values.sample.reference
         return self.basis.entry is not None if reference is None else not reference.failed
 
 
@@ -94,10 +94,9 @@ class Judge:
         self.rounds = fixed or (PAIRED_ROUNDS if spec.contracts else at_most)
         self.conditions: tuple[Conditions | None, ...] = ()
         """Those of this run, and of the recordings if they are known."""
-        self.contracts = ContractJudge(spec, policy.alpha, policy.beta, self.rounds)
-        self.round = TestSamples()
-        """The samples after the last round, whose readings are known."""
-        self._readings: dict[str, Reading] = {}
+        self.contracts = [contract_grammar.parse(each.text) for each in spec.contracts]
+        self._so_far: dict[str, tuple[Reading, list[MetricVerdict]]] = {}
+        """By node id: what was judged after the last round."""
 
     # -- while measuring ---------------------------------------------------------------------------------------
 
@@ -112,9 +111,9 @@ class Judge:
             if basis.basis:
                 gating = self.policy.metrics if basis.judged else ()
                 found[cell.nodeid].update(*(self._kinds(metric, basis) for metric in gating))
-            elif not self.contracts.contracts:
+            elif not self.contracts:
                 found[cell.nodeid] |= EVERYTHING
-            for contract in self.contracts.contracts:
+            for contract in self.contracts:
                 for other in contracts.involved(contract, cell, cells):
                     found[other.nodeid] |= contracts.metrics_needed(contract)
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
@@ -131,55 +130,57 @@ class Judge:
     def least_rounds(self) -> int:
         """The fewest rounds that can decide at the noise that is expected of each metric; 0 if nothing is judged."""
         bases = {each.basis for each in self.all_compared.values() if each.judged and each.basis}
-        least = [self.contracts.least_rounds()]
+        levels = (self.policy.alpha, self.policy.beta)
+        least = [contract_judge.least_rounds(self.contracts, *levels, self.rounds)]
         if bases - {"paired"}:
             least.append(prediction.LEAST_LAUNCHES)
         for metric in self.policy.metrics if "paired" in bases else ():
-            effect, levels = self._limits(metric, "paired").effect, (self.policy.alpha, self.policy.beta)
+            effect = self._limits(metric, "paired").effect
             least.append(decide.least_pairs(metrics.row(metric).spread, effect, *levels, self.at_most))
         return max(least)
 
     def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
         """Node id -> the kinds of launches that a cell still needs after a round, also for the verdicts of others."""
-        self.round = TestSamples(samples)
-        needs: dict[str, set[Need]] = {sample.cell.nodeid: set() for sample in self.round}
-        for sample in self.round:
-            reading = None if sample.failed else self._reading(sample, self.round)
+        test = TestValues(samples)
+        needs: dict[str, set[Need]] = {cell.nodeid: set() for cell in test.cells}
+        self._so_far = {}
+        for values in test:
+            reading = None if values.sample.failed else self._reading(values)
             if reading is not None and reading.basis.judged:
-                for nodeid, kinds in self._needs_of(reading, self.round):
+                judged = self._rows(reading, final=False)
+                self._so_far[values.cell.nodeid] = reading, judged
+                for nodeid, kinds in self._needs_of(reading, judged):
                     needs.setdefault(nodeid, set()).update(kinds)
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
 
-    def _needs_of(self, reading: Reading, samples: TestSamples) -> Iterable[tuple[str, Iterable[Need]]]:
-        sample, basis, numbers = reading
-        own, rounds = sample.cell.nodeid, max(len(sample.launches), len(sample.of("memory")))
-
-        def hopeful(verdict: MetricVerdict, at_most: int) -> bool:
-            """Whether it is open, and more launches may decide it."""
-            more = verdict.decision is Decision.INCONCLUSIVE and verdict.more != 0 and rounds < at_most
-            return more and (bool(verdict.launches) or rounds < HOPELESS_ROUNDS)
-
+    def _needs_of(self, reading: Reading, judged: Sequence[MetricVerdict]) -> Iterable[tuple[str, Iterable[Need]]]:
+        values, basis, numbers = reading
+        sample, own, cells = values.sample, values.cell.nodeid, values.test.cells
+        rounds = max(values.rounds, len(sample.of("memory")))
         # 1. Figures, where nothing is compared; values that have not come yet.
-        if len(sample.launches) < LEAST_ROUNDS and not (reading.compared or self.contracts.contracts):
+        if values.rounds < LEAST_ROUNDS and not (reading.compared or self.contracts):
             yield own, EVERYTHING if sample.reference is None else IN_PAIRS
-        if sample.reference is not None and reading.compared and len(sample.launches) < HOPELESS_ROUNDS:
+        if sample.reference is not None and reading.compared and values.rounds < HOPELESS_ROUNDS:
             for metric in set(self.policy.metrics) - numbers.keys() - {Metric.SCALING, Metric.TAIL}:
                 yield own, self._kinds(metric, basis)
-        # 2. Metrics that are open. A cell that has regressed fails, whatever its others are.
-        judged = self._of_metrics(reading, final=False)
-        failed = any(verdict.decision is Decision.REGRESSED for verdict in decide.explained(judged))
-        for verdict in () if failed else judged:
-            if hopeful(verdict, self.at_most):
-                yield own, self._kinds(verdict.metric, basis)
-                if verdict.metric == Metric.SCALING and (one := single_cell(sample.cell, samples.cells)):
-                    yield one.nodeid, {"time"}
-                if verdict.metric == Metric.RATIO:
-                    yield basis.executor_nodeid, {"time"}
-        # 3. Contracts that are open, with the cells that they compare.
-        for contract, verdict in self.contracts.verdicts(sample, samples, final=False):
-            if hopeful(verdict, self.rounds):
-                for other in contracts.involved(contract, sample.cell, samples.cells):
+        # 2. What is open and may be decided by more launches: contracts, and metrics unless one has regressed, which
+        # fails the cell whatever the others are.
+        failed = any(each.decision is Decision.REGRESSED for each in decide.explained(judged))
+        for each in judged:
+            at_most = self.rounds if each.contract else self.at_most
+            hopeful = each.decision is Decision.INCONCLUSIVE and each.more != 0 and rounds < at_most
+            if not hopeful or not (each.launches or rounds < HOPELESS_ROUNDS):
+                continue
+            if each.contract:
+                contract = contract_grammar.parse(each.contract)
+                for other in contracts.involved(contract, values.cell, cells):
                     yield other.nodeid, contracts.metrics_needed(contract)
+            elif not failed:
+                yield own, self._kinds(each.metric, basis)
+                if each.metric == Metric.SCALING and (one := single_cell(values.cell, cells)):
+                    yield one.nodeid, {"time"}
+                if each.metric == Metric.RATIO:
+                    yield basis.executor_nodeid, {"time"}
 
     # -- verdicts ----------------------------------------------------------------------------------------------
 
@@ -189,55 +190,58 @@ class Judge:
         mismatch = recording.mismatch(found.entry, sample) if found.entry is not None else ""
         return ComparedWith(why=mismatch) if mismatch else found
 
-    def metrics(
-        self, sample: Sample, samples: TestSamples, *, final: bool, shown: Figures | None = None
-    ) -> list[MetricVerdict]:
-        """The verdicts on the gating metrics and on the contracts; `samples` are those of the whole test."""
-        judged = self._of_metrics(self._reading(sample, samples), final=final, shown=shown)
-        return judged + [verdict for _, verdict in self.contracts.verdicts(sample, samples, final=final)]
+    def judged(self, values: Values, *, final: bool) -> list[MetricVerdict]:
+        """The verdicts on metrics and contracts; with `final` no more launches will come."""
+        return self._rows(self._reading(values), final=final)
 
-    def verdict(self, sample: Sample, samples: TestSamples, shown: Figures) -> Verdict:
-        """The verdict on a cell on its current basis; `shown` are its figures, with the overhead of the probes."""
+    def so_far(self, cell: Cell) -> Row:
+        """A cell that needs no more launches, as it was judged after the last round."""
+        reading, judged = self._so_far[cell.nodeid]
+        known = [self._refused(each.metric, reading) or each for each in judged]
+        return Row(cell=cell, verdict=decide.judge(known, reading.basis), sample=reading.values.sample)
+
+    def verdict(self, values: Values) -> Verdict:
+        """The verdict on a cell on its current basis, by the launches that there are."""
+        sample = values.sample
         if sample.unsupported is not None:
             return Verdict(decision=Decision.UNSUPPORTED, reason=sample.unsupported)
         if sample.error is not None:
-            known = self.all_compared[sample.cell.nodeid]
+            known = self.all_compared[values.cell.nodeid]
             return replace(known, why="").verdict(Decision.ERROR, sample.error.reason)
-        basis = self.compared_with(sample)
+        reading = self._reading(values)
+        basis = reading.basis
         if not sample.launches:
             # Where it was to be judged, code that takes all the time by itself would pass otherwise.
-            failed = sample.begun and (basis.basis or self.contracts.contracts)
+            failed = sample.begun and (basis.basis or self.contracts)
             before = "the end of its first round" if sample.begun else "its turn came"
             reason = f"the time ended before {before}: increase --ftgate-test-time or --ftgate-time"
             return basis.verdict(Decision.ERROR if failed else Decision.NOT_MEASURED, reason)
-        found = self.metrics(sample, samples, final=True, shown=shown)
+        found = self._rows(reading, final=True)
         if basis.same and not found:
             return replace(basis, why="").verdict(Decision.UNCHANGED, basis.why)
         if not found:
             return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(sample, basis))
         if all(each.contract for each in found):
             return decide.judge(found, replace(basis, basis="", why=_why_none(sample, basis)))
-        return decide.judge(found, replace(basis, why=_joined(basis.why, self._unseen(sample, basis))))
+        return decide.judge(found, replace(basis, why=_joined(basis.why, self._unseen(reading))))
 
-    def _unseen(self, sample: Sample, basis: ComparedWith) -> str:
+    def _unseen(self, reading: Reading) -> str:
         """A note if a tail is stored and was not judged; else empty."""
-        if basis.entry is None or Metric.TAIL not in self.policy.metrics:
+        if reading.basis.entry is None or Metric.TAIL not in self.policy.metrics:
             return ""
-        tails = recorded.with_stored(sample, basis.entry, [Metric.TAIL]).get(Metric.TAIL)
+        tails = compare.with_stored(reading.values, reading.basis.entry, [Metric.TAIL]).get(Metric.TAIL)
         if tails is None or tails.new:
             return ""
         least = metrics.LEAST_TAIL_ITERATIONS
         return f"the tail was not judged: the budget allows fewer than {least} iterations per launch"
 
-    def settled(
-        self, sample: Sample, samples: TestSamples, screened: Verdict, together: Verdict | None, why: str
-    ) -> Verdict:
+    def settled(self, values: Values, screened: Verdict, together: Verdict | None, why: str) -> Verdict:
         """The verdict after a miss: by the paired launches (`together`) if they could fail a metric, else predicted.
 
         `why` says why none were measured. Contracts, and metrics that passed and were not measured again, keep their
         verdict of the screening.
         """
-        reading = self._reading(sample, samples)
+        reading = self._reading(values)
         paired = {each.metric: each for each in together.metrics} if together else {}
         judged = []
         for each in screened.metrics:
@@ -257,7 +261,7 @@ class Judge:
         numbers = reading.numbers.get(screened.metric)
         if numbers is None or not numbers.new:
             return own or screened
-        predicted = self._judged(screened.metric, reading, "predicted", final=True)
+        predicted = _with_figures(self._judged(screened.metric, reading, "predicted", final=True), reading)
         if reading.basis.elsewhere and (predicted.decision.fails or predicted.beyond):
             reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
             predicted = replace(predicted, decision=Decision.INCONCLUSIVE, beyond=False, reason=reason)
@@ -265,87 +269,86 @@ class Judge:
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
-    def _reading(self, sample: Sample, samples: TestSamples) -> Reading:
-        nodeid = sample.cell.nodeid
-        if nodeid not in self._readings or self._readings[nodeid].sample is not sample:
-            basis = self.compared_with(sample)
-            self._readings[nodeid] = Reading(sample, basis, self._numbers(sample, samples, basis))
-        return self._readings[nodeid]
+    def _reading(self, values: Values) -> Reading:
+        basis, names = self.compared_with(values.sample), self.policy.metrics
+        entry, numbers = basis.entry, dict[str, Numbers]()
+        if values.sample.reference is not None:
+            numbers = compare.paired(values, names)
+        elif entry is not None and values.rounds and basis.basis == "stored":
+            numbers = compare.with_stored(values, entry, names)
+        elif entry is not None and values.rounds:
+            executor = next((each for each in values.test if each.cell.nodeid == basis.executor_nodeid), None)
+            numbers = compare.portable(values, entry, executor=executor, stored_executor=basis.executor, names=names)
+        return Reading(values, basis, numbers)
 
-    def _numbers(self, sample: Sample, samples: TestSamples, basis: ComparedWith) -> Mapping[str, Numbers]:
-        names, entry = self.policy.metrics, basis.entry
-        if sample.reference is not None:
-            return compare.paired(sample, names)
-        if entry is None or not sample.launches:
-            return {}
-        if basis.basis == "stored":
-            return recorded.with_stored(sample, entry, names)
-        executor = next((each for each in samples if each.cell.nodeid == basis.executor_nodeid), None)
-        return recorded.portable(sample, entry, executor=executor, stored_executor=basis.executor, names=names)
-
-    def _of_metrics(self, reading: Reading, *, final: bool, shown: Figures | None = None) -> list[MetricVerdict]:
-        sample, basis, numbers = reading
-        costs: dict[Need, Interval | None] = {}
-        if shown is not None:
-            costs = {"memory": shown.memory_cost, "locks": shown.lock_cost}
+    def _rows(self, reading: Reading, *, final: bool) -> list[MetricVerdict]:
+        (values, basis, numbers), sample = reading, reading.values.sample
         found = []
-        # Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
+        # 1. Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
         ratio = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
         for metric in (*self.policy.metrics, *ratio):
             row = metrics.row(metric)
             if row.need == "locks" and sample.no_locks and sample.launches and reading.compared:
                 found.append(decide.without_figures(metric, sample.no_locks))
             elif metric in numbers and (numbers[metric].new or row.absent):
-                refused = decide.refused(metric, costs.get(row.need), self.policy.probe_cost)
-                judged = refused and _with_figures(refused, reading)
-                found.append(judged or self._judged(metric, reading, basis.basis, final=final))
-        # The time gates, and the baseline holds none: the cell cannot pass by its other metrics.
+                judged = self._refused(metric, reading) if final else None
+                judged = judged or self._judged(metric, reading, basis.basis, final=final)
+                found.append(_with_figures(judged, reading) if final else judged)
+        # 2. The time gates, and the baseline holds none: the cell cannot pass by its other metrics.
         by_stored = final and sample.reference is None and basis.basis == "stored"
         if by_stored and Metric.WALL in self.policy.metrics and Metric.WALL not in numbers:
-            found.append(decide.without_stored(Metric.WALL, len(sample.launches), sample.cell.nodeid))
+            found.append(decide.without_stored(Metric.WALL, values.rounds, values.cell.nodeid))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
-            return [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
-        return found
+            found = [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
+        # 3. Contracts.
+        levels = self.policy.alpha, self.policy.beta, self.rounds
+        held = (each for each in self.contracts if contracts.concerns(each, values.cell, values.test.cells))
+        return found + [contract_judge.judged(each, values, *levels, final=final) for each in held]
+
+    def _refused(self, metric: str, reading: Reading) -> MetricVerdict | None:
+        """The verdict on a metric whose probe slowed the workload too much; None if it did not."""
+        need, cost = metrics.row(metric).need, None
+        if need in ("locks", "memory"):
+            cost = reading.values.lock_cost if need == "locks" else reading.values.memory_cost
+        return decide.refused(metric, cost, self.policy.probe_cost)
 
     def _judged(self, metric: str, reading: Reading, kind: BasisKind, *, final: bool) -> MetricVerdict:
-        """The decision on one metric; at the end with the figure of each side."""
-        sample, numbers, allowed = reading.sample, reading.numbers[metric], self._limits(metric, kind)
+        values, numbers, allowed = reading.values, reading.numbers[metric], self._limits(metric, kind)
         if not numbers.new:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
-        # What a round took so far.
-        began_s = recording.seconds_after([launch.started_at for launch in sample.launches])
         comparison = Comparison(
             metric=metric,
             new=numbers.new,
             reference=numbers.reference,
             unit=numbers.unit,
-            limits=allowed._replace(floor=allowed.floor * _unit_in(numbers.unit, sample)),
+            limits=allowed._replace(floor=allowed.floor * _unit_in(numbers.unit, values)),
             errors=numbers.errors,
             stored=bool(numbers.recordings),
             alpha=self.policy.alpha,
             beta=self.policy.beta,
             at_most=self.at_most,
             final=final,
-            pair_s=began_s[-1] / (len(began_s) - 1) if len(began_s) > 1 else 0.0,
+            pair_s=values.round_s,
             wall_growth=numbers.wall_growth,
         )
-        if numbers.recordings:
-            moved = math.hypot(*(decide.deviation(each, sample.cell.workers) for each in self.conditions))
-            decided = prediction.predict(comparison, numbers.recordings, moved)
-        else:
-            decided = decide.compare(comparison)
-        return _with_figures(decided, reading) if final else decided
+        if not numbers.recordings:
+            return decide.compare(comparison)
+        moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
+        return prediction.predict(comparison, numbers.recordings, moved)
 
     def _limits(self, metric: str, kind: BasisKind) -> Limits:
         return limits.effective(metric, kind, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini)
 
 
 def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
-    sample, entry = reading.sample, reading.basis.entry
-    others = [sample.reference] if sample.reference is not None else entry.recordings if entry else ()
-    now = recorded.figure_of(judged.metric, [sample], others)
-    return replace(judged, now=now, was=recorded.figure_of(judged.metric, others, [sample]))
+    """The verdict with the figure of each side, where this one has any."""
+    values, entry = reading.values, reading.basis.entry
+    if not reading.numbers[judged.metric].new:
+        return judged
+    others = [values.reference] if values.reference is not None else entry.recordings if entry else ()
+    now = figure_of(judged.metric, [values], others)
+    return replace(judged, now=now, was=figure_of(judged.metric, others, [values]))
 
 
 def _why_none(sample: Sample, basis: Basis) -> str:
@@ -442,12 +445,12 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
     return (len(gating) if compared else 0) + len(held)
 
 
-def _unit_in(unit: str, sample: Sample) -> float:
+def _unit_in(unit: str, values: Values) -> float:
     """The factor from a floor to the unit of the values: floors of times are in seconds."""
     if unit == "ns":
         return NS_PER_S
-    if unit == recorded.OF_CONTROL:
-        control_ns = readers.median_of(recorded.value_of(sample, recorded.CONTROL).values())
+    if unit == compare.OF_CONTROL:
+        control_ns = values.middle(CONTROL)
         return NS_PER_S / control_ns if control_ns else 0.0
     return 1.0
 

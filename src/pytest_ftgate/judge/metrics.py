@@ -21,7 +21,7 @@ Unit: TypeAlias = Literal["time", "size", "share", "ratio", "number"]
 Scale: TypeAlias = Literal["cost", "gain", "share"]
 """How a change is compared: as a log-ratio of which less (`cost`) or more (`gain`) is better, or as points."""
 Reader: TypeAlias = Callable[[Sample], Mapping[int, float]]
-"""A sample's value of a metric by launch order; launches without a value are left out."""
+"""A sample's value of a metric by launch order; launches without a value are left out. `Values` alone calls it."""
 PAGE_BYTES = 4096
 TAIL_QUANTILE = 0.9
 TAIL_SPREAD = 0.12
@@ -40,12 +40,13 @@ class MetricRow(NamedTuple):
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
     can have such a value. `in_window` is its value in one window of load: pairs are then of neighbouring windows.
     `sampled` is its value in one sample of memory: the scatter of a launch's samples counts in its comparisons.
-    `beside` is a kind of launch that it needs beside those of `need`. `meaning` is for docs/metrics.md.
+    `beside` is a kind of launch that it needs beside those of `need`. `meaning` is for docs/metrics.md. What is made of
+    the launches of two cells is not `read` here but in values.py.
     """
 
     name: str
     unit: Unit
-    read: Reader
+    read: Reader | None
     need: Need = "time"
     scale: Scale = "cost"
     paired: Limits = Limits(0.02, 0.05)
@@ -96,10 +97,6 @@ def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:
 
 def _latency(of: Callable[[Latency], float]) -> Reader:
     return lambda sample: readers.by_order(sample.launches, lambda launch: readers.latency_of(launch, of))
-
-
-def _efficiency(sample: Sample) -> Mapping[int, float]:
-    return {order: scaling / sample.cell.workers for order, scaling in readers.scaling_values(sample).items()}
 
 
 # ---- which cells can have a value
@@ -190,7 +187,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             lambda point: point.steadiest_bytes,
             "memory that no other process shares, of the process tree while all workers are at work: its written part",
             gates=True,
-        ),
+        )._replace(read=_memory(lambda point: point.uss_bytes)),
         _size("pss", lambda point: point.pss_bytes, "the same with a part of what is shared, on Linux"),
         _size("rss", lambda point: point.rss_bytes, "the same with all that is shared"),
         _size("growth", lambda _: None, "memory that each iteration leaves behind")._replace(
@@ -216,7 +213,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         MetricRow(
             Metric.SCALING,
             "ratio",
-            readers.scaling_values,
+            None,
             "time",
             "gain",
             applies=_is_counted,
@@ -226,7 +223,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         MetricRow(
             "efficiency",
             "ratio",
-            _efficiency,
+            None,
             "time",
             "gain",
             applies=_is_counted,
@@ -276,18 +273,18 @@ TABLE: Final[Mapping[str, MetricRow]] = {
     )
 }
 _DERIVED: Final[Mapping[str, MetricRow]] = {
-    Metric.RATIO: MetricRow(Metric.RATIO, "ratio", lambda _: {}, explains=True),
+    Metric.RATIO: MetricRow(Metric.RATIO, "ratio", None, explains=True),
     Metric.CEILING: MetricRow(
         Metric.CEILING,
         "ratio",
-        readers.ceiling_values,
+        None,
         "time",
         "gain",
         applies=_is_workload,
         explains=True,
         beside="control",
     ),
-    Metric.CONTRACT: MetricRow(Metric.CONTRACT, "number", lambda _: {}),
+    Metric.CONTRACT: MetricRow(Metric.CONTRACT, "number", None),
 }
 """Metrics that comparisons derive: the time over that of the reference executor (in place of the time if the baseline
 is of another machine), what scaling can be at most on this machine (of contracts alone), and the amount by which a
@@ -348,11 +345,6 @@ def row(name: str) -> MetricRow:
         may_be_zero=kind != "timer",
         applies=lambda cell: not is_server(cell),
     )
-
-
-def middle(name: str, sample: Sample) -> float | None:
-    """The median of a metric over a sample's launches, None without a value."""
-    return readers.median_of(row(name).read(sample).values())
 
 
 def known(name: str) -> bool:

@@ -159,11 +159,8 @@ class CellRun:
         self.locks_error = self.locks_error or error
         self.all_launches = [launch for launch in self.all_launches if launch.role != "locks"]
 
-    def sample(self, single: CellRun | None = None) -> Sample:
-        """All of it, frozen; `single` is the one-worker cell of the same executor and target."""
-        reference = None
-        if self.reference is not None:
-            reference = self.reference.sample(single.reference if single else None)
+    def sample(self) -> Sample:
+        """All of it, frozen."""
         return Sample(
             reuse=self.spec.reuse,
             duration_s=self.spec.duration_s,
@@ -172,13 +169,11 @@ class CellRun:
             interpreter=self.target.interpreter,
             key=self.target.key,
             all_launches=tuple(self.all_launches),
-            single=tuple(single.of("time")) if single else (),
-            single_control=tuple(single.of("control")) if single else (),
             error=self.error,
             locks_error=self.locks_error,
             unsupported=self.unsupported,
             begun=self.begun,
-            reference=reference,
+            reference=None if self.reference is None else self.reference.sample(),
         )
 
 

@@ -154,11 +154,7 @@ class Measurement:
         return self.samples_so_far()
 
     def samples_so_far(self) -> list[Sample]:
-        found = []
-        for cell_run in self.cell_runs:
-            same = (each for each in self.cell_runs if each.family == cell_run.family and each is not cell_run)
-            found.append(cell_run.sample(next((each for each in same if each.cell.workers == 1), None)))
-        return found
+        return [cell_run.sample() for cell_run in self.cell_runs]
 
     # -- steps of a round --------------------------------------------------------------------------------------
 

@@ -375,7 +375,7 @@ class Report(Struct, frozen=True, kw_only=True):
     undecided_fails: bool = True
     project: str = ""
     branch: str = ""
-    schema: int = 3
+    schema: int = 4
 
     @property
     def rows(self) -> list[Row]:

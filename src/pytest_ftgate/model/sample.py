@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Literal
 
 import msgspec
 
-from ..kit.values import Count, Figure, Natural, Rate, Struct
+from ..kit.values import Count, Figure, Natural, Rate, Struct, grouped
 from .spec import Cell, Executor, Interpreter, Reuse
 
 Need = Literal["time", "control", "locks", "memory", "growth"]
@@ -257,24 +258,20 @@ class WorkloadError(Struct, frozen=True, kw_only=True):
     launch: int = 0
 
 
-class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """All launches of one cell in this run.
 
-    `launches` are of every role, those of one role in the order in which they ended. `single` are the timing launches
-    of the same cell with one worker, `single_control` those of the control workload beside them; there are none of the
-    one-worker cell itself.
-    `reuse` and `duration_s` are the spec's: they decide which stored launches these can be compared with. `measures`
-    identifies the request to programs and servers. `locks_error` says why there are no lock
-    launches although the cell was measured: one of them failed. `begun` counts the launches of the workload itself that
-    have begun, also those that failed. `reference` is the same cell of the other revision, interleaved with this one.
+    `launches` are of every role, those of one role in the order in which they ended. `reuse` and `duration_s` are the
+    spec's: they decide which stored launches these can be compared with. `measures` identifies the request to programs
+    and servers. `locks_error` says why there are no lock launches although the cell was measured: one of them failed.
+    `begun` counts the launches of the workload itself that have begun, also those that failed. `reference` is the same
+    cell of the other revision, interleaved with this one.
     """
 
     cell: Cell
     interpreter: Interpreter
     key: str
     all_launches: tuple[Launch, ...] = msgspec.field(default=(), name="launches")
-    single: tuple[Launch, ...] = ()
-    single_control: tuple[Launch, ...] = ()
     error: WorkloadError | None = None
     locks_error: WorkloadError | None = None
     unsupported: str | None = None
@@ -284,8 +281,12 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     begun: int = 0
     reference: Sample | None = None
 
+    @cached_property
+    def _by_role(self) -> dict[str, list[Launch]]:
+        return grouped((launch.role, launch) for launch in self.all_launches)
+
     def of(self, role: Role) -> tuple[Launch, ...]:
-        return tuple(launch for launch in self.all_launches if launch.role == role)
+        return tuple(self._by_role.get(role, ()))
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -318,17 +319,7 @@ def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:
     return iteration.wall_ns / loops if loops > 0 and iteration.wall_ns > 0 else math.nan
 
 
-def work_ratio(sample: Sample) -> int:
-    """The work behind an iteration value of the cell over that of its one-worker cell.
-
-    Each worker runs its own body, so it is the number of workers. It is 1 for an executor's body, whose work does not
-    depend on the workers, and for windows, whose value is the time of one operation.
-    """
-    windows = any(launch.window_ns > 0 for launch in sample.launches)
-    return sample.cell.workers if sample.cell.body == "worker" and not windows else 1
-
-
-# ---- related cells of a test, and the samples of a test
+# ---- related cells of a test
 
 
 def single_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:
@@ -351,24 +342,3 @@ def executor_cell(cell: Cell, cells: Iterable[Cell], executor: Executor) -> Cell
         if first.executor == executor and same_target and same_count and first.environment == cell.environment:
             return first
     return None
-
-
-class TestSamples(tuple[Sample, ...]):
-    """The samples of one test, in the order of its cells."""
-
-    __slots__ = ()
-    __test__ = False
-
-    @property
-    def cells(self) -> list[Cell]:
-        return [sample.cell for sample in self]
-
-    def cell(self, cell: Cell | None) -> Sample | None:
-        """The sample of a cell; None where it was not measured."""
-        return next((sample for sample in self if cell is not None and sample.cell.nodeid == cell.nodeid), None)
-
-    def single_of(self, cell: Cell) -> Sample | None:
-        return self.cell(single_cell(cell, self.cells))
-
-    def reference_of(self, cell: Cell, executor: Executor) -> Sample | None:
-        return self.cell(executor_cell(cell, self.cells, executor))

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..judge import metrics
-from ..judge.recorded import WALL_OF_CONTROL, figure_of, source_of
+from ..judge.values import WALL_OF_CONTROL, figure_of
 from ..kit import units
 from ..kit.text import plain
 from ..kit.values import Metric
-from ..model.sample import Sample
 from ..store.schema import Recording, StoredCell
 from ..store.update import Update
 
@@ -30,19 +29,19 @@ FIGURES = {
 
 
 class CellSummary(NamedTuple):
-    """A cell, stored or new: its recordings or its sample, with the newest recording's time and commit."""
+    """A cell, stored or to be stored: its recordings, with the newest one's time and commit."""
 
-    sides: tuple[Sample | Recording, ...] = ()
+    recordings: tuple[Recording, ...] = ()
     recorded_at: str = NOTHING
     commit: str = NOTHING
 
     @property
     def launches(self) -> int:
-        return sum(len(source_of(side)(Metric.WALL)) for side in self.sides)
+        return sum(len(each.by_order(Metric.WALL)) for each in self.recordings)
 
     def value(self, name: str) -> float | None:
         """A figure over all launches."""
-        return figure_of(FIGURES[name], self.sides)
+        return figure_of(FIGURES[name], self.recordings)
 
     def text(self, name: str) -> str:
         value = self.value(name)
@@ -62,11 +61,11 @@ def _unit(name: str) -> str:
     return "ratio" if FIGURES[name] == WALL_OF_CONTROL else metrics.row(FIGURES[name]).unit
 
 
-def summary(side: StoredCell | Sample | None) -> CellSummary:
-    if side is None or isinstance(side, Sample):
-        return CellSummary(() if side is None else (side,))
-    newest = side.recordings[-1]
-    return CellSummary(side.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
+def summary(entry: StoredCell | None) -> CellSummary:
+    if entry is None:
+        return CellSummary()
+    newest = entry.recordings[-1]
+    return CellSummary(entry.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
 
 
 def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION) -> tuple[str, ...]:

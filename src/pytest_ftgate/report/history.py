@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..judge.recorded import OF_CONTROL
+from ..judge.compare import OF_CONTROL
 from ..kit import units
 from ..kit.text import plain, plural
 from ..model.report import History, LevelChange, Recorded

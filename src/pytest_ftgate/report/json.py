@@ -17,7 +17,7 @@ from ..kit.values import fault_of
 from ..model.report import Report
 from ..model.sample import Sample
 
-SCHEMA = 3
+SCHEMA = 4
 AGAIN = "write it again with --ftgate-report json:PATH"
 NOT_FINITE = tuple(b"\xcb" + struct.pack(">d", each)[:2] for each in (math.inf, -math.inf, math.nan, -math.nan))
 """How such numbers begin in MessagePack."""

@@ -11,6 +11,7 @@ import msgspec
 
 from ..judge import metrics
 from ..judge.readers import INTERVAL_LEVEL
+from ..judge.values import Values
 from ..kit import units
 from ..kit.text import plain
 from ..kit.values import Interval, Metric
@@ -115,12 +116,17 @@ def measured(row: Row) -> list[Measured]:
         ("timer", row.figures.timers_mean_ns),
         ("peak", row.figures.peaks),
     )
-    found = []
+    found, of = [], None if row.sample is None else Values(row.sample)
     for name in (*metrics.NAMES, *(f"{kind}.{name}" for kind, values in named for name in values)):
         metric, estimate = metrics.row(name), row.figures.of(name)
+        if name == "efficiency" and isinstance(estimate, float) and row.figures.scaling:
+            of_scaling, part = row.figures.scaling, estimate / row.figures.scaling.value
+            estimate = Interval(
+                value=estimate, low=part * of_scaling.low, high=part * of_scaling.high, level=of_scaling.level
+            )
         if not isinstance(estimate, Interval):
             figure = estimate
-            values = tuple(metric.read(row.sample).values()) if row.sample else ()
+            values = tuple(of.of(name).values()) if of else ()
             if values:
                 of_centre = rank_tests.log_interval if name == "ops_per_s" else rank_tests.median_interval
                 interval = of_centre(values, INTERVAL_LEVEL)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..judge import explain, figures, metrics
+from ..judge import explain, metrics
 from ..judge.judge import ComparedWith
 from ..kit.errors import FtgateError
 from ..kit.git import Checkout, mapped
@@ -54,12 +54,9 @@ class Explainer:
         if not phase.pair or not settled:
             return
         self._followed |= settled
-        judge = phase.judge
-        for sample in judge.round:
-            if sample.cell.nodeid in settled:
-                verdict = judge.verdict(sample, judge.round, figures.figures(sample, reference=None))
-                row = self.by_people(Row(cell=sample.cell, verdict=verdict, sample=sample))
-                self.explain(row, phase, left_s)
+        for cell in phase.cells:
+            if cell.nodeid in settled:
+                self.explain(self.by_people(phase.judge.so_far(cell)), phase, left_s)
 
     def end(self, rows: Sequence[Row], ended: Phase, left_s: Callable[[], float]) -> None:
         """At the end of a phase: explain what has regressed, then sample on where that did not show the functions."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..declare.plan import one_per_target
 from ..judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Judge
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
+from ..judge.values import TestValues
 from ..kit import git
 from ..kit.errors import FtgateError
 from ..kit.values import Metric
@@ -23,7 +24,6 @@ from ..measure.context import CellRun, PreparedTarget
 from ..measure.group import Measurement
 from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
 from ..model.report import Conditions, Shortfall
-from ..model.sample import TestSamples
 from ..model.spec import Cell, Group
 from ..store import names
 from .sides import worktrees
@@ -77,7 +77,7 @@ class Phase:
     """Rounds that a decision needs at least; 0 if nothing is judged."""
 
     # At its end:
-    samples: TestSamples = dataclasses.field(init=False)
+    values: TestValues = dataclasses.field(init=False)
     conditions: Conditions = dataclasses.field(init=False)
 
     def begin(self, run: Run, group: Group, monitor: ConditionsMonitor, left_s: float, waiting: int) -> None:

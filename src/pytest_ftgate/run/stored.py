@@ -12,7 +12,7 @@ from ..declare.options import Options
 from ..judge import decide
 from ..judge.history import stored_wall
 from ..judge.judge import ComparedWith, Policy, hypotheses
-from ..judge.recorded import stored_values
+from ..judge.values import entries_of
 from ..kit.errors import FtgateError
 from ..model.report import History, Machine, Report, Row, Table
 from ..model.sample import executor_cell
@@ -164,16 +164,9 @@ class StoredBaselines:
             return ()
         lines: list[str] = []
         for machine, rows in report.by_fingerprint():
-            plan = update_plan(self.config.update, rows, self.store, fingerprint=machine.fingerprint)
-            apply_updates(
-                plan,
-                self.store,
-                stored_values,
-                machine=machine,
-                recorded_at=report.started_at,
-                commit=report.commit,
-                seed=report.seed,
-            )
+            entries = entries_of(report, rows)
+            plan = update_plan(self.config.update, rows, entries, self.store, fingerprint=machine.fingerprint)
+            apply_updates(plan, self.store, machine)
             lines += update_lines(plan)
         return tuple(lines)
 

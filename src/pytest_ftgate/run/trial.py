@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from ..judge import decide, figures
 from ..judge.judge import ComparedWith, doubted, excess, missed, unchanged
+from ..judge.values import TestValues, Values
 from ..kit import git
 from ..kit.errors import FtgateError
 from ..measure import machine
 from ..measure.conditions import ConditionsMonitor
 from ..measure.launch import error_of
 from ..model.report import Conditions, Row, Shortfall, failed_row, first_line
-from ..model.sample import Sample, TestSamples
+from ..model.sample import executor_cell, single_cell
 from ..model.spec import Cell, Group
 from ..model.verdict import Decision, Verdict
 from ..report import said
@@ -51,7 +52,7 @@ class Trial:
         """Those to come."""
         self.active: Phase | None = None
         self.first: Phase | None = None
-        """The one that has ended first: the rows have its samples."""
+        """The one that has ended first: the rows have its values."""
         self.shortfalls: dict[str, Shortfall | None] = {}
         """By node id: what the time lacks in which a cell was measured last."""
         self.note = ""
@@ -189,8 +190,8 @@ class Trial:
         """The row with its verdict as it stands now, and with what the time lacks where that is open."""
         nodeid, verdict, first = row.cell.nodeid, row.verdict, self.first
         # 1. After a miss: by the launches that were paired with the baseline's commit, else predicted.
-        if nodeid in self._after_miss and first is not None and (sample := first.samples.cell(row.cell)) is not None:
-            verdict = first.judge.settled(sample, first.samples, verdict, *self._after_miss[nodeid])
+        if nodeid in self._after_miss and first is not None and (values := first.values.of(row.cell)) is not None:
+            verdict = first.judge.settled(values, verdict, *self._after_miss[nodeid])
         # 2. Where the code is that of the baseline: what misses it is no change of the code.
         if why := self._same_code.get(nodeid):
             verdict = unchanged(verdict, why)
@@ -310,7 +311,7 @@ class Trial:
         for cell in phase.cells:
             if cell.nodeid not in phase.judged:
                 continue
-            if self.first and self.first.samples.cell(cell):
+            if self.first and self.first.values.of(cell):
                 if self._missed(cell):
                     why = f"{first_line(str(error))}: its reference cannot be measured"
                     self._after_miss[cell.nodeid] = None, why
@@ -329,22 +330,22 @@ class Trial:
         self._ended_rounds += measurement.plan.rounds
         self.note = measurement.split or self.note
         ended.conditions = self.conditions = self.monitor.observe()
-        ended.samples = TestSamples(measurement.samples())
+        ended.values = TestValues(measurement.samples())
         # 1. The verdict of each cell; of one that missed its baseline, now that it was paired with its commit.
         if self.first is None:
             self.first = ended
             ended.judge.conditions = (self.conditions,)
-            for sample in ended.samples:
-                with self._failing(sample.cell):
-                    self._judge_first(ended, sample)
+            for values in ended.values:
+                with self._failing(values.cell):
+                    self._judge_first(ended, values)
             # 2. What is to be paired.
             if not ended.pair:
                 self.phases += self._follow_ups(ended)
         else:
-            for sample in ended.samples:
-                if sample.cell.nodeid in ended.judged:
-                    with self._failing(sample.cell):
-                        self._judge_again(ended, sample)
+            for values in ended.values:
+                if values.cell.nodeid in ended.judged:
+                    with self._failing(values.cell):
+                        self._judge_again(ended, values)
         # 3. What has regressed is explained, at the cost of the phase's time.
         if self.run.config.explain and not self._interrupted:
             rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
@@ -359,8 +360,8 @@ class Trial:
         except Exception as error:  # noqa: BLE001
             self._fail_cell(cell, error)
 
-    def _judge_first(self, ended: Phase, sample: Sample) -> None:
-        reference = ended.samples.reference_of(sample.cell, self.group.spec.executors[0])
+    def _judge_first(self, ended: Phase, values: Values) -> None:
+        sample, first = values.sample, executor_cell(values.cell, ended.values.cells, self.group.spec.executors[0])
         # A file or an editable install may not be what the workload needs: its error says so.
         if sample.error is not None:
             detail = sample.error.detail
@@ -369,19 +370,20 @@ class Trial:
             if hint:
                 error = replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
                 sample = replace(sample, error=error)
-        shown = self.run.references.shown(figures.figures(sample, reference=reference))
-        verdict = ended.judge.verdict(sample, ended.samples, shown)
+        shown = self.run.references.shown(figures.figures(values, reference=ended.values.of(first)))
+        verdict = ended.judge.verdict(values)
         self.by_nodeid[sample.cell.nodeid] = Row(
             cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
         )
 
-    def _judge_again(self, ended: Phase, sample: Sample) -> None:
+    def _judge_again(self, ended: Phase, values: Values) -> None:
+        sample = values.sample
         row = self.by_nodeid[sample.cell.nodeid]
         if sample.error is not None:  # a race may show in any launch
             failed = failed_row(sample.cell, sample.error.reason, sample.error.detail)
             row = replace(row, verdict=failed.verdict, error=sample.error)
         else:
-            together = ended.judge.verdict(sample, ended.samples, figures.figures(sample, reference=None))
+            together = ended.judge.verdict(values)
             why = together.reason or together.why or "the reference has no figures to compare"
             self._after_miss[sample.cell.nodeid] = together, why
         self.by_nodeid[sample.cell.nodeid] = replace(row, paired=sample)
@@ -395,12 +397,12 @@ class Trial:
         """
         # 1. What each is paired with, the worst first; predictions.
         alone: dict[str, tuple[worktrees.Pair, list[Cell]]] = {}
-        for sample in sorted(screen.samples, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
-            with self._failing(sample.cell):
-                compared_with = screen.judge.compared_with(sample)
-                pair = self._pair_after_miss(sample.cell, compared_with)
+        for values in sorted(screen.values, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
+            with self._failing(values.cell):
+                compared_with = screen.judge.compared_with(values.sample)
+                pair = self._pair_after_miss(values.cell, compared_with)
                 if pair is not None:
-                    alone.setdefault(compared_with.commit, (pair, []))[1].append(sample.cell)
+                    alone.setdefault(compared_with.commit, (pair, []))[1].append(values.cell)
         # 2. Without cells that read the same at that commit, unless no launch begins any more.
         plan = screen.measurement.plan
         left_s = self._own_left_s - plan.spent_s
@@ -410,8 +412,8 @@ class Trial:
             cells[:] = [cell for cell in cells if cell.nodeid not in same]
         paired = [each for each in alone.values() if each[1]]
         # 3. As many as there is time for: a launch of a pair takes the place of one of the control workload.
-        pairs_s = LEAST_ROUNDS * len(paired) * plan.spent_s / max(1, plan.rounds * len(screen.samples))
-        room = max(1, int(left_s / pairs_s)) if pairs_s else len(screen.samples)
+        pairs_s = LEAST_ROUNDS * len(paired) * plan.spent_s / max(1, plan.rounds * len(screen.values))
+        room = max(1, int(left_s / pairs_s)) if pairs_s else len(screen.values)
         worst = [self._paired_phase(screen, pair, cells[:room]) for pair, cells in paired]
         rest = [(pair, cells[room:]) for pair, cells in paired if cells[room:]]
         return worst + [self._paired_phase(screen, pair, cells, spare=True) for pair, cells in rest]
@@ -437,8 +439,8 @@ class Trial:
         self, screen: Phase, pair: worktrees.Pair, cells: Sequence[Cell], *, spare: bool = False
     ) -> Phase:
         """These cells, each with its single-worker cell for the scaling, paired with a commit."""
-        singles = {cell: screen.samples.single_of(cell) for cell in cells}
-        measured = ((cell, single.cell) if single else (cell,) for cell, single in singles.items())
+        singles = {cell: single_cell(cell, screen.values.cells) for cell in cells}
+        measured = ((cell, single) if single else (cell,) for cell, single in singles.items())
         return Phase(
             cells=tuple(dict.fromkeys(cell for both in measured for cell in both)),
             judged=frozenset(cell.nodeid for cell in cells),

@@ -12,8 +12,7 @@ from ..kit.values import Struct
 from ..model.report import Machine
 from ..model.sample import Sample
 from ..targets.describe import build_key
-from .names import entry_key, split_nodeid
-from .schema import LEAST, MOST, BaselineError, Recording, StoredCell, StoredInterpreter
+from .schema import LEAST, MOST, Recording, StoredCell, StoredInterpreter
 
 Values: TypeAlias = Mapping[str, Mapping[int, float]]
 """Metric -> round -> value."""
@@ -34,34 +33,15 @@ class Edit(Struct, frozen=True, kw_only=True):
     append: bool = False
 
 
-def change_of(
-    sample: Sample,
-    values: Values,
-    *,
-    recorded_at: str,
-    commit: str,
-    seed: int,
-    machine: Machine,
-    append: bool = False,
-    took_s: float = 0.0,
-) -> Edit:
-    """The change that makes this sample the cell's baseline: one new recording, in place of the old ones or after them.
-
-    `values` are the sample's, `took_s` the seconds that the whole test took. Raises
-    BaselineError for a sample that holds an error or no launch.
-    """
-    if sample.error or not sample.launches:
-        reason = sample.error.reason if sample.error else "it has no timing launch"
-        raise BaselineError(f"{sample.cell.nodeid}: cannot be recorded as a baseline: {reason}")
+def entry_of(
+    sample: Sample, values: Values, recorded_at: str, commit: str, seed: int, *, took_s: float = 0.0
+) -> StoredCell:
+    """What is stored of a cell by one new recording; `took_s` are the seconds that the whole test took."""
     recording = recording_of(sample, values, recorded_at=recorded_at, commit=commit, seed=seed)
     if known_s := round(took_s, 1):
         recording = msgspec.structs.replace(recording, took_s=known_s)
-    entry = StoredCell(
-        interpreter=msgspec.convert(sample.interpreter, StoredInterpreter, from_attributes=True),
-        recordings=(recording,),
-    )
-    key = entry_key(machine.fingerprint, build_key(sample.interpreter))
-    return Edit(label=split_nodeid(sample.cell.nodeid)[1], key=key, entry=entry, machine=machine, append=append)
+    interpreter = msgspec.convert(sample.interpreter, StoredInterpreter, from_attributes=True)
+    return StoredCell(interpreter=interpreter, recordings=(recording,))
 
 
 def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: str, seed: int) -> Recording:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from ..kit.values import Struct, grouped
 from ..model.report import Machine, Row
-from ..model.sample import Sample
 from ..model.verdict import Acceptance, Decision, Verdict
 from ..targets.describe import build_key
 from .folder import Store
-from .names import join_nodeid, matches, split_nodeid
-from .recording import Edit, Values, change_of, mismatch
+from .names import entry_key, join_nodeid, matches, split_nodeid
+from .recording import Edit, mismatch
 from .schema import StoredCell
 
 Action = Literal["record", "skip", "refuse"]
@@ -26,31 +25,32 @@ class Difference(Struct, frozen=True, kw_only=True):
     nodeid: str
     decision: Decision
     old: StoredCell | None = None
-    new: Sample | None = None
+    new: StoredCell | None = None
     reason: str = ""
     accepted: tuple[Acceptance, ...] = ()
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """What an update does with one cell, and why; `record` stores `new`, with `append` in addition to `old`.
-
-    `took_s` are the seconds that the measurement of its test took.
-    """
+    """What an update does with one cell, and why; `record` stores `new`, with `append` in addition to `old`."""
 
     nodeid: str
     action: Action
     reason: str
     old: StoredCell | None = None
-    new: Sample | None = None
+    new: StoredCell | None = None
     append: bool = False
-    took_s: float = 0.0
 
 
 # ---- a run and its baselines
 
 
-def differences(rows: Iterable[Row], store: Store, *, fingerprint: str) -> list[Difference]:
-    """Each row with its baseline, in the rows' order. Raises BaselineError."""
+def differences(
+    rows: Iterable[Row], entries: Mapping[str, StoredCell], store: Store, *, fingerprint: str
+) -> list[Difference]:
+    """Each row with its baseline, in the rows' order; `entries` has what its recording would hold, by node id.
+
+    Raises BaselineError.
+    """
     found = []
     for row in rows:
         reason = _not_measured(row)
@@ -58,7 +58,7 @@ def differences(rows: Iterable[Row], store: Store, *, fingerprint: str) -> list[
         if row.sample is not None and not reason:
             old = store.lookup(row.cell.nodeid, fingerprint, build_key(row.sample.interpreter))
             reason = mismatch(old, row.sample) if old else ""
-            known = {"old": old, "new": row.sample, "accepted": row.verdict.accepted}
+            known = {"old": old, "new": entries[row.cell.nodeid], "accepted": row.verdict.accepted}
         found.append(Difference(nodeid=row.cell.nodeid, decision=row.verdict.decision, reason=reason, **known))
     return found
 
@@ -77,7 +77,14 @@ def _not_measured(row: Row) -> str:
     return "" if row.sample and row.sample.launches else "not measured in this run"
 
 
-def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *, fingerprint: str) -> list[Update]:
+def update_plan(
+    modes: str | Sequence[str],
+    rows: Sequence[Row],
+    entries: Mapping[str, StoredCell],
+    store: Store,
+    *,
+    fingerprint: str,
+) -> list[Update]:
     """What an update does with each cell of a run; nothing is written. Raises BaselineError.
 
     `modes` are `new`, `all` and patterns as in `matches`. A cell without a baseline is always recorded, others by `all`
@@ -87,7 +94,7 @@ def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *
     requested = [modes] if isinstance(modes, str) else list(modes)
     patterns = [mode for mode in requested if mode not in ("new", "all")]
     plan = []
-    for row, difference in zip(rows, differences(rows, store, fingerprint=fingerprint), strict=True):
+    for row, difference in zip(rows, differences(rows, entries, store, fingerprint=fingerprint), strict=True):
         named = any(matches(pattern, row.cell.nodeid) for pattern in patterns)
         decision = _against_stored(row.verdict)
         action, reason = _action(difference, decision, "all" in requested, named)
@@ -103,7 +110,6 @@ def update_plan(modes: str | Sequence[str], rows: Sequence[Row], store: Store, *
                 old=difference.old,
                 new=difference.new,
                 append=action == "record" and same,
-                took_s=row.conditions.span_s if row.conditions else 0.0,
             )
         )
     known = [row.cell.nodeid for row in rows]
@@ -136,34 +142,18 @@ def _action(difference: Difference, decision: Decision, everything: bool, named:
     return ("record", "changed") if everything else ("skip", difference.reason or "has a baseline")
 
 
-def apply_updates(
-    updates: Iterable[Update],
-    store: Store,
-    values_of: Callable[[Sample], Values],
-    *,
-    machine: Machine,
-    recorded_at: str,
-    commit: str,
-    seed: int,
-) -> None:
-    """Write the recordings of a plan, one file at a time; `values_of` reads what is stored of a sample.
+def apply_updates(updates: Iterable[Update], store: Store, machine: Machine) -> None:
+    """Write the recordings of a plan, one file at a time.
 
     Raises BaselineError; the files before the faulty one are then written, those after it are unchanged.
     """
     changes: list[tuple[str, Edit]] = []
     for each in updates:
         if each.action == "record" and each.new is not None:
-            change = change_of(
-                each.new,
-                values_of(each.new),
-                recorded_at=recorded_at,
-                commit=commit,
-                seed=seed,
-                machine=machine,
-                append=each.append,
-                took_s=each.took_s,
-            )
-            changes.append((split_nodeid(each.nodeid)[0], change))
+            test, label = split_nodeid(each.nodeid)
+            key = entry_key(machine.fingerprint, each.new.recordings[-1].build)
+            edit = Edit(label=label, key=key, entry=each.new, machine=machine, append=each.append)
+            changes.append((test, edit))
     for test, edits in grouped(changes).items():
         store.save(test, edits)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby, pairwise
 from statistics import fmean
@@ -13,9 +13,9 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from ...judge import metrics, recorded
+from ...judge import metrics
 from ...judge.readers import INTERVAL_LEVEL, median_of
-from ...judge.recorded import ByRound, Source
+from ...judge.values import ByRound, Values, figure_of, values_of
 from ...kit.text import COMMIT_DIGITS
 from ...kit.values import Interval, Metric, Struct, grouped
 from ...model.report import Figures, Report, Row
@@ -222,7 +222,7 @@ class Candidate(NamedTuple):
     """How much more an iteration does than with one worker."""
     reuse: Reuse
     figures: Figures
-    source: Source
+    source: Callable[[str], ByRound]
     own_metrics: tuple[str, ...]
     """Those that the workload or its load measured."""
 
@@ -242,7 +242,7 @@ class Candidate(NamedTuple):
         return self.counted, self.setting
 
 
-def of_row(row: Row) -> Candidate:
+def of_row(row: Row, values: Values | None) -> Candidate:
     cell, sample, figures = row.cell, row.sample, row.figures
     target = "" if cell.executor.kind == "command" else cell.target.spec
     windows = figures.ops_per_s is not None if sample is None else sample.duration_s is not None
@@ -259,7 +259,7 @@ def of_row(row: Row) -> Candidate:
         work=cell.workers if cell.body == "worker" and not windows else 1,
         reuse="fresh" if sample is None else sample.reuse,
         figures=figures,
-        source=(lambda _: {}) if sample is None else cache(recorded.source_of(sample)),
+        source=(lambda _: {}) if values is None else values.by_order,
         own_metrics=(*latency, *(f"{kind}.{name}" for kind, values in named for name in sorted(values))),
     )
 
@@ -289,8 +289,8 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
         work=newest.workers if newest.body == "worker" and not newest.windows else 1,
         reuse=newest.reuse,
         figures=Figures(
-            cores=recorded.figure_of("cores", stored.recordings),
-            lock_wait=recorded.figure_of(Metric.LOCK_WAIT, stored.recordings),
+            cores=figure_of("cores", stored.recordings),
+            lock_wait=figure_of(Metric.LOCK_WAIT, stored.recordings),
         ),
         source=source,
         own_metrics=tuple(name for name in newest.values if name.partition(".")[0] in metrics.OWN),
@@ -412,7 +412,8 @@ def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
         unsupported = grouped(
             (row.verdict.reason, row.cell.label) for row in rows if row.verdict.decision is Decision.UNSUPPORTED
         )
-        sides = [of_row(row) for row in rows if row.verdict.decision is not Decision.ERROR]
+        measured = [row for row in rows if row.verdict.decision is not Decision.ERROR]
+        sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
         hazards = (
             Hazard(kind=kind, text=text, cells=tuple(cells), of=len(rows)) for (kind, text), cells in errors.items()
         )

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -251,7 +251,7 @@ def _tests(report: Report) -> Iterator[Said]:
                 {"cell": label, "site": site} for label, site in sorted(sites, key=lambda each: -each[1].share)[:SITES]
             ],
             "data": {
-                "cells": [plots.cell_data(row, said.fails(report, row)) for row in rows],
+                "cells": plots.cells_data(rows, partial(said.fails, report)),
                 "varied": plots.varied(rows),
             },
             "advice": advised.get(title, ()),

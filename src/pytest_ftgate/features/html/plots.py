@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ...judge import compare, metrics
-from ...judge.recorded import OF_CONTROL
+from ...judge.compare import OF_CONTROL
+from ...judge.values import Values, values_of
 from ...kit.text import COMMIT_DIGITS, plain
 from ...kit.values import Interval, Metric, to_builtins
 from ...model.report import History, Row
@@ -24,7 +27,13 @@ MEMORY_POINTS = 60
 """Samples of memory of a cell that are plotted; of more, as many at even distances."""
 
 
-def cell_data(row: Row, fails: bool) -> dict[str, Any]:
+def cells_data(rows: Sequence[Row], fails: Callable[[Row], bool]) -> list[dict[str, Any]]:
+    """Each cell of a test; what was compared is read from the launches that were measured last."""
+    compared = values_of([replace(row, sample=row.paired or row.sample) for row in rows])
+    return [_cell_data(row, values, fails(row)) for row, values in zip(rows, compared, strict=True)]
+
+
+def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
     """One cell: what its plots show. Times in ns, sizes in bytes, shares as fractions."""
     figures, cell = row.figures, row.cell
     waits = figures.waits if figures.waits and not figures.waits.unavailable else None
@@ -37,7 +46,7 @@ def cell_data(row: Row, fails: bool) -> dict[str, Any]:
         "workers": cell.workers,
         "params": {param.name: param.literal for param in cell.params},
         "figures": {name: _built(getattr(figures, name)) for name in ("wall_ns", "scaling", "serial_fraction")},
-        "changes": _changes(row),
+        "changes": _changes(row, values),
         "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
         "memory": [] if row.sample is None else _memory(row.sample.of("memory")),
         "history": [_history(each) for each in row.history],
@@ -57,19 +66,18 @@ def varied(rows: Iterable[Row]) -> tuple[str, ...]:
 # ---- changes
 
 
-def _changes(row: Row) -> dict[str, Any]:
+def _changes(row: Row, values: Values | None) -> dict[str, Any]:
     """What was compared, the time and each metric that decided: the interval, the limits, and the change of each pair.
 
     Changes are new / reference, of a share new - reference. Against recordings there are no pairs.
     """
-    sample, paired = row.paired or row.sample, row.verdict.basis == "paired"
     judged = [
         each
         for each in row.verdict.metrics
         if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision not in UNPLOTTED)
     ]
     known = [each.metric for each in row.verdict.metrics if metrics.known(each.metric)]
-    sides = compare.paired(sample, known) if sample is not None and paired else {}
+    sides = compare.paired(values, known) if values is not None and row.verdict.basis == "paired" else {}
     found = {}
     for each in judged:
         pairs: list[tuple[float, float]] = []

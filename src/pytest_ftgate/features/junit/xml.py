@@ -64,7 +64,7 @@ def _case(row: Row, *, fails: bool) -> Case:
     sample = row.sample
     # The time of all iterations of the cell in this run.
     launches = (
-        chain(sample.launches, sample.of("locks"), sample.of("memory"), sample.single, sample.of("growth"))
+        chain(sample.launches, sample.of("locks"), sample.of("memory"), sample.of("growth"))
         if sample is not None
         else ()
     )

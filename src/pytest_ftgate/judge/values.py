@@ -1,0 +1,289 @@
+"""The values of launches: each is read once, by its name in the metric table. Pure.
+
+What follows (comparisons, contracts, figures, recordings) takes `Values`. A recording answers to the same names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from statistics import median
+from typing import Final, TypeAlias
+
+from ..kit.values import Interval, Metric, grouped
+from ..model.report import Report, Row
+from ..model.sample import Iteration, Role, Sample, iteration_value, single_cell
+from ..model.spec import Cell
+from ..stats import moderated, rank_tests
+from ..store.names import split_nodeid
+from ..store.recording import entry_of, seconds_after
+from ..store.schema import Recording, StoredCell
+from . import metrics, readers
+
+CONTROL: Final = "control"
+WALL_OF_CONTROL: Final = "wall/control"
+TAIL_OF_CONTROL: Final = "tail/control"
+USS_WRITTEN: Final = "uss/written"
+"""What is read beside the metrics: the control's floor in ns, the wall time and the tail over the control, and the part
+of USS that was written to (`uss` is then the whole of it)."""
+ByRound: TypeAlias = Mapping[int, float]
+"""Launch order, which is that of its round -> value; launches without a value are left out."""
+Iterations: TypeAlias = Mapping[int, Sequence[float]]
+"""Launch order -> its value in each iteration, NaN for none."""
+Sides: TypeAlias = dict[int, tuple[tuple[float, ...], tuple[float, ...]]]
+
+
+def of_rounds(own: Iterations, other: Iterations) -> Sides:
+    """The iterations of two interleaved series, by round in their order; a round that lacks one side is left out.
+
+    They are paired from the first on: a launch with fewer iterations took part in the first ones.
+    """
+    pairs = {order: rank_tests.neighbours(own[order], other[order]) for order in sorted(own.keys() & other.keys())}
+    return {order: (first, second) for order, (first, second) in pairs.items() if first and second}
+
+
+class Values:
+    """The values of a cell on one side, with those of its reference and of its test's other cells."""
+
+    def __init__(self, sample: Sample, test: TestValues | None = None, single: Values | None = None) -> None:
+        self.sample = sample
+        self.cell = sample.cell
+        self.test = TestValues() if test is None else test
+        self.single = single
+        """The one-worker cell that its scaling refers to, on the same side; a cell with one worker has none."""
+        self._read: dict[str, ByRound] = {}
+        self._iterations: dict[Role, Iterations] = {}
+
+    @cached_property
+    def reference(self) -> Values | None:
+        """The same cell of the other revision, interleaved with this one."""
+        if self.sample.reference is None:
+            return None
+        return Values(self.sample.reference, single=None if self.single is None else self.single.reference)
+
+    @property
+    def rounds(self) -> int:
+        """Its timing launches."""
+        return len(self.sample.launches)
+
+    def iterations(self, role: Role = "time") -> Iterations:
+        """The iterations of the launches of a role, in ns."""
+        if role not in self._iterations:
+            self._iterations[role] = {
+                launch.order: [iteration_value(each, launch.loops, launch.window_ns > 0) for each in launch.iterations]
+                for launch in self.sample.of(role)
+            }
+        return self._iterations[role]
+
+    def windows(self, value_of: Callable[[Iteration], float | None]) -> Iterations:
+        """A positive value of each window of load."""
+        return {
+            launch.order: [known if (known := value_of(each)) and known > 0 else math.nan for each in launch.iterations]
+            for launch in self.sample.launches
+        }
+
+    def by_order(self, name: str) -> ByRound:
+        """Round -> value by the name that a recording has it under."""
+        if name not in self._read:
+            derive = _DERIVED.get(name)
+            read = metrics.row(name).read if derive is None else None
+            self._read[name] = derive(self) if derive is not None else read(self.sample) if read is not None else {}
+        return self._read[name]
+
+    def of(self, metric: str) -> ByRound:
+        """Round -> value of a metric, as it is judged and shown by itself."""
+        return self.by_order(alike(metric, [self]))
+
+    def middle(self, metric: str) -> float | None:
+        """The median of a metric over its launches; None without a value."""
+        return readers.median_of(self.by_order(metric).values())
+
+    @cached_property
+    def lock_cost(self) -> Interval | None:
+        """The time with the lock probe over the time without it; None where no lock launch saw an acquisition."""
+        if not readers.acquires(self.sample):
+            return None
+        return _cost(of_rounds(self.iterations("locks"), self.iterations()).values())
+
+    @cached_property
+    def memory_cost(self) -> Interval | None:
+        """The same of sampling memory: of the windows that were sampled, and of the bare ones next to them."""
+        costs = (launch.sampling_cost for launch in self.sample.of("memory"))
+        sides = ((cost.watched_ns, cost.bare_ns) for cost in costs if cost is not None)
+        known = ([[value if value > 0 else math.nan for value in each] for each in both] for both in sides)
+        return _cost(rank_tests.neighbours(watched, bare) for watched, bare in known)
+
+    @cached_property
+    def round_s(self) -> float:
+        """What a round took so far; 0 where that is not known."""
+        began_s = seconds_after([launch.started_at for launch in self.sample.launches])
+        return began_s[-1] / (len(began_s) - 1) if len(began_s) > 1 else 0.0
+
+
+class TestValues(list[Values]):
+    """The values of all cells of a test, in the order of its cells."""
+
+    __test__ = False
+
+    def __init__(self, samples: Iterable[Sample] = ()) -> None:
+        super().__init__(Values(sample, self) for sample in samples)
+        self.cells = [each.cell for each in self]
+        alone = [cell for cell in self.cells if cell.workers == 1]
+        for each in self:
+            if each.cell.workers > 1:
+                each.single = self.of(single_cell(each.cell, alone))
+
+    def of(self, cell: Cell | None) -> Values | None:
+        """Those of a cell; None where it was not measured."""
+        return next((each for each in self if cell is not None and each.cell.nodeid == cell.nodeid), None)
+
+
+Side: TypeAlias = Values | Recording
+"""Launches of this run, or of one before."""
+
+
+# ---- what is read from two series of launches, or under another name than a metric's
+
+
+def _cost(sides: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Interval | None:
+    """The overhead of a probe: the time with it over the time without it; one launch has no interval."""
+    pairs = [rank_tests.paired_shift(probed, bare) for probed, bare in sides if probed and bare]
+    if not pairs:
+        return None
+    shifts, errors = zip(*pairs, strict=True)
+    deviations = moderated.deviations(shifts, errors, metrics.row(Metric.WALL).spread)
+    low, value, high = map(math.exp, moderated.interval(shifts, deviations, readers.INTERVAL_LEVEL))
+    return Interval(value=value, low=low, high=high, level=readers.INTERVAL_LEVEL if len(shifts) > 1 else 0.0)
+
+
+def _ratios(own: Iterations, other: Iterations, times: float = 1.0) -> ByRound:
+    """The ratio of each launch's iterations to those beside it."""
+    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in of_rounds(own, other).items()}
+
+
+def _tails_of_control(values: Values) -> ByRound:
+    """A launch's slow iterations over the control's median."""
+    # Not over the control's own tail, which would add its noise.
+    return {
+        order: rank_tests.tail(own) / median(control)
+        for order, (own, control) in of_rounds(values.iterations(), values.iterations("control")).items()
+        if len(own) >= metrics.LEAST_TAIL_ITERATIONS
+    }
+
+
+def work_ratio(values: Values, role: Role = "time") -> int:
+    """The work behind an iteration of the cell over that of its one-worker cell.
+
+    Each worker runs its own body, so it is the number of workers. It is 1 for an executor's body, whose work does not
+    depend on the workers, and for windows, whose value is the time of one operation.
+    """
+    windows = any(launch.window_ns > 0 for launch in values.sample.of(role))
+    if role == "control":  # in a body that drives a pool, the control has a task for each worker, in windows too
+        return 1 if windows and values.cell.body == "worker" else values.cell.workers
+    return values.cell.workers if values.cell.body == "worker" and not windows else 1
+
+
+def scaling_sides(values: Values, role: Role = "time") -> Sides:
+    """The iterations with one worker and the cell's own, of launches of a role; none without a one-worker cell."""
+    return {} if values.single is None else of_rounds(values.single.iterations(role), values.iterations(role))
+
+
+def _scaling(values: Values, role: Role = "time") -> ByRound:
+    """The throughput over that of the interleaved one-worker cell; of the control: what this machine gives at most.
+
+    It is the median over iterations of the time with one worker over the cell's own, times `work_ratio`.
+    """
+    times = work_ratio(values, role)
+    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in scaling_sides(values, role).items()}
+
+
+def _efficiency(values: Values) -> ByRound:
+    return {order: scaling / values.cell.workers for order, scaling in values.by_order(Metric.SCALING).items()}
+
+
+def _written(values: Values) -> ByRound:
+    """The part of USS that was written to; nothing where any look at the memory lacks it."""
+    launches = values.sample.of("memory")
+    if any(point.written_bytes is None and point.uss_bytes is not None for each in launches for point in each.memory):
+        return {}
+    return readers.memory_values(launches, lambda point: point.written_bytes)
+
+
+_DERIVED: Final[Mapping[str, Callable[[Values], ByRound]]] = {
+    CONTROL: lambda values: readers.launch_values(values.sample.of("control")),
+    WALL_OF_CONTROL: lambda values: _ratios(values.iterations(), values.iterations("control")),
+    TAIL_OF_CONTROL: _tails_of_control,
+    USS_WRITTEN: _written,
+    Metric.SCALING: _scaling,
+    "efficiency": _efficiency,
+    Metric.CEILING: lambda values: _scaling(values, "control"),
+}
+
+
+def alike(name: str, sides: Iterable[Side]) -> str:
+    """The name under which all these sides have a metric: of USS its written part, unless one of them lacks that."""
+    if name != Metric.USS:
+        return name
+    return USS_WRITTEN if all(side.by_order(USS_WRITTEN) or not side.by_order(name) for side in sides) else name
+
+
+# ---- what is shown
+
+
+def figure_of(name: str, sides: Iterable[Side], beside: Iterable[Side] = ()) -> float | None:
+    """The figure of that name over all launches of these sides, as every table and list prints it; None without any.
+
+    Times and rates are geometric means, scaling is the location of its logs, all else is a median. USS is its written
+    part, unless one of the sides, or of those whose figure stands `beside` it, lacks that.
+    """
+    own = list(sides)
+    name = alike(name, [*own, *beside])
+    values = [value for side in own for value in side.by_order(name).values()]
+    return float(_CENTRES.get(name, median)(values)) if values else None
+
+
+def _location(ratios: Sequence[float]) -> float:
+    return math.exp(rank_tests.location([math.log(ratio) for ratio in ratios], 0.0).value)
+
+
+_CENTRES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    Metric.WALL: rank_tests.geometric_mean,
+    WALL_OF_CONTROL: rank_tests.geometric_mean,
+    "ops_per_s": rank_tests.geometric_mean,  # so that it is the calls over the wall time of the same table
+    Metric.SCALING: _location,
+}
+
+
+# ---- what is stored
+
+
+def stored_values(values: Values) -> dict[str, ByRound]:
+    """Name -> round -> value of everything that a recording keeps."""
+    own = {
+        f"{kind}.{name}"
+        for launch in values.sample.launches
+        for kind, names in (("timer", launch.timers), ("counter", launch.counters), ("peak", launch.peaks))
+        for name in names
+    }
+    names = (*metrics.TABLE, CONTROL, WALL_OF_CONTROL, TAIL_OF_CONTROL, USS_WRITTEN, *sorted(own))
+    return {name: values.by_order(name) for name in names}
+
+
+def values_of(rows: Sequence[Row]) -> list[Values | None]:
+    """The values of each row, None without a sample; rows of one test on one machine belong together."""
+    samples = ((split_nodeid(row.cell.nodeid)[0], row.host, row.sample) for row in rows if row.sample is not None)
+    tests = grouped(((test, host), sample) for test, host, sample in samples)
+    found = {id(each.sample): each for test in map(TestValues, tests.values()) for each in test}
+    return [found.get(id(row.sample)) for row in rows]
+
+
+def entries_of(report: Report, rows: Sequence[Row]) -> dict[str, StoredCell]:
+    """Node id -> what a recording of these rows of a report holds, of each that can be recorded."""
+    about = (report.started_at, report.commit, report.seed)
+    found = {}
+    for row, values in zip(rows, values_of(rows), strict=True):
+        if values is not None and values.rounds and values.sample.error is None:
+            took_s = row.conditions.span_s if row.conditions else 0.0
+            found[row.cell.nodeid] = entry_of(values.sample, stored_values(values), *about, took_s=took_s)
+    return found
