@@ -1,4 +1,4 @@
-"""A gate against a revision, end to end: what no cell reads is not measured, what one reads is."""
+"""A gate against a revision, end to end: what no cell runs or reads is not measured, what one does is."""
 
 from __future__ import annotations
 
@@ -77,10 +77,9 @@ def test_what_no_cell_reads_is_not_measured_and_the_report_says_so(project: Proj
     assert result.ret == 0
     for verdict in project.verdicts().values():
         assert verdict["decision"] == "unchanged"
-        assert verdict["reason"].startswith("not measured: the ")
-        assert " files that it reads are the same at HEAD~1 (" in verdict["reason"]
+        assert verdict["reason"].startswith("not measured: nothing that it runs or reads differs at HEAD~1 (")
     result.stdout.fnmatch_lines(
-        ["*unchanged  not measured: the * files that it reads are the same at HEAD~1 (*", "*2 cells in *: 2 unchanged"]
+        ["*unchanged  not measured: nothing that it runs or reads differs at HEAD~1 (*", "*2 cells in *: 2 unchanged"]
     )
 
     project.gate("--ftgate-unchanged=measure", "-k", "alone")
@@ -88,29 +87,57 @@ def test_what_no_cell_reads_is_not_measured_and_the_report_says_so(project: Proj
     assert measured in ("inconclusive", "suspect")  # a busy machine may make the same code look slower in so few rounds
 
 
-def test_a_comment_is_not_measured_but_for_who_reads_sources(project: Project) -> None:
-    (project.folder / "test_source.py").write_text(
-        textwrap.dedent("""
-            import inspect
-            import helper
-            from pytest_ftgate import ftgate, threads
+NEWER = {
+    "helper.py": """
+        def value():
+            '''One.'''
+            return (
+                1
+            )
 
-            @ftgate.compare(threads, workers=1)
-            def test_source(worker):
-                return inspect.getsource(helper)
-            """)
-    )
+        def other():
+            return 3
+
+        def new(): return 4
+
+        ONE = value()  # why
+        """,
+    "test_more.py": """
+        import inspect
+        import helper
+        from pytest_ftgate import ftgate, interpreters, threads
+
+        @ftgate.compare(threads, interpreters, workers=1)
+        def test_more(worker):
+            return helper.value()
+
+        @ftgate.compare(threads, workers=1)
+        def test_source(worker):
+            return inspect.getsource(helper)
+
+        @ftgate.compare(threads, workers=1)
+        def test_other(worker):
+            return helper.other()
+        """,
+}
+
+
+def test_what_is_not_run_is_not_measured_but_for_who_reads_sources(project: Project) -> None:
+    (project.folder / "test_more.py").write_text(textwrap.dedent(NEWER["test_more.py"]))
+    (project.folder / "helper.py").write_text("def value(): return 1\ndef other(): return 2\nONE = value()\n")
     project.commit("README.md")
-    for name in ("helper.py", "pkg/lazy.py", "test_alone.py"):
-        with (project.folder / name).open("a") as file:
-            file.write("# a comment\n")
-    project.commit("pkg/__init__.py", '"""A docstring."""\n')
-    project.gate()
+    (project.folder / "helper.py").write_text(textwrap.dedent(NEWER["helper.py"]))
+    with (project.folder / "test_more.py").open("a") as file:
+        file.write("@ftgate.compare(threads, workers=1)\ndef test_beside(worker): pass\n")
+    project.commit("pkg/lazy.py", "# a comment\n")
+    project.gate("-k", "not beside")
     verdicts = project.verdicts()
     assert verdicts["test_source"]["why"] == "--ftgate-against HEAD~1; helper.py differs"
-    for name in ("test_alone", "test_forked"):
+    assert verdicts["test_other"]["why"] == "--ftgate-against HEAD~1; other() in helper.py differs"
+    for name, uncalled in {"test_alone": 2, "test_more": 3}.items():
         assert verdicts[name]["decision"] == "unchanged"
-        assert ", 2 of them but for comments, docstrings or layout" in verdicts[name]["reason"]
+        assert verdicts[name]["reason"].endswith(f": {uncalled} changed functions are never called")
+    assert verdicts["test_forked"]["reason"].endswith(")")
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ GIL = contract(Decision.BROKEN, "gil == on", "the GIL was off in 5 of 5 launches
 LEFT = contract(Decision.INCONCLUSIVE, "wall < 1 ms", "it did not hold in 5 of 5 rounds")
 SHORT = Shortfall(rounds=2, needed=7, cells=8, option="--ftgate-test-time", given_s=30, wanted_s=180)
 NO_TEST = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
-SAME = "not measured: the 14 files that it reads are the same at main"
+SAME = "not measured: nothing that it runs or reads differs at main"
 LONG = "FTGATE_PYTHON='3.14 3.14t' pytest --ftgate " + " ".join(f"tests/test_{n}.py" for n in range(20))
 OUTPUT = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
 HUNG = Sample(

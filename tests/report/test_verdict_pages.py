@@ -49,7 +49,7 @@ OWN = {
         ),
     ),
     Decision.UNCHANGED: of(
-        Decision.UNCHANGED, reason="not measured: the 14 files that it reads are the same at main (1a2b3c4d5e)"
+        Decision.UNCHANGED, reason="not measured: nothing that it runs or reads differs at main (1a2b3c4d5e)"
     ),
     Decision.NOT_MEASURED: of(
         Decision.NOT_MEASURED,

@@ -458,14 +458,14 @@ class TestPredicted:
 
     def test_what_reads_the_same_as_its_baseline_is_not_paired(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of two cells that missed: the screen stands, and the code is not blamed."""
-        same = {FORK: "the 2 files that it reads are the same at main"}
+        same = {FORK: "nothing that it runs or reads differs at main"}
         monkeypatch.setattr(UnchangedCells, "check", hookimpl(specname="ftgate_settle")(lambda self: Checked(same)))
         desk = screening(day(cells_slower(2.0, THREADS, FORK)))
         rows = run(desk.trial(TWO))
         assert (rows[THREADS].verdict.decision, rows[THREADS].verdict.basis) == (Decision.REGRESSED, "paired")
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.UNCHANGED, "stored")
         assert rows[FORK].paired is None
-        assert "2 files that it reads are the same at main, so the machine or" in rows[FORK].verdict.reason
+        assert "nothing that it runs or reads differs at main, so the machine or" in rows[FORK].verdict.reason
 
     def test_once_the_time_of_the_run_is_over_nothing_is_checked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def check(*_: object) -> Checked:

@@ -9,26 +9,16 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import pytest
 from fake_launcher import CONFIG, GIL, At, FakeLauncher, Quiet, failed, group_of, unsupported
 from fake_launcher import TEST as NODEID
 
-from pytest_ftgate.features.unchanged.cells import (
-    ABSENT,
-    OPENED,
-    Checked,
-    Compared,
-    Place,
-    Read,
-    Side,
-    UnchangedCells,
-    compare,
-    loaded_part,
-    read_notes,
-)
+from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
+from pytest_ftgate.features.unchanged.compare import OPENED, Compared, Read, compare, read_notes
+from pytest_ftgate.features.unchanged.sides import Place, Side, loaded_part
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.context import PreparedTarget
@@ -48,143 +38,6 @@ BEGUN = Read(reads.STARTED, "/python")
 # -- the comparison ------------------------------------------------------------------------------------------------
 
 
-class FakeSide:
-    """Paths below /top belong to it; `found` maps them to what is there, by default the same on both sides."""
-
-    def __init__(self, found: dict[str, str]) -> None:
-        self.found = found
-
-    def place_of(self, path: str) -> Place | None:
-        return Place("top", path.removeprefix("/top/")) if path.startswith("/top/") else None
-
-    def fingerprint(self, kind: str, place: Place) -> str:
-        return self.found.get(place.path, "same")
-
-
-def finding(
-    *notes: Read, changed: dict[str, str] | None = None, reference: dict[str, str] | None = None, watched: bool = True
-) -> Compared:
-    return compare([BEGUN, *notes], FakeSide(changed or {}), FakeSide(reference or {}), watched=watched)
-
-
-def test_the_same_everywhere_is_no_reason_and_files_are_counted_once() -> None:
-    found = finding(
-        Read(reads.FILE, "/top/a.py"),
-        Read(reads.FILE, "/top/__pycache__/a.cpython-314.pyc"),
-        Read(reads.FILE, "/top/b.txt"),
-        Read(reads.FILE, "/top/none.txt"),
-        Read(reads.FILE, "/usr/lib/x"),
-        Read(reads.FOLDER, "/top/data"),
-        changed={"none.txt": ABSENT},
-        reference={"none.txt": ABSENT},
-    )
-    assert found == Compared(2, "")
-
-
-@pytest.mark.parametrize(
-    ("note", "reason"),
-    [
-        (Read(reads.FILE, "/top/x.txt"), "x.txt differs"),
-        (Read(reads.FOLDER, "/top/x.txt"), "x.txt differs"),
-        (Read(reads.MODULE, "/top/x.txt"), "x.txt differs"),
-        (Read(reads.WRITTEN, "/top/same.txt"), "it writes same.txt"),
-        (Read(reads.WRITTEN, "/top/deep/__pycache__/a.nbi"), "it writes deep/__pycache__/a.nbi"),
-        (Read(reads.UNKNOWN, "the program git"), "the program git cannot be followed"),
-        (Read(reads.CONNECTED, "/run/db"), "a connection to /run/db cannot be followed"),
-    ],
-)
-def test_the_first_difference_is_the_reason(note: Read, reason: str) -> None:
-    assert finding(note, Read(reads.UNKNOWN, "more"), changed={"x.txt": "1"}, reference={"x.txt": "2"}).reason == reason
-
-
-def test_bytecode_stands_for_its_source() -> None:
-    note = Read(reads.FILE, "/top/pkg/__pycache__/mod.cpython-314t.opt-1.pyc")
-    assert finding(note, changed={"pkg/mod.py": "1"}, reference={"pkg/mod.py": "2"}).reason == "pkg/mod.py differs"
-
-
-@pytest.mark.parametrize("path", ["/top/__pycache__", "/top/a/__pycache__/m.cpython-314.pyc.14", "/tmp/out.txt"])
-def test_what_import_writes_and_what_is_written_elsewhere_is_no_reason(path: str) -> None:
-    assert finding(Read(reads.WRITTEN, path)).reason == ""
-
-
-def test_a_local_socket_that_the_launch_bound_is_its_own() -> None:
-    assert finding(Read(reads.CONNECTED, "/tmp/s"), Read(reads.BOUND, "/tmp/s")).reason == ""
-
-
-def test_what_native_code_reads_is_known_only_where_the_kernel_tells_it() -> None:
-    own = Read(reads.NATIVE, "/opt/python/lib/python3.14/lib-dynload/_json.so")
-    foreign = Read(reads.NATIVE, "/opt/env/lib/numpy/core.so")
-    assert finding(own, foreign).reason == ""
-    assert finding(own, watched=False).reason == ""
-    assert finding(own, foreign, watched=False).reason == "what core.so reads cannot be followed"
-
-
-# what each side has there -> the same for who runs it
-TEXTS = {
-    "a comment": ("x = 1\n", "# why\nx = 1  # one\n", True),
-    "the layout": ("x = f(1, 2)\n", "x = f(\n    1,\n    2,\n)\n", True),
-    "a docstring": ("def f():\n    return 1\n", 'def f():\n    """Why."""\n    return 1\n', True),
-    "a docstring alone": ('class A:\n    """Why."""\n', "class A: ...\n", True),
-    "a docstring of a value": ("x = 1\n", 'x = 1\n"""Why."""\n', True),
-    "a docstring in use": ('"""Usage: a"""\nprint(__doc__)\n', '"""Usage: b"""\nprint(__doc__)\n', False),
-    "a string": ("x = 'a'\n", "x = 'b'\n", False),
-    "a kind of number": ("x = 1\n", "x = 1.0\n", False),
-    "an annotation": ("x: int = 1\n", "x: str = 1\n", False),
-    "an order": ("a()\nb()\n", "b()\na()\n", False),
-    "a name in another place": ("x = '{}/old'\n", "x = '{}/old'  # as it was\n", True),
-    "no Python": ("x = (\n", "x = (  # open\n", False),
-    "another encoding": ("# coding: latin-1\nx = 'é'\n", "# coding: utf-8\nx = 'é'\n", False),
-}
-
-
-@pytest.mark.parametrize("case", TEXTS)
-def test_of_a_source_that_is_run_only_what_runs_counts(sides: tuple[Side, Side], case: str) -> None:
-    changed, reference = sides
-    *texts, alike = TEXTS[case]
-    for side, text in zip(sides, texts, strict=True):
-        write(side, "mod.py", text.replace("{}", side.bases["top"]))
-    path = f"{changed.bases['top']}/mod.py"
-
-    def found(*kinds: str) -> Compared:
-        notes = [BEGUN, *(Read(kind, path) for kind in kinds)]
-        return compare(notes, changed, reference)
-
-    differs = Compared(0, "mod.py differs")
-    for kinds in ([reads.CODE], [reads.ASKED], [OPENED, reads.CODE]):
-        assert found(*kinds) == (Compared(1, "", 1) if alike else differs), kinds
-    # read as text, opened by who knows whom, or with an ear for lines
-    for kinds in ([reads.FILE], [OPENED], [OPENED, reads.ASKED], [reads.CODE, reads.FILE], [reads.CODE, reads.TRACED]):
-        assert found(*kinds).reason == "mod.py differs", kinds
-
-
-def test_bytecode_that_is_run_stands_for_what_runs_of_its_source(sides: tuple[Side, Side]) -> None:
-    for side, text in zip(sides, ("x = 1\n", "x = 1  # one\n"), strict=True):
-        write(side, "mod.py", text)
-    notes = [BEGUN, Read(reads.CODE, f"{sides[0].bases['top']}/__pycache__/mod.cpython-314.pyc")]
-    notes += [Read(OPENED, f"{sides[0].bases['top']}/mod.py")]
-    found = compare(notes, sides[0], sides[1])
-    assert found == Compared(1, "", 1)
-
-
-def test_without_any_note_of_a_start_nothing_is_known() -> None:
-    found = compare([Read(reads.FILE, "/top/a")], FakeSide({}), FakeSide({}))
-    assert found.reason == "what it reads could not be noted"
-
-
-def test_notes_are_read_whatever_a_path_holds(tmp_path: Path) -> None:
-    file = tmp_path / "notes"
-    odd = "/a b\n\\c'\udcff\u00e9"
-    file.write_text(f"{reads.FILE} {odd!a}\n{reads.STARTED} {'/p'!a}\n{reads.FILE} '/cut", encoding="ascii")
-    assert read_notes(file) == [
-        Read(reads.FILE, odd),
-        Read(reads.STARTED, "/p"),
-        Read(reads.UNKNOWN, "an unreadable note"),
-    ]
-
-
-# -- what a side has -----------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def sides(tmp_path: Path) -> tuple[Side, Side]:
     """Two sides with empty folders."""
@@ -202,6 +55,115 @@ def write(side: Side, name: str, content: str, base: str = "top") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content, encoding="utf-8")
     return path
+
+
+def finding(sides: tuple[Side, Side], *notes: Read, watched: bool = True) -> Compared:
+    """`{}` in a note is the top of the changed side, which made them."""
+    placed = (Read(note.kind, note.text.replace("{}", sides[0].bases["top"])) for note in notes)
+    return compare([BEGUN, *placed], *sides, watched=watched)
+
+
+@pytest.mark.parametrize(
+    ("note", "reason"),
+    [
+        (Read(reads.FILE, "{}/x.txt"), "x.txt differs"),
+        (Read(OPENED, "{}/x.txt"), "x.txt differs"),
+        (Read(reads.ASKED, "{}/x.txt"), "x.txt differs"),
+        (Read(reads.ASKED, "{}/gone.py"), "gone.py differs"),
+        (Read(reads.FOLDER, "{}"), "its folder differs"),
+        (Read(reads.NAMES, "{}"), "its folder differs"),
+        (Read(reads.MODULE, "{}/gone.py"), "gone.py differs"),
+        (Read(reads.RAN, "{}/x.txt:<module>"), "x.txt differs"),
+        (Read(reads.RAN, "{}/gone.py:f"), "f() in gone.py differs"),
+        (Read(reads.WRITTEN, "{}/same.txt"), "it writes same.txt"),
+        (Read(reads.WRITTEN, "{}/deep/__pycache__/a.nbi"), "it writes deep/__pycache__/a.nbi"),
+        (Read(reads.UNKNOWN, "the program git"), "the program git cannot be followed"),
+        (Read(reads.CONNECTED, "/run/db"), "a connection to /run/db cannot be followed"),
+    ],
+)
+def test_each_kind_of_note_may_be_the_reason(sides: tuple[Side, Side], note: Read, reason: str) -> None:
+    for side in sides:
+        write(side, "x.txt", f"x = {'old' in side.bases['top']}")
+    write(sides[0], "gone.py", "def f(): pass\n")
+    assert finding(sides, note).reason == reason
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        Read(reads.FILE, "/usr/lib/x"),
+        Read(reads.FILE, "{}/none.txt"),
+        Read(reads.RAN, "{}/none.txt:f"),
+        Read(reads.ASKED, "{}/x.py"),
+        Read(reads.FOLDER, "{}"),
+        Read(reads.WRITTEN, "{}/__pycache__"),
+        Read(reads.WRITTEN, "{}/a/__pycache__/m.cpython-314.pyc.14"),
+        Read(reads.WRITTEN, "/tmp/out.txt"),
+    ],
+)
+def test_what_is_elsewhere_or_the_same_to_its_reader_is_no_reason(sides: tuple[Side, Side], note: Read) -> None:
+    for side in sides:
+        write(side, "x.py", f"x = {'old' in side.bases['top']}")
+    assert finding(sides, note) == Compared("", ran=finding(sides, note).ran)
+
+
+def test_a_local_socket_that_the_launch_bound_is_its_own(sides: tuple[Side, Side]) -> None:
+    assert finding(sides, Read(reads.CONNECTED, "/tmp/s"), Read(reads.BOUND, "/tmp/s")).reason == ""
+
+
+def test_what_native_code_reads_is_known_only_where_the_kernel_tells_it(sides: tuple[Side, Side]) -> None:
+    own = Read(reads.NATIVE, "/opt/python/lib/python3.14/lib-dynload/_json.so")
+    foreign = Read(reads.NATIVE, "/opt/env/lib/numpy/core.so")
+    assert finding(sides, own, foreign).reason == ""
+    assert finding(sides, own, watched=False).reason == ""
+    assert finding(sides, own, foreign, watched=False).reason == "what core.so reads cannot be followed"
+
+
+def called(*names: str) -> list[Read]:
+    return [Read(reads.RAN, f"{{}}/mod.py:{name}") for name in ("<module>", *names)]
+
+
+def test_of_a_source_that_ran_what_was_called_counts(sides: tuple[Side, Side]) -> None:
+    for side, text in zip(sides, ("def f(): return 1\ndef g(): pass\n", "def f(): return 2\n"), strict=True):
+        write(side, "mod.py", text)
+    assert finding(sides, *called("f")).reason == "f() in mod.py differs"
+    assert finding(sides, *called("f", "g")).reason == "f() in mod.py and 1 more differ"
+    opened = Read(OPENED, "{}/mod.py")  # to be run, as it was
+    found = finding(sides, *called(), opened)
+    assert (found.reason, found.sources, found.uncalled) == ("", 1, frozenset(("mod.py: f()", "mod.py: g()")))
+    assert found.ran == {(Place("top", "mod.py"), "<module>")}
+
+
+@pytest.mark.parametrize("note", [Read(reads.TRACED, ""), Read(reads.FILE, "{}/mod.py")])
+def test_who_hears_of_lines_or_reads_the_text_sees_a_comment(sides: tuple[Side, Side], note: Read) -> None:
+    for side, text in zip(sides, ("x = 1\n", "x = 1  # one\n"), strict=True):
+        write(side, "mod.py", text)
+    assert finding(sides, *called()) == Compared("", 1, frozenset(), frozenset({(Place("top", "mod.py"), "<module>")}))
+    assert finding(sides, *called(), note).reason == "mod.py differs"
+
+
+def test_a_path_of_the_side_itself_in_a_source_is_the_same_in_both(sides: tuple[Side, Side]) -> None:
+    for side in sides:
+        write(side, "mod.py", f"x = '{side.bases['top']}/x'{' # old' if side is sides[1] else ''}\n")
+    assert finding(sides, *called()).reason == ""
+
+
+def test_without_any_note_of_a_start_nothing_is_known(sides: tuple[Side, Side]) -> None:
+    assert compare([Read(reads.FILE, "/top/a")], *sides).reason == "what it runs could not be noted"
+
+
+def test_notes_are_read_whatever_a_path_holds(tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    odd = "/a b\n\\c'\udcff\u00e9"
+    file.write_text(f"{reads.FILE} {odd!a}\n{reads.STARTED} {'/p'!a}\n{reads.FILE} '/cut", encoding="ascii")
+    assert read_notes(file) == [
+        Read(reads.FILE, odd),
+        Read(reads.STARTED, "/p"),
+        Read(reads.UNKNOWN, "an unreadable note"),
+    ]
+
+
+# -- what a side has -----------------------------------------------------------------------------------------------
 
 
 def same(sides: tuple[Side, Side], kind: str, path: str) -> bool:
@@ -384,6 +346,7 @@ class Desk(Targets):
         self.launcher = FakeLauncher()
         self.launcher.on_start = self._note
         self.notes = [BEGUN]
+        self.notes_of_reference: list[Read] | None = None
         self.pair = worktrees.Pair(
             reference=Checkout(label="main (1eb3b87)", commit="1eb3b87", root=str(folder / "old")),
             changed=Checkout(label="work tree", commit="2", root=str(folder / "new")),
@@ -403,14 +366,21 @@ class Desk(Targets):
         python = f"{checkout.root}/env/bin/python"
         return PreparedTarget(interpreter=self.interpreters[checkout.root], python=python, key="k", environment={})
 
+    def runs(self, *names: str, reference: bool = False) -> None:
+        """Both sides run these, each its own; with `reference` they are what that one runs instead."""
+        sides = (self.pair.changed, self.pair.reference)
+        new, old = ([BEGUN, *(Read(reads.RAN, f"{side.root}/{name}") for name in names)] for side in sides)
+        self.notes, self.notes_of_reference = (self.notes if reference else new), old
+
     def _note(self, request: Request) -> None:
-        lines = [f"{note.kind} {note.text!a}\n" for note in self.notes]
+        of_reference = request.python.startswith(self.pair.reference.root)
+        notes = self.notes_of_reference if of_reference and self.notes_of_reference is not None else self.notes
+        lines = [f"{note.kind} {note.text!a}\n" for note in notes]
         if request.reads:
             Path(request.reads).write_text("".join(lines), encoding="ascii")
 
-    def check(self, **options: object) -> Checked:
-        changed: dict[str, Any] = {"against": "main", "unchanged": "skip", **options}
-        config = dataclasses.replace(CONFIG, **changed)
+    def check(self, unchanged: str = "skip") -> Checked:
+        config = dataclasses.replace(CONFIG, against="main", others={"unchanged": unchanged})
         references = References(self.folder, "main", Quiet())
         path = str(self.folder.root / "test_work.py")
         source = msgspec.structs.replace(self.group.spec.source, path=path)
@@ -431,25 +401,38 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_cells_that_read_the_same_are_unchanged_and_say_by_what(desk: Desk) -> None:
+UNCHANGED = "nothing that it runs or reads differs at main (1eb3b87)"
+
+
+def test_cells_that_run_and_read_the_same_are_unchanged(desk: Desk) -> None:
     desk.notes.append(Read(reads.FILE, f"{desk.pair.changed.root}/helper.py"))
-    same = "the file that it reads is the same at main (1eb3b87)"
-    assert desk.check() == Checked({cell.nodeid: same for cell in desk.group.cells})
+    assert desk.check() == Checked({cell.nodeid: UNCHANGED for cell in desk.group.cells})
 
 
-def test_a_comment_in_what_they_run_is_no_change_and_is_said(desk: Desk) -> None:
-    for name in ("test_work.py", "helper.py"):
-        with (desk.pair.changed.project / name).open("a") as file:
-            file.write("# why\n")
-        desk.notes.append(Read(reads.CODE, f"{desk.pair.changed.root}/{name}"))
-    (found, _) = desk.check().same.values()
-    same = "the 2 files that it reads are the same at main (1eb3b87), but for comments, docstrings or layout"
-    assert found == same
-    (desk.pair.changed.project / "plain.py").touch()
-    (desk.pair.reference.project / "plain.py").touch()
-    desk.notes.append(Read(reads.FILE, f"{desk.pair.changed.root}/plain.py"))
-    (found, _) = desk.check().same.values()
-    assert "3 files that it reads are the same at main (1eb3b87), 2 of them but for comments," in found
+def test_a_source_that_differs_but_not_where_it_ran_means_a_launch_of_the_reference(desk: Desk) -> None:
+    (desk.pair.changed.project / "helper.py").write_text("# why\ndef test_work(worker): pass\ndef new(): pass\n")
+    desk.runs("helper.py:<module>", "helper.py:test_work")
+    assert set(desk.check().same.values()) == {f"{UNCHANGED}: 1 changed function is never called"}
+    launched = [(request.cell, request.spec.source.path, request.python) for request in desk.launcher.requests]
+    roots = (desk.pair.changed.root, desk.pair.reference.root)
+    assert launched == [
+        (cell, f"{root}/test_work.py", f"{root}/env/bin/python") for cell in desk.group.cells for root in roots
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reference_runs", "why"),
+    [
+        (["helper.py:old"], "old() in helper.py differs"),
+        (["test_work.py:test_work"], "test_work in test_work.py runs on one side only"),
+    ],
+)
+def test_what_the_reference_runs_counts_as_well(desk: Desk, reference_runs: list[str], why: str) -> None:
+    with (desk.pair.reference.project / "helper.py").open("a") as file:
+        file.write("def old(): pass\n")
+    desk.runs("helper.py:<module>")
+    desk.runs("helper.py:<module>", *reference_runs, reference=True)
+    assert desk.check() == Checked(why=why)
 
 
 def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(desk: Desk) -> None:
@@ -485,10 +468,11 @@ def test_one_cell_that_reads_a_change_means_measuring_its_group(desk: Desk) -> N
     assert desk.launcher.alive == frozenset()
 
 
-def test_a_test_file_that_differs_needs_no_launch(desk: Desk) -> None:
+def test_of_a_test_file_what_runs_counts(desk: Desk) -> None:
     (desk.pair.reference.project / "test_work.py").write_text("def test_work(worker): return 2\n")
-    assert desk.check() == Checked(why="test_work.py differs")
-    assert desk.launcher.requests == []
+    assert desk.check().same
+    desk.runs("test_work.py:<module>", "test_work.py:test_work")
+    assert desk.check() == Checked(why="test_work() in test_work.py differs")
 
 
 def test_another_environment_needs_no_launch(desk: Desk) -> None:
@@ -509,7 +493,7 @@ def test_another_build_needs_no_launch(desk: Desk) -> None:
 
 def test_without_notes_a_cell_is_measured(desk: Desk) -> None:
     desk.notes = []
-    assert desk.check() == Checked(why="what it reads could not be noted")
+    assert desk.check() == Checked(why="what it runs could not be noted")
 
 
 def test_a_check_that_fails_means_measuring_and_leaves_no_launch(desk: Desk) -> None:
@@ -539,16 +523,13 @@ def test_what_the_kernel_tells_counts_too(desk: Desk, told: str, monkeypatch: py
 
 @pytest.mark.parametrize("case", ["option", "distribution", "new"])
 def test_some_cells_are_not_even_checked(desk: Desk, case: str) -> None:
-    options: dict[str, object] = {}
     match case:
-        case "option":
-            options["unchanged"] = "measure"
         case "distribution":
             reference = msgspec.structs.replace(desk.pair.reference, commit="")
             desk.pair = msgspec.structs.replace(desk.pair, reference=reference)
         case "new":
             (desk.pair.reference.project / "test_work.py").unlink()
-    assert desk.check(**options) == Checked()
+    assert desk.check("measure" if case == "option" else "skip") == Checked()
     assert desk.launcher.requests == []
 
 

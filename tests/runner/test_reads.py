@@ -1,27 +1,35 @@
-"""What a check launch notes, on real interpreters of both builds: files, imports, questions, programs, connections."""
+"""What a check launch notes, on real interpreters of both builds: calls, files, questions, programs, connections."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
-from pytest_ftgate.features.unchanged.cells import Read, read_notes
+from pytest_ftgate.features.unchanged.compare import Read, read_notes
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner import reads
-from pytest_ftgate.runner.protocol import CHECK
+from pytest_ftgate.runner.protocol import CHECK, WARMUP
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, INTERPRETERS)
 
 
-def notes_of(bench: Bench, executor: Executor = THREADS, build: str = "3.14", **options: object) -> set[Read]:
+def notes_of(
+    bench: Bench,
+    executor: Executor = THREADS,
+    build: str = "3.14",
+    iterations: Sequence[str] = (CHECK,),
+    **options: object,
+) -> set[Read]:
     """The notes of one check launch of `test_it`."""
     file = bench.folder / "notes"
     file.write_bytes(b"")
     handle = bench.start(executor, build=build, reads=str(file), **options)  # type: ignore[arg-type]
     handle.ready()
-    handle.iteration(CHECK)
+    for kind in iterations:
+        handle.iteration(kind)
     handle.finish()
     return set(read_notes(file))
 
@@ -53,16 +61,92 @@ def test_what_only_a_worker_reads_is_noted_whatever_the_worker_is(bench: Bench, 
             return (HERE / "missing.txt").exists()
     """)
     notes = notes_of(bench, executor, build, workers=1 if executor == SERIAL else 2)
-    files, code = below(bench, notes, reads.FILE), below(bench, notes, reads.CODE)
+    files = below(bench, notes, reads.FILE)
     indices = range(1 if executor == SERIAL else 2)
     assert {f"data-{index}.txt" for index in indices} | {"pkg/text.txt"} <= files
     assert "missing.txt" in below(bench, notes, reads.ASKED)
-    assert "test_workload.py" in code
-    assert any("lazy" in file for file in code)  # its source, or its bytecode
     assert not any(".py" in file for file in files)
     assert {"pkg", "pkg/lazy", "test_workload"} <= below(bench, notes, reads.MODULE)
     assert not any(note.kind == reads.UNKNOWN for note in notes)
     assert Read(reads.STARTED, bench.executables[build]) in notes
+
+
+CALLS = """
+    from functools import cached_property
+    from threading import Thread
+    import helper
+
+    class Kept:
+        @cached_property
+        def value(self):
+            return sorted([2, 1], key=lambda each: each)
+
+        def unused(self): pass
+
+    def called(): return [*numbers()]
+    def numbers(): yield from (each for each in range(2))
+    def in_a_thread(): pass
+    def passed_on(): pass
+    def unused(function=passed_on):
+        def nested(): pass
+
+    @ftgate.compare(threads)
+    def test_it(worker):
+        thread = Thread(target=in_a_thread)
+        thread.start()
+        thread.join()
+        unused_generator = numbers()
+        return called(), Kept().value, eval("helper.by_text()")
+"""
+CALLED = {
+    "test_workload.py": {
+        *("<module>", "Kept", "Kept.value", "Kept.value.<locals>.<lambda>", "called", "numbers"),
+        *("numbers.<locals>.<genexpr>", "in_a_thread", "test_it"),
+    },
+    "helper.py": {"<module>", "by_text"},
+}
+
+
+@each_on_a_build(ALL, both=ALL)
+def test_each_function_that_a_worker_calls_is_noted_and_no_other(bench: Bench, executor: Executor, build: str) -> None:
+    (bench.folder / "helper.py").write_text("def by_text(): pass\ndef unused(): pass\n")
+    bench.write(CALLS)
+    notes = notes_of(bench, executor, build, workers=1 if executor == SERIAL else 2)
+    found = below(bench, notes, reads.RAN)
+    assert found == {f"{file}:{name}" for file, names in CALLED.items() for name in names}
+    assert not any("python3.14/threading.py" in note.text for note in notes if note.kind == reads.RAN)
+    assert Read(reads.TRACED, "") not in notes
+
+
+def test_what_a_later_iteration_calls_is_noted(bench: Bench) -> None:
+    bench.write("""
+        seen = []
+
+        def late(): pass
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            if seen:
+                late()
+            seen.append(1)
+    """)
+    assert "test_workload.py:late" not in below(bench, notes_of(bench, workers=1), reads.RAN)
+    notes = notes_of(bench, workers=1, iterations=(CHECK, WARMUP))
+    assert "test_workload.py:late" in below(bench, notes, reads.RAN)
+
+
+def test_another_tool_that_was_there_first_is_noted(bench: Bench) -> None:
+    """A `.pth` file may start one, such as coverage; here the hidden `sitecustomize` of a worker's interpreter does."""
+    (bench.folder / "usercode.py").write_text("import sys\nsys.monitoring.use_tool_id(1, 'another')\n")
+    bench.write("""
+        import usercode
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            from pytest_ftgate.runner import reads
+            reads._watch_calls()
+    """)
+    assert Read(reads.TRACED, "") in notes_of(bench, workers=1)
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -111,7 +195,7 @@ BODIES = {
     "importlib.import_module('present')": Read(reads.MODULE, "present"),
     "sqlite3.connect('base.db').close()": Read(reads.WRITTEN, "base.db"),
     "os.close(os.open(b'b.txt', os.O_RDONLY))": Read(reads.FILE, "b.txt"),
-    "present = importlib.import_module('present')": Read(reads.CODE, "present.py"),
+    "importlib.import_module('present'), 0": Read(reads.RAN, "present.py:<module>"),
     "open(__file__).close()": Read(reads.FILE, "test_workload.py"),
     "inspect.getsource(sys.modules[__name__])": Read(reads.FILE, "test_workload.py"),
     "importlib.import_module('present').__loader__.get_source('present')": Read(reads.FILE, "present.py"),
@@ -221,7 +305,7 @@ def test_too_many_notes_say_so_and_end(bench: Bench) -> None:
     """)
     notes = notes_of(bench, workers=1)
     assert len(notes) == reads.MOST + 1
-    assert Read(reads.UNKNOWN, f"more than {reads.MOST} files") in notes
+    assert Read(reads.UNKNOWN, f"more than {reads.MOST} files and functions") in notes
 
 
 def test_the_workload_still_reaches_what_is_wrapped(bench: Bench) -> None:

@@ -15,7 +15,7 @@ class Decision(StrEnum):
     """The verdict on one metric of one cell, or on the cell.
 
     BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
-    ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED reads the same as its reference:
+    ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED runs the same as its reference:
     it was not compared, or what it misses is no change of the code. XFAILED regressed or is broken, as @ftgate.xfail
     says; XPASSED is not, although it says so. NOT_MEASURED: the time ended before its turn came.
     """

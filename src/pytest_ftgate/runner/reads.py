@@ -1,6 +1,7 @@
-"""Notes what a check launch reads: each of its processes and interpreters appends to one file, before it goes on.
+"""Notes what a check launch runs and reads: its processes and interpreters append to one file, before they go on.
 
-The start hook installs it where the environment names that file. An audit hook hears of files, folders, programs and
+The start hook installs it where the environment names that file. `sys.monitoring` tells of each function that is
+called, once: later calls cost nothing. An audit hook hears of files, folders, programs and
 connections; questions about files (`os.stat`) and the search for modules raise no event and are wrapped. What C code of
 extension modules opens is not heard of here.
 """
@@ -13,12 +14,12 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import CodeType, FrameType
     from typing import Any
 
 READS = "FTGATE_READS"
 """The environment variable that names the file of notes."""
-MOST = 30_000
+MOST = 100_000
 """Notes of one interpreter; it notes no more, but that they are not all."""
 
 # Kinds of notes. A line of the file is a kind, a space, and a Python literal of the text.
@@ -27,10 +28,10 @@ FILE = "file"
 """A path that was opened for reading."""
 ASKED = "asked"
 """A path that was asked about."""
-CODE = "code"
-"""A Python source, or its bytecode, that the import system opened to run it."""
+RAN = "ran"
+"""A path, a colon and the qualified name of code that ran; of the standard library none."""
 TRACED = "traced"
-"""Something in the process hears of each line that runs."""
+"""Something in the process hears of each line that runs, or keeps us from hearing of each function."""
 FOLDER = "folder"
 """A folder that was listed."""
 NAMES = "names"
@@ -52,6 +53,12 @@ _IMPORT = "<frozen importlib._bootstrap_external>"
 _METADATA = os.path.join("importlib", "metadata", "__init__.py")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _readlink, _open = os.readlink, os.open
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_INSTALLED = os.path.join(_LIBRARY, "site-packages") + os.sep
+_RUNNER = os.path.dirname(__file__) + os.sep
+_monitoring: Any = getattr(sys, "monitoring", None)
+_TOOL, _TOOLS = 4, 6
+"""An id that no kind of tool has by convention, and how many there are."""
 
 _file = ""
 _noted: set[tuple[str, str]] = set()
@@ -67,18 +74,19 @@ def install(file: str) -> None:
     for module in tuple(sys.modules.values()):  # those that a .pth file has imported
         origin = getattr(module, "__file__", None)
         if isinstance(origin, str):
-            note(CODE, _place(origin))
+            note(FILE, _place(origin))
     for name in ("stat", "lstat", "access", "readlink"):
         setattr(os, name, _Asked(getattr(os, name)))
     os.open = _Opened(_open)
     _watch_searches()
+    _watch_calls()
     sys.addaudithook(_heard)
 
 
 def note(kind: str, text: str) -> None:
     """Append a note unless it is there. Raises OSError: what cannot be noted must not happen."""
     if len(_noted) >= MOST:
-        kind, text = UNKNOWN, f"more than {MOST} files"
+        kind, text = UNKNOWN, f"more than {MOST} files and functions"
     if (kind, text) in _noted:
         return
     _noted.add((kind, text))
@@ -159,6 +167,24 @@ def _watch_searches() -> None:
     FileFinder.find_spec = find_spec  # type: ignore[method-assign]
 
 
+def _watch_calls() -> None:
+    if _monitoring is None or sys.gettrace() or any(map(_monitoring.get_tool, range(_TOOLS))):
+        note(TRACED, "")
+        return
+    started = _monitoring.events.PY_START
+    _monitoring.use_tool_id(_TOOL, "pytest-ftgate")
+    _monitoring.register_callback(_TOOL, started, _called)
+    _monitoring.set_events(_TOOL, started)
+
+
+def _called(code: CodeType, _: int) -> Any:
+    path = code.co_filename
+    ours = path.startswith(("<", _RUNNER)) or (path.startswith(_LIBRARY) and not path.startswith(_INSTALLED))
+    if not ours:
+        note(RAN, f"{_place(path)}:{code.co_qualname}")
+    return _monitoring.DISABLE
+
+
 # ---- events
 
 
@@ -177,14 +203,14 @@ def _opening(path: Any, mode: str | None = None, flags: int = 0, *_: Any) -> Non
         return
     place = _place(path)
     writes = any(letter in mode for letter in "wax+") if mode else bool(flags & _WRITING)
-    if place != _file:
-        note(WRITTEN if writes else CODE if _is_run(sys._getframe(1).f_back) else FILE, place)
+    if place != _file and not _is_run(sys._getframe(1).f_back):
+        note(WRITTEN if writes else FILE, place)
 
 
 def _is_run(opener: FrameType | None) -> bool:
-    """Whether the import system opens a module for its code; who wants its text gets it by other ways."""
+    """Whether the import system opens a module for its code: what runs of it is noted."""
     user = opener and opener.f_back
-    if opener is None or user is None or user.f_code.co_name != "get_code":
+    if opener is None or user is None or user.f_code.co_qualname != "SourceLoader.get_code":
         return False
     return opener.f_code.co_filename == user.f_code.co_filename == _IMPORT
 

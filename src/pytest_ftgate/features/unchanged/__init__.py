@@ -1,4 +1,4 @@
-"""`--ftgate-unchanged`: what reads the same files on both sides passes unmeasured. `cells.py` finds it."""
+"""`--ftgate-unchanged`: what runs the same code on both sides passes unmeasured. `cells.py` finds it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ UNCHANGED = option(
     "unchanged",
     "skip",
     one_of("skip", "measure"),
-    "skip (the default): with --ftgate-against a test whose cells read the same files on both sides passes "
-    "unmeasured; measure: measure it all the same",
+    "skip (the default): with --ftgate-against a test whose cells run the same code and read the same files on both "
+    "sides passes unmeasured; measure: measure it all the same",
     metavar="skip|measure",
     trusted=True,
 )

@@ -1,0 +1,130 @@
+"""Notes of a check launch, and whether the other side has the same of all that they say."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ...runner import reads
+from .code import MODULE, differing
+from .sides import Place, Side
+
+OPENED: Final = "opened"
+"""A kind of note, of the kernel: a file that was opened, by whatever code."""
+_SEEN: Final = {
+    reads.FILE: reads.FILE,
+    OPENED: reads.FILE,
+    reads.ASKED: reads.ASKED,
+    reads.FOLDER: reads.FOLDER,
+    reads.NAMES: reads.NAMES,
+    reads.MODULE: reads.MODULE,
+}
+"""Kinds of notes that hold a path which was looked at; what is seen there."""
+_BYTECODE: Final = re.compile(r"(.*/)?__pycache__(/[^/]+\.pyc(\.\d+)?)?")
+
+
+class Read(NamedTuple):
+    """What a process of the check launch read or did: a kind of `runner.reads`, and a path or words."""
+
+    kind: str
+    text: str
+
+
+class Compared(NamedTuple):
+    """The first reason to measure, empty if there is none; and what is the same but for its text."""
+
+    reason: str
+    sources: int = 0
+    """Sources that differ, but not in what ran of them."""
+    uncalled: frozenset[str] = frozenset()
+    """Functions that differ and were not called."""
+    ran: frozenset[tuple[Place, str]] = frozenset()
+
+
+def read_notes(file: Path) -> list[Read]:
+    """The notes of a launch; a line that is not whole counts as one that cannot be followed. Raises OSError."""
+    notes = []
+    for line in file.read_text(encoding="ascii", errors="replace").splitlines():
+        kind, _, literal = line.partition(" ")
+        try:
+            notes.append(Read(kind, str(ast.literal_eval(literal))))
+        except (SyntaxError, ValueError):
+            notes.append(Read(reads.UNKNOWN, "an unreadable note"))
+    return notes
+
+
+def compare(notes: Iterable[Read], mine: Side, other: Side, *, watched: bool = True) -> Compared:
+    """Whether the other side has the same as that which made these notes; `watched`: they have what C code opened."""
+    notes = list(dict.fromkeys(notes))
+    if reason := _unfollowed(notes, mine, watched):
+        return Compared(reason)
+    # 1. The code that ran: as text where something hears of each line.
+    ran, whole = _ran(notes, mine), any(note.kind == reads.TRACED for note in notes)
+    changed, sources, uncalled = list[str](), 0, set[str]()
+    for place, names in ran.items():
+        if mine.fingerprint(reads.FILE, place) == other.fingerprint(reads.FILE, place):
+            continue
+        found = [MODULE] if whole else differing(mine.parts(place, names), other.parts(place, names))
+        changed += [str(place) if each == MODULE else f"{each} in {place}" for each in found]
+        sources += 1
+        different = differing(mine.parts(place, None), other.parts(place, None))
+        uncalled |= {f"{place}: {each.split('.<locals>')[0]}" for each in different if each.endswith("()")}
+    if changed:
+        first, more = min(changed, key=lambda each: "()" not in each), len(changed) - 1
+        return Compared(f"{first} and {more} more differ" if more else f"{first} differs")
+    # 2. What it read, asked for, listed and looked for. Of what was opened to be run the text does not count.
+    suffixes = sorted(note.text for note in notes if note.kind == reads.SUFFIX)
+    for note in notes:
+        seen = _SEEN.get(note.kind)
+        looked_at = mine.place_of(note.text) if seen else None
+        if seen is None or looked_at is None or (note.kind == OPENED and looked_at in ran):
+            continue
+        places = [looked_at]
+        if note.kind == reads.MODULE:
+            stems = (looked_at.path, os.path.join(looked_at.path, "__init__"))
+            places += [Place(looked_at.base, f"{stem}{suffix}") for stem in stems for suffix in suffixes]
+        for each in places:
+            if mine.fingerprint(seen, each) != other.fingerprint(seen, each):
+                return Compared(f"{each} differs")
+    of_ran = frozenset((place, name) for place, names in ran.items() for name in names)
+    return Compared("", sources, frozenset(uncalled), of_ran)
+
+
+def _unfollowed(notes: list[Read], mine: Side, watched: bool) -> str:
+    """After which of the notes nobody can tell what the process reads; empty if there is none."""
+    if not any(note.kind == reads.STARTED for note in notes):
+        return "what it runs could not be noted"
+    bound = {note.text for note in notes if note.kind == reads.BOUND}
+    for note in notes:
+        unknown = ""
+        if note.kind == reads.UNKNOWN:
+            unknown = note.text
+        elif note.kind == reads.CONNECTED and note.text not in bound:
+            unknown = f"a connection to {note.text}"
+        elif note.kind == reads.NATIVE and not watched and "/lib-dynload/" not in note.text:
+            unknown = f"what {os.path.basename(note.text)} reads"
+        elif note.kind == reads.WRITTEN and (place := mine.place_of(note.text)) and not _BYTECODE.fullmatch(place.path):
+            return f"it writes {place.path}"
+        if unknown:
+            return f"{unknown} cannot be followed"
+    return ""
+
+
+def _ran(notes: Iterable[Read], mine: Side) -> dict[Place, set[str]]:
+    """By source: the qualified names of what was called."""
+    by_path = defaultdict(set)
+    for note in notes:
+        if note.kind == reads.RAN:
+            path, _, name = note.text.rpartition(":")
+            by_path[path].add(name)
+    ran = defaultdict[Place, set[str]](set)
+    for path, names in by_path.items():
+        place = mine.place_of(path)
+        if place:
+            ran[place] |= names
+    return ran
