@@ -10,7 +10,8 @@ longer.
 
 Tables: (1) the mean and the standard deviation of the log-ratios, by wall and by CPU time; `spread` is what is left of
 the deviation beyond what the iterations of a launch show. (2) How the product decides on CELLS series of pairs, each
-drawn with replacement from the rounds.
+drawn with replacement from the rounds. `waits` adds a wait to the wall times of unchanged code, as a share of what it
+takes undisturbed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import page
@@ -88,6 +90,13 @@ BODIES = {
 """The test, the build, the executor and the dose of the reference."""
 
 
+class Times(NamedTuple):
+    """The iterations of a launch, in ns."""
+
+    wall: Sequence[float]
+    cpu: Sequence[float]
+
+
 class Round(Struct, frozen=True, kw_only=True):
     """The iterations of the reference, which is first, and of the changed sides, in ns."""
 
@@ -97,39 +106,37 @@ class Round(Struct, frozen=True, kw_only=True):
     wall: tuple[tuple[int, ...], ...]
     cpu: tuple[tuple[int, ...], ...]
 
-    def changed(self, kind: str, effect: float) -> PairedValue:
-        """One changed side against the reference."""
-        reference, *changed = getattr(self, kind)
-        return ratio(changed[EFFECTS.index(effect)], reference)
+    def changed(self, effect: float) -> Times:
+        """A changed side."""
+        at = EFFECTS.index(effect) + 1
+        return Times(self.wall[at], self.cpu[at])
 
-    def waiting(self, kind: str, effect: float) -> PairedValue:
+    def waiting(self, effect: float) -> Times:
         """Unchanged code that waits so much longer: what it takes undisturbed is its CPU time over the workers' cores.
 
         This is derived: the wait is added to the measured wall times of the +0 % side.
         """
-        if kind == "cpu":
-            return self.changed(kind, 0.0)
         wait = effect * statistics.median(self.cpu[0]) / self.able
-        return ratio([each + wait for each in self.wall[1]], self.wall[0])
+        return Times([each + wait for each in self.wall[1]], self.cpu[1])
+
+    def pair(self, kind: str, own: Times) -> PairedValue:
+        """A changed side against the reference, as the product has it."""
+        sides = (getattr(own, kind), getattr(self, kind)[0])
+        return neighbour_pair(*(tuple(max(1.0, each) for each in side) for side in sides))
 
     @property
     def able(self) -> int:
         """How many workers can run at once."""
         return 1 if "GIL" in self.body else WORKERS
 
-    def computing(self, side: int) -> list[float]:
+    def computing(self, side: Times) -> list[float]:
         """As Values.computing, of each iteration."""
-        return [cpu / wall / self.able for cpu, wall in zip(self.cpu[side], self.wall[side], strict=True)]
+        return [cpu / wall / self.able for cpu, wall in zip(side.cpu, side.wall, strict=True)]
 
     @property
     def cores(self) -> float:
         """CPU time over wall time of the reference."""
         return sum(self.cpu[0]) / sum(self.wall[0])
-
-
-def ratio(own: Sequence[float], other: Sequence[float]) -> PairedValue:
-    """A pair as the product has it."""
-    return neighbour_pair(tuple(max(1.0, each) for each in own), tuple(max(1.0, each) for each in other))
 
 
 def measured(workloads: Workloads, body: str, busy: float, iterations: int) -> Round:
@@ -186,7 +193,7 @@ def scatter(rounds: Sequence[Round]) -> Iterator[list[str]]:
         for effect in EFFECTS:
             columns = []
             for kind in KINDS:
-                pairs = [each.changed(kind, effect) for each in found]
+                pairs = [each.pair(kind, each.changed(effect)) for each in found]
                 logs = [math.log(pair.new / pair.reference) for pair in pairs]
                 within = statistics.fmean(pair.error**2 for pair in pairs)
                 beyond = math.sqrt(max(0.0, statistics.variance(logs) - within))
@@ -203,17 +210,18 @@ def decisions(rounds: Sequence[Round]) -> Iterator[list[str]]:
     for (body, busy), found in grouped(((each.body, each.busy), each) for each in rounds).items():
         ways = [("", Round.changed)] + ([(" that waits", Round.waiting)] if "compute" in body else [])
         for (name, read), effect in product(ways, EFFECTS):
-            cells = [rng.choices(found, k=PAIRS) for _ in range(CELLS)]
-            verdicts = [judged([[read(each, kind, effect) for each in cell] for kind in KINDS], cell) for cell in cells]
-            yield [f"{body}{name}", f"{busy:g}", f"+{effect:.0%}", *map(shares, zip(*verdicts, strict=True))]
+            cells = [rng.choices([(each, read(each, effect)) for each in found], k=PAIRS) for _ in range(CELLS)]
+            yield [f"{body}{name}", f"{busy:g}", f"+{effect:.0%}", *map(shares, zip(*map(judged, cells), strict=True))]
 
 
-def judged(pairs: Sequence[Sequence[PairedValue]], rounds: Sequence[Round]) -> tuple[MetricVerdict, ...]:
+def judged(pairs: Sequence[tuple[Round, Times]]) -> tuple[MetricVerdict, ...]:
     """The product's verdicts by wall time, by CPU time, and by wall time with the help of CPU time."""
-    comparisons = [comparison(kind, each) for kind, each in zip(KINDS, pairs, strict=True)]
+    comparisons = [comparison(kind, [each.pair(kind, own) for each, own in pairs]) for kind in KINDS]
     wall, cpu = map(decide.compare, comparisons)
-    shares = [[share for each in rounds for share in each.computing(side)] for side in (0, 1)]
-    return wall, cpu, decide.by_cpu(wall, *comparisons, min(floor(each, UNDISTURBED) for each in shares))
+    reference = [share for each, _ in pairs for share in each.computing(Times(each.wall[0], each.cpu[0]))]
+    changed = [share for each, own in pairs for share in each.computing(own)]
+    computing = min(floor(each, UNDISTURBED) for each in (reference, changed))
+    return wall, cpu, decide.by_cpu(wall, *comparisons, computing)
 
 
 def comparison(kind: str, pairs: Sequence[PairedValue]) -> Comparison:
