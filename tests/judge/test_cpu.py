@@ -82,6 +82,7 @@ def test_what_was_stored_without_it_is_not_compared() -> None:
         ("threads", False, 2.0, 1.0),
         ("processes", True, 2.0, 1.0),
         ("tasks", True, 1.0, 1.0),
+        ("threads", True, 1.8, 0.0),  # native code lets go of the GIL
     ],
 )
 def test_how_many_workers_can_run(kind: ExecutorKind, gil: bool, cores: float, expected: float) -> None:

@@ -187,8 +187,8 @@ def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list
 
 def _of_control(row: MetricRow) -> Callable[[Side], ByRound]:
     """Reads a time over that of the control."""
-    of_control = {Metric.WALL: WALL_OF_CONTROL, Metric.TAIL: TAIL_OF_CONTROL, Metric.CPU: CPU_OF_CONTROL}
-    name = next((name for metric, name in of_control.items() if metric == row.name), None)
+    own = {Metric.WALL: WALL_OF_CONTROL, Metric.TAIL: TAIL_OF_CONTROL, Metric.CPU: CPU_OF_CONTROL}
+    name = {metric.value: name for metric, name in own.items()}.get(row.name)
     if name is not None:
         return lambda side: side.by_order(name)
     return lambda side: _positive(row, _over(side.by_order(row.name), side.by_order(CONTROL)))

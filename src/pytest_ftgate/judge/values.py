@@ -30,6 +30,8 @@ USS_WRITTEN: Final = "uss/written"
 control's, and the part of USS that was written to (`uss` is then the whole of it)."""
 UNDISTURBED: Final = 0.95
 """The quantile of the iterations by the cores that they kept busy: beside other work most of them wait for a core."""
+MORE_RUN: Final = 1.05
+"""Clocks that are read one after the other give up to 1.02."""
 ByRound: TypeAlias = Mapping[int, float]
 """Launch order, which is that of its round -> value; launches without a value are left out."""
 Iterations: TypeAlias = Mapping[int, Sequence[float]]
@@ -106,7 +108,8 @@ class Values:
     def computing(self) -> float:
         """CPU time over the wall time of the workers that can run at once, in the least disturbed iterations.
 
-        Near 1, all that the workers do is compute. 0 where it is not known how many can run: of a program, of a pool.
+        Near 1, all that the workers do is compute. 0 where it is not known how many can run: of a program, of a pool,
+        and where more do than it seems, as in native code without the GIL.
         """
         executor = self.cell.executor
         if executor.program is not None or self.cell.body != "worker":
@@ -116,7 +119,8 @@ class Values:
         iterations = (each for launch in self.sample.launches for each in launch.iterations if each.wall_ns)
         shares = [each.cpu_ns / each.wall_ns for each in iterations]
         able = 1 if one_thread or one_gil else self.cell.workers
-        return rank_tests.floor(shares, UNDISTURBED) / able if shares else 0.0
+        share = rank_tests.floor(shares, UNDISTURBED) / able if shares else 0.0
+        return share if share < MORE_RUN else 0.0
 
     @cached_property
     def lock_cost(self) -> Interval | None:
