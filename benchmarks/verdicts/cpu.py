@@ -8,10 +8,11 @@ random order, over and over. The rounds of all bodies and levels of other work t
 `compute` and `tiny` do so much more work, `lock` too, all inside a lock that its workers share. `sleep` sleeps so much
 longer.
 
-Tables: (1) the mean and the standard deviation of the log-ratios, by wall and by CPU time; `spread` is what is left of
-the deviation beyond what the iterations of a launch show. (2) How the product decides on CELLS series of pairs, each
-drawn with replacement from the rounds. `waits` adds a wait to the wall times of unchanged code, as a share of what it
-takes undisturbed.
+Tables: (1) the standard deviation of the log-ratios over rounds, by wall and by CPU time, what is left of it beyond
+what the iterations of a launch show (`spread`), and the mean change of each side; `computing` is what the product
+reads. (2) How the product decides on CELLS series of pairs, each drawn with replacement from the rounds: failed /
+passed, pairs in the median; by wall time, by CPU time, by both. `waits` adds a wait to the wall times of unchanged
+code, as a share of what it takes undisturbed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,7 +47,7 @@ from pytest_ftgate.stats.rank_tests import floor
 EFFECTS = (0.0, 0.05, 0.10, 0.25)
 KINDS = ("wall", "cpu")
 PAIRS = 16
-CELLS = 100
+CELLS = 60
 ALPHA, BETA = 0.01 / 8, 0.05
 WORKLOAD = """
 import time
@@ -188,30 +188,39 @@ def measure(options: argparse.Namespace) -> Iterator[Round]:
 
 
 def scatter(rounds: Sequence[Round]) -> Iterator[list[str]]:
-    """A row for each body, level and effect."""
-    for (body, busy), found in grouped(((each.body, each.busy), each) for each in rounds).items():
-        for effect in EFFECTS:
-            columns = []
-            for kind in KINDS:
-                pairs = [each.pair(kind, each.changed(effect)) for each in found]
-                logs = [math.log(pair.new / pair.reference) for pair in pairs]
-                within = statistics.fmean(pair.error**2 for pair in pairs)
-                beyond = math.sqrt(max(0.0, statistics.variance(logs) - within))
-                columns += [f"{statistics.fmean(logs):+.1%} ({statistics.stdev(logs):.1%})", f"{beyond:.1%}"]
-            others, cores = (statistics.median(getattr(each, name) for each in found) for name in ("others", "cores"))
-            iteration_ms = statistics.median(statistics.median(each.wall[0]) for each in found) / 1e6
-            machine = [f"{others:.1f}", f"{cores:.2f}", f"{iteration_ms:.2g} ms"]
-            yield [body, f"{busy:g}", *machine, str(len(found)), f"+{effect:.0%}", *columns]
+    """A row for each body and level; deviations are pooled over the changes."""
+    for (body, busy), found in by_body(rounds):
+        columns = []
+        for kind in KINDS:
+            pairs = [[each.pair(kind, each.changed(effect)) for each in found] for effect in EFFECTS]
+            logs = [[math.log(pair.new / pair.reference) for pair in each] for each in pairs]
+            variance = statistics.fmean(statistics.variance(each) for each in logs)
+            within = statistics.fmean(pair.error**2 for each in pairs for pair in each)
+            means = " / ".join(f"{math.expm1(statistics.fmean(each)):+.1%}" for each in logs)
+            columns += [f"{math.sqrt(variance):.1%}", f"{math.sqrt(max(0.0, variance - within)):.1%}", means]
+        others, cores = (statistics.median(getattr(each, name) for each in found) for name in ("others", "cores"))
+        iteration_ms = statistics.median(statistics.median(each.wall[0]) for each in found) / 1e6
+        computing = floor([share for each in found for share in each.computing(each.changed(0.0))], UNDISTURBED)
+        machine = [f"{others:.1f}", f"{cores:.2f}", f"{computing:.2f}", f"{iteration_ms:.3g} ms"]
+        yield [body, f"{busy:g}", *machine, str(len(found)), *columns]
+
+
+def by_body(rounds: Sequence[Round]) -> Iterable[tuple[tuple[str, float], list[Round]]]:
+    return grouped(((each.body, each.busy), each) for each in rounds).items()
 
 
 def decisions(rounds: Sequence[Round]) -> Iterator[list[str]]:
-    """A row for each body, level and effect: how many of CELLS failed and passed, and after how many pairs."""
+    """A row for each body and level: of CELLS at each change how many failed and passed, and after how many pairs."""
     rng = random.Random(1)
-    for (body, busy), found in grouped(((each.body, each.busy), each) for each in rounds).items():
-        ways = [("", Round.changed)] + ([(" that waits", Round.waiting)] if "compute" in body else [])
-        for (name, read), effect in product(ways, EFFECTS):
-            cells = [rng.choices([(each, read(each, effect)) for each in found], k=PAIRS) for _ in range(CELLS)]
-            yield [f"{body}{name}", f"{busy:g}", f"+{effect:.0%}", *map(shares, zip(*map(judged, cells), strict=True))]
+    for (body, busy), found in by_body(rounds):
+        ways = [("", Round.changed)] + ([(" waits", Round.waiting)] if "compute" in body else [])
+        for name, read in ways:
+            columns = []
+            for effect in EFFECTS:
+                cells = [rng.choices([(each, read(each, effect)) for each in found], k=PAIRS) for _ in range(CELLS)]
+                alone, cpu, helped = zip(*map(judged, cells), strict=True)
+                columns.append(f"{shares(alone)}; {shares(cpu)}; {shares(helped)}")
+            yield [f"{body}{name}", f"{busy:g}", *columns]
 
 
 def judged(pairs: Sequence[tuple[Round, Times]]) -> tuple[MetricVerdict, ...]:
@@ -261,11 +270,10 @@ def main() -> None:
     else:
         rounds = list(measure(options))
     rounds.sort(key=lambda each: (list(BODIES).index(each.body), each.busy))
-    values = ("wall: mean (sd)", "spread", "cpu: mean (sd)", "spread")
-    page.show(__file__, ("body", "busy", "others", "cores", "iteration", "rounds", "change", *values), scatter(rounds))
-    page.show(
-        __file__, ("body", "busy", "change", "wall: fail / pass, pairs", "cpu", "wall with cpu"), decisions(rounds)
-    )
+    values = [f"{kind}{name}" for kind in KINDS for name in (" sd", " spread", ": means")]
+    machine = ("body", "busy", "others", "cores", "computing", "iteration", "rounds")
+    page.show(__file__, (*machine, *values), scatter(rounds))
+    page.show(__file__, ("body", "busy", *(f"+{effect:.0%}" for effect in EFFECTS)), decisions(rounds))
 
 
 if __name__ == "__main__":
