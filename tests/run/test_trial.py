@@ -297,6 +297,16 @@ class TestFirstPhase:
         assert specs == {(True, ("main",)), (False, ("work tree",))}
         assert not trial.phases
 
+    @pytest.mark.parametrize("computes", [True, False])
+    def test_beside_other_work_a_body_that_computes_passes_by_cpu_time(self, computes: bool) -> None:
+        wall_of, cpu_of = noisy(1.3, 0.2, 0.2, seed=7), noisy(20 * MS if computes else 10 * MS, 0.003, seed=6)
+        desk = Desk(FakeLauncher(wall_ns=lambda at: 20 * MS * max(1.0, wall_of(at))))
+        desk.launcher.cpu_ns, desk.launches = cpu_of, 10
+        (row,) = run(desk.trial(THREADS_ALONE, against="main")).values()
+        wall = next(each for each in row.verdict.metrics if each.metric == "wall")
+        assert wall.reason.startswith("by CPU time, ") is computes
+        assert wall.decision is (Decision.PASSED if computes else Decision.INCONCLUSIVE)
+
     def test_with_no_cell_left_nothing_begins(self) -> None:
         desk = Desk(day())
         desk.targets.missing = {cell.nodeid for cell in TWO.cells}

@@ -449,7 +449,7 @@ def test_pytest_ends_though_threads_wait_for_a_worker_that_failed(pytester: pyte
 def test_cells_of_other_roles_may_give_other_results() -> None:
     def entry(role_count: RoleCounts, result: str) -> CellRun:
         cell = cell_of(Path("test_a.py"), THREADS, role_count)[0]
-        return cast(CellRun, SimpleNamespace(cell=cell, launches=[SimpleNamespace(results=(result,))]))
+        return cast(CellRun, SimpleNamespace(cell=cell, of=lambda _: [SimpleNamespace(results=(result,))]))
 
     first, second = (("producer", 3), ("writer", 1)), (("producer", 2), ("writer", 2))
     assert disagreements([entry(first, "1"), entry(second, "2")]) == []

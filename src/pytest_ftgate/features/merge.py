@@ -45,6 +45,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         "pytest's --junit-xml, are joined into the file of -o: a case that was run in two of them is an error; one "
         "that was skipped in some is taken from the file in which it was run. What folders of baselines have in "
         "addition to this project's is added.",
+        exits=(1, 3),
     )
     parser.add_argument(
         "sources", metavar="PATH", nargs="+", type=Path, help="a JSON report, a JUnit file, or a folder of baselines"

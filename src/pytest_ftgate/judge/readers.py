@@ -88,6 +88,12 @@ def cold_values(sample: Sample) -> dict[int, float]:
     )
 
 
+def cpu_of(launch: Launch) -> float | None:
+    """The CPU time of one operation in ns, over all iterations: some clocks count it in ticks, so many add up to 0."""
+    spent_ns = sum(iteration.cpu_ns for iteration in launch.iterations)
+    return spent_ns / max(1, sum(iteration.ops for iteration in launch.iterations)) if spent_ns else None
+
+
 def core_values(sample: Sample) -> dict[int, float]:
     """Launch order -> CPU time over wall time of all iterations together: the number of busy cores."""
 

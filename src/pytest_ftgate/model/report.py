@@ -137,6 +137,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     work_ns: Rate | None = None
     join_ns: Rate | None = None
     cold_ns: Rate | None = None
+    cpu_ns: Rate | None = None
     ratio: Rate | None = None
     control_ratio: Rate | None = None
     cores: Rate | None = None

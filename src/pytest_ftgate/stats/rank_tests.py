@@ -39,8 +39,8 @@ def median_interval(values: Values, level: float) -> Interval:
 
     `Interval.level` is the level that it really has, 0 of one value. Raises ValueError as `location` does.
     """
-    count = len(_finite(values))
-    return _interval(_finite(values), _tail([math.comb(count, above) for above in range(count + 1)], 2**count), level)
+    known = _finite(values)
+    return _interval(known, _sign_tail(len(known)), level)
 
 
 def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
@@ -164,7 +164,7 @@ def tail(values: Values, at: float = TAIL_QUANTILE) -> float:
 
 def iterations_ratio(own: Values, other: Values) -> float:
     """How much longer one side of a launch takes than the interleaved other side: the ratio of `paired_shift`."""
-    return math.exp(paired_shift(own, other)[0])
+    return math.exp(median(_walsh_means(_log_ratios(own, other))))
 
 
 def paired_shift(own: Values, other: Values) -> tuple[float, float]:
@@ -174,13 +174,17 @@ def paired_shift(own: Values, other: Values) -> tuple[float, float]:
     over the root of their number. Iterations without a partner are left out. Raises ValueError for no iterations, or
     one that is not positive.
     """
+    logs = _log_ratios(own, other)
+    return median(_walsh_means(logs)), gini_deviation(logs) / math.sqrt(len(logs))
+
+
+def _log_ratios(own: Values, other: Values) -> Floats:
     import numpy as np
 
     pairs = min(len(own), len(other))
     if not pairs:
         raise ValueError("no iterations to compare")
-    logs = np.log(_positive(own[:pairs])) - np.log(_positive(other[:pairs]))
-    return median(_walsh_means(logs)), gini_deviation(logs) / math.sqrt(pairs)
+    return np.asarray(np.log(_positive(own[:pairs])) - np.log(_positive(other[:pairs])), dtype=np.float64)
 
 
 def gini_deviation(values: Values) -> float:
@@ -230,6 +234,12 @@ def _signed_rank_tail(n: int) -> tuple[float, ...]:
         padding = [0] * rank
         subsets = [without + taken for without, taken in zip(subsets + padding, padding + subsets, strict=True)]
     return _tail(subsets, 2**n)
+
+
+@lru_cache(maxsize=256)
+def _sign_tail(n: int) -> tuple[float, ...]:
+    """P(at least w of n values lie above) for w = 0 .. n, under the null."""
+    return _tail([math.comb(n, above) for above in range(n + 1)], 2**n)
 
 
 def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
@@ -283,9 +293,17 @@ def _walsh_means(values: Values) -> Floats:
     import numpy as np
 
     array = _finite(values)
-    first, second = np.triu_indices(len(array))
+    first, second = _pairs(len(array))
     # Halved before they are added: the mean of two equal values is then exactly that value, and never overflows.
     return np.asarray(array[first] / 2 + array[second] / 2, dtype=np.float64)
+
+
+@lru_cache(maxsize=8)
+def _pairs(n: int) -> tuple[NDArray[np.intp], ...]:
+    """The indices of all pairs of n values: those of a few iterations are asked for at every launch."""
+    import numpy as np
+
+    return np.triu_indices(n)
 
 
 def _finite(values: Values) -> Floats:

@@ -175,7 +175,7 @@ def _shortened(value: Any) -> Any:
 
 # ---- reading: strict, with errors that name the place
 
-DELETE_AND_RECORD = "delete the file and record it again with `pytest --ftgate --ftgate-update`"
+DELETE_AND_RECORD = "delete the file and record it again with `pytest --ftgate-update`"
 RESTORE = f"restore it from version control, or {DELETE_AND_RECORD}"
 
 
