@@ -2,7 +2,7 @@
 
     python benchmarks/verdicts/stored.py QUIET [--busy FOLDER OTHERS] ... [--tries 1000] [--seed 7]
 
-QUIET and each FOLDER hold baselines that `pytest --ftgate --ftgate-update='*'` recorded again and again, of code that
+QUIET and each FOLDER hold baselines that `pytest --ftgate-update='*'` recorded again and again, of code that
 did not change: QUIET while the machine of two cores was quiet, a FOLDER while other processes kept OTHERS of them busy.
 Each try takes one of their runs as the new one and some of QUIET as its recordings, all cells together. A run has 8
 launches of each cell: around its own median, scattered as the launches of all runs of the folder are. The new times are

@@ -107,7 +107,10 @@ def ftgate_finish(run: Run, config: pytest.Config, report: Report) -> Iterable[s
 
 @_hookspec
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add a command, which sets `run` to what takes its arguments and returns an exit code."""
+    """Add a command, which sets `run` to what takes its arguments and returns an exit code.
+
+    Its help names the exit codes 0, 2 and those of `exits=` of `add_parser`.
+    """
 
 
 def features(kind: str) -> pluggy.PluginManager:

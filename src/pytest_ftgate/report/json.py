@@ -7,7 +7,7 @@ import math
 import secrets
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,7 +15,6 @@ from .. import hookspec
 from ..kit.errors import FtgateError
 from ..kit.values import fault_of
 from ..model.report import Report
-from ..model.sample import Sample
 
 SCHEMA = 4
 AGAIN = "write it again with --ftgate-report json:PATH"
@@ -52,26 +51,26 @@ def pieces(report: Report) -> Iterator[str]:
         replace(table, rows=tuple(replace(row, sample=None, paired=None) for row in table.rows))
         for table in report.tables
     )
-    bare = msgspec.to_builtins(replace(report, tables=tables), order="sorted")
+    bare = msgspec.to_builtins(replace(report, tables=tables), order="sorted", str_keys=True)
     rows = [row for table in bare["tables"] for row in table["rows"]]
     for number, sample in enumerate(samples):
         if sample is not None:
             rows[number // 2]["paired" if number % 2 else "sample"] = f"{name}{number:08}"
-    encoded = msgspec.json.encode(writable(bare), order="sorted")
-    head, *parts = msgspec.json.format(encoded, indent=2).decode().split(f'"{name}')
+    head, *parts = msgspec.json.format(_encoded(bare, "sorted"), indent=2).decode().split(f'"{name}')
     yield head
     for part in parts:
-        yield _line(samples[int(part[:8])])
+        yield _encoded(samples[int(part[:8])]).decode()
         yield part[9:]
     yield "\n"
 
 
-def _line(sample: Sample | None) -> str:
-    """A sample as JSON. Only one that may hold what JSON cannot write is looked through in Python."""
+def _encoded(value: object, order: Literal["sorted"] | None = None) -> bytes:
+    """A value as JSON. Only one that may hold what JSON cannot write is looked through in Python."""
     with contextlib.suppress(UnicodeEncodeError):
-        if not any(number in msgspec.msgpack.encode(sample) for number in NOT_FINITE):
-            return msgspec.json.encode(sample).decode()
-    return msgspec.json.encode(writable(msgspec.to_builtins(sample))).decode()
+        packed = msgspec.msgpack.encode(value)
+        if not any(number in packed for number in NOT_FINITE):
+            return msgspec.json.encode(value, order=order)
+    return msgspec.json.encode(writable(msgspec.to_builtins(value)), order=order)
 
 
 def parse(text: str | bytes, *, origin: str = "the report") -> Report:

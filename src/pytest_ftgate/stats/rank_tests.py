@@ -39,8 +39,8 @@ def median_interval(values: Values, level: float) -> Interval:
 
     `Interval.level` is the level that it really has, 0 of one value. Raises ValueError as `location` does.
     """
-    count = len(_finite(values))
-    return _interval(_finite(values), _tail([math.comb(count, above) for above in range(count + 1)], 2**count), level)
+    known = _finite(values)
+    return _interval(known, _sign_tail(len(known)), level)
 
 
 def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> Interval:
@@ -140,31 +140,31 @@ def log_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     return Interval(value=value, low=math.exp(mean - half), high=math.exp(mean + half), level=level)
 
 
-def floor(values: Values, quantile: float) -> float:
-    """A low quantile (0: the minimum) of one launch's iterations, in their unit, interpolated between neighbours.
+def quantile(values: Values, at: float) -> float:
+    """A quantile (0: the minimum) of one launch's iterations, in their unit, interpolated between neighbours.
 
-    It shows the cost of the code rather than disturbances. Raises ValueError for no iterations.
+    A low one shows the cost of the code rather than disturbances. Raises ValueError for no iterations.
     """
     # NumPy's own `quantile` takes 100 us for a few values, and a report asks for some hundred of a cell.
     ascending = sorted(map(float, values))
     if not ascending or not all(map(math.isfinite, ascending)):
         raise ValueError("finite values are needed" if ascending else "at least one value is needed")
-    below, part = divmod(quantile * (len(ascending) - 1), 1)
+    below, part = divmod(at * (len(ascending) - 1), 1)
     low, high = ascending[int(below)], ascending[math.ceil(below + part)]
     return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
 
 
-def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
-    """A high quantile of one launch's iterations, in their unit, interpolated: it shows lock convoys, `floor` does not.
+def tail(values: Values, at: float = TAIL_QUANTILE) -> float:
+    """A high quantile of one launch's iterations, in their unit, interpolated: unlike a low one, it shows lock convoys.
 
     Raises ValueError for no iterations.
     """
-    return floor(values, quantile)
+    return quantile(values, at)
 
 
 def iterations_ratio(own: Values, other: Values) -> float:
     """How much longer one side of a launch takes than the interleaved other side: the ratio of `paired_shift`."""
-    return math.exp(paired_shift(own, other)[0])
+    return math.exp(median(_walsh_means(_log_ratios(own, other))))
 
 
 def paired_shift(own: Values, other: Values) -> tuple[float, float]:
@@ -174,13 +174,17 @@ def paired_shift(own: Values, other: Values) -> tuple[float, float]:
     over the root of their number. Iterations without a partner are left out. Raises ValueError for no iterations, or
     one that is not positive.
     """
+    logs = _log_ratios(own, other)
+    return median(_walsh_means(logs)), gini_deviation(logs) / math.sqrt(len(logs))
+
+
+def _log_ratios(own: Values, other: Values) -> Floats:
     import numpy as np
 
     pairs = min(len(own), len(other))
     if not pairs:
         raise ValueError("no iterations to compare")
-    logs = np.log(_positive(own[:pairs])) - np.log(_positive(other[:pairs]))
-    return median(_walsh_means(logs)), gini_deviation(logs) / math.sqrt(pairs)
+    return np.asarray(np.log(_positive(own[:pairs])) - np.log(_positive(other[:pairs])), dtype=np.float64)
 
 
 def gini_deviation(values: Values) -> float:
@@ -230,6 +234,12 @@ def _signed_rank_tail(n: int) -> tuple[float, ...]:
         padding = [0] * rank
         subsets = [without + taken for without, taken in zip(subsets + padding, padding + subsets, strict=True)]
     return _tail(subsets, 2**n)
+
+
+@lru_cache(maxsize=256)
+def _sign_tail(n: int) -> tuple[float, ...]:
+    """P(at least w of n values lie above) for w = 0 .. n, under the null."""
+    return _tail([math.comb(n, above) for above in range(n + 1)], 2**n)
 
 
 def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
@@ -283,9 +293,17 @@ def _walsh_means(values: Values) -> Floats:
     import numpy as np
 
     array = _finite(values)
-    first, second = np.triu_indices(len(array))
+    first, second = _pairs(len(array))
     # Halved before they are added: the mean of two equal values is then exactly that value, and never overflows.
     return np.asarray(array[first] / 2 + array[second] / 2, dtype=np.float64)
+
+
+@lru_cache(maxsize=8)
+def _pairs(n: int) -> tuple[NDArray[np.intp], ...]:
+    """The indices of all pairs of n values: those of a few iterations are asked for at every launch."""
+    import numpy as np
+
+    return np.triu_indices(n)
 
 
 def _finite(values: Values) -> Floats:
