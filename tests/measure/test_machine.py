@@ -11,7 +11,7 @@ import pytest
 from fake_launcher import group_of, spec_of
 
 from pytest_ftgate.measure import machine
-from pytest_ftgate.measure.context import measures
+from pytest_ftgate.measure.cell_run import measures
 from pytest_ftgate.measure.machine import (
     cpu_model,
     cpu_quota,

@@ -40,8 +40,9 @@ from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure import conditions
+from pytest_ftgate.measure.capacity import Capacity
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.measure.context import Capacity, PreparedTarget
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail, parse_target
@@ -181,7 +182,7 @@ class Desk:
         session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
         session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
-        session.floors, session.capacity = {}, Capacity()
+        session.empty, session.capacity = {}, Capacity()
         session.hooks.ftgate_begin(run=session)
         trial = Trial(session, group)
         trial.begin()

@@ -12,10 +12,10 @@ import msgspec
 import report_by_hand
 
 from pytest_ftgate.declare.options import Options
-from pytest_ftgate.measure.context import CellRun, Listener, PreparedTarget
+from pytest_ftgate.measure.cell_run import CellRun, PreparedTarget
 from pytest_ftgate.measure.group import Measurement
 from pytest_ftgate.measure.launch import CellUnsupported, HeldIteration, Launcher, LaunchFailed, LaunchRole, Request
-from pytest_ftgate.measure.plan import Allowance, RoundPlan
+from pytest_ftgate.measure.plan import Allowance, Listener, RoundPlan
 from pytest_ftgate.model.sample import (
     Barrier,
     Iteration,

@@ -19,7 +19,7 @@ from ..kit.git import AgainstError, Repository
 from ..kit.text import plural
 from ..kit.values import Metric, to_builtins
 from ..model.report import History, Report, Row
-from ..report import history as shown
+from ..report import history_text as shown
 from ..store import names
 from ..store.folder import Store
 from ..store.schema import BaselineError, Recording, decode

@@ -19,7 +19,7 @@ from ..report import said
 from ..store.folder import Store
 from ..store.names import SUFFIX, entry_key, is_recording, join_nodeid
 from ..store.recording import Edit
-from ..store.schema import BaselineError, RecordedRun, StoredCell
+from ..store.schema import BaselineError, StoredCell, StoredRun
 from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
 from .report import add_forms, checked, command, show, write
 
@@ -391,7 +391,7 @@ def join(store: Store, folders: Sequence[Path]) -> list[str]:
     return lines
 
 
-def _recordings(store: Store) -> Iterator[tuple[tuple[str, str, str], RecordedRun]]:
+def _recordings(store: Store) -> Iterator[tuple[tuple[str, str, str], StoredRun]]:
     """Every recording in a folder: its test, file and cell, and what the file holds; by test, the oldest first."""
     for test, runs in store.every_run().items() if store.root.is_dir() else ():
         for name, run in runs.items():

@@ -39,7 +39,7 @@ def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
     """The floor of a launch in ns: a low quantile of the `iteration_value` of its iterations; None without any."""
     iterations = (iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations)
     usable = [value for value in iterations if math.isfinite(value)]
-    return rank_tests.floor(usable, quantile) if usable else None
+    return rank_tests.quantile(usable, quantile) if usable else None
 
 
 def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> dict[int, float]:

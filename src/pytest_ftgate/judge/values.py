@@ -119,7 +119,7 @@ class Values:
         iterations = (each for launch in self.sample.launches for each in launch.iterations if each.wall_ns)
         shares = [each.cpu_ns / each.wall_ns for each in iterations]
         able = 1 if one_thread or one_gil else self.cell.workers
-        share = rank_tests.floor(shares, UNDISTURBED) / able if shares else 0.0
+        share = rank_tests.quantile(shares, UNDISTURBED) / able if shares else 0.0
         return share if share < MORE_RUN else 0.0
 
     @cached_property

@@ -17,7 +17,8 @@ from ..kit.errors import FtgateError
 from ..kit.git import Checkout
 from ..kit.values import Struct
 from ..measure import machine
-from ..measure.context import Listener, PreparedTarget
+from ..measure.cell_run import PreparedTarget
+from ..measure.plan import Listener
 from ..measure.watch import threads
 from ..model.spec import Cell, Group, Interpreter, Target, parse_target
 from ..targets import describe, environments, find
