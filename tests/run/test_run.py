@@ -801,7 +801,7 @@ def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monke
 
 
 def test_so_does_one_while_a_test_is_begun(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "lacking", lambda *_: 1 / 0)
+    monkeypatch.setattr(machine, "cores_lacking", lambda *_: 1 / 0)
     outcome = project.run()
     assert {outcome.reason(each) for each in (THREADS, FORK)} == {
         "a mistake of pytest-ftgate: ZeroDivisionError: division by zero"
