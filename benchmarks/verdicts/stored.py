@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import page
 
-from pytest_ftgate.judge import decide, limits, metrics, prediction, recorded
+from pytest_ftgate.judge import compare, decide, limits, metrics, prediction
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Conditions
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
@@ -60,7 +60,7 @@ def read(folder: Path) -> Cells:
         for label, entries in stored.cells.items():
             for entry in entries.values():
                 for name in metrics.GATING:
-                    _, values = recorded.of_recordings(entry.recordings, name)
+                    _, values = compare.of_recordings(entry.recordings, name)
                     found[f"{stored.test}[{label}]", name] = values
     return found
 
