@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pytest
 
     from .declare.options import Option
-    from .model.report import Report, Row
+    from .model.report import Report, Row, Shard
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
     from .plugin.gate import Gate
@@ -75,6 +75,11 @@ def ftgate_configure(gate: Gate) -> None:
 @_hookspec(firstresult=True)
 def ftgate_plan(plan: Plan) -> Plan | None:
     """The plan as it is measured here."""
+
+
+@_hookspec(firstresult=True)
+def ftgate_part() -> Shard | None:
+    """The part of the run that is measured; none of all of it, and before it was split."""
 
 
 @_hookspec

@@ -399,7 +399,9 @@ def test_a_metric_that_a_test_names_gates_there_alone(project: Project) -> None:
     assert outcome.session.stored.hypotheses(outcome.session.plan) == 4 + 1 + 4
 
 
-def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alpha_is_split_over_what_gates_in_the_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
     one = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
     project.record(None, TWO, one)
     fresh = group_of(spec=spec_of("threads", nodeid="test_new.py::test_new"))
@@ -420,10 +422,11 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     split = project.session(day(), one)
     whole = plan.plan_of((group.spec, cell) for group in (TWO, one, fresh) for cell in group.cells)
     shards.take_part(split, whole, 2, 2, {})
+    split.plugins.register(shards.Sharding(pytestconfig, split, 2, 2))
     split.row(one.cells[0].nodeid)
     assert seen
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
-    shard = split.shard
+    shard = split.part
     assert shard is not None
     assert shard.hypotheses == 12
     assert shard.planned == tuple(cell.nodeid for group in whole for cell in group.cells)
@@ -798,7 +801,7 @@ def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monke
 
 
 def test_so_does_one_while_a_test_is_begun(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "lacking", lambda *_: 1 / 0)
+    monkeypatch.setattr(machine, "cores_lacking", lambda *_: 1 / 0)
     outcome = project.run()
     assert {outcome.reason(each) for each in (THREADS, FORK)} == {
         "a mistake of pytest-ftgate: ZeroDivisionError: division by zero"

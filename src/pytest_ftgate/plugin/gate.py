@@ -287,13 +287,13 @@ class Gate:
             lost=len(self.lost.intersection(planned) - self.rows.keys()),
         )
         partial = "; ".join(filter(None, (why, *self.run.hooks.ftgate_measured(gate=self, session=session))))
-        if not (self.rows or partial or self.run.shard):
+        if not (self.rows or partial or self.run.part):
             return
 
         # 2. A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
         decisions = {placed.row.verdict.decision for placed in self.rows.values()}
         nothing = decisions == {Decision.UNSUPPORTED} and not self.plain
-        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.shard:
+        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.part:
             self.trouble = "nothing was measured: every cell is unsupported here"
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 

@@ -104,7 +104,6 @@ class Run:
         self.hooks = self.plugins.hook
         self.limits_from = ""
         self.plan: Plan = ()
-        self.whole: Plan = ()
         self._cells: dict[str, tuple[Group, int]] = {}
         """By node id: the test of each cell, and its place in the report."""
         self._launcher = launcher
@@ -153,22 +152,14 @@ class Run:
         processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
 
     @property
-    def shard(self) -> Shard | None:
-        """The part of the run that is measured; None for all of it, and before it was split."""
-        if not self.shard_file.exists():
-            return None
-        return msgspec.json.decode(self.shard_file.read_bytes(), type=Shard)
-
-    @property
-    def shard_file(self) -> Path:
-        """Where the process that collects says which part it is."""
-        return self.folder.shared("shard", "")
+    def part(self) -> Shard | None:
+        """The part that is measured of a run that several machines share; None for all of it."""
+        part: Shard | None = self.hooks.ftgate_part()
+        return part
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
         self.plan = plan = self.limited(plan)
-        if not self.whole:  # nobody has taken a part of it
-            self.whole = plan
         cells = ((cell.nodeid, group) for group in plan for cell in group.cells)
         self._cells = {nodeid: (group, place) for place, (nodeid, group) in enumerate(cells)}
 
@@ -286,7 +277,7 @@ class Run:
             unused_baselines=self.stored.unused(collected),
             commit=git.commit_of(self.folder.root),
             limits_from=self.limits_from,
-            shard=self.shard,
+            shard=self.part,
             project=environments.project_of(self.folder.root),
             branch=git.branch_of(self.folder.root),
         )
@@ -330,7 +321,7 @@ class Run:
             if swept := guard.sweep(launches):  # what runs left that were killed
                 self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
             self.launcher = Launchers(runner, launches)
-        self.policy = self.stored.policy(self.whole, in_parts=self.whole is not self.plan)
+        self.policy = self.stored.policy(self.plan, self.part)
         self.empty: EmptyLaunches = {}
         self.capacity = Capacity.of_this_process()
         self._prepared = True

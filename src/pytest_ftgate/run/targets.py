@@ -89,7 +89,7 @@ class Targets:
         """
         if self.scripted:
             return
-        cells = [cell for cell in one_per_target(group.cells) if not machine.lacking(cell, group.spec)]
+        cells = [cell for cell in one_per_target(group.cells) if not machine.cores_lacking(cell, group.spec)]
         stopped = threading.Event()
 
         def make(there: list[Checkout], ended: threading.Event) -> None:

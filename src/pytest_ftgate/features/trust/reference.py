@@ -111,7 +111,7 @@ class Trusted:
     @hookimpl
     def ftgate_measured(self, gate: Gate, session: pytest.Session) -> str:
         """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
-        planned, shard = set(gate.planned()), gate.run.shard
+        planned, shard = set(gate.planned()), gate.run.part
         known = planned - gate.reported | gate.lost | gate.rows.keys()
         if shard:  # the other parts' cells are theirs
             known |= set(shard.planned) - planned
