@@ -10,7 +10,7 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo examples adopt docs test newest faults fuzz lint smoke lowest version release requirements clean
+.PHONY: help setup demo examples adopt tutorial docs test newest faults fuzz lint smoke lowest version release requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +45,9 @@ examples: setup ## every example: contracts and stored baselines; writes the tab
 
 adopt: setup ## adopt five published projects from their source distributions, and write docs/appendix/adopted.md (40 minutes)
 	$(PY) benchmarks/adopt/adopt.py --log docs/appendix/adopted.md
+
+tutorial: setup ## the commands of docs/tutorial.md, compared with what the page shows (5 minutes)
+	$(PY) -m pytest tests/physical/test_tutorial.py --long
 
 docs: setup ## the site of the manual: .ftgate/docs/index.html
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going -c docs -d .ftgate/doctrees . .ftgate/docs

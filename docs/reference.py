@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest_ftgate
-from pytest_ftgate.cli import EPILOG, build_parser
+from pytest_ftgate.cli import build_parser
 from pytest_ftgate.declare.options import table as options_table
 from pytest_ftgate.judge import contract_grammar, metrics
 from pytest_ftgate.kit import units
@@ -67,8 +67,10 @@ def options() -> Iterator[str]:
 
 def commands() -> Iterator[str]:
     """The `ftgate` command."""
-    yield from ("# Commands", "", MADE, f"{EPILOG[0].upper()}{EPILOG[1:]}.")
-    for name, parser in _subcommands(build_parser()):
+    ftgate = build_parser()
+    assert ftgate.epilog
+    yield from ("# Commands", "", MADE, f"{ftgate.epilog[0].upper()}{ftgate.epilog[1:]}.")
+    for name, parser in _subcommands(ftgate):
         if not parser.description:  # its commands have one each
             continue
         yield from ("", f"## ftgate {name}", "", parser.description, "")

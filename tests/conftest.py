@@ -21,7 +21,7 @@ os.environ.pop("GITHUB_STEP_SUMMARY", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The faults that take long are tried only when they are asked for."""
+    """What takes minutes is tried only when it is asked for."""
     parser.addoption("--long", action="store_true", help="also run the tests that are marked `long`")
 
 

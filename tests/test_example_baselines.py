@@ -71,7 +71,7 @@ def test_an_entry_has_figures_of_several_rounds(test: str) -> None:
 
 
 def test_every_cell_of_every_example_has_its_baseline() -> None:
-    recorded_nothing = (f"--ignore=examples/{name}" for name in ("demo", "docs", "first"))
+    recorded_nothing = (f"--ignore=examples/{name}" for name in ("demo", "docs", "first", "tutorial"))
     lines = run_pytest("--ftgate", "--collect-only", "examples", *recorded_nothing)
     collected = {line for line in lines if "::" in line}
     kept = {names.join_nodeid(test, label) for test in named_in(collected) for label in stored(test)}

@@ -20,6 +20,7 @@ NEEDS = {
     "diff": {"report", "xfail"},
     "github": {"markdown"},
     "html": {"decide"},
+    "init": {"pythons"},
     "merge": {"report"},
     "report": {"history"},
 }

@@ -35,7 +35,7 @@ import pytest
 from pytest_ftgate.judge import decide
 from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.measure import conditions
-from pytest_ftgate.measure.context import PreparedTarget
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.machine import read_machine
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, MemoryPoint, Sample

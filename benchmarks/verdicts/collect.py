@@ -35,7 +35,7 @@ from series import Calibration, Kind, Pair, Side
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, LaunchRole, Request
 from pytest_ftgate.model.spec import Executor, Param, StartMethod
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats.rank_tests import floor, iterations_ratio
+from pytest_ftgate.stats.rank_tests import iterations_ratio, quantile
 
 WORKLOAD = """
 from pytest_ftgate import ftgate, threads
@@ -221,7 +221,7 @@ def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
             ratios.append(twice / once)
         else:
             sides, _, _ = bench.interleaved(requests, CALIBRATION_ITERATIONS)
-            once = floor(sides[0].wall_ns, 0.5)
+            once = quantile(sides[0].wall_ns, 0.5)
             ratios.append(iterations_ratio(sides[1].wall_ns, sides[0].wall_ns))
         single.append(float(once))
     whole = statistics.median(single)

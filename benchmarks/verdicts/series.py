@@ -116,7 +116,7 @@ def iterations_ratio(own: Sequence[float], other: Sequence[float], estimator: Es
     """How much longer one side of a launch takes than the interleaved other side, by one estimator."""
     if estimator is PAIRED:
         return rank_tests.iterations_ratio(own, other)
-    return rank_tests.floor(own, estimator) / rank_tests.floor(other, estimator)
+    return rank_tests.quantile(own, estimator) / rank_tests.quantile(other, estimator)
 
 
 def log_ratios(found: Sequence[Pair], estimator: Estimator) -> Floats:

@@ -2,7 +2,7 @@
 
     python benchmarks/verdicts/stored.py QUIET [--busy FOLDER OTHERS] ... [--tries 1000] [--seed 7]
 
-QUIET and each FOLDER hold baselines that `pytest --ftgate --ftgate-update='*'` recorded again and again, of code that
+QUIET and each FOLDER hold baselines that `pytest --ftgate-update='*'` recorded again and again, of code that
 did not change: QUIET while the machine of two cores was quiet, a FOLDER while other processes kept OTHERS of them busy.
 Each try takes one of their runs as the new one and some of QUIET as its recordings, all cells together. A run has 8
 launches of each cell: around its own median, scattered as the launches of all runs of the folder are. The new times are
@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import page
 
-from pytest_ftgate.judge import decide, limits, metrics, prediction, recorded
+from pytest_ftgate.judge import compare, decide, limits, metrics, prediction
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.report import Conditions
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
@@ -60,7 +60,7 @@ def read(folder: Path) -> Cells:
         for label, entries in stored.cells.items():
             for entry in entries.values():
                 for name in metrics.GATING:
-                    _, values = recorded.of_recordings(entry.recordings, name)
+                    _, values = compare.of_recordings(entry.recordings, name)
                     found[f"{stored.test}[{label}]", name] = values
     return found
 

@@ -3,7 +3,7 @@
     python benchmarks/verdicts/time_to_verdict.py [--only GLOB ...] [--list] [--repeat 1] [-- PYTEST OPTIONS]
 
 Each workload is a git project of its own in a temporary folder, with two commits: the second edits a constant of the
-helper module, or adds a comment to the function that is measured (+0 %). `pytest --ftgate --ftgate-against HEAD~1` then
+helper module, or adds a comment to the function that is measured (+0 %). `pytest --ftgate-against HEAD~1` then
 compares them, and a line is printed: the verdicts of the cells, the change of the wall time that was measured, pairs
 and seconds to the end of the run. `aim` are the seconds that we aim at, on two idle cores. What follows `--` goes
 to pytest, for example `--ftgate-test-time 20s`.

@@ -6,16 +6,25 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import Any, Final
 
 from . import hookspec
 from .kit.errors import FtgateError
 from .kit.platforms import unsupported
 from .kit.text import plain
 
-EPILOG: Final = "exit codes: 0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"
+CODES: Final = {0: "success", 1: "regression", 2: "usage or file error", 3: "nothing measured or found"}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help names the exit codes: 0, 2 and those of `exits`; none where `exits` is left out."""
+
+    def __init__(self, *args: Any, exits: Iterable[int] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if exits is not None:
+            self.epilog = f"exit codes: {', '.join(f'{code} {CODES[code]}' for code in sorted({0, 2, *exits}))}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,11 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The parser with every sub-command registered."""
-    parser = argparse.ArgumentParser(
-        prog="ftgate", description="Threads or processes, measured and gated.", epilog=EPILOG
-    )
+    parser = Parser(prog="ftgate", description="Threads or processes, measured and gated.", exits=CODES)
     parser.add_argument("--version", action="version", version=f"pytest-ftgate {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     hookspec.features("command").hook.ftgate_commands(subparsers=subparsers)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pytest
 
     from .declare.options import Option
-    from .model.report import Report, Row
+    from .model.report import Report, Row, Shard
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
     from .plugin.gate import Gate
@@ -77,6 +77,11 @@ def ftgate_plan(plan: Plan) -> Plan | None:
     """The plan as it is measured here."""
 
 
+@_hookspec(firstresult=True)
+def ftgate_part() -> Shard | None:
+    """The part of the run that is measured; none of all of it, and before it was split."""
+
+
 @_hookspec
 def ftgate_collected(run: Run, config: pytest.Config, nodeids: Sequence[str]) -> None:
     """All cells, before any was deselected. Raises FtgateError and OSError to refuse them."""
@@ -107,7 +112,10 @@ def ftgate_finish(run: Run, config: pytest.Config, report: Report) -> Iterable[s
 
 @_hookspec
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add a command, which sets `run` to what takes its arguments and returns an exit code."""
+    """Add a command, which sets `run` to what takes its arguments and returns an exit code.
+
+    Its help names the exit codes 0, 2 and those of `exits=` of `add_parser`.
+    """
 
 
 def features(kind: str) -> pluggy.PluginManager:

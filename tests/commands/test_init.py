@@ -409,7 +409,7 @@ def test_a_dry_run_is_the_patch_of_a_run(folder: Path, capsys: pytest.CaptureFix
         "next:",
         f"  git add benchmarks/test_concurrency.py .github/workflows/ftgate.yml && {commit}",
         "  # then a change: 20_000 becomes 40_000 in benchmarks/test_concurrency.py",
-        "  pytest --no-cov --ftgate --ftgate-against=HEAD benchmarks/test_concurrency.py",
+        "  pytest --no-cov --ftgate-against=HEAD benchmarks/test_concurrency.py",
     ]
     for name in set(written) - set(before):
         (folder / name).unlink()
@@ -429,7 +429,7 @@ def test_a_second_run_leaves_all_and_says_so(folder: Path, capsys: pytest.Captur
     for name in before:
         assert f"left      {name}: " in said
     assert "wrote" not in said
-    assert said.endswith("next:\n  pytest --ftgate --ftgate-against=merge-base tests/test_concurrency.py\n")
+    assert said.endswith("next:\n  pytest --ftgate-against=merge-base tests/test_concurrency.py\n")
 
 
 def test_from_a_folder_below_the_project_paths_are_seen_from_there(
@@ -440,7 +440,7 @@ def test_from_a_folder_below_the_project_paths_are_seen_from_there(
     assert cli.main(["init"]) == 0
     # Without git there is no commit to compare with: the second command ends in a verdict.
     test = "../tests/test_concurrency.py"
-    assert f"  pytest --ftgate --ftgate-update=new {test}\n  pytest --ftgate {test}\n" in capsys.readouterr().out
+    assert f"  pytest --ftgate-update=new {test}\n  pytest --ftgate {test}\n" in capsys.readouterr().out
     assert cli.main(["init", "nowhere"]) == 2
 
 

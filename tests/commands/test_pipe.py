@@ -23,6 +23,21 @@ def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None
     assert [name for name in names if f"\n    {name} " in said.out] == names
 
 
+@pytest.mark.parametrize(
+    ("words", "exits"),
+    [
+        ("", "0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"),
+        ("diff", "0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"),
+        ("baseline show", "0 success, 2 usage or file error, 3 nothing measured or found"),
+        ("init", "0 success, 2 usage or file error"),
+    ],
+)
+def test_the_help_of_a_command_names_its_exit_codes(words: str, exits: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([*words.split(), "--help"])
+    assert " ".join(capsys.readouterr().out.split()).endswith(f"exit codes: {exits}")
+
+
 @pytest.mark.parametrize("arguments", [("decide", "--json"), ("report",)])
 def test_a_closed_pipe_ends_a_command_without_a_traceback(arguments: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / ".ftgate").mkdir()

@@ -12,7 +12,7 @@ from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.declare.plan import choices
 from pytest_ftgate.declare.tests import check_arguments, check_placeholders
 from pytest_ftgate.measure import machine
-from pytest_ftgate.measure.context import measures
+from pytest_ftgate.measure.cell_run import measures
 from pytest_ftgate.model.spec import Cell, Environment, Spec, parse_target
 
 ONE, MANY = {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "{workers}"}

@@ -16,7 +16,7 @@ from pytest_ftgate import command, executor, ftgate, interpreters, load, process
 from pytest_ftgate.declare import plan
 from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.declare.tests import check_arguments, check_placeholders, spec_of
-from pytest_ftgate.measure import context
+from pytest_ftgate.measure import cell_run
 from pytest_ftgate.model.spec import Load, Service, Source, Spec, parse_target
 
 READY = "http://127.0.0.1:{port}/"
@@ -425,7 +425,7 @@ def test_a_server_has_no_body_to_register_for(name: str) -> None:
 def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
     def measured(test: Any) -> str:
         (cell, *_) = plan.choices(spec(test), [parse_target("3.14")])
-        return context.measures(cell, spec(test))
+        return cell_run.measures(cell, spec(test))
 
     kinds = [
         served(["x", "{port}"]),

@@ -28,7 +28,7 @@ from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import Iteration
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.run.folder import refuse_tracked
-from pytest_ftgate.run.rows import message_of
+from pytest_ftgate.run.rows import placed_row
 from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides import worktrees as mending
@@ -383,8 +383,8 @@ def test_rows_that_are_written_for_a_test_are_taken_for_its_own(tmp_path: Path) 
     row = Row(cell=group.cells[0], verdict=Verdict(decision=Decision.PASSED))
     session.folder.run.mkdir(parents=True)
     file = session.folder.shared("rows", group.key)
-    file.write_bytes(msgspec.json.encode([message_of(0, group, row)]))
-    assert session.message(group.cells[0].nodeid).row == row
+    file.write_bytes(msgspec.json.encode([placed_row(0, group, row)]))
+    assert session.row(group.cells[0].nodeid).row == row
 
 
 # ---- what judges: the settings and the set of tests

@@ -15,7 +15,7 @@ from mutations import mutate, mutate_text
 from pytest_ftgate import cli
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launchers import load, workload
-from pytest_ftgate.model.report import RowMessage
+from pytest_ftgate.model.report import PlacedRow
 from pytest_ftgate.run.folder import decoded
 
 
@@ -65,7 +65,7 @@ def test_rows_that_no_process_of_ours_wrote_name_their_file(content: bytes, tmp_
     path = tmp_path / "rows-1.json"
     path.write_bytes(content)
     with pytest.raises(FtgateError, match=r"rows-1\.json: cannot be read: .*; remove it and run again"):
-        decoded(path, list[RowMessage])
+        decoded(path, list[PlacedRow])
 
 
 @pytest.mark.parametrize("words", [["report", "{}", "-v"], ["diff", "{}", "{}"]])

@@ -27,7 +27,7 @@ from pytest_ftgate.model.spec import Cell, Executor, Source, Spec, Target
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.stats import alpha_spending
 from pytest_ftgate.store.folder import assembled
-from pytest_ftgate.store.schema import POSITIVE, RecordedRun, Recording, decode, encode
+from pytest_ftgate.store.schema import POSITIVE, Recording, StoredRun, decode, encode
 
 ROOT = Path(__file__).parents[2]
 SLOWER = 10.0
@@ -88,7 +88,7 @@ def slower(of: Stored) -> Sample:
     return sample.with_launches("locks", (probed(order, 0.0, cell.workers) for order in rounds))
 
 
-def judged(sample: Sample, run: RecordedRun) -> list[tuple[Decision, Recording]]:
+def judged(sample: Sample, run: StoredRun) -> list[tuple[Decision, Recording]]:
     """The decision on the sample by each stored cell of a file, and what it was compared with."""
     found = []
     source = Source(path="x.py", line=1, module="x", qualname="x")

@@ -9,7 +9,7 @@ import report_by_hand
 from example import Example
 from stored_values import make_sample
 
-from pytest_ftgate.model.report import RowMessage
+from pytest_ftgate.model.report import PlacedRow
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.spec import Cell, Environment, Executor, Program
 from pytest_ftgate.run import privacy
@@ -52,10 +52,10 @@ def test_no_file_that_a_run_leaves_names_them(
         assert [str(path) for path in left if word in path.read_text(encoding="utf-8", errors="replace")] == []
 
 
-def message(cell: Cell, detail: str) -> RowMessage:
+def placed(cell: Cell, detail: str) -> PlacedRow:
     sample = msgspec.structs.replace(make_sample(), cell=cell, error=WorkloadError(reason="no", detail=detail))
     row = msgspec.structs.replace(report_by_hand.report().rows[0], cell=cell, sample=sample, paired=sample)
-    return RowMessage(table="t", reference="threads", position=0, row=row)
+    return PlacedRow(table="t", reference="threads", position=0, row=row)
 
 
 def test_values_become_digests_that_are_equal_where_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_values_become_digests_that_are_equal_where_they_were(monkeypatch: pytes
         make_sample().cell, executor=executor, environment=Environment(variables=variables, words=("TOKEN:1",))
     )
     said = "File /home/me/x.py, /home/me; /var/home/me/y; /home/meadow\n/home/me/z"
-    (found,) = privacy.redacted([message(cell, said)])
+    (found,) = privacy.redacted([placed(cell, said)])
     assert SECRET.encode() not in msgspec.json.encode(found)
     there = found.row.cell.environment
     assert [name for name, _ in there.variables] == ["TOKEN", "SAME", "WORKERS"]
@@ -91,7 +91,7 @@ def test_a_target_stays_as_its_user_wrote_it(monkeypatch: pytest.MonkeyPatch) ->
     cell = msgspec.structs.replace(
         cell, nodeid=f"x.py::t[{spec}-w2]", target=msgspec.structs.replace(cell.target, spec=spec, request=spec)
     )
-    (found,) = privacy.redacted([message(cell, "")])
+    (found,) = privacy.redacted([placed(cell, "")])
     assert found.row.cell.nodeid == cell.nodeid
     assert found.row.cell.target.spec == spec
 

@@ -16,7 +16,7 @@ import pytest
 from bench import FORK, SERIAL, THREADS, Bench
 from fake_launcher import GIL, Quiet, measurement_of
 
-from pytest_ftgate.measure.context import PreparedTarget
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.plan import Allowance

@@ -16,7 +16,7 @@ from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import decide
 from pytest_ftgate.kit import git
 from pytest_ftgate.measure import conditions
-from pytest_ftgate.measure.context import PreparedTarget
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.run import phase, run
@@ -102,7 +102,7 @@ def measured(root: Path, scripted: Any, how: str, body_ms: int, factor: float, b
         made = run.Run(config, root, f"run-{launcher.factor}", Listener(), launcher)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for cell in group.cells))
-        message = made.message(CELL)
+        message = made.row(CELL)
         made.store(made.report([message], "0.1", [CELL]))
         return message.row
 

@@ -107,9 +107,11 @@ class TestIterations:
 
 
 def launches(
-    values: list[list[float]], *, floor: int = 6, at_most: int = 40, effect: float = 0.05, budget_ns: float = AMPLE
+    values: list[list[float]], *, at_least: int = 6, at_most: int = 40, effect: float = 0.05, budget_ns: float = AMPLE
 ) -> int:
-    return launches_wanted(values, floor=floor, at_most=at_most, effect=effect, round_ns=1500 * MS, budget_ns=budget_ns)
+    return launches_wanted(
+        values, at_least=at_least, at_most=at_most, effect=effect, round_ns=1500 * MS, budget_ns=budget_ns
+    )
 
 
 SPREAD = [-0.03, 0.03, -0.03, 0.03, -0.03, 0.03]
@@ -137,7 +139,7 @@ class TestLaunches:
 
     def test_bounds(self) -> None:
         assert launches([[-1.0, 1.0, 0.5]]) == 40
-        assert launches([[-1.0, 1.0, 0.5]], floor=50) == 50
+        assert launches([[-1.0, 1.0, 0.5]], at_least=50) == 50
         assert launches([SPREAD], effect=0.0) == 40
 
     @pytest.mark.parametrize(("affordable", "count"), [(30.0, 30), (29.9, 29), (6.0, 6), (4.5, 4), (1.0, 2), (0.0, 2)])

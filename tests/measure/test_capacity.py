@@ -22,7 +22,7 @@ from fake_launcher import (
     spec_of,
 )
 
-from pytest_ftgate.measure.context import (
+from pytest_ftgate.measure.capacity import (
     BARE_BYTES,
     DESCRIPTORS,
     SPARE_DESCRIPTORS,

@@ -33,8 +33,8 @@ from fake_launcher import (
 )
 
 from pytest_ftgate.judge.values import TestValues
+from pytest_ftgate.measure.cell_run import BARE_LOCKS, EmptyLaunches
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.measure.context import BARE_LOCKS, Floors
 from pytest_ftgate.measure.group import StoppingRule
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import BARE_HOLDS, BARRIERS, GROWTH_AT_LEAST, GROWTH_AT_MOST, GROWTHS
@@ -232,15 +232,15 @@ def test_growth_is_shown_where_something_can_grow(executor: str, reuse: str, lau
 
 def test_launches_of_an_empty_workload_are_shared_by_all_cells_that_differ_in_nothing_else() -> None:
     launcher = FakeLauncher()
-    floors: Floors = {}
+    empty: EmptyLaunches = {}
 
     def floor_of(count: int, *targets: str) -> list[int]:
         before = len(launcher.handles)
         group = group_of(spec=spec_of("threads", workers=count), targets=targets)
-        samples = run_of(launcher, group, floors=floors).measure()
+        samples = run_of(launcher, group, empty=empty).measure()
         assert all(len(sample.of("empty")) == len(sample.of("growth_empty")) == 1 for sample in samples)
-        empty = [request.role for request in launcher.requests[before:] if request.role == "empty"]
-        return [len(empty), *(launch.barriers[0].ops for sample in samples for launch in sample.of("empty"))]
+        started = [request.role for request in launcher.requests[before:] if request.role == "empty"]
+        return [len(started), *(launch.barriers[0].ops for sample in samples for launch in sample.of("empty"))]
 
     assert floor_of(2, "3.14")[0] == 1  # it shows growth too
     assert floor_of(2, "3.14")[0] == 0
@@ -505,7 +505,7 @@ def counts(samples: list[Sample]) -> tuple[int, int]:
     return launches.pop(), iterations.pop()
 
 
-AMPLE = Allowance(budget_s=1e6, floor=5, at_most=30)
+AMPLE = Allowance(budget_s=1e6, at_least=5, at_most=30)
 
 
 def test_without_variance_the_least_is_taken() -> None:
@@ -526,7 +526,7 @@ def test_long_iterations_have_a_shorter_pilot_and_none_for_the_tail_alone() -> N
 
 def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
     launcher = FakeLauncher(wall_ns=steady(2000 * MS))
-    limits = Allowance(floor=13, at_most=80, budget_s=60.0, least_iterations=10)
+    limits = Allowance(at_least=13, at_most=80, budget_s=60.0, least_iterations=10)
     paired(launcher, stopping_rule=lambda _: {}, limits=limits).measure()
     assert launcher.clock() < 40
 
@@ -534,7 +534,7 @@ def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
 def test_a_body_of_five_seconds_has_five_pairs_in_three_minutes() -> None:
     """What an unchanged cell needs; memory and lock wait are decided after two."""
     launcher = FakeLauncher(wall_ns=steady(5000 * MS))
-    limits = Allowance(floor=80, at_most=80, budget_s=180.0, least_iterations=10)
+    limits = Allowance(at_least=80, at_most=80, budget_s=180.0, least_iterations=10)
 
     def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         needs: frozenset[Need] = frozenset({"time"}) if len(samples[0].of("memory")) >= 2 else IN_PAIRS
@@ -928,7 +928,7 @@ def test_only_what_a_judge_still_needs_is_measured() -> None:
 
 def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_time_is_decided() -> None:
     launcher = FakeLauncher()
-    limits = Allowance(at_most=40, floor=13)
+    limits = Allowance(at_most=40, at_least=13)
 
     def rule(samples: Sequence[Sample]) -> dict[str, frozenset[Need]]:
         (sample,) = samples
@@ -963,7 +963,7 @@ def test_time_that_is_granted_takes_the_place_of_the_budget() -> None:
 def test_iterations_follow_the_share_and_rounds_the_time_until_the_end() -> None:
     def taken(share_s: float, left_s: float) -> tuple[int, int]:
         launcher = FakeLauncher(wall_ns=noisy(40 * MS, 0.2, 0.2))
-        limits = Allowance(at_most=40, floor=13)
+        limits = Allowance(at_most=40, at_least=13)
         needs: dict[str, frozenset[Need]] = {THREADS: frozenset({"time"})}
         run = paired(launcher, stopping_rule=lambda _: needs, limits=limits)
         run.grant(share_s, left_s)
@@ -988,7 +988,7 @@ PACE = 300 * MS
 @pytest.mark.parametrize("tenths", range(3, 400, 21))
 def test_no_iteration_begins_when_the_time_is_over(tenths: int, executors: tuple[str, ...]) -> None:
     launcher = FakeLauncher(wall_ns=noisy(PACE, 0.1, 0.1))
-    limits = Allowance(budget_s=tenths / 10, at_most=40, floor=13)
+    limits = Allowance(budget_s=tenths / 10, at_most=40, at_least=13)
     everything = {f"{TEST}[3.14-{name}-w2]": EVERYTHING for name in executors}
     run = paired(launcher, stopping_rule=lambda _: everything, limits=limits, executors=executors)
     samples = run.measure()

@@ -19,7 +19,7 @@ from fake_launcher import group_of, spec_of
 from pytest_ftgate.kit import processes
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure import launch
-from pytest_ftgate.measure.context import CellRun, RunningLaunch
+from pytest_ftgate.measure.cell_run import CellRun, RunningLaunch
 from pytest_ftgate.measure.launch import Answered, Handle, LaunchFailed, Request, recorded, request_here
 from pytest_ftgate.measure.launchers import guard, workload
 from pytest_ftgate.measure.launchers import workload as runner_copy

@@ -10,14 +10,14 @@ import pytest
 from bench import SERIAL, SPAWN, TASKS, THREADS
 
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.measure.watch.lock_waits import Written, merged, read, thread_ns
+from pytest_ftgate.measure.watch.lock_waits import SiteRecord, merged, read, thread_ns
 from pytest_ftgate.model.spec import BodyKind, Cell, Executor, parse_target
-from pytest_ftgate.runner.locks.lives import Lives
+from pytest_ftgate.runner.locks.lifetimes import Lifetimes
 from pytest_ftgate.runner.locks.sites import Book, Site, bucket_of
 from pytest_ftgate.stats.histogram import percentile
 
 
-def written(**changes: object) -> Written:
+def written(**changes: object) -> SiteRecord:
     site = {
         "file": "a.py",
         "line": 3,
@@ -27,7 +27,7 @@ def written(**changes: object) -> Written:
         "total_ns": 20,
         "max_ns": 20,
     }
-    return msgspec.convert({**site, "histogram": {20: 1}, **changes}, Written)
+    return msgspec.convert({**site, "histogram": {20: 1}, **changes}, SiteRecord)
 
 
 def test_the_same_line_in_two_processes_is_one_site() -> None:
@@ -83,7 +83,7 @@ def test_where_nothing_happened_there_is_no_site() -> None:
 def test_read_takes_what_a_book_wrote(tmp_path: Path) -> None:
     book = Book()
     book.folder = str(tmp_path)
-    book.lives = Lives()
+    book.lifetimes = Lifetimes()
     book.add(1, Site("a.py", 3, "Lock", "lock")).tally().waits.extend([5, 1_000_000])
     book.write()
     (tmp_path / "window").write_bytes(b"\0")
@@ -92,7 +92,7 @@ def test_read_takes_what_a_book_wrote(tmp_path: Path) -> None:
     assert (site.total_ns, site.max_ns) == (1_000_005, 1_000_000)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"sites": [{"file": 3}]}', b'{"lives": [3]}', b"\xff"])
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"sites": [{"file": 3}]}', b'{"lifetimes": [3]}', b"\xff"])
 def test_a_broken_file_is_named(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "12-0.json").write_bytes(text)
     with pytest.raises(FtgateError, match=r"12-0\.json"):
@@ -104,8 +104,8 @@ def test_an_empty_folder_has_no_sites(tmp_path: Path) -> None:
 
 
 def test_lives_count_as_far_as_they_lie_in_the_measured_iterations(tmp_path: Path) -> None:
-    (tmp_path / "1-0.json").write_text('{"sites":[],"lives":[[0,100],[12,15]]}', encoding="utf-8")
-    (tmp_path / "2-0.json").write_text('{"sites":[],"lives":[[18,35],[20,30],[40,50]]}', encoding="utf-8")
+    (tmp_path / "1-0.json").write_text('{"sites":[],"lifetimes":[[0,100],[12,15]]}', encoding="utf-8")
+    (tmp_path / "2-0.json").write_text('{"sites":[],"lifetimes":[[18,35],[20,30],[40,50]]}', encoding="utf-8")
     recorded = read(tmp_path)
     spans = [(10, 20), (30, 40)]
     assert recorded.lived_ns(spans) == (10 + 10) + 3 + (2 + 5)
@@ -119,7 +119,7 @@ def test_lives_count_as_far_as_they_lie_in_the_measured_iterations(tmp_path: Pat
         (THREADS, "worker", 196, 200),  # the workers' own, one of which ended early
         (THREADS, "worker", 900, 900),
         (SPAWN, "worker", 900, 900),
-        (SERIAL, "worker", 300, 500),  # the main thread's life is not noted
+        (SERIAL, "worker", 300, 500),  # the main thread's lifetime is not noted
         (TASKS, "worker", 300, 500),
         (THREADS, "executor", 150, 300),  # the pool's threads, and the one that drives it
         (THREADS, "executor", 900, 1000),

@@ -11,7 +11,7 @@ import pytest
 from fake_launcher import group_of, spec_of
 
 from pytest_ftgate.measure import machine
-from pytest_ftgate.measure.context import measures
+from pytest_ftgate.measure.cell_run import measures
 from pytest_ftgate.measure.machine import (
     cpu_model,
     cpu_quota,
@@ -197,31 +197,31 @@ def cell_of(word: str, workers: int, **declared: Any) -> tuple[Cell, Spec]:
 
 def test_needed_cores(eight: Path) -> None:
     assert machine.available(eight) == 8
-    assert machine.lacking(*cell_of("threads", 2), eight) == ""
-    assert machine.lacking(*cell_of("threads", 2, min_cores=8), eight) == ""
-    said = machine.lacking(*cell_of("threads", 2, min_cores=9), eight)
+    assert machine.cores_lacking(*cell_of("threads", 2), eight) == ""
+    assert machine.cores_lacking(*cell_of("threads", 2, min_cores=8), eight) == ""
+    said = machine.cores_lacking(*cell_of("threads", 2, min_cores=9), eight)
     assert said == "needs 9 cores, 8 are available to this process"
     put(eight, "sys/fs/cgroup/cpu.max", "150000 100000")
     assert machine.available(eight) == 1
-    said = machine.lacking(*cell_of("threads", 2, min_cores=2), eight)
+    said = machine.cores_lacking(*cell_of("threads", 2, min_cores=2), eight)
     assert said == "needs 2 cores, 1 is available to this process"
 
 
 def test_a_core_for_each_worker(eight: Path) -> None:
     assert machine.for_workers(eight) == [0, 1, 2, 3]
-    assert machine.lacking(*cell_of("threads", 4, pin=True), eight) == ""
-    said = machine.lacking(*cell_of("spawn", 5, pin=True), eight)
+    assert machine.cores_lacking(*cell_of("threads", 4, pin=True), eight) == ""
+    said = machine.cores_lacking(*cell_of("spawn", 5, pin=True), eight)
     assert said.startswith("pin=True needs 5 cores, 4 are available to this process (physical performance cores")
-    assert machine.lacking(*cell_of("serial", 5, pin=True), eight) == ""  # one after the other, on one core
+    assert machine.cores_lacking(*cell_of("serial", 5, pin=True), eight) == ""  # one after the other, on one core
     put(eight, "sys/fs/cgroup/cpu.max", "250000 100000")
     assert machine.for_workers(eight) == [0, 1]
-    assert "needs 3 cores, 2 are" in machine.lacking(*cell_of("threads", 3, pin=True), eight)
+    assert "needs 3 cores, 2 are" in machine.cores_lacking(*cell_of("threads", 3, pin=True), eight)
 
 
 def test_a_system_that_pins_nothing(eight: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity")
     assert machine.for_workers(eight) == []
-    said = machine.lacking(*cell_of("threads", 1, pin=True), eight)
+    said = machine.cores_lacking(*cell_of("threads", 1, pin=True), eight)
     assert said == "pin=True: this system cannot pin a thread to a core"
 
 

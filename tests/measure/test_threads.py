@@ -95,7 +95,7 @@ class Told(Proc):
     def link(self, pid: int, name: str) -> str:
         return self.links.get(name, "")
 
-    def memory(self, pid: int, address: int, size: int) -> bytes:
+    def read_memory(self, pid: int, address: int, size: int) -> bytes:
         return self.polled[:size]
 
     def local_sockets(self, pid: int) -> frozenset[str]:
@@ -704,7 +704,7 @@ def test_the_reader_closes_what_it_opened() -> None:
     for _ in range(3):
         assert reader.call(os.getpid(), os.getpid())
     assert reader.call(os.getpid(), 2**22 + 1) is None
-    assert reader.memory(os.getpid(), 0, 8) == b""
+    assert reader.read_memory(os.getpid(), 0, 8) == b""
     assert len(os.listdir("/proc/self/fd")) == before + 1
     reader.close()
     assert len(os.listdir("/proc/self/fd")) == before

@@ -16,6 +16,7 @@ CORES = 1.5
 """On fewer the threads do not run at once: they neither race nor wait as the page says."""
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interpreters_on_path")
 def test_its_commands_print_what_it_shows(tmp_path: Path) -> None:
     before = cores_now()

@@ -19,7 +19,7 @@ from values import sample_of, timed
 from golden import check_golden
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import History, Recorded, Report, Row
+from pytest_ftgate.model.report import History, HistoryPoint, Report, Row
 from pytest_ftgate.model.spec import Environment, Param
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json as formats
@@ -108,7 +108,7 @@ def test_benchstat_has_a_line_for_each_launch_and_the_direction_of_each_unit() -
 def test_otava_has_a_row_for_each_recording_and_one_for_this_run() -> None:
     first = report_by_hand.report().tables[0].rows[0]
     points = tuple(
-        Recorded(commit=commit, recorded_at=at, value=Interval(value=value, low=value, high=value, level=0.95))
+        HistoryPoint(commit=commit, recorded_at=at, value=Interval(value=value, low=value, high=value, level=0.95))
         for commit, at, value in (
             ("b" * 40, "2026-01-01T00:00:00+00:00", 2e6),
             ("a" * 40, "2025-12-31T00:00:00+00:00", 1e6),

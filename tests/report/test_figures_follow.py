@@ -158,6 +158,10 @@ def figures_of(sample: dict[str, Any], single: dict[str, Any]) -> dict[str, floa
         "work": per_loop(launches, "work_ns"),
         "join": per_loop(launches, "join_ns"),
         "cold": median(launch["cold"]["wall_ns"] for launch in launches),
+        "cpu": median(
+            sum(each["cpu_ns"] for each in launch["iterations"]) / sum(each["ops"] for each in launch["iterations"])
+            for launch in launches
+        ),
         "cores": median(
             sum(each["cpu_ns"] for each in launch["iterations"]) / sum(each["wall_ns"] for each in launch["iterations"])
             for launch in launches
@@ -203,7 +207,7 @@ def test_each_number_of_a_row_follows_from_its_launches(report: Report) -> None:
     for shown in (expected[1], *expected[3:4], *expected[5:7], expected[8]):
         assert f"| {shown} |" in compared
         assert f">{shown}</td>" in page
-    phases = "; ".join(f"{name} {units.time(found[name])}" for name in ("start", "work", "join", "cold"))
+    phases = "; ".join(f"{name} {units.time(found[name])}" for name in ("start", "work", "join", "cold", "cpu"))
     rows, put, depth = units.rate(found["rows"]), units.time(found["put"]), units.number(found["depth"])
     own = f"rows {rows}; put {put} mean; depth peak {depth}"
     assert f"{own}; {phases}; {units.ratio(found['control'])} the control" in text

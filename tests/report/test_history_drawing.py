@@ -6,20 +6,22 @@ import pytest
 
 from pytest_ftgate.judge import history as judged
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import History, LevelChange, Recorded
-from pytest_ftgate.report import history
+from pytest_ftgate.model.report import History, HistoryPoint, LevelChange
+from pytest_ftgate.report import history_text as history
 from pytest_ftgate.store.schema import Recording
 
 
-def point(value: float, half: float = 0.01, *, day: int = 1, commit: str = "c" * 40, level: float = 0.95) -> Recorded:
-    return Recorded(
+def point(
+    value: float, half: float = 0.01, *, day: int = 1, commit: str = "c" * 40, level: float = 0.95
+) -> HistoryPoint:
+    return HistoryPoint(
         commit=commit,
         recorded_at=f"2026-05-{day:02d}T00:00:00+00:00",
         value=Interval(value=value, low=value - half, high=value + half, level=level),
     )
 
 
-def drawn(*points: Recorded, unit: str = "x control", changes: tuple[LevelChange, ...] = (), last: int = 0) -> str:
+def drawn(*points: HistoryPoint, unit: str = "x control", changes: tuple[LevelChange, ...] = (), last: int = 0) -> str:
     of = History(metric="wall", unit=unit, points=points, changes=changes)
     return history.render("t.py::test[c]", of, width=80, unicode=True, last=last)
 

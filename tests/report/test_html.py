@@ -24,7 +24,7 @@ from pytest_ftgate.features.html import page as page_module
 from pytest_ftgate.features.html import plots
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval, to_builtins
-from pytest_ftgate.model.report import Figures, History, LevelChange, Recorded, Report, Row, Table
+from pytest_ftgate.model.report import Figures, History, HistoryPoint, LevelChange, Report, Row, Table
 from pytest_ftgate.model.sample import Footprint, Launch, MemoryPoint, Sample
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json as formats
@@ -71,7 +71,8 @@ def measured(row: Row, ns: int, times: int = 5) -> Row:
 def grid(name: str = "tests/test_grid.py::test_grid") -> tuple[Table, ...]:
     """Two parameters that vary, in a table for each pair, with a history."""
     recorded = tuple(
-        Recorded(commit=f"{at:040x}", recorded_at="2026-01-02", value=around(5e6 + at * 1e5, 2e5)) for at in range(6)
+        HistoryPoint(commit=f"{at:040x}", recorded_at="2026-01-02", value=around(5e6 + at * 1e5, 2e5))
+        for at in range(6)
     )
     tables = []
     for size in (10, 1000):

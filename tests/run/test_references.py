@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from pytest_ftgate.run.sides.references import portable
+from pytest_ftgate.run.sides.references import shown_path
 
 ROOT = PurePosixPath("/opt/someone/project")
 
@@ -30,10 +30,10 @@ ROOT = PurePosixPath("/opt/someone/project")
     ],
 )
 def test_a_portable_name_is_told_from_the_project_or_the_installation(file: str, kept: str) -> None:
-    assert portable(file, ROOT) == kept
-    assert "someone" not in portable(file, None)
+    assert shown_path(file, ROOT) == kept
+    assert "someone" not in shown_path(file, None)
 
 
 def test_a_project_inside_an_installation_is_still_the_project() -> None:
     root = PurePosixPath("/usr/lib/python3.14/site-packages/project")
-    assert portable(f"{root}/words.py", root) == "words.py"
+    assert shown_path(f"{root}/words.py", root) == "words.py"

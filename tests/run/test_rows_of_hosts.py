@@ -14,7 +14,7 @@ from stored_values import MACHINE, OTHER_MACHINE, TEST, change, make_row, make_s
 from pytest_ftgate.features import junit, markdown
 from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.html import page
-from pytest_ftgate.model.report import Report, RowMessage
+from pytest_ftgate.model.report import PlacedRow, Report
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json, said, terminal
 from pytest_ftgate.run.rows import on_host
@@ -30,9 +30,9 @@ class Nobody(Quiet):
     def begin(self, title: str, cells: Sequence[str]) -> None: ...
 
 
-def message(host: str, label: str = "3.14t-threads-w2", position: int = 0, scale: int = 1) -> RowMessage:
+def placed(host: str, label: str = "3.14t-threads-w2", position: int = 0, scale: int = 1) -> PlacedRow:
     row = make_row(make_sample(label, scale=scale), Decision.NO_BASELINE)
-    made = RowMessage(table=TEST, reference="threads", position=position, row=row)
+    made = PlacedRow(table=TEST, reference="threads", position=position, row=row)
     return on_host(made, host, HOSTS[host]) if host else made
 
 
@@ -43,19 +43,19 @@ def session(tmp_path: Path) -> Run:
     return made
 
 
-def reported(session: Run, *messages: RowMessage) -> Report:
-    return session.report(messages, "0.1.0", None)
+def reported(session: Run, *rows: PlacedRow) -> Report:
+    return session.report(rows, "0.1.0", None)
 
 
 def test_a_report_of_this_machine_has_no_hosts(session: Run) -> None:
-    report = reported(session, message(""))
+    report = reported(session, placed(""))
     assert report.hosts == ()
     assert report.machine == session.machine
     assert report.machine_of(report.rows[0]) == session.machine
 
 
 def test_hosts_of_one_class_share_a_table_and_the_report_names_the_one_of_each_row(session: Run) -> None:
-    report = reported(session, message("two"), message("one", "3.14t-threads-w4", position=1))
+    report = reported(session, placed("two"), placed("one", "3.14t-threads-w4", position=1))
     assert [table.title for table in report.tables] == [TEST]
     assert [row.host for row in report.rows] == ["two", "one"]
     assert [host.name for host in report.hosts] == ["one", "two"]
@@ -66,7 +66,7 @@ def test_hosts_of_one_class_share_a_table_and_the_report_names_the_one_of_each_r
 
 
 def test_unlike_hosts_have_tables_and_advice_of_their_own(session: Run) -> None:
-    report = reported(session, message("one"), message("other", scale=3))
+    report = reported(session, placed("one"), placed("other", scale=3))
     titles = [f"{TEST} on {machine.fingerprint}" for machine in (MACHINE, OTHER_MACHINE)]
     assert [table.title for table in report.tables] == titles
     assert [len(table.rows) for table in report.tables] == [1, 1]
@@ -77,7 +77,7 @@ def test_unlike_hosts_have_tables_and_advice_of_their_own(session: Run) -> None:
 
 
 def test_each_machine_s_rows_are_stored_under_its_fingerprint(session: Run) -> None:
-    report = session.store(reported(session, message("one"), message("other", scale=3)))
+    report = session.store(reported(session, placed("one"), placed("other", scale=3)))
     assert [line.startswith("recorded ") for line in report.updates] == [True, True]
     stored = session.stored.store.load(TEST)
     assert stored is not None
@@ -94,19 +94,19 @@ def test_rows_show_the_history_of_their_own_machine(session: Run) -> None:
     for machine in (MACHINE, OTHER_MACHINE):
         for day in DAYS:
             session.stored.store.save(TEST, [change(label, recorded_at=day, machine=machine, append=True)])
-    for row in reported(session, message("one"), message("other")).rows:
+    for row in reported(session, placed("one"), placed("other")).rows:
         fingerprints = {point.fingerprint for history in row.history for point in history.points}
         assert fingerprints == {HOSTS[row.host].fingerprint}
 
 
 def test_a_host_s_rows_keep_what_was_noted_there(session: Run) -> None:
-    noted = msgspec.structs.replace(message(""), note="2 other tests ran meanwhile")
+    noted = msgspec.structs.replace(placed(""), note="2 other tests ran meanwhile")
     table = reported(session, on_host(noted, "one", MACHINE)).tables[0]
     assert table.note == f"measured on one ({MACHINE.fingerprint}); 2 other tests ran meanwhile"
 
 
 def test_a_cell_that_failed_on_one_machine_did_not_on_the_other(session: Run) -> None:
-    good, bad = message("one"), message("other", scale=3)
+    good, bad = placed("one"), placed("other", scale=3)
     verdicts = {"one": Decision.PASSED, "other": Decision.REGRESSED}
     both = [
         msgspec.structs.replace(each, row=msgspec.structs.replace(each.row, verdict=Verdict(decision=verdicts[host])))
@@ -118,16 +118,16 @@ def test_a_cell_that_failed_on_one_machine_did_not_on_the_other(session: Run) ->
 
 @pytest.mark.parametrize("kind", ["bmf", "gha-benchmark", "benchstat", "otava", "openmetrics"])
 def test_no_export_mixes_the_figures_of_two_machines(session: Run, kind: str) -> None:
-    both = reported(session, message("one"), message("other", scale=3))
+    both = reported(session, placed("one"), placed("other", scale=3))
     text = "".join(json.rendered(kind, both))
     if kind == "openmetrics":
         series = [line.rpartition(" ")[0] for line in text.splitlines()]
         assert len(set(series)) == len(series)
     assert all(machine.fingerprint in text for machine in (MACHINE, OTHER_MACHINE))
-    alike = reported(session, message("one"), message("two", "3.14t-threads-w4", position=1))
+    alike = reported(session, placed("one"), placed("two", "3.14t-threads-w4", position=1))
     assert MACHINE.fingerprint not in "".join(json.rendered(kind, alike))
 
 
 def test_junit_names_the_machine_of_each_suite(session: Run) -> None:
-    text = junit.render(reported(session, message("one"), message("other", scale=3)))
+    text = junit.render(reported(session, placed("one"), placed("other", scale=3)))
     assert all(f'hostname="{machine.fingerprint}"' in text for machine in (MACHINE, OTHER_MACHINE))

@@ -46,7 +46,8 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure import machine
-from pytest_ftgate.measure.context import Capacity, PreparedTarget
+from pytest_ftgate.measure.capacity import Capacity
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
 from pytest_ftgate.model.report import Report
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Target
@@ -162,7 +163,7 @@ class Project:
         launcher = launcher or day()
         running = self.session(launcher, *groups, **changed)
         nodeids = [cell.nodeid for group in running.plan for cell in group.cells]
-        messages = [running.message(nodeid) for nodeid in nodeids]
+        messages = [running.row(nodeid) for nodeid in nodeids]
         report = running.report(reversed(messages), "0.1", nodeids)
         # Scripted runs follow each other within a second; real ones do not.
         started = datetime.fromisoformat(report.started_at) + timedelta(minutes=self.count)
@@ -398,7 +399,9 @@ def test_a_metric_that_a_test_names_gates_there_alone(project: Project) -> None:
     assert outcome.session.stored.hypotheses(outcome.session.plan) == 4 + 1 + 4
 
 
-def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alpha_is_split_over_what_gates_in_the_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
     one = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
     project.record(None, TWO, one)
     fresh = group_of(spec=spec_of("threads", nodeid="test_new.py::test_new"))
@@ -419,10 +422,11 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     split = project.session(day(), one)
     whole = plan.plan_of((group.spec, cell) for group in (TWO, one, fresh) for cell in group.cells)
     shards.take_part(split, whole, 2, 2, {})
-    split.message(one.cells[0].nodeid)
+    split.plugins.register(shards.Sharding(pytestconfig, split, 2, 2))
+    split.row(one.cells[0].nodeid)
     assert seen
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
-    shard = split.shard
+    shard = split.part
     assert shard is not None
     assert shard.hypotheses == 12
     assert shard.planned == tuple(cell.nodeid for group in whole for cell in group.cells)
@@ -718,21 +722,21 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
 def test_a_second_process_of_a_run_reads_the_rows_of_the_first(project: Project) -> None:
     project.recorded()
     first, second = day(cell_slower(1.3)), FakeLauncher()
-    rows = project.session(first, run="shared").message(THREADS).row
+    rows = project.session(first, run="shared").row(THREADS).row
     other = project.session(second, run="shared")
-    assert other.message(THREADS).row == rows
-    assert other.message(FORK).row.verdict.decision is Decision.PASSED
+    assert other.row(THREADS).row == rows
+    assert other.row(FORK).row.verdict.decision is Decision.PASSED
     assert first.handles
     assert not second.handles
-    assert project.session(second, run="another").message(THREADS).row.sample is not None
+    assert project.session(second, run="another").row(THREADS).row.sample is not None
     assert second.handles
 
 
 def test_a_group_is_measured_once_for_all_its_cells(project: Project) -> None:
     running = project.session(launcher := day())
-    running.message(THREADS)
+    running.row(THREADS)
     starts = len(launcher.handles)
-    assert running.message(FORK).row.sample is not None
+    assert running.row(FORK).row.sample is not None
     assert len(launcher.handles) == starts
     assert isinstance(running.listener, Watcher)
     assert len(running.listener.begun) == 1
@@ -742,9 +746,9 @@ def test_rows_that_were_not_finished_are_measured_again(project: Project) -> Non
     launcher = day()
     launcher.trouble = lambda at: KeyboardInterrupt() if at.event == MEASURED else None
     with pytest.raises(KeyboardInterrupt):
-        project.session(launcher, run="shared").message(THREADS)
+        project.session(launcher, run="shared").row(THREADS)
     assert not launcher.alive
-    assert project.session(day(), run="shared").message(THREADS).row.sample is not None
+    assert project.session(day(), run="shared").row(THREADS).row.sample is not None
 
 
 def test_rows_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_twice(
@@ -756,9 +760,9 @@ def test_rows_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_tw
     monkeypatch.setattr(rows_module, "write_whole", full)
     first, second = day(), day()
     running = project.session(first, run="shared")
-    row = running.message(THREADS).row
+    row = running.row(THREADS).row
     starts = len(first.handles)
-    assert running.message(FORK).row.sample is not None
+    assert running.row(FORK).row.sample is not None
     assert len(first.handles) == starts
     assert running.rows.all().keys() == {THREADS, FORK}
     assert running.rows.all()[THREADS].row == row
@@ -766,7 +770,7 @@ def test_rows_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_tw
     assert "No space left on device; they are held in memory" in warning
     other = project.session(second, run="shared")
     with pytest.raises(FtgateError, match="only the process that measured them has them"):
-        other.message(FORK)
+        other.row(FORK)
     assert other.rows.all() == {}
     assert not second.handles
 
@@ -784,7 +788,7 @@ def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monke
     monkeypatch.setattr(Trial, "step", stepping)
     monkeypatch.setattr(time, "monotonic", launcher.clock)
     running = project.session(launcher, *groups, time=500.0)
-    rows = [running.message(group.cells[0].nodeid).row for group in groups]
+    rows = [running.row(group.cells[0].nodeid).row for group in groups]
     starts = len(launcher.handles)
     assert [row.verdict.decision for row in rows] == [Decision.ERROR, Decision.NO_BASELINE]
     error = rows[0].error
@@ -792,12 +796,12 @@ def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monke
     assert error.reason == "a mistake of pytest-ftgate: KeyError: 'event'"
     assert error.detail.splitlines()[-2:] == ['    raise KeyError("event")', "KeyError: 'event'"]
     assert not launcher.alive
-    assert [running.message(group.cells[0].nodeid).row for group in groups] == rows
+    assert [running.row(group.cells[0].nodeid).row for group in groups] == rows
     assert len(launcher.handles) == starts
 
 
 def test_so_does_one_while_a_test_is_begun(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "lacking", lambda *_: 1 / 0)
+    monkeypatch.setattr(machine, "cores_lacking", lambda *_: 1 / 0)
     outcome = project.run()
     assert {outcome.reason(each) for each in (THREADS, FORK)} == {
         "a mistake of pytest-ftgate: ZeroDivisionError: division by zero"
@@ -1364,5 +1368,5 @@ def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(
     launcher.trouble = interrupted
     running = project.session(launcher, quick, slow, against="main", time=500.0)
     with pytest.raises(KeyboardInterrupt):
-        running.message(quick.cells[0].nodeid)
+        running.row(quick.cells[0].nodeid)
     assert [path.suffix for path in running.folder.run.glob("*.json")] == [".json"]

@@ -40,8 +40,9 @@ from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure import conditions
+from pytest_ftgate.measure.capacity import Capacity
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.measure.context import Capacity, PreparedTarget
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail, parse_target
@@ -181,7 +182,7 @@ class Desk:
         session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
         session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
-        session.floors, session.capacity = {}, Capacity()
+        session.empty, session.capacity = {}, Capacity()
         session.hooks.ftgate_begin(run=session)
         trial = Trial(session, group)
         trial.begin()
@@ -295,6 +296,16 @@ class TestFirstPhase:
         specs = {(request.reference, request.spec.pythons) for request in desk.launcher.requests}
         assert specs == {(True, ("main",)), (False, ("work tree",))}
         assert not trial.phases
+
+    @pytest.mark.parametrize("computes", [True, False])
+    def test_beside_other_work_a_body_that_computes_passes_by_cpu_time(self, computes: bool) -> None:
+        wall_of, cpu_of = noisy(1.3, 0.2, 0.2, seed=7), noisy(20 * MS if computes else 10 * MS, 0.003, seed=6)
+        desk = Desk(FakeLauncher(wall_ns=lambda at: 20 * MS * max(1.0, wall_of(at))))
+        desk.launcher.cpu_ns, desk.launches = cpu_of, 10
+        (row,) = run(desk.trial(THREADS_ALONE, against="main")).values()
+        wall = next(each for each in row.verdict.metrics if each.metric == "wall")
+        assert wall.reason.startswith("by CPU time, ") is computes
+        assert wall.decision is (Decision.PASSED if computes else Decision.INCONCLUSIVE)
 
     def test_with_no_cell_left_nothing_begins(self) -> None:
         desk = Desk(day())

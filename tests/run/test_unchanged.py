@@ -21,7 +21,7 @@ from pytest_ftgate.features.unchanged.compare import OPENED, Compared, Read, com
 from pytest_ftgate.features.unchanged.sides import Place, Side, loaded_part
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.git import Checkout
-from pytest_ftgate.measure.context import PreparedTarget
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
 from pytest_ftgate.model.spec import Cell, Executor, Group, Program, Spec

@@ -31,7 +31,7 @@ class Ran(NamedTuple):
     out: str
     err: str
     files: dict[str, list[dict[str, Any]]]
-    lives: dict[str, list[tuple[int, int]]]
+    lifetimes: dict[str, list[tuple[int, int]]]
 
     @property
     def sites(self) -> list[dict[str, Any]]:
@@ -71,8 +71,8 @@ class Probe:
         )
         written = {found.stem: json.loads(found.read_text("utf-8")) for found in locks.glob("*.json")}
         files = {stem: each["sites"] for stem, each in written.items() if each["sites"]}
-        lives = {stem: each["lives"] for stem, each in written.items()}
-        return Ran(ended.returncode, ended.stdout, ended.stderr, files, lives)
+        lifetimes = {stem: each["lifetimes"] for stem, each in written.items()}
+        return Ran(ended.returncode, ended.stdout, ended.stderr, files, lifetimes)
 
     def good(self, script: str, *, window: int | None = RECORD, behind: tuple[Path, ...] = ()) -> Ran:
         """The same, of a script that must succeed and say nothing amiss."""
@@ -867,10 +867,10 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
         from pytest_ftgate.runner.locks import book
 
         def alive():
-            return len(book.lives.noted()) - len(book.lives.ended)
+            return len(book.lifetimes.noted()) - len(book.lifetimes.ended)
 
         assert alive() == 1  # the main thread
-        book.lives.leave_out_main()
+        book.lifetimes.leave_out_main()
         assert alive() == 0
         enough = threading.Event()
         thread = threading.Thread(target=enough.wait)
@@ -879,7 +879,7 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
         time.sleep(0.02)
         enough.set()
         thread.join()
-        (life,) = book.lives.ended
+        (life,) = book.lifetimes.ended
         assert life[1] - life[0] > 15e6 and alive() == 0
 
         class Mine(threading.Thread):
@@ -894,7 +894,7 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
         with ThreadPool(2) as pool:
             pool.map(abs, range(4))
             pool.close(); pool.join()  # leaving the block alone does not wait for its threads
-        assert len(book.lives.ended) == 1 + 1 + 1 + 3 + 2, book.lives.ended
+        assert len(book.lifetimes.ended) == 1 + 1 + 1 + 3 + 2, book.lifetimes.ended
 
         # A pool of processes and a queue have threads of their own, which run nothing of the workload.
         context = multiprocessing.get_context("fork")
@@ -903,7 +903,7 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
         items.put(1)
         assert items.get() == 1
         items.close(); items.join_thread()
-        assert len(book.lives.ended) == 8 and alive() == 0
+        assert len(book.lifetimes.ended) == 8 and alive() == 0
 
         # A thread that threading does not know is noted when it first waits.
         lock, over = threading.Lock(), threading.Event()
@@ -920,7 +920,7 @@ def test_the_life_of_each_thread_that_may_wait_is_noted(probe: Probe) -> None:
         assert alive() == 1
     """)
     ran = probe.good(script)
-    assert len(ran.lives) == 2  # this process and the pool's
+    assert len(ran.lifetimes) == 2  # this process and the pool's
 
 
 def test_the_main_threads_of_multiprocessings_own_processes_are_not_noted(probe: Probe) -> None:
@@ -940,8 +940,8 @@ def test_the_main_threads_of_multiprocessings_own_processes_are_not_noted(probe:
     """)
     ran = probe.good(script)
     main, worker, manager = (f"{pid}-0" for pid in ran.out.split())
-    assert set(ran.lives) == {main, worker, manager}  # neither the forkserver nor the resource tracker
-    assert len(ran.lives[main]) == len(ran.lives[worker]) == 1
+    assert set(ran.lifetimes) == {main, worker, manager}  # neither the forkserver nor the resource tracker
+    assert len(ran.lifetimes[main]) == len(ran.lifetimes[worker]) == 1
 
 
 def test_threads_that_lived_while_nothing_was_recorded_are_forgotten(probe: Probe) -> None:
@@ -955,7 +955,7 @@ def test_threads_that_lived_while_nothing_was_recorded_are_forgotten(probe: Prob
             for thread in started: thread.start()
             started[0].join()
             locks.set_window(locks.OFF)
-        print(len(locks.book.lives.ended), len(locks.book.lives.noted()))
+        print(len(locks.book.lifetimes.ended), len(locks.book.lifetimes.noted()))
         over.set()
     """)
     # The main thread, those that waited before the window opened, and both that were started in it.

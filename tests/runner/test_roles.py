@@ -13,7 +13,7 @@ import pytest
 from bench import BUILDS, FORK, INTERPRETERS, SPAWN, TASKS, THREADS, Bench
 from example import Example
 
-from pytest_ftgate.measure.context import CellRun, disagreements
+from pytest_ftgate.measure.cell_run import CellRun, disagreements
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, setup_of
 from pytest_ftgate.model.spec import Cell, Executor, Param, RoleCounts, Source, Spec, Target
 from pytest_ftgate.run import plain

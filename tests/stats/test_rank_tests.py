@@ -232,7 +232,7 @@ class TestEstimators:
 
     def test_floor(self) -> None:
         iterations = [5.0, 1.0, 4.0, 2.0, 3.0]
-        assert [rank_tests.floor(iterations, q) for q in (0.0, 0.25, 0.5, 0.125)] == [1.0, 2.0, 3.0, 1.5]
+        assert [rank_tests.quantile(iterations, q) for q in (0.0, 0.25, 0.5, 0.125)] == [1.0, 2.0, 3.0, 1.5]
 
     def test_tail(self) -> None:
         iterations = [float(iteration) for iteration in range(1, 12)]
@@ -248,7 +248,7 @@ class TestEstimators:
         other = [1.0] * 20
         own = [1.0] * 17 + [4.0] * 3
         assert (rank_tests.tail(own), rank_tests.tail(other)) == (4.0, 1.0)
-        assert rank_tests.floor(own, 0.25) == rank_tests.floor(other, 0.25)
+        assert rank_tests.quantile(own, 0.25) == rank_tests.quantile(other, 0.25)
 
     def test_gini_deviation(self) -> None:
         rng = np.random.default_rng(13)

@@ -12,10 +12,10 @@ import msgspec
 import report_by_hand
 
 from pytest_ftgate.declare.options import Options
-from pytest_ftgate.measure.context import CellRun, Listener, PreparedTarget
+from pytest_ftgate.measure.cell_run import CellRun, PreparedTarget
 from pytest_ftgate.measure.group import Measurement
 from pytest_ftgate.measure.launch import CellUnsupported, HeldIteration, Launcher, LaunchFailed, LaunchRole, Request
-from pytest_ftgate.measure.plan import Allowance, RoundPlan
+from pytest_ftgate.measure.plan import Allowance, Listener, RoundPlan
 from pytest_ftgate.model.sample import (
     Barrier,
     Iteration,
@@ -126,6 +126,8 @@ class FakeLauncher:
     def __init__(self, clock: Clock | None = None, wall_ns: Callable[[At], float] | None = None) -> None:
         self.clock = clock or Clock()
         self.wall_ns = wall_ns or steady(20 * MS)
+        self.cpu_ns: Callable[[At], float] | None = None
+        """The CPU time of what takes `wall_ns`; None: as long."""
         self.startup_ns: Callable[[At], float] = steady(50 * MS)
         self.waited_ns: Callable[[At], float] = lambda _: 0
         self.joins: Callable[[At], float] = lambda _: 0.1
@@ -229,7 +231,9 @@ class FakeHandle:
         must(self.alive)
         must(self.is_ready)
         must(kind not in (HOLD, BARRIER))
-        one_ns = self.launcher.wall_ns(self.at(kind, loops, window_ns))
+        at = self.at(kind, loops, window_ns)
+        one_ns = self.launcher.wall_ns(at)
+        spent = self.launcher.cpu_ns(at) / one_ns if self.launcher.cpu_ns and one_ns else 1.0
         wall_ns = window_ns or round(one_ns * loops)
         if kind in (COLD, CHECKED_COLD):
             self.launcher.orders[self.side] += 1
@@ -240,7 +244,7 @@ class FakeHandle:
             work_ns=wall_ns - 2 * join_ns,
             join_ns=join_ns,
             wall_ns=wall_ns,
-            cpu_ns=wall_ns,
+            cpu_ns=round(wall_ns * spent),
             ops=round(window_ns / one_ns) if window_ns and one_ns else loops,
             rate=1e9 / one_ns if one_ns else 0.0,
         )

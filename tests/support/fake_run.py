@@ -14,7 +14,7 @@ from fake_launcher import MS, At, FakeHandle, FakeLauncher, failed
 
 from pytest_ftgate.judge import decide
 from pytest_ftgate.measure import conditions
-from pytest_ftgate.measure.context import PreparedTarget
+from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.spec import Cell
 from pytest_ftgate.run import run

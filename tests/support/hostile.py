@@ -22,7 +22,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure.launchers import command, load, workload
 from pytest_ftgate.measure.watch import lock_waits
-from pytest_ftgate.model.report import Report, RowMessage
+from pytest_ftgate.model.report import PlacedRow, Report
 from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import json as report_json
 from pytest_ftgate.report import terminal
@@ -83,7 +83,7 @@ def _read_result(content: bytes) -> bool:
 
 def _read_rows(content: bytes) -> bool:
     try:
-        msgspec.json.decode(content, type=list[RowMessage])
+        msgspec.json.decode(content, type=list[PlacedRow])
     except (ValueError, RecursionError):
         return False
     return True
@@ -133,8 +133,8 @@ def result_file() -> bytes:
 def _rows_file() -> bytes:
     report = small_report()
     (row,) = report.rows
-    message = RowMessage(table=report.tables[0].title, reference="threads", position=0, row=row, machine=MACHINE)
-    return msgspec.json.encode([message])
+    placed = PlacedRow(table=report.tables[0].title, reference="threads", position=0, row=row, machine=MACHINE)
+    return msgspec.json.encode([placed])
 
 
 def _read_report(content: bytes) -> bool:

@@ -331,7 +331,7 @@ DESCRIPTION = (
 def ftgate_commands(subparsers: Subparsers) -> None:
     """Add `ftgate accept` to the command line."""
     text = "accept a regression by a commit's trailer (ftgate baseline update stores figures)"
-    parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION)
+    parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION, exits=(3,))
     parser.add_argument("cells", metavar="CELLS", help="a node id, a test's, or either with * and ?; [ and ] are plain")
     parser.add_argument("metric", metavar="METRIC", help="what regressed, such as wall; several with commas")
     parser.add_argument("reason", metavar="REASON", help="why it is meant, in a line")

@@ -34,9 +34,11 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     _action(actions, "list", list_baselines, "every stored cell: machine, build, launches, when, commit")
     show = _action(actions, "show", show_test, "the stored figures of one test")
     show.add_argument("test", metavar="TEST", help=f"a test's name: {NAMES}")
-    diff = _action(actions, "diff", diff_run, "the last run next to its baselines; exits with 1 if a cell regressed")
+    diff = _action(actions, "diff", diff_run, "the last run next to its baselines", exits=(1, 3))
     diff.add_argument("cells", metavar="CELL", nargs="*", help=f"cells or tests: {NAMES} (default: all)")
-    update = _action(actions, "update", update_run, "store the last run's new cells as baselines, and the named cells")
+    update = _action(
+        actions, "update", update_run, "store the last run's new cells as baselines, and the named cells", exits=(1, 3)
+    )
     update.add_argument(
         "cells", metavar="CELL", nargs="*", help=f"cells or tests to store even if they changed or regressed: {NAMES}"
     )
@@ -46,9 +48,9 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 
 def _action(
-    actions: Subparsers, name: str, run: Callable[[argparse.Namespace], int], text: str
+    actions: Subparsers, name: str, run: Callable[[argparse.Namespace], int], text: str, exits: Sequence[int] = (3,)
 ) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", exits=exits)
     add_rootdir(parser)
     parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
     parser.set_defaults(run=run)
@@ -60,7 +62,7 @@ def list_baselines(args: argparse.Namespace) -> int:
     store = store_of(args)
     text = render_list(store.baselines())
     if not text:
-        return nothing(f"no baselines in {store.root}: record some with pytest --ftgate --ftgate-update")
+        return nothing(f"no baselines in {store.root}: record some with pytest --ftgate-update")
     return _print(text)
 
 

@@ -190,6 +190,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         description="Judge the second of two JSON reports as if the first were its baseline. Limits and metrics are "
         "those of the reports, the environment and the project. Exits with 1 if a cell regressed, is suspect, broken "
         "or an error, and with 3 if nothing can be compared.",
+        exits=(1, 3),
     )
     parser.add_argument("before", metavar="A.json", type=Path, help="the reference, written by --ftgate-report json:")
     parser.add_argument("after", metavar="B.json", type=Path, help="the run that is judged")

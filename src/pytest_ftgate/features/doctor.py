@@ -232,6 +232,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         help="show what measurements are possible here",
         description="Show each target's interpreter and environment, the machine, and what can be observed; each "
         "problem with a fix. Exits with 3 when no target has an interpreter.",
+        exits=(3,),
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--python", action="append", metavar="TARGET", help="a target such as 3.14t (repeatable)")

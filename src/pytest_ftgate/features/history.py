@@ -19,7 +19,7 @@ from ..kit.git import AgainstError, Repository
 from ..kit.text import plural
 from ..kit.values import Metric, to_builtins
 from ..model.report import History, Report, Row
-from ..report import history as shown
+from ..report import history_text as shown
 from ..store import names
 from ..store.folder import Store
 from ..store.schema import BaselineError, Recording, decode
@@ -41,6 +41,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         description="Draw a metric of a test over all recordings that its baselines hold or held in git, with their "
         "intervals, and say where its level changed. Each machine and build is a series of its own. Exits with 3 if "
         "nothing is recorded.",
+        exits=(3,),
     )
     parser.add_argument("test", metavar="TEST", help="a test or a cell: a node id, its end, or a unique part of it")
     parser.add_argument("--metric", default=Metric.WALL.value, metavar="NAME", help="default: wall, over the control")

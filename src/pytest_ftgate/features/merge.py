@@ -19,7 +19,7 @@ from ..report import said
 from ..store.folder import Store
 from ..store.names import SUFFIX, entry_key, is_recording, join_nodeid
 from ..store.recording import Edit
-from ..store.schema import BaselineError, RecordedRun, StoredCell
+from ..store.schema import BaselineError, StoredCell, StoredRun
 from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
 from .report import add_forms, checked, command, show, write
 
@@ -45,6 +45,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         "pytest's --junit-xml, are joined into the file of -o: a case that was run in two of them is an error; one "
         "that was skipped in some is taken from the file in which it was run. What folders of baselines have in "
         "addition to this project's is added.",
+        exits=(1, 3),
     )
     parser.add_argument(
         "sources", metavar="PATH", nargs="+", type=Path, help="a JSON report, a JUnit file, or a folder of baselines"
@@ -390,7 +391,7 @@ def join(store: Store, folders: Sequence[Path]) -> list[str]:
     return lines
 
 
-def _recordings(store: Store) -> Iterator[tuple[tuple[str, str, str], RecordedRun]]:
+def _recordings(store: Store) -> Iterator[tuple[tuple[str, str, str], StoredRun]]:
     """Every recording in a folder: its test, file and cell, and what the file holds; by test, the oldest first."""
     for test, runs in store.every_run().items() if store.root.is_dir() else ():
         for name, run in runs.items():

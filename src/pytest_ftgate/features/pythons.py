@@ -29,6 +29,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         help="find or install the target interpreters",
         description="Find each target on PATH, in the user's cache folder or by uv, else install it with uv into that "
         "folder, else report what is missing.",
+        exits=(3,),
     )
     parser.add_argument("--python", action="append", metavar="TARGET", help="a version such as 3.14t (repeatable)")
     parser.add_argument("--strict", action="store_true", help="exit with 3 when a default target is missing, too")

@@ -25,6 +25,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         "report",
         help="show a recorded run, or write it in other forms",
         description="Show a recorded run as a terminal does, or write it in other forms. Nothing is measured.",
+        exits=(3,),
     )
     parser.add_argument("source", metavar="FROM.json", nargs="?", type=Path, help="a JSON report (default: last run)")
     parser.add_argument("--history", action="store_true", help="add each cell's recordings in git (see ftgate history)")

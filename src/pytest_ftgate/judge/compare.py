@@ -13,7 +13,7 @@ from ..stats import rank_tests
 from ..store.schema import Recording, StoredCell
 from . import metrics, readers
 from .metrics import LEAST_TAIL_ITERATIONS, MetricRow
-from .values import CONTROL, TAIL_OF_CONTROL, WALL_OF_CONTROL, ByRound, Side, Values, alike, of_rounds
+from .values import CONTROL, CPU_OF_CONTROL, TAIL_OF_CONTROL, WALL_OF_CONTROL, ByRound, Side, Values, alike, of_rounds
 
 TAIL_ERROR = 1.7
 """The standard error of a 90 % quantile of normal values over that of their mean (Mosteller 1946)."""
@@ -79,7 +79,8 @@ def _pairs(row: MetricRow, new: Values, reference: Values) -> list[PairedValue]:
     if row.in_window is not None:
         sides = of_rounds(new.windows(row.in_window), reference.windows(row.in_window)).values()
         pairs = [(neighbour_pair(own, other), len(own)) for own, other in sides]
-        return [pair if windows > 1 else pair._replace(error=LONE_WINDOW_ERROR) for pair, windows in pairs]
+        lone = 0.0 if row.name == Metric.CPU else LONE_WINDOW_ERROR
+        return [pair if windows > 1 else pair._replace(error=lone) for pair, windows in pairs]
     name, errors = alike(row.name, (new, reference)), dict[int, float]()
     own, other = (
         _positive(row, side.by_order(name)) if row.may_be_zero else side.by_order(name) for side in (new, reference)
@@ -186,7 +187,8 @@ def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list
 
 def _of_control(row: MetricRow) -> Callable[[Side], ByRound]:
     """Reads a time over that of the control."""
-    name = {Metric.WALL.value: WALL_OF_CONTROL, Metric.TAIL.value: TAIL_OF_CONTROL}.get(row.name)
+    own = {Metric.WALL: WALL_OF_CONTROL, Metric.TAIL: TAIL_OF_CONTROL, Metric.CPU: CPU_OF_CONTROL}
+    name = {metric.value: name for metric, name in own.items()}.get(row.name)
     if name is not None:
         return lambda side: side.by_order(name)
     return lambda side: _positive(row, _over(side.by_order(row.name), side.by_order(CONTROL)))

@@ -47,6 +47,8 @@ BEYOND_LEVEL = 0.08
 ALONE, ALONE_AT_MOST = 8.0, math.log(4)
 """What one pair alone must lie beyond a limit to be suspect: so many times the deviation that a pair has at most, of
 which its own iterations show a part, and never more than four times the limit."""
+BROAD = 0.25
+"""The effect that the wall time rules out by itself where CPU time rules out a smaller one."""
 MOST_PAIRS = 200
 """A larger number is not recommended to users."""
 CONTRACT_SPREAD = 0.1
@@ -270,6 +272,28 @@ def compare(comparison: Comparison) -> MetricVerdict:
         notes.insert(0, f"the estimate {change} is worse than the effect {effect}")
     reason = "; ".join(filter(None, notes))
     return replace(opened, reason=reason, more=more, beyond=beyond)
+
+
+def by_cpu(judged: MetricVerdict, wall: Comparison, cpu: Comparison, computing: float) -> MetricVerdict:
+    """The verdict on the wall time of a body that computes: where it is open, CPU time decides small effects.
+
+    It passes if CPU time rules out the effect, and the wall time BROAD, each by the test and at the looks of `compare`.
+    If the pairs of wall times read worse than the effect, it stays open. Nothing fails by it. `computing` is the
+    smaller `Values.computing` of both sides: what more it may wait, unseen by CPU time, is no more than the effect.
+    """
+    if judged.decision is not Decision.INCONCLUSIVE or judged.ratio is None:
+        return judged
+    if computing * (1 + wall.limits.effect) < 1:
+        return judged
+    shifts = paired(*(scaled(wall.metric, side) for side in (wall.new, wall.reference)))
+    if max(median(shifts), math.log(judged.ratio.value)) > pass_limit(wall):
+        return judged
+    broad, spent = compare(replace(wall, limits=wall.limits._replace(effect=BROAD))), compare(cpu)
+    if broad.ruled_out is None or spent.ratio is None or not (broad.decision.good and spent.decision.good):
+        return judged
+    change = change_text(Metric.CPU, math.log(spent.ratio.value))
+    reason = f"by CPU time, {change}; wall alone rules out {worse_text(Metric.WALL, broad.ruled_out)}"
+    return replace(judged, decision=Decision.PASSED, reason=reason, more=None, ruled_out=spent.ruled_out)
 
 
 def suspect_level(alpha: float) -> float:

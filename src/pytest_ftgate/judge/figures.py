@@ -19,6 +19,7 @@ MEDIANS: Final[Mapping[str, str]] = {
     "work_ns": "work",
     "join_ns": "join",
     "cold_ns": "cold",
+    "cpu_ns": "cpu",
     "cores": "cores",
     "rss_bytes": "rss",
     "pss_bytes": "pss",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..kit.values import Metric
-from ..model.report import History, LevelChange, Recorded
+from ..model.report import History, HistoryPoint, LevelChange
 from ..stats import rank_tests
 from ..stats.change_points import change_points
 from ..store.schema import Recording
@@ -27,7 +27,7 @@ def history(recordings: Sequence[Recording], metric: str, *, fingerprint: str, b
         return None
     positive = all(value > 0 for _, each in known for value in each)
     points = tuple(
-        Recorded(
+        HistoryPoint(
             commit=recording.commit,
             recorded_at=recording.recorded_at,
             value=rank_tests.log_interval(each) if positive else rank_tests.location(each, INTERVAL_LEVEL),

@@ -273,7 +273,7 @@ class Judge:
         basis, names = self.compared_with(values.sample), self.policy.metrics
         entry, numbers = basis.entry, dict[str, Numbers]()
         if values.sample.reference is not None:
-            numbers = compare.paired(values, names)
+            numbers = compare.paired(values, {*names, Metric.CPU} if Metric.WALL in names else names)
         elif entry is not None and values.rounds and basis.basis == "stored":
             numbers = compare.with_stored(values, entry, names)
         elif entry is not None and values.rounds:
@@ -317,7 +317,20 @@ class Judge:
         if not numbers.new:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
-        comparison = Comparison(
+        comparison = self._comparison(metric, reading, allowed, final=final)
+        if not numbers.recordings:
+            judged = decide.compare(comparison)
+            if metric != Metric.WALL or Metric.CPU not in reading.numbers:
+                return judged
+            spent = self._comparison(Metric.CPU, reading, allowed._replace(floor=0.0), final=final)
+            sides = (side for side in (values, values.reference) if side is not None)
+            return decide.by_cpu(judged, comparison, spent, min(side.computing for side in sides))
+        moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
+        return prediction.predict(comparison, numbers.recordings, moved)
+
+    def _comparison(self, metric: str, reading: Reading, allowed: Limits, *, final: bool) -> Comparison:
+        values, numbers = reading.values, reading.numbers[metric]
+        return Comparison(
             metric=metric,
             new=numbers.new,
             reference=numbers.reference,
@@ -332,10 +345,6 @@ class Judge:
             pair_s=values.round_s,
             wall_growth=numbers.wall_growth,
         )
-        if not numbers.recordings:
-            return decide.compare(comparison)
-        moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
-        return prediction.predict(comparison, numbers.recordings, moved)
 
     def _limits(self, metric: str, kind: BasisKind) -> Limits:
         return limits.effective(metric, kind, cli=self.policy.cli, declared=self.spec.thresholds, ini=self.policy.ini)

@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..kit.text import did_you_mean, listed
 from ..kit.values import Metric
-from ..model.sample import Iteration, Latency, Launch, MemoryPoint, Need, Sample
+from ..model.sample import Iteration, Latency, Launch, MemoryPoint, Need, Sample, cpu_value
 from ..model.spec import Cell
 from ..model.verdict import Limits
 from . import readers
@@ -38,7 +38,7 @@ class MetricRow(NamedTuple):
     have beyond what their own iterations show, `between` the same of recordings beyond what their launches show.
     `explains` says that it is derived from times: it fails a cell only if the cell's own time is worse too. `absent`
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
-    can have such a value. `in_window` is its value in one window of load: pairs are then of neighbouring windows.
+    can have such a value. `in_window` is its value in one iteration or window: pairs are then of neighbouring ones.
     `sampled` is its value in one sample of memory: the scatter of a launch's samples counts in its comparisons.
     `beside` is a kind of launch that it needs beside those of `need`. `meaning` is for docs/metrics.md. What is made of
     the launches of two cells is not `read` here but in values.py.
@@ -177,6 +177,13 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             spread=TAIL_SPREAD,
             gates=True,
             meaning="the 90 % quantile of the same iterations",
+        ),
+        MetricRow(
+            Metric.CPU,
+            "time",
+            _of_launch(readers.cpu_of),
+            in_window=cpu_value,
+            meaning="CPU time of all processes per call of the body in one worker; with duration= per operation",
         ),
         _once("cold", readers.cold_values, "the first iteration of a launch"),
         _once("start", _of_launch(readers.start_of), "starting the workers"),

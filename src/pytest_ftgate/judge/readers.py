@@ -39,7 +39,7 @@ def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
     """The floor of a launch in ns: a low quantile of the `iteration_value` of its iterations; None without any."""
     iterations = (iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations)
     usable = [value for value in iterations if math.isfinite(value)]
-    return rank_tests.floor(usable, quantile) if usable else None
+    return rank_tests.quantile(usable, quantile) if usable else None
 
 
 def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> dict[int, float]:
@@ -86,6 +86,12 @@ def cold_values(sample: Sample) -> dict[int, float]:
         sample.launches,
         lambda launch: iteration_value(launch.cold, 1, launch.window_ns > 0) if launch.cold else None,
     )
+
+
+def cpu_of(launch: Launch) -> float | None:
+    """The CPU time of one operation in ns, over all iterations: some clocks count it in ticks, so many add up to 0."""
+    spent_ns = sum(iteration.cpu_ns for iteration in launch.iterations)
+    return spent_ns / max(1, sum(iteration.ops for iteration in launch.iterations)) if spent_ns else None
 
 
 def core_values(sample: Sample) -> dict[int, float]:

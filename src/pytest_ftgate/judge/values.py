@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from ..kit.values import Interval, Metric, grouped
 from ..model.report import Report, Row
-from ..model.sample import Iteration, Role, Sample, iteration_value, single_cell
+from ..model.sample import Iteration, Role, Sample, cpu_value, iteration_value, single_cell
 from ..model.spec import Cell
 from ..stats import moderated, rank_tests
 from ..store.names import split_nodeid
@@ -24,9 +24,14 @@ from . import metrics, readers
 CONTROL: Final = "control"
 WALL_OF_CONTROL: Final = "wall/control"
 TAIL_OF_CONTROL: Final = "tail/control"
+CPU_OF_CONTROL: Final = "cpu/control"
 USS_WRITTEN: Final = "uss/written"
-"""What is read beside the metrics: the control's floor in ns, the wall time and the tail over the control, and the part
-of USS that was written to (`uss` is then the whole of it)."""
+"""What is read beside the metrics: the control's floor in ns, the wall time, the tail and the CPU time over the
+control's, and the part of USS that was written to (`uss` is then the whole of it)."""
+UNDISTURBED: Final = 0.95
+"""The quantile of the iterations by the cores that they kept busy: beside other work most of them wait for a core."""
+MORE_RUN: Final = 1.05
+"""Clocks that are read one after the other give up to 1.02."""
 ByRound: TypeAlias = Mapping[int, float]
 """Launch order, which is that of its round -> value; launches without a value are left out."""
 Iterations: TypeAlias = Mapping[int, Sequence[float]]
@@ -76,11 +81,11 @@ class Values:
             }
         return self._iterations[role]
 
-    def windows(self, value_of: Callable[[Iteration], float | None]) -> Iterations:
-        """A positive value of each window of load."""
+    def windows(self, value_of: Callable[[Iteration], float | None], role: Role = "time") -> Iterations:
+        """A positive value of each iteration or window."""
         return {
             launch.order: [known if (known := value_of(each)) and known > 0 else math.nan for each in launch.iterations]
-            for launch in self.sample.launches
+            for launch in self.sample.of(role)
         }
 
     def by_order(self, name: str) -> ByRound:
@@ -98,6 +103,24 @@ class Values:
     def middle(self, metric: str) -> float | None:
         """The median of a metric over its launches; None without a value."""
         return readers.median_of(self.by_order(metric).values())
+
+    @cached_property
+    def computing(self) -> float:
+        """CPU time over the wall time of the workers that can run at once, in the least disturbed iterations.
+
+        Near 1, all that the workers do is compute. 0 where it is not known how many can run: of a program, of a pool,
+        and where more do than it seems, as in native code without the GIL.
+        """
+        executor = self.cell.executor
+        if executor.program is not None or self.cell.body != "worker":
+            return 0.0
+        one_thread = executor.kind in ("serial", "tasks")
+        one_gil = executor.kind == "threads" and any(launch.gil_enabled for launch in self.sample.launches)
+        iterations = (each for launch in self.sample.launches for each in launch.iterations if each.wall_ns)
+        shares = [each.cpu_ns / each.wall_ns for each in iterations]
+        able = 1 if one_thread or one_gil else self.cell.workers
+        share = rank_tests.quantile(shares, UNDISTURBED) / able if shares else 0.0
+        return share if share < MORE_RUN else 0.0
 
     @cached_property
     def lock_cost(self) -> Interval | None:
@@ -214,6 +237,7 @@ _DERIVED: Final[Mapping[str, Callable[[Values], ByRound]]] = {
     CONTROL: lambda values: readers.launch_values(values.sample.of("control")),
     WALL_OF_CONTROL: lambda values: _ratios(values.iterations(), values.iterations("control")),
     TAIL_OF_CONTROL: _tails_of_control,
+    CPU_OF_CONTROL: lambda values: _ratios(values.windows(cpu_value), values.windows(cpu_value, "control")),
     USS_WRITTEN: _written,
     Metric.SCALING: _scaling,
     "efficiency": _efficiency,
@@ -266,7 +290,7 @@ def stored_values(values: Values) -> dict[str, ByRound]:
         for kind, names in (("timer", launch.timers), ("counter", launch.counters), ("peak", launch.peaks))
         for name in names
     }
-    names = (*metrics.TABLE, CONTROL, WALL_OF_CONTROL, TAIL_OF_CONTROL, USS_WRITTEN, *sorted(own))
+    names = (*metrics.TABLE, CONTROL, WALL_OF_CONTROL, TAIL_OF_CONTROL, CPU_OF_CONTROL, USS_WRITTEN, *sorted(own))
     return {name: values.by_order(name) for name in names}
 
 

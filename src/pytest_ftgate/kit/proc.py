@@ -168,7 +168,7 @@ class Proc:
             return os.readlink(f"/proc/{pid}/{name}")
         return ""
 
-    def memory(self, pid: int, address: int, size: int) -> bytes:
+    def read_memory(self, pid: int, address: int, size: int) -> bytes:
         """`size` bytes of its memory, or fewer. Reading it attaches to nothing and stops nothing."""
         with contextlib.suppress(OSError, OverflowError), open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
             file.seek(address)

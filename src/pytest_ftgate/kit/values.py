@@ -59,6 +59,7 @@ class Metric(StrEnum):
 
     WALL = "wall"
     TAIL = "tail"
+    CPU = "cpu"
     USS = "uss"
     LOCK_WAIT = "lock_wait"
     SCALING = "scaling"

@@ -21,11 +21,12 @@ from ..kit.values import grouped
 from ..model.sample import Need, Sample
 from ..runner.protocol import CHECKED_COLD, COLD
 from ..stats import rank_tests
+from .capacity import Capacity
+from .cell_run import CellRun, EmptyLaunches, RunningLaunch, disagreements, roles
 from .conditions import ConditionsMonitor
-from .context import Capacity, CellRun, Floors, Listener, RunningLaunch, disagreements, roles
 from .launch import Launcher, LaunchRole, Request
 from .memory_round import measure_memory
-from .plan import OutOfTime, RoundPlan
+from .plan import Listener, OutOfTime, RoundPlan
 from .time_round import measure_times, ratios_of
 
 T = TypeVar("T")
@@ -62,7 +63,7 @@ class Measurement:
     needed: int = 0
     """The rounds that decide about a cell: where the time is too short for so many of all, cells take turns. 0: they do
     not."""
-    floors: Floors = dataclasses.field(default_factory=dict)
+    empty: EmptyLaunches = dataclasses.field(default_factory=dict)
     """Those that other tests of the run have measured, and share; so is the capacity."""
     capacity: Capacity = dataclasses.field(default_factory=Capacity)
     split: str = dataclasses.field(init=False, default="")
@@ -71,9 +72,9 @@ class Measurement:
 
     def __post_init__(self) -> None:
         # Each of its own: whether cells take turns changes nothing else, and a test's launches are the same whichever
-        # test of the run has measured the floors.
+        # test of the run has measured the empty launches.
         self._turns = random.Random(repr(self.rng.getstate())).sample(self.cell_runs, len(self.cell_runs))
-        self._floors_rng = random.Random(self.rng.getrandbits(64))
+        self._empty_rng = random.Random(self.rng.getrandbits(64))
         self._share = 1.0
         """Launches that are still needed, also of cells whose turn has not come, over those of the last round."""
         self._done = 0
@@ -257,7 +258,7 @@ class Measurement:
         self.plan.check()
         target = cell_run.target
         gil_on = cell_run.cell.target.settings.gil == "on"
-        rng = self._floors_rng if role == "empty" else self.rng
+        rng = self._empty_rng if role == "empty" else self.rng
         request = Request(
             cell=cell_run.cell,
             spec=cell_run.spec,

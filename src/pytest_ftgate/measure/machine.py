@@ -165,7 +165,7 @@ def own_cpus(cpus: Iterable[int], root: Path = ROOT) -> list[int]:
     return sorted(most.values())
 
 
-def lacking(cell: Cell, spec: Spec, root: Path = ROOT) -> str:
+def cores_lacking(cell: Cell, spec: Spec, root: Path = ROOT) -> str:
     """Why a cell cannot have the cores that its test asks for; empty where it can."""
     if spec.min_cores is not None and (there := available(root)) < spec.min_cores:
         return f"needs {plural(spec.min_cores, 'core')}, {plural(there, 'is', 'are')} available to this process"

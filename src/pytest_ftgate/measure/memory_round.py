@@ -23,7 +23,7 @@ from ..model.sample import Barrier, Function, Launch, Profile, Role, SamplingCos
 from ..runner.profile import END
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
-from .context import LONG_NS, ROLES, CellRun, FloorKey, RunningLaunch
+from .cell_run import LONG_NS, ROLES, CellRun, EmptyKey, RunningLaunch
 from .launch import CellUnsupported, Handle, error_of
 from .plan import LEAST_LAUNCHES, OutOfTime, RoundPlan
 
@@ -179,23 +179,23 @@ def _shared(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:
 
     Where memory is freed at once, one launch has both roles.
     """
-    floors, cell = measurement.floors, cell_run.cell
-    key: FloorKey = (
+    empty, cell = measurement.empty, cell_run.cell
+    key: EmptyKey = (
         *(cell_run.target.python, cell.target.spec, cell.executor.label, cell.workers, cell_run.spec.reuse),
         cell.environment.variables,
     )
-    if (key, role) not in floors:
+    if (key, role) not in empty:
         if _frees_at_once(cell_run):
             settling = BARRIERS[0] + GROWTH_WARMUPS
             launch = _barrier_launch(measurement, cell_run, "empty", settling + GROWTH_AT_MOST)
             steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[settling:]
-            floors[key, "empty"] = msgspec.structs.replace(launch, barriers=steady)
-            floors[key, "growth_empty"] = msgspec.structs.replace(launch, role="growth_empty", barriers=grown)
+            empty[key, "empty"] = msgspec.structs.replace(launch, barriers=steady)
+            empty[key, "growth_empty"] = msgspec.structs.replace(launch, role="growth_empty", barriers=grown)
         elif role == "growth_empty":
-            floors[key, role] = _growth_launch(measurement, cell_run, role)
+            empty[key, role] = _growth_launch(measurement, cell_run, role)
         else:
-            floors[key, role] = _barrier_launch(measurement, cell_run, role, BARRIERS[0])
-    return floors[key, role]
+            empty[key, role] = _barrier_launch(measurement, cell_run, role, BARRIERS[0])
+    return empty[key, role]
 
 
 def _growth_launch(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:

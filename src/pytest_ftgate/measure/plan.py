@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -39,6 +40,22 @@ LATER_ROUNDS = 0.5, 0.8
 RESOLUTIONS_PER_VALUE, LEAST_VALUE_NS = 1000, 100_000
 
 
+class Listener(Protocol):
+    """Receives the progress of a run."""
+
+    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+        """One step: a phrase that the label of a cell or target ends, rounds done and wanted (or 0), seconds left."""
+        ...
+
+    def expect_more(self, why: str) -> None:
+        """More will be measured than was estimated, for this reason."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Something that the user should know before the report."""
+        ...
+
+
 class OutOfTime(Exception):
     """The time of a run has ended: nothing more is started, and no iteration begins."""
 
@@ -51,7 +68,7 @@ class Allowance(Struct, frozen=True, kw_only=True):
     """
 
     budget_s: float = 60.0
-    floor: int = 5
+    at_least: int = 5
     at_most: int = 30
     launches: int | None = None
     iterations: int | None = None
@@ -85,7 +102,7 @@ class RoundPlan:
         self.long = False
         """Whether an iteration of each cell is long."""
         self.rounds = 0
-        self.rounds_wanted = limits.launches or limits.floor
+        self.rounds_wanted = limits.launches or limits.at_least
         self.round_ns = 0.0
         self.iteration_ns = 0.0
         self.extra_ns = 0.0
@@ -214,7 +231,7 @@ class RoundPlan:
         self.count = iterations_wanted(
             known,
             (self.limits.budget_s - self._ended_rounds_s) * 1e9,
-            (self.limits.launches or self.limits.floor) - self.rounds,
+            (self.limits.launches or self.limits.at_least) - self.rounds,
             launch_ns=launch_ns,
             iteration_ns=iteration_ns,
             extra_ns=extra_ns,
@@ -235,7 +252,7 @@ class RoundPlan:
         launch_ns = max(0.0, self.round_ns - self.iteration_ns * self.taken)
         self.rounds_wanted = launches_wanted(
             values,
-            floor=self.limits.at_most if until_settled else self.limits.floor,
+            at_least=self.limits.at_most if until_settled else self.limits.at_least,
             at_most=self.limits.at_most,
             effect=EFFECT,
             round_ns=launch_ns + self.planned * self.iteration_ns,
@@ -275,7 +292,7 @@ def iterations_wanted(
 def launches_wanted(
     values: Sequence[Sequence[float]],
     *,
-    floor: int,
+    at_least: int,
     at_most: int,
     effect: float,
     round_ns: float,
@@ -286,14 +303,14 @@ def launches_wanted(
 
     `values` holds, for each cell, the log-ratios of its launches so far to its reference or control workload: the
     noisiest cell decides. That many bring the 95 % interval of a shift between two such sides to about half of `effect`
-    on each side; at least `floor` (what the exact test needs) and at most `at_most`. `budget_ns` is for those to come;
-    if it forbids even `floor`, as many as it allows, and never fewer than 2.
+    on each side; between `at_least` (what the exact test needs) and `at_most`. `budget_ns` is for those to come;
+    if it forbids even `at_least`, as many as it allows, and never fewer than 2.
     """
     deviation = max((rank_tests.gini_deviation(cell) for cell in values), default=0.0)
     half_width = math.log1p(effect) / 2
     wanted = min(2 * (2 * deviation / half_width) ** 2, at_most) if half_width > 0 else at_most
     affordable = taken + budget_ns / max(1.0, round_ns)
-    return max(LEAST_LAUNCHES, math.floor(min(max(floor, math.ceil(wanted)), affordable)))
+    return max(LEAST_LAUNCHES, math.floor(min(max(at_least, math.ceil(wanted)), affordable)))
 
 
 def calibrated_loops(wall_ns: Sequence[float], resolution_ns: float) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..kit.values import grouped
 from ..model.sample import Role
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, WARMUP
-from .context import ROLES, CellRun, Needed, RunningLaunch, roles, total
+from .capacity import Needed, total
+from .cell_run import ROLES, CellRun, RunningLaunch, roles
 from .launch import LaunchRole
 from .memory_round import memory_cost_ns
 from .plan import OutOfTime, calibrated_loops

@@ -137,6 +137,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     work_ns: Rate | None = None
     join_ns: Rate | None = None
     cold_ns: Rate | None = None
+    cpu_ns: Rate | None = None
     ratio: Rate | None = None
     control_ratio: Rate | None = None
     cores: Rate | None = None
@@ -209,7 +210,7 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     wanted_s: float
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
+class HistoryPoint(Struct, frozen=True, kw_only=True):
     """One recording of a metric in the history of its baseline: the centre of its launches with its interval."""
 
     commit: str
@@ -238,7 +239,7 @@ class History(Struct, frozen=True, kw_only=True):
     """
 
     metric: str
-    points: tuple[Recorded, ...]
+    points: tuple[HistoryPoint, ...]
     changes: tuple[LevelChange, ...] = ()
     unit: str = ""
     build: str = ""
@@ -270,7 +271,7 @@ class Row(Struct, frozen=True, kw_only=True):
     host: str = ""
 
 
-class RowMessage(Struct, frozen=True, kw_only=True):
+class PlacedRow(Struct, frozen=True, kw_only=True):
     """A row that is sent from the process that measured it to the one that makes the report.
 
     `position` is the cell's index in the plan: rows of several workers arrive in any order. `machine` is the one of a

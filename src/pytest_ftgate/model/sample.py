@@ -319,6 +319,11 @@ def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:
     return iteration.wall_ns / loops if loops > 0 and iteration.wall_ns > 0 else math.nan
 
 
+def cpu_value(iteration: Iteration) -> float:
+    """The CPU time of one operation in ns, of all processes: of a call of the body in one worker, or in a window."""
+    return iteration.cpu_ns / max(1, iteration.ops)
+
+
 # ---- related cells of a test
 
 

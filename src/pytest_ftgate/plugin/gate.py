@@ -21,7 +21,7 @@ from ..declare.options import BEYOND, UNDECIDED_RUN, Options
 from ..judge import decide, limits
 from ..kit.errors import FtgateError
 from ..kit.text import plain, takes_unicode
-from ..model.report import Report, Row, RowMessage
+from ..model.report import PlacedRow, Report, Row
 from ..model.spec import Plan
 from ..model.verdict import Decision, Outcome, Verdict
 from ..report import measured, said, terminal
@@ -72,7 +72,7 @@ class Gate:
             worker=handed.worker if handed else "",
             spent_s=handed.spent_s if handed else 0.0,
         )
-        self.placed: Callable[[RowMessage], RowMessage] = lambda message: message
+        self.on_host: Callable[[PlacedRow], PlacedRow] = lambda placed: placed
         """Says of a row where it was measured."""
         taken = signals.Signals(config, is_worker=self.is_worker)
         config.pluginmanager.register(taken)
@@ -80,7 +80,7 @@ class Gate:
         self.run.start()
         self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.run.time.spent_s)
         self.collected: list[str] = []
-        self.messages: dict[str, RowMessage] = {}
+        self.rows: dict[str, PlacedRow] = {}
         self.failures = Failures()
         self.plain = False
         self.report: Report | None = None
@@ -167,14 +167,14 @@ class Gate:
             with shown:
                 if self.refused is not None:
                     raise self.refused
-                message = self.run.message(item.stash[CELL][1].nodeid)
+                placed = self.run.row(item.stash[CELL][1].nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             item.stash[HEADLINE] = str(error).partition("\n")[0]
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
-        item.stash[ROW_MESSAGE] = message = self.placed(message)
-        row = message.row
+        item.stash[PLACED_ROW] = placed = self.on_host(placed)
+        row = placed.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if failed := self._failed(row):
             item.stash[HEADLINE] = said.headline(failed)
@@ -193,20 +193,20 @@ class Gate:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach the row to the item's report: if an xdist worker crashes later, nothing is lost."""
         report = yield
-        message = item.stash.get(ROW_MESSAGE, None)
+        placed = item.stash.get(PLACED_ROW, None)
         if report.when == "call" and report.failed and HEADLINE in item.stash:
             # The line that raised, else the test's. Editors do not open the `~` that recorded paths have.
-            found = said.origin(said.error_of(message.row)) if message is not None else None
+            found = said.origin(said.error_of(placed.row)) if placed is not None else None
             place = (os.path.expanduser(found[0]), found[1]) if found else None
             set_message(report, item.stash[HEADLINE], place or (str(item.path), item.stash[CELL][0].source.line))
-        if message is not None and report.when == "call":
+        if placed is not None and report.when == "call":
             if self.is_worker:
-                held = self.run.rows.all().values() if self.run.rows.unwritten else ()  # nobody else can read them
-                sent = [message, *map(self.placed, held)]
+                others = self.run.rows.all().values() if self.run.rows.unwritten else ()  # nobody else can read them
+                sent = [placed, *map(self.on_host, others)]
                 report.__dict__["ftgate"] = msgspec.json.encode(sent).decode()
             else:
-                self.messages[item.nodeid] = message
-            verdict = message.row.verdict
+                self.rows[item.nodeid] = placed
+            verdict = placed.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
                 report.__dict__["wasxfail"] = said.known_text(verdict)
@@ -238,19 +238,19 @@ class Gate:
             return
         if report.when not in ("setup", "call", "teardown"):  # pytest-xdist's report of a worker that ended
             self.crashed.add(nodeid)
-        message = self.messages.get(nodeid)
+        placed = self.rows.get(nodeid)
         # pytest keeps each report until the end: what a worker sent with it would stay as well.
         if (payload := report.__dict__.pop("ftgate", None)) is not None:
-            message, *held = msgspec.json.decode(payload, type=list[RowMessage])
-            first = _place(message) not in self.messages  # with --dist=each there is a report from each worker
-            self.messages[_place(message)] = message
-            for other in held:
-                self.messages.setdefault(_place(other), other)
-        if report.failed and message is None:
+            placed, *others = msgspec.json.decode(payload, type=list[PlacedRow])
+            first = _place(placed) not in self.rows  # with --dist=each there is a report from each worker
+            self.rows[_place(placed)] = placed
+            for other in others:
+                self.rows.setdefault(_place(other), other)
+        if report.failed and placed is None:
             self.lost.add(nodeid)
-        if report.when == "call" and message is not None and report.failed and first:
-            self.failures.add(report, message.row)
-        self.plain = self.plain or (message is None and report.when == "call")
+        if report.when == "call" and placed is not None and report.failed and first:
+            self.failures.add(report, placed.row)
+        self.plain = self.plain or (placed is None and report.when == "call")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run: Ctrl-C, `pytest.exit`, or pytest itself, as after errors of collection."""
@@ -274,26 +274,26 @@ class Gate:
         # 1. Why rows are missing; of cells that were not asked for, what was measured is taken.
         planned = self.planned()
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
-        crashed = self.crashed.intersection(planned) - self.messages.keys()
+        crashed = self.crashed.intersection(planned) - self.rows.keys()
         kept = self.run.rows.all(crashed) if unasked or crashed else {}
-        self.messages |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
+        self.rows |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
         ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))
         why = missing(
             self.stopped or (ended if unasked else ""),
             planned=len(planned),
             unasked=len(unasked),
-            in_part=sum(message.row.in_part for message in self.messages.values()),
-            lost=len(self.lost.intersection(planned) - self.messages.keys()),
+            in_part=sum(placed.row.in_part for placed in self.rows.values()),
+            lost=len(self.lost.intersection(planned) - self.rows.keys()),
         )
         partial = "; ".join(filter(None, (why, *self.run.hooks.ftgate_measured(gate=self, session=session))))
-        if not (self.messages or partial or self.run.shard):
+        if not (self.rows or partial or self.run.part):
             return
 
         # 2. A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
-        decisions = {message.row.verdict.decision for message in self.messages.values()}
+        decisions = {placed.row.verdict.decision for placed in self.rows.values()}
         nothing = decisions == {Decision.UNSUPPORTED} and not self.plain
-        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.shard:
+        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.part:
             self.trouble = "nothing was measured: every cell is unsupported here"
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
@@ -301,7 +301,7 @@ class Gate:
         named = "python" in self.run.config.before_declared
         narrowed = named or not self.collected or any("[" in argument for argument in self.config.args)
         collected = None if narrowed else self.collected
-        report = self.run.report(self.messages.values(), version("pytest-ftgate"), collected)
+        report = self.run.report(self.rows.values(), version("pytest-ftgate"), collected)
         report = msgspec.structs.replace(
             report,
             partial=partial,
@@ -325,7 +325,7 @@ class Gate:
 
     def failed(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""
-        rows = (message.row for message in self.messages.values())
+        rows = (placed.row for placed in self.rows.values())
         return frozenset(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict))
 
     def _failed(self, row: Row) -> Row | None:
@@ -369,15 +369,15 @@ class Gate:
             self.pytest_terminal_summary(reporter)
 
 
-ROW_MESSAGE = pytest.StashKey[RowMessage]()
+PLACED_ROW = pytest.StashKey[PlacedRow]()
 HEADLINE = pytest.StashKey[str]()
 """What pytest's summary says of a cell that failed."""
 
 
-def _place(message: RowMessage) -> str:
+def _place(placed: PlacedRow) -> str:
     """A cell, and of hosts the kind of machine that it was measured on."""
-    nodeid = message.row.cell.nodeid
-    return f"{nodeid} on {message.machine.fingerprint}" if message.machine else nodeid
+    nodeid = placed.row.cell.nodeid
+    return f"{nodeid} on {placed.machine.fingerprint}" if placed.machine else nodeid
 
 
 def failing_of(options: Options) -> set[str]:

@@ -168,13 +168,13 @@ def detail_lines(row: Row, style: Style) -> list[str]:
 
 
 def _own(figures: Figures, style: Style) -> list[str]:
-    """The workload's own figures, and with -v the phases of an iteration."""
+    """The workload's own figures, and with -v the phases of an iteration and its CPU time."""
     parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
     parts += [f"{name} {units.time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
     parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
     if style.verbosity > 0:
         # A window of load has no start and no join, and its length is fixed.
-        phases = ("start", "work", "join", "cold") if figures.latency is None else ("cold",)
+        phases = ("start", "work", "join", "cold", "cpu") if figures.latency is None else ("cold", "cpu")
         known = ((name, getattr(figures, f"{name}_ns")) for name in phases)
         parts += [f"{name} {units.time(ns)}" for name, ns in known if ns is not None]
         if figures.control_ratio is not None:

@@ -316,14 +316,14 @@ def commands(*rows: Row) -> tuple[str, ...]:
     stored = False
     for row in rows:
         asked = row.verdict.why.partition("; ")[0].replace(" ", "=", 1) if row.verdict.why.startswith(AGAINST) else ""
-        missing = [asked] if asked and not is_against(row) else []
-        reruns.setdefault((*missing, *row.options), []).append(row.cell.nodeid)
+        measures = [] if is_against(row) else [asked or "--ftgate"]
+        reruns.setdefault((*measures, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
     named = {
         words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
         for words, cells in reruns.items()
     }
-    texts = (plain(shlex.join(["pytest", "--ftgate", *words, *cells])) for words, cells in named.items())
+    texts = (plain(shlex.join(["pytest", *words, *cells])) for words, cells in named.items())
     return (*texts, *(["ftgate baseline diff"] if stored else []))
 
 

@@ -106,7 +106,7 @@ def _footer(report: Report, style: Style) -> list[str]:
         lines += entry("new", why, style, indent=0, column=9)
     if (count := sum(not said.is_against(row) for row in new)) and not report.updates:
         text = plural(count, "cell has", "cells have") + " no baseline: compare with a commit, or store the figures"
-        roads = [*(["pytest --ftgate --ftgate-against=REV"] if report.commit else []), "ftgate baseline update"]
+        roads = [*(["pytest --ftgate-against=REV"] if report.commit else []), "ftgate baseline update"]
         lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]
     if limits := said.limits_text(report):
         lines += entry("limits", limits, style, indent=0, column=9)

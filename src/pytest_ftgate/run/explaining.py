@@ -20,7 +20,7 @@ from ..model.sample import Launch, Profile, Sample
 from ..model.spec import Cell
 from ..model.verdict import Decision
 from .phase import Phase
-from .sides.references import portable
+from .sides.references import shown_path
 
 EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
 """What is accepted says what its launches show, and costs no launches for its functions."""
@@ -160,7 +160,7 @@ def _named(checkout: Checkout, root: Path) -> Callable[[str], str]:
     """What gives a file of a side the name that it has below the project's root, or in its library."""
 
     def named(file: str) -> str:
-        return _LIBRARY.sub("", portable(mapped(file, checkout.project, root), root))
+        return _LIBRARY.sub("", shown_path(mapped(file, checkout.project, root), root))
 
     return named
 

@@ -19,8 +19,8 @@ from ..judge.values import TestValues
 from ..kit import git
 from ..kit.errors import FtgateError
 from ..kit.values import Metric
+from ..measure.cell_run import CellRun, PreparedTarget
 from ..measure.conditions import ConditionsMonitor
-from ..measure.context import CellRun, PreparedTarget
 from ..measure.group import Measurement
 from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
 from ..model.report import Conditions, Shortfall
@@ -121,7 +121,7 @@ class Phase:
         records = run.stored.records(group, cells)
         limits = Allowance(
             budget_s=own_s - self.reserved_s,
-            floor=LAUNCHES,
+            at_least=LAUNCHES,
             launches=run.config.launches or (LAUNCHES if records else None),
             iterations=run.config.iterations,
             least_iterations=LEAST_TAIL_ITERATIONS,
@@ -142,7 +142,7 @@ class Phase:
         if judged:
             self.needed = min(judge.least_rounds(), limits.launches or judge.rounds)
             least_rounds = LEAST_ROUNDS if based else LEAST_LAUNCHES
-            limits = replace(limits, floor=max(least_rounds, self.needed), at_most=judge.rounds)
+            limits = replace(limits, at_least=max(least_rounds, self.needed), at_most=judge.rounds)
         elif pair is not None:  # figures are all there is to show
             launches = limits.launches or LEAST_LAUNCHES
             limits = replace(limits, launches=launches, most_iterations=PILOT_ITERATIONS, least_iterations=0)
@@ -161,7 +161,7 @@ class Phase:
             monitor=monitor,
             stopping_rule=judge.needs if judged else None,
             needed=0 if spec.contracts else self.needed,  # contracts compare cells: these are measured together
-            floors=run.floors,
+            empty=run.empty,
             capacity=run.capacity,
         )
 

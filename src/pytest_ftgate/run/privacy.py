@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ..kit.text import placeholders
-from ..model.report import RowMessage
+from ..model.report import PlacedRow
 from ..model.sample import Sample
 from ..model.spec import Cell, Environment
 from ..targets.environments import user_home
@@ -18,19 +18,19 @@ from ..targets.environments import user_home
 HOME = "~"
 
 
-def redacted(messages: Iterable[RowMessage]) -> list[RowMessage]:
+def redacted(rows: Iterable[PlacedRow]) -> list[PlacedRow]:
     """Rows as they are kept; reports are made of them. What a user named stays: node ids and targets."""
     replace, public = msgspec.structs.replace, []
-    for message in messages:
-        row = message.row
+    for placed in rows:
+        row = placed.row
         hidden = replace(row, cell=_cell(row.cell), sample=_sample(row.sample), paired=_sample(row.paired))
-        public.append(replace(message, row=hidden))
+        public.append(replace(placed, row=hidden))
     text = without_home(msgspec.json.encode(public).decode())
     for name in {name for each in public for name in (each.row.cell.nodeid, each.row.cell.target.spec)}:
         if (changed := without_home(name)) != name:
             spelled, wanted = (msgspec.json.encode(each).decode()[1:-1] for each in (changed, name))
             text = text.replace(spelled, wanted)
-    return msgspec.json.decode(text, type=list[RowMessage])
+    return msgspec.json.decode(text, type=list[PlacedRow])
 
 
 def without_home(text: str) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..measure.launchers import words
-from ..model.report import Host, Machine, Row, RowMessage, Table
+from ..model.report import Host, Machine, PlacedRow, Row, Table
 from ..model.spec import Group, Interpreter, Plan
 from .folder import RunFolder, decoded
 from .privacy import redacted
@@ -26,22 +26,22 @@ class RowStore:
         self.warn = warn
         self.unwritten = False
         """Whether rows could not be written: only this process has them."""
-        self._known: dict[str, dict[str, RowMessage]] = {}
+        self._known: dict[str, dict[str, PlacedRow]] = {}
         """By the key of a test that has ended, by node id: its rows, measured here or read."""
-        self._in_part: dict[str, RowMessage] = {}
+        self._in_part: dict[str, PlacedRow] = {}
         self._begun: Path | None = None
 
     def has(self, group: Group) -> bool:
         """Whether a test has ended, in any process."""
         return group.key in self._known or self._file("rows", group.key).exists()
 
-    def of(self, group: Group) -> dict[str, RowMessage]:
+    def of(self, group: Group) -> dict[str, PlacedRow]:
         """By node id: the rows of a test that has ended. Raises FtgateError."""
         if group.key not in self._known:
             self._known[group.key] = _read(self._file("rows", group.key))
         return self._known[group.key]
 
-    def add(self, group: Group, rows: Iterable[RowMessage]) -> None:
+    def add(self, group: Group, rows: Iterable[PlacedRow]) -> None:
         """Keep the rows of a test that has ended, and write them for the other processes.
 
         An empty file says of rows that cannot be written that there are some: making one takes no room.
@@ -57,11 +57,11 @@ class RowStore:
             with contextlib.suppress(OSError):
                 path.touch()
 
-    def add_part(self, rows: Iterable[RowMessage]) -> None:
+    def add_part(self, rows: Iterable[PlacedRow]) -> None:
         """Keep what was measured of a test that does not end: for the report of this process alone."""
         self._in_part |= _by_nodeid(redacted(rows))
 
-    def begin(self, group: Group, lost: Iterable[RowMessage]) -> None:
+    def begin(self, group: Group, lost: Iterable[PlacedRow]) -> None:
         """From now on this test is measured here: these are its rows if this process is killed.
 
         No other process measures that test again: it may have killed this one.
@@ -86,7 +86,7 @@ class RowStore:
             else:
                 path.replace(kept)
 
-    def all(self, crashed: Collection[str] = ()) -> dict[str, RowMessage]:
+    def all(self, crashed: Collection[str] = ()) -> dict[str, PlacedRow]:
         """By node id: the rows of every process of this run, whether they were asked for or not.
 
         Of a test that was interrupted in this process, too: what was measured until then. And errors for the test in
@@ -96,7 +96,7 @@ class RowStore:
         lost = [rows for rows in begun if not rows.keys().isdisjoint(crashed)]
         known = {self._file("rows", key) for key in self._known}
         others = [_read(path) for path in self._files("rows") if path not in known and path.stat().st_size]
-        found: dict[str, RowMessage] = {}
+        found: dict[str, PlacedRow] = {}
         for rows in (*lost, self._in_part, *others, *self._known.values()):
             found |= rows
         return found
@@ -108,14 +108,14 @@ class RowStore:
         return sorted(self.folder.run.glob(f"{kind}-*.json"))
 
 
-def _read(path: Path) -> dict[str, RowMessage]:
+def _read(path: Path) -> dict[str, PlacedRow]:
     """By node id: the rows that another process wrote. Raises FtgateError."""
     if not path.stat().st_size:
         raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
-    return _by_nodeid(decoded(path, list[RowMessage]))
+    return _by_nodeid(decoded(path, list[PlacedRow]))
 
 
-def _by_nodeid(rows: Iterable[RowMessage]) -> dict[str, RowMessage]:
+def _by_nodeid(rows: Iterable[PlacedRow]) -> dict[str, PlacedRow]:
     return {each.row.cell.nodeid: each for each in rows}
 
 
@@ -124,9 +124,9 @@ def positions_of(plan: Plan) -> dict[str, int]:
     return {cell.nodeid: place for place, cell in enumerate(cell for group in plan for cell in group.cells)}
 
 
-def message_of(position: int, group: Group, row: Row, note: str = "") -> RowMessage:
+def placed_row(position: int, group: Group, row: Row, note: str = "") -> PlacedRow:
     """A row with its place in the report, and a note on how its test was measured."""
-    return RowMessage(
+    return PlacedRow(
         table=group.key,
         reference=_reference(group),
         position=position,
@@ -137,20 +137,20 @@ def message_of(position: int, group: Group, row: Row, note: str = "") -> RowMess
     )
 
 
-def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
+def tables_of(rows: Iterable[PlacedRow]) -> tuple[Table, ...]:
     """One table for each group, in the order of the plan; of unlike machines one for each, which its title names."""
-    ordered = sorted(messages, key=lambda message: message.position)
+    ordered = sorted(rows, key=lambda placed: placed.position)
     unlike = len({each.machine.fingerprint for each in ordered if each.machine}) > 1
-    grouped: dict[str, list[RowMessage]] = {}
-    for message in ordered:
-        on = f" on {message.machine.fingerprint}" if unlike and message.machine else ""
-        grouped.setdefault(f"{message.table}{on}", []).append(message)
+    grouped: dict[str, list[PlacedRow]] = {}
+    for placed in ordered:
+        on = f" on {placed.machine.fingerprint}" if unlike and placed.machine else ""
+        grouped.setdefault(f"{placed.table}{on}", []).append(placed)
     return tuple(
         Table(
             title=title,
-            rows=tuple(message.row for message in group),
+            rows=tuple(placed.row for placed in group),
             reference=group[0].reference,
-            note="; ".join(filter(None, (_note(group), *dict.fromkeys(message.note for message in group)))),
+            note="; ".join(filter(None, (_note(group), *dict.fromkeys(placed.note for placed in group)))),
             thresholds=group[0].thresholds,
             gated=group[0].gated,
         )
@@ -158,16 +158,16 @@ def tables_of(messages: Iterable[RowMessage]) -> tuple[Table, ...]:
     )
 
 
-def hosts_of(messages: Iterable[RowMessage]) -> tuple[Host, ...]:
+def hosts_of(rows: Iterable[PlacedRow]) -> tuple[Host, ...]:
     """The hosts that rows name, by name."""
-    found = {each.row.host: each.machine for each in messages if each.machine is not None}
+    found = {each.row.host: each.machine for each in rows if each.machine is not None}
     return tuple(Host(name=name, machine=machine) for name, machine in sorted(found.items()))
 
 
-def on_host(message: RowMessage, name: str, machine: Machine) -> RowMessage:
+def on_host(placed: PlacedRow, name: str, machine: Machine) -> PlacedRow:
     """A row as another host sends it."""
-    note = "; ".join(filter(None, (f"measured on {name} ({machine.fingerprint})", message.note)))
-    return replace(message, row=replace(message.row, host=name), machine=machine, note=note)
+    note = "; ".join(filter(None, (f"measured on {name} ({machine.fingerprint})", placed.note)))
+    return replace(placed, row=replace(placed.row, host=name), machine=machine, note=note)
 
 
 def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
@@ -188,6 +188,6 @@ def _reference(group: Group) -> str:
     return f"{first.target.spec}-{label}" if first.body == "server" else label
 
 
-def _note(group: Sequence[RowMessage]) -> str:
+def _note(group: Sequence[PlacedRow]) -> str:
     """A note on all rows of a table: whether a server and its load generator share CPUs."""
     return words.cpus_note() if group[0].row.cell.body == "server" else ""

@@ -17,20 +17,22 @@ from .. import hookspec
 from ..declare.options import Options
 from ..kit import git, processes
 from ..kit.errors import FtgateError
-from ..measure.context import Capacity, Floors, Listener
+from ..measure.capacity import Capacity
+from ..measure.cell_run import EmptyLaunches
 from ..measure.launch import Launcher
 from ..measure.launchers import guard
 from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
-from ..model.report import Machine, Report, Row, RowMessage, Shard, failed_row, first_line
+from ..measure.plan import Listener
+from ..model.report import Machine, PlacedRow, Report, Row, Shard, failed_row, first_line
 from ..model.spec import Group, Plan
 from ..report import json, said
 from ..store import names
 from ..targets import environments
 from .folder import LAST_RUN, RunFolder, refuse_tracked, write_report
 from .privacy import without_home
-from .rows import RowStore, hosts_of, interpreters_of, message_of, tables_of
+from .rows import RowStore, hosts_of, interpreters_of, placed_row, tables_of
 from .sides import worktrees
 from .sides.references import References
 from .stored import StoredBaselines
@@ -102,7 +104,6 @@ class Run:
         self.hooks = self.plugins.hook
         self.limits_from = ""
         self.plan: Plan = ()
-        self.whole: Plan = ()
         self._cells: dict[str, tuple[Group, int]] = {}
         """By node id: the test of each cell, and its place in the report."""
         self._launcher = launcher
@@ -151,22 +152,14 @@ class Run:
         processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
 
     @property
-    def shard(self) -> Shard | None:
-        """The part of the run that is measured; None for all of it, and before it was split."""
-        if not self.shard_file.exists():
-            return None
-        return msgspec.json.decode(self.shard_file.read_bytes(), type=Shard)
-
-    @property
-    def shard_file(self) -> Path:
-        """Where the process that collects says which part it is."""
-        return self.folder.shared("shard", "")
+    def part(self) -> Shard | None:
+        """The part that is measured of a run that several machines share; None for all of it."""
+        part: Shard | None = self.hooks.ftgate_part()
+        return part
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
         self.plan = plan = self.limited(plan)
-        if not self.whole:  # nobody has taken a part of it
-            self.whole = plan
         cells = ((cell.nodeid, group) for group in plan for cell in group.cells)
         self._cells = {nodeid: (group, place) for place, (nodeid, group) in enumerate(cells)}
 
@@ -197,7 +190,7 @@ class Run:
         """A plan with the limits that judge it."""
         return self.hooks.ftgate_plan(plan=plan) or plan
 
-    def message(self, nodeid: str) -> RowMessage:
+    def row(self, nodeid: str) -> PlacedRow:
         """The row of a cell with its place in the report; its whole group is measured at the first call for a cell.
 
         Raises FtgateError, and OSError if a file cannot be written.
@@ -265,13 +258,13 @@ class Run:
         """The node ids of all cells of this run; empty if nothing was collected in this process."""
         return list(self._cells)
 
-    def report(self, messages: Iterable[RowMessage], version: str, collected: Iterable[str] | None) -> Report:
+    def report(self, rows: Iterable[PlacedRow], version: str, collected: Iterable[str] | None) -> Report:
         """Everything measured and judged.
 
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
-        messages = list(messages)
-        hosts = hosts_of(messages)
+        rows = list(rows)
+        hosts = hosts_of(rows)
         report = Report(
             version=version,
             seed=self.config.seed,
@@ -279,12 +272,12 @@ class Run:
             wall_s=self.time.spent_s,
             machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
             interpreters=(),
-            tables=tables_of(messages),
+            tables=tables_of(rows),
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=git.commit_of(self.folder.root),
             limits_from=self.limits_from,
-            shard=self.shard,
+            shard=self.part,
             project=environments.project_of(self.folder.root),
             branch=git.branch_of(self.folder.root),
         )
@@ -309,10 +302,10 @@ class Run:
                 raise
             trial.fail(error)
 
-    def _placed(self, group: Group, rows: Iterable[Row], note: str = "") -> list[RowMessage]:
+    def _placed(self, group: Group, rows: Iterable[Row], note: str = "") -> list[PlacedRow]:
         """Rows of a test with their places in the report."""
         note = "; ".join(filter(None, (note, self.turn.note if self.turn else "")))
-        return [message_of(self._cells[row.cell.nodeid][1], group, row, note) for row in rows]
+        return [placed_row(self._cells[row.cell.nodeid][1], group, row, note) for row in rows]
 
     def _prepare(self) -> None:
         """What all trials share; the error levels depend on which targets and baselines the plan has."""
@@ -328,8 +321,8 @@ class Run:
             if swept := guard.sweep(launches):  # what runs left that were killed
                 self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
             self.launcher = Launchers(runner, launches)
-        self.policy = self.stored.policy(self.whole, in_parts=self.whole is not self.plan)
-        self.floors: Floors = {}
+        self.policy = self.stored.policy(self.plan, self.part)
+        self.empty: EmptyLaunches = {}
         self.capacity = Capacity.of_this_process()
         self._prepared = True
 
@@ -346,7 +339,7 @@ class Run:
                 fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
                 given = {"line": group.spec.source.line, "options": self.config.rerun}
                 lost = (msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells)
-                self.rows.begin(group, [message_of(self._cells[row.cell.nodeid][1], group, row) for row in lost])
+                self.rows.begin(group, [placed_row(self._cells[row.cell.nodeid][1], group, row) for row in lost])
             self.listener.begin(group.key, [cell.label for cell in group.cells])
 
 

@@ -14,7 +14,7 @@ from ..judge.history import stored_wall
 from ..judge.judge import ComparedWith, Policy, hypotheses
 from ..judge.values import entries_of
 from ..kit.errors import FtgateError
-from ..model.report import History, Machine, Report, Row, Table
+from ..model.report import History, Machine, Report, Row, Shard, Table
 from ..model.sample import executor_cell
 from ..model.spec import Cell, Group, Plan
 from ..report.baselines import update_lines
@@ -126,14 +126,14 @@ class StoredBaselines:
             for cell in group.cells
         )
 
-    def policy(self, plan: Plan, *, in_parts: bool) -> Policy:
+    def policy(self, plan: Plan, part: Shard | None) -> Policy:
         """What the options say about verdicts, with the error levels split over all hypotheses of the run.
 
-        `plan` is the whole one, also where a part of it is measured. The same for every cell: the plan and the
-        baselines are known before anything is measured.
+        Of a run in parts over those of the whole one. The same for every cell: the plan and the baselines are known
+        before anything is measured.
         """
         config = self.config
-        number = max(1, self.hypotheses(plan, in_parts=in_parts))
+        number = part.hypotheses if part else max(1, self.hypotheses(plan))
         alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, number)
         return Policy(
             metrics=config.metrics,

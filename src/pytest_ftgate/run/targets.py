@@ -17,7 +17,8 @@ from ..kit.errors import FtgateError
 from ..kit.git import Checkout
 from ..kit.values import Struct
 from ..measure import machine
-from ..measure.context import Listener, PreparedTarget
+from ..measure.cell_run import PreparedTarget
+from ..measure.plan import Listener
 from ..measure.watch import threads
 from ..model.spec import Cell, Group, Interpreter, Target, parse_target
 from ..targets import describe, environments, find
@@ -88,7 +89,7 @@ class Targets:
         """
         if self.scripted:
             return
-        cells = [cell for cell in one_per_target(group.cells) if not machine.lacking(cell, group.spec)]
+        cells = [cell for cell in one_per_target(group.cells) if not machine.cores_lacking(cell, group.spec)]
         stopped = threading.Event()
 
         def make(there: list[Checkout], ended: threading.Event) -> None:

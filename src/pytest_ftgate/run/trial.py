@@ -230,7 +230,7 @@ class Trial:
         def unsupported(reason: str) -> Row:
             return Row(cell=cell, verdict=Verdict(decision=Decision.UNSUPPORTED, reason=reason))
 
-        if reason := machine.lacking(cell, self.group.spec):
+        if reason := machine.cores_lacking(cell, self.group.spec):
             return unsupported(reason)
         lookup = self.run.targets.lookup(cell, self.group.spec.packages, pair.changed if pair else None)
         if lookup.failed:

@@ -156,7 +156,7 @@ class MeasuredCell:
             if not locks.active():
                 what = "something keeps this interpreter from importing sitecustomize"
                 raise Failure(f"the lock probe is not active: {what}")
-            locks.book.lives.leave_out_main()
+            locks.book.lifetimes.leave_out_main()
             self.probe = locks
         self.expects_gil_off = job["expect_gil"] is False
         self.record = LaunchRecord()

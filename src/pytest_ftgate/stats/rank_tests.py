@@ -140,26 +140,26 @@ def log_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     return Interval(value=value, low=math.exp(mean - half), high=math.exp(mean + half), level=level)
 
 
-def floor(values: Values, quantile: float) -> float:
-    """A low quantile (0: the minimum) of one launch's iterations, in their unit, interpolated between neighbours.
+def quantile(values: Values, at: float) -> float:
+    """A quantile (0: the minimum) of one launch's iterations, in their unit, interpolated between neighbours.
 
-    It shows the cost of the code rather than disturbances. Raises ValueError for no iterations.
+    A low one shows the cost of the code rather than disturbances. Raises ValueError for no iterations.
     """
     # NumPy's own `quantile` takes 100 us for a few values, and a report asks for some hundred of a cell.
     ascending = sorted(map(float, values))
     if not ascending or not all(map(math.isfinite, ascending)):
         raise ValueError("finite values are needed" if ascending else "at least one value is needed")
-    below, part = divmod(quantile * (len(ascending) - 1), 1)
+    below, part = divmod(at * (len(ascending) - 1), 1)
     low, high = ascending[int(below)], ascending[math.ceil(below + part)]
     return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
 
 
-def tail(values: Values, quantile: float = TAIL_QUANTILE) -> float:
-    """A high quantile of one launch's iterations, in their unit, interpolated: it shows lock convoys, `floor` does not.
+def tail(values: Values, at: float = TAIL_QUANTILE) -> float:
+    """A high quantile of one launch's iterations, in their unit, interpolated: unlike a low one, it shows lock convoys.
 
     Raises ValueError for no iterations.
     """
-    return floor(values, quantile)
+    return quantile(values, at)
 
 
 def iterations_ratio(own: Values, other: Values) -> float:

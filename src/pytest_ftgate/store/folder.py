@@ -24,9 +24,9 @@ from .schema import (
     SCHEMA,
     STATISTIC,
     BaselineError,
-    RecordedRun,
     Recording,
     StoredCell,
+    StoredRun,
     TestBaseline,
     broken,
     decode,
@@ -39,7 +39,7 @@ RECORDINGS_KEPT = 20
 SPENT_KEPT = 20
 """Files without a recording that counts are removed together, once there are more. Removed one by one with each
 recording, they would look to git like renames, and two branches that rename the same file conflict."""
-Runs: TypeAlias = Mapping[str, RecordedRun]
+Runs: TypeAlias = Mapping[str, StoredRun]
 """The files of one test by name, in the order of time."""
 _Place: TypeAlias = tuple[str, str]
 """A cell's label, and the machine and build."""
@@ -64,7 +64,7 @@ def assembled(test: str, runs: Runs) -> TestBaseline:
     )
 
 
-def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, RecordedRun]:
+def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, StoredRun]:
     found = dict(runs)
     for change in changes:
         if change.entry is None:
@@ -90,7 +90,7 @@ def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, Recorde
     return dict(sorted(found.items()))
 
 
-def kept(runs: Runs) -> dict[str, RecordedRun]:
+def kept(runs: Runs) -> dict[str, StoredRun]:
     """The files to keep: all with a cell, or those of which a recording counts once too many others are there."""
     counting = {name for names in _counting(runs).values() for name in names}
     filled = {name: run for name, run in runs.items() if run.cells}
@@ -123,11 +123,11 @@ def _counting(runs: Runs) -> dict[_Place, list[str]]:
     return counting
 
 
-def _recorded(test: str, change: Edit, entry: StoredCell, recording: Recording) -> tuple[str, RecordedRun]:
+def _recorded(test: str, change: Edit, entry: StoredCell, recording: Recording) -> tuple[str, StoredRun]:
     """The name and the content of the file that holds this recording alone."""
     assert change.machine is not None  # given with every entry
     recorded_at, commit, seed = recording.recorded_at, recording.commit, recording.seed
-    run = RecordedRun(
+    run = StoredRun(
         schema=SCHEMA,
         statistic=STATISTIC,
         test=test,
@@ -190,7 +190,7 @@ class Store:
 
     def every_run(self) -> dict[str, Runs]:
         """Test -> its files, by folder name. Raises BaselineError at the first file that is not valid."""
-        tests: dict[str, dict[str, RecordedRun]] = {}
+        tests: dict[str, dict[str, StoredRun]] = {}
         for path in sorted(self.root.rglob(f"*{SUFFIX}")):
             run = self._read(path)
             if run is not None:
@@ -239,13 +239,13 @@ class Store:
             self._check_place(path, run)
         return {path.name: run for path, run in found.items()}
 
-    def _check_place(self, path: Path, run: RecordedRun) -> None:
+    def _check_place(self, path: Path, run: StoredRun) -> None:
         """Raise BaselineError for a file that was copied or renamed: it would be a second recording of the same run."""
         belongs = self.path(run.test) / file_name(run.recorded_at, run.commit, run.seed, run.machine.fingerprint)
         if belongs != path:
             raise broken(str(path), "$.test", f"{run.test} belongs in {belongs}", "move or delete the file")
 
-    def _read(self, path: Path) -> RecordedRun | None:
+    def _read(self, path: Path) -> StoredRun | None:
         try:
             content = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):

@@ -106,7 +106,7 @@ class Recording(Stored, frozen=True, kw_only=True):
         return {order: value for order, value in known if value is not None}
 
 
-class RecordedRun(Stored, omit_defaults=False, frozen=True, kw_only=True):
+class StoredRun(Stored, omit_defaults=False, frozen=True, kw_only=True):
     """One file: what one run recorded of one test, by cell label; `interpreters` are by build key."""
 
     schema: int
@@ -142,7 +142,7 @@ class TestBaseline(Struct, frozen=True, kw_only=True):
 T = TypeVar("T")
 
 
-def encode(run: RecordedRun) -> str:
+def encode(run: StoredRun) -> str:
     """The text of a file: keys sorted; one line per cell, interpreter and machine; a newline at the end."""
     text = _expanded(msgspec.to_builtins(run), 0) + "\n"
     # UTF-8 cannot hold half of a surrogate pair, which a path that is not UTF-8 contains.
@@ -175,11 +175,11 @@ def _shortened(value: Any) -> Any:
 
 # ---- reading: strict, with errors that name the place
 
-DELETE_AND_RECORD = "delete the file and record it again with `pytest --ftgate --ftgate-update`"
+DELETE_AND_RECORD = "delete the file and record it again with `pytest --ftgate-update`"
 RESTORE = f"restore it from version control, or {DELETE_AND_RECORD}"
 
 
-def decode(content: bytes, name: str) -> RecordedRun:
+def decode(content: bytes, name: str) -> StoredRun:
     """A file's content, checked; `name` stands in errors. Raises BaselineError."""
     try:
         text = content.decode("utf-8")
@@ -207,7 +207,7 @@ def decode(content: bytes, name: str) -> RecordedRun:
     cells = read.get("cells")
     for label, cell in (cells if isinstance(cells, dict) else {}).items():
         _convert(cell, Recording, _child("$.cells", label), name)
-    run = _convert(read, RecordedRun, "$", name)
+    run = _convert(read, StoredRun, "$", name)
     for place, fault in _contradictions(run):
         raise broken(name, place, fault)
     return run
@@ -268,7 +268,7 @@ def _convert(value: Any, kind: type[T], path: str, name: str) -> T:
         raise broken(name, path + place.removeprefix("$"), fault) from error
 
 
-def _contradictions(run: RecordedRun) -> Iterator[tuple[str, str]]:
+def _contradictions(run: StoredRun) -> Iterator[tuple[str, str]]:
     """Contradictions within a file, such as a badly resolved conflict leaves, and what means nothing: place, fault."""
     if not _is_time(run.recorded_at):
         yield "$.recorded_at", "is not a time with its offset from UTC, such as 2026-01-31T12:00:00+00:00"

@@ -714,7 +714,7 @@ def _scaling(known: Iterable[Candidate]) -> Iterator[ScalingAdvice]:
         if not points or points[-1][0] == base:
             continue
         # Workers of different roles do not share one piece of work.
-        serial = _serial(base, *points[-1]) if re.fullmatch(r"w\d+|wcores", sides[-1].counted) else None
+        serial = _serial_fraction(base, *points[-1]) if re.fullmatch(r"w\d+|wcores", sides[-1].counted) else None
         enough, measured = _enough(base, points, serial)
         yield ScalingAdvice(
             name=sides[0].name,
@@ -727,7 +727,7 @@ def _scaling(known: Iterable[Candidate]) -> Iterator[ScalingAdvice]:
         )
 
 
-def _serial(base: int, workers: int, times: Interval) -> Interval:
+def _serial_fraction(base: int, workers: int, times: Interval) -> Interval:
     """The serial fraction that explains the throughput from `base` to `workers` workers by Amdahl's law.
 
     T(n) is proportional to f + (1 - f) / n, so that f follows from both times; with one worker as the base it is the

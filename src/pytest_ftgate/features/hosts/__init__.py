@@ -22,7 +22,7 @@ def ftgate_configure(gate: Gate) -> None:
         if host := getattr(gate.config, "workerinput", {}).get("ftgate_host"):
             from ...run.rows import on_host
 
-            gate.placed = partial(on_host, name=host, machine=gate.run.machine)
+            gate.on_host = partial(on_host, name=host, machine=gate.run.machine)
             # pytest-xdist put the folder first in a worker's path; an installed project is measured as such.
             here = os.getcwd()
             if here in sys.path:

@@ -17,7 +17,7 @@ from ...kit.values import Interval, Metric, to_builtins
 from ...model.report import History, Row
 from ...model.sample import Launch
 from ...model.verdict import Decision
-from ...report import history as texts
+from ...report import history_text as texts
 from ...report.json import writable
 from ...report.said import STATES
 

@@ -83,6 +83,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         help="write a first workload and a CI workflow",
         description="Look at the project, then write a first workload file and a CI workflow. Existing files stay as "
         "they are.",
+        exits=(),
     )
     parser.add_argument("path", nargs="?", type=Path, default=Path(), metavar="PATH", help="the project (default: .)")
     parser.add_argument(
@@ -332,18 +333,18 @@ def next_commands(project: Project, missing: Sequence[str], written: Iterable[Pa
     prefix = "uv run " if project.locked and project.needs.declares_us else ""
     workload = workload_path(project)
     path = shlex.quote(_shown(workload))
-    measure = " ".join([f"{prefix}pytest", *project.options, "--ftgate"])
+    pytest = " ".join([f"{prefix}pytest", *project.options])
     lines = [f"{prefix}ftgate pythons{''.join(f' --python {spec}' for spec in missing)}"] if missing else []
     if project.git is None:  # there is no other commit to compare with
-        return [*lines, f"{measure} --ftgate-update=new {path}", f"{measure} {path}"]
+        return [*lines, f"{pytest} --ftgate-update=new {path}", f"{pytest} --ftgate {path}"]
     if workload not in written:
-        return [*lines, f"{measure} --ftgate-against=merge-base {path}"]
+        return [*lines, f"{pytest} --ftgate-against=merge-base {path}"]
     files = shlex.join(map(_shown, written))
     return [
         *lines,
         f"git add {files} && git commit -m 'Gate what threads and processes cost'",
         f"# then a change: 20_000 becomes 40_000 in {path}",
-        f"{measure} --ftgate-against=HEAD {path}",
+        f"{pytest} --ftgate-against=HEAD {path}",
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...declare.options import install_step
 from ...kit.errors import FtgateError
-from ...kit.git import AgainstError, Repository
+from ...kit.git import AgainstError, NotTrusted, Repository
 from ...kit.values import Struct
 from ...targets.environments import Steps, default_install, required_python
 from ...targets.find import default_pair
@@ -237,6 +237,8 @@ def _git(folder: Path) -> Git | None:
         branch = branch or next((name for name in ("main", "master") if repository.named(name)), "")
         branch = branch or asked("symbolic-ref", "--quiet", "--short", "HEAD").strip() or "main"
         return Git(top=repository.top, branch=branch, url=url)
+    except NotTrusted:
+        raise
     except AgainstError:
         return None
 

@@ -30,7 +30,7 @@ def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, 
     Its tests are in the order of the whole one.
     """
     config, stored = run.config, run.stored
-    run.whole = whole = run.limited(whole)
+    whole = run.limited(whole)
     of = split(costs_of(whole, stored), parts)
     own = tuple(group for group, one in zip(whole, of, strict=True) if one == part)
     planned = positions_of(whole)
@@ -46,8 +46,14 @@ def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, 
         options={**given, **reference},
     )
     with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
-        write_whole(run.shard_file, [msgspec.json.encode(shard)])
+        write_whole(run.folder.shared("shard", ""), [msgspec.json.encode(shard)])
     return own
+
+
+def part_of(run: Run) -> Shard | None:
+    """The part that a run measures, as the process that collects has said; None before it was split."""
+    file = run.folder.shared("shard", "")
+    return msgspec.json.decode(file.read_bytes(), type=Shard) if file.exists() else None
 
 
 def costs_of(plan: Plan, stored: StoredBaselines) -> dict[str, float]:
@@ -129,14 +135,18 @@ class Sharding:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A part without a test is no failure: there are more parts than tests."""
-        split = self.tests or self.run.shard is not None
+        split = self.tests or part_of(self.run) is not None
         if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and split:
             session.exitstatus = pytest.ExitCode.OK
 
     @hookimpl
+    def ftgate_part(self) -> Shard | None:
+        return part_of(self.run)
+
+    @hookimpl
     def ftgate_finish(self) -> Iterator[str]:
         """Say that there was nothing to do."""
-        shard = self.run.shard
+        shard = part_of(self.run)
         if not self.kept and not (shard and shard.places) and (self.tests or shard):
             yield f"ftgate: {self.name} is empty: there are fewer tests than shards"
 

@@ -26,7 +26,7 @@ from ...model.spec import Cell, Plan
 from ...plugin.collection import CELL, workload_path
 from ...plugin.gate import Gate, failing_of
 from ...plugin.options import options_of
-from ...run.rows import message_of, positions_of
+from ...run.rows import placed_row, positions_of
 from ...store.names import split_nodeid
 
 OF_A_TEST: Final = ("thresholds", "gated", "contracts", "xfails")
@@ -111,8 +111,8 @@ class Trusted:
     @hookimpl
     def ftgate_measured(self, gate: Gate, session: pytest.Session) -> str:
         """Add what the reference has and this run has not; what fails by the reference fails, whatever a mark says."""
-        planned, shard = set(gate.planned()), gate.run.shard
-        known = planned - gate.reported | gate.lost | gate.messages.keys()
+        planned, shard = set(gate.planned()), gate.run.part
+        known = planned - gate.reported | gate.lost | gate.rows.keys()
         if shard:  # the other parts' cells are theirs
             known |= set(shard.planned) - planned
         # The first part names what no part has.
@@ -126,7 +126,7 @@ class Trusted:
             for cell in group.cells:
                 if cell.nodeid not in known and (first or cell.nodeid in planned):
                     row = failed_row(cell, reason, "")
-                    gate.messages[cell.nodeid] = message_of(LAST + positions[cell.nodeid], group, row)
+                    gate.rows[cell.nodeid] = placed_row(LAST + positions[cell.nodeid], group, row)
         if gate.failed() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return ""

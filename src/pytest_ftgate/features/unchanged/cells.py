@@ -21,7 +21,7 @@ from ...declare.plan import one_per_target
 from ...hookspec import hookimpl
 from ...kit.git import Checkout
 from ...kit.text import plural
-from ...measure.context import PreparedTarget
+from ...measure.cell_run import PreparedTarget
 from ...measure.launch import CellUnsupported, LaunchFailed, request_here
 from ...measure.plan import Allowance, RoundPlan
 from ...measure.watch.opened_files import OpenedFiles

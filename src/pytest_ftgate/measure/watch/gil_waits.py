@@ -339,10 +339,10 @@ class Sleepers:
         if number in self._calls.descriptor:
             yield first
         elif number in self._calls.poll and first:
-            table = self._reader.memory(self.pid, first, 8 * min(second, 64))
+            table = self._reader.read_memory(self.pid, first, 8 * min(second, 64))
             yield from (row[0] for row in struct.iter_unpack("ihh", table[: len(table) // 8 * 8]))
         elif number in self._calls.select and second:
-            table = self._reader.memory(self.pid, second, (min(first, 1024) + 7) // 8)
+            table = self._reader.read_memory(self.pid, second, (min(first, 1024) + 7) // 8)
             yield from (bit for bit in range(8 * len(table)) if table[bit // 8] >> bit % 8 & 1)
 
     def _is_local(self, descriptor: int) -> bool:

@@ -16,7 +16,7 @@ from ...model.spec import Cell
 from ...runner.locks.sites import BROKEN
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class SiteRecord(Struct, frozen=True, kw_only=True):
     """One site as one process and interpreter wrote it; times in ns, `histogram` maps a bucket to waits in it.
 
     `file` is empty where another process made the lock; `key` is then what both know it by. `acquired` is 0 where
@@ -40,28 +40,28 @@ _Place = tuple[str, int, str, WaitsFor, str]
 
 
 class File(Struct, frozen=True, kw_only=True):
-    """What one process and interpreter wrote; `lives` are the begin and end of its threads and of tasks that waited."""
+    """What one process and interpreter wrote; `lifetimes` are those of its threads and of tasks that waited."""
 
-    sites: tuple[Written, ...] = ()
-    lives: tuple[tuple[int, int], ...] = ()
+    sites: tuple[SiteRecord, ...] = ()
+    lifetimes: tuple[tuple[int, int], ...] = ()
 
 
 class ProbeRecord(NamedTuple):
     """What all processes of a launch recorded."""
 
     sites: tuple[LockSite, ...]
-    lives: tuple[tuple[int, int], ...]
+    lifetimes: tuple[tuple[int, int], ...]
 
     def lived_ns(self, spans: Sequence[tuple[int, int]]) -> int:
-        parts = (min(end, last) - max(begin, first) for begin, end in self.lives for first, last in spans)
+        parts = (min(end, last) - max(begin, first) for begin, end in self.lifetimes for first, last in spans)
         return sum(part for part in parts if part > 0)
 
 
 def thread_ns(cell: Cell, work_ns: int, lived_ns: int) -> int:
     """The time of all threads and tasks that can wait in `work_ns` of measured iterations.
 
-    Each worker has all of it. Workers that are threads or processes are among the lives, also the pool's that a body
-    drives; the main thread is not: it is a worker itself, drives the pool, or only waits for workers.
+    Each worker has all of it. Workers that are threads or processes are among the lifetimes, also the pool's that
+    a body drives; the main thread is not: it is a worker itself, drives the pool, or only waits for workers.
     """
     workers_ns = cell.workers * work_ns
     if cell.executor.kind in ("serial", "tasks"):
@@ -80,10 +80,10 @@ def read(folder: Path) -> ProbeRecord:
         except (OSError, ValueError, RecursionError) as error:
             fix = "run again; a disk that is full leaves such a file"
             raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error
-    return ProbeRecord(merged(file.sites for file in files), tuple(life for file in files for life in file.lives))
+    return ProbeRecord(merged(file.sites for file in files), tuple(each for file in files for each in file.lifetimes))
 
 
-def merged(files: Iterable[Iterable[Written]]) -> tuple[LockSite, ...]:
+def merged(files: Iterable[Iterable[SiteRecord]]) -> tuple[LockSite, ...]:
     """Sum the sites of all processes by (file, line, kind, waits_for, name), in that order.
 
     A site that has a key gets its line, kind and name from the process that knew them; where none did, it stays under
@@ -96,11 +96,11 @@ def merged(files: Iterable[Iterable[Written]]) -> tuple[LockSite, ...]:
     return tuple(_summed(place, groups[place]) for place in sorted(groups))
 
 
-def _place(site: Written) -> _Place:
+def _place(site: SiteRecord) -> _Place:
     return site.file, site.line, site.kind, site.waits_for, site.name
 
 
-def _known(sites: list[Written]) -> dict[str, _Place]:
+def _known(sites: list[SiteRecord]) -> dict[str, _Place]:
     """The place of each key: from whoever knew the line, under the name that anybody gave."""
     places: dict[str, _Place] = {}
     for site in sites:
@@ -111,7 +111,7 @@ def _known(sites: list[Written]) -> dict[str, _Place]:
     return places
 
 
-def _summed(place: _Place, sites: list[Written]) -> LockSite:
+def _summed(place: _Place, sites: list[SiteRecord]) -> LockSite:
     file, line, kind, waits_for, name = place
     histogram: Counter[int] = Counter()
     for site in sites:

@@ -19,7 +19,7 @@ from ...judge.judge import ComparedWith
 from ...kit.errors import FtgateError
 from ...kit.files import hide_from_git, write_whole
 from ...kit.git import AgainstError, Checkout, Repository, committed_by_us, mapped, shown
-from ...measure.context import Listener
+from ...measure.plan import Listener
 from ...model.report import Figures
 from ...model.spec import Interpreter, Spec
 from ...targets import environments
@@ -79,7 +79,7 @@ class References:
         for pair in self._pairs.values():
             if isinstance(pair, worktrees.Pair):
                 file = mapped(file, pair.changed.project, self.folder.root)
-        return portable(file, self.folder.root)
+        return shown_path(file, self.folder.root)
 
     def _pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
         if key not in self._pairs:
@@ -127,7 +127,7 @@ class References:
         return pair
 
 
-def portable(file: str, root: PurePath | None) -> str:
+def shown_path(file: str, root: PurePath | None) -> str:
     """A source file's name as people know it: with `/`, and without absolute paths of this machine.
 
     For an installed file, the part from its last `lib/pythonX.Y`; else the path relative to `root` if it is below it;

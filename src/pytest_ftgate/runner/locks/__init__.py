@@ -48,14 +48,14 @@ def install(folder: str) -> None:
     import os
     import threading
 
-    from . import lives
+    from . import lifetimes
     from .imports import hook
     from .threads import patch
 
     book.open(folder)
-    book.lives = lives.Lives()
+    book.lifetimes = lifetimes.Lifetimes()
     patch()
-    lives.patch(threading)
+    lifetimes.patch(threading)
     hook()
     # Registered first, so called last: waits in the workload's own exit functions are kept.
     atexit.register(book.write)

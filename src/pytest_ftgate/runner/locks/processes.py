@@ -12,8 +12,8 @@ import sys
 from _thread import get_ident
 from functools import partial, wraps
 
-from .lives import seen
-from .recording import ATTRIBUTE, Noted, clock, joined, kind_of
+from .lifetimes import seen
+from .recorder import ATTRIBUTE, Recorder, clock, joined, kind_of
 from .sites import COUNT, RECORD, STATE, book
 
 TYPE_CHECKING = False
@@ -138,21 +138,21 @@ def depth_of(name: str | None) -> int | None:
     return int(tail) if tail.isdigit() and len(tail) < 3 else None
 
 
-def noted_of(thing: Any) -> Noted | None:
-    """The `Noted` of `thing`; None for an inner object."""
-    noted = thing.__dict__.get(ATTRIBUTE)
-    if type(noted) is str:  # unpickled from another process
-        noted = joined(noted, kind_of(thing, PACKAGE), "queue") if noted else None
-        thing.__dict__[ATTRIBUTE] = noted
-    return noted if noted.__class__ is Noted else None
+def recorder_of(thing: Any) -> Recorder | None:
+    """The `Recorder` of `thing`; None for an inner object."""
+    recorder = thing.__dict__.get(ATTRIBUTE)
+    if type(recorder) is str:  # unpickled from another process
+        recorder = joined(recorder, kind_of(thing, PACKAGE), "queue") if recorder else None
+        thing.__dict__[ATTRIBUTE] = recorder
+    return recorder if recorder.__class__ is Recorder else None
 
 
 def _rename(thing: Any, name: str) -> None:
     """`_ftgate_rename`: keep the waits of `thing`, and of the lock that it made for its users, under `name`."""
     lock = thing.__dict__.get("_lock")
-    for noted in (noted_of(thing), noted_of(lock) if getattr(lock, "_ftgate_composite", False) else None):
-        if noted is not None:
-            noted.rename(name)
+    for recorder in (recorder_of(thing), recorder_of(lock) if getattr(lock, "_ftgate_composite", False) else None):
+        if recorder is not None:
+            recorder.rename(name)
 
 
 def _sharing(getstate: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -161,9 +161,9 @@ def _sharing(getstate: Callable[[Any], Any]) -> Callable[[Any], Any]:
     @wraps(getstate)
     def __getstate__(self: Any) -> Any:
         state = getstate(self)
-        noted = noted_of(self)
-        if noted is not None:
-            noted.share()
+        recorder = recorder_of(self)
+        if recorder is not None:
+            recorder.share()
         return state
 
     return __getstate__
@@ -183,7 +183,7 @@ def _patch_semaphores(cls: Any) -> None:
         init(self, *args, **kwargs)
         self.__dict__.pop("_make_name", None)
         if site is not None and not depth:
-            _time(self, Noted(site, self._semlock.name or ""))
+            _time(self, Recorder(site, self._semlock.name or ""))
 
     def __setstate__(self: Any, state: Any) -> None:
         setstate(self, state)
@@ -205,11 +205,11 @@ def _kind(semaphore: Any) -> tuple[str, str]:
     return kind, "lock" if kind in LOCKS else "queue"
 
 
-def _time(semaphore: Any, noted: Noted) -> None:
+def _time(semaphore: Any, recorder: Recorder) -> None:
     """Give one semaphore a timed `acquire`; `release` stays the bound C method."""
-    setattr(semaphore, ATTRIBUTE, noted)
+    setattr(semaphore, ATTRIBUTE, recorder)
     raw, window = semaphore._semlock.acquire, book.window
-    semaphore.acquire = acquire = _timed_acquire(raw, noted)
+    semaphore.acquire = acquire = _timed_acquire(raw, recorder)
 
     def enter() -> bool:
         return acquire() if window[0] & STATE == COUNT else raw(False) or acquire()
@@ -217,7 +217,7 @@ def _time(semaphore: Any, noted: Noted) -> None:
     semaphore._ftgate_enter = enter
 
 
-def _timed_acquire(raw: Callable[..., bool], noted: Noted) -> Callable[..., bool]:
+def _timed_acquire(raw: Callable[..., bool], recorder: Recorder) -> Callable[..., bool]:
     window = book.window
 
     def acquire(block: bool = True, timeout: float | None = None) -> bool:
@@ -228,12 +228,12 @@ def _timed_acquire(raw: Callable[..., bool], noted: Noted) -> Callable[..., bool
             if opened & STATE == RECORD and not (reacquiring and get_ident() in reacquiring):
                 began = clock()
                 got = raw(True, timeout)
-                noted.wait(clock() - began, opened)
+                recorder.wait(clock() - began, opened)
                 seen(began)
             else:
                 got = raw(True, timeout)
         if window[0] & STATE == COUNT and got and get_ident() not in reacquiring:
-            noted.count()
+            recorder.count()
         return got
 
     return acquire
@@ -252,10 +252,10 @@ def _patch_condition(cls: Any) -> None:
         kind = kind_of(self, PACKAGE)
         waits = None if depth else book.site(frame, kind, "queue")
         if waits is not None:
-            setattr(self, ATTRIBUTE, Noted(waits, self._wait_semaphore._semlock.name or ""))
+            setattr(self, ATTRIBUTE, Recorder(waits, self._wait_semaphore._semlock.name or ""))
             locks = None if lock else book.site(frame, kind, "lock")
             if locks is not None:
-                _own(self, Noted(locks, self._lock._semlock.name or ""))
+                _own(self, Recorder(locks, self._lock._semlock.name or ""))
 
     def __setstate__(self: Any, state: Any) -> None:
         setstate(self, state)
@@ -272,18 +272,18 @@ def _patch_condition(cls: Any) -> None:
     cls.wait = _timed_condition_wait(cls.wait)
 
 
-def _own(condition: Any, noted: Noted) -> None:
+def _own(condition: Any, recorder: Recorder) -> None:
     """Time the lock that a Condition has made for itself."""
     condition._lock._ftgate_composite = True
-    _time(condition._lock, noted)
+    _time(condition._lock, recorder)
     condition._make_methods()
 
 
 def _timed_condition_wait(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def wait(self: Any, timeout: float | None = None) -> Any:
-        noted = noted_of(self)
-        if noted is None or not self._lock._semlock._is_mine():
+        recorder = recorder_of(self)
+        if recorder is None or not self._lock._semlock._is_mine():
             return original(self, timeout)
         opened, began = book.window[0], clock()
         thread = get_ident()
@@ -293,7 +293,7 @@ def _timed_condition_wait(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             reacquiring.discard(thread)
             if opened & STATE == RECORD:
-                noted.wait(clock() - began, opened)
+                recorder.wait(clock() - began, opened)
                 seen(began)
 
     return wait
@@ -304,15 +304,15 @@ def _patch_composite(cls: Any, semaphore_of: Callable[[Any], Any]) -> None:
     init = cls.__init__
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        noted = None
+        recorder = None
         if ATTRIBUTE not in self.__dict__:
             frame, depth = caller_of(sys._getframe(1))
             site = None if depth else book.site(frame, kind_of(self, PACKAGE), "queue")
-            noted = site and Noted(site)
-            setattr(self, ATTRIBUTE, noted)
+            recorder = site and Recorder(site)
+            setattr(self, ATTRIBUTE, recorder)
         init(self, *args, **kwargs)
-        if noted is not None:
-            noted.key = semaphore_of(self)._semlock.name or ""
+        if recorder is not None:
+            recorder.key = semaphore_of(self)._semlock.name or ""
 
     cls._ftgate_rename = _rename
     cls.__init__ = __init__
@@ -342,14 +342,14 @@ def _patch_wait(cls: Any, name: str, waits: Callable[..., bool]) -> None:
         opened = book.window[0]
         if opened & STATE != RECORD:
             return original(self, *args, **kwargs)
-        noted = noted_of(self)
-        if noted is None or not waits(self, *args, **kwargs):
+        recorder = recorder_of(self)
+        if recorder is None or not waits(self, *args, **kwargs):
             return original(self, *args, **kwargs)
         began = clock()
         try:
             return original(self, *args, **kwargs)
         finally:
-            noted.wait(clock() - began, opened)
+            recorder.wait(clock() - began, opened)
             seen(began)
 
     setattr(cls, name, method)

@@ -159,15 +159,15 @@ class Site:
 class Book:
     """All sites of this process and interpreter, and the window byte.
 
-    `counters` are functions, called with True or False when counting of acquisitions starts or ends. `lives` are those
-    of this process's threads, once the probe is installed.
+    `counters` are functions, called with True or False when counting of acquisitions starts or ends. `lifetimes` are
+    those of this process's threads, once the probe is installed.
     """
 
     def __init__(self) -> None:
         self.window: Any = bytearray((OFF,))
         self.folder = ""
         self.counters: list[Callable[[bool], None]] = []
-        self.lives: Any = None
+        self.lifetimes: Any = None
         self._sites: dict[Any, Site] = {}
         self._known: dict[_Key, Site | None] = {}
         self._codes: list[CodeType] = []
@@ -243,10 +243,10 @@ class Book:
             site.fold()
 
     def forget(self) -> None:
-        """Drop all waits and lives, in a forked child: the parent writes them."""
+        """Drop all waits and lifetimes, in a forked child: the parent writes them."""
         for site in self._all():
             site.forget()
-        self.lives.forget()
+        self.lifetimes.forget()
 
     def _all(self) -> list[Site]:
         """All sites. Other threads may add some: `list` of dict values is atomic on both builds, `tuple` is not."""
@@ -262,10 +262,10 @@ class Book:
             return
         self.fold()
         sites = [site.as_json() for site in self._all() if site.contended or site.acquired or site.key]
-        lives = [f"[{began_ns},{ended_ns}]" for began_ns, ended_ns in self.lives.noted()]
-        if not (sites or lives):
+        lifetimes = [f"[{began_ns},{ended_ns}]" for began_ns, ended_ns in self.lifetimes.noted()]
+        if not (sites or lifetimes):
             return
-        text = '{"sites":[%s],"lives":[%s]}' % (",".join(sites), ",".join(lives))  # noqa: UP031
+        text = '{"sites":[%s],"lifetimes":[%s]}' % (",".join(sites), ",".join(lifetimes))  # noqa: UP031
         path = os.path.join(self.folder, f"{os.getpid()}-{interpreter()}.json")
         try:
             os.replace(path + ".part", path if _written(path + ".part", text.encode()) else path + BROKEN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import wraps
 
-from .recording import ATTRIBUTE, Noted, clock, kind_of, rename
+from .recorder import ATTRIBUTE, Recorder, clock, kind_of, rename
 from .sites import OFF, RECORD, STATE, book
 
 TYPE_CHECKING = False
@@ -65,7 +65,7 @@ def _patch_init(cls: Any, waits_for: str) -> None:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         if ATTRIBUTE not in self.__dict__:
             site = book.site(sys._getframe(1), kind_of(self, PACKAGE), waits_for)
-            setattr(self, ATTRIBUTE, site and Noted(site))
+            setattr(self, ATTRIBUTE, site and Recorder(site))
         init(self, *args, **kwargs)
 
     cls._ftgate_rename = rename
@@ -80,10 +80,10 @@ def _patch_condition(cls: Any) -> None:
     def __init__(self: Any, lock: Any = None) -> None:
         frame, kind = sys._getframe(1), kind_of(self, PACKAGE)
         waits, locks = book.site(frame, kind, "queue"), book.site(frame, kind, "lock")
-        setattr(self, ATTRIBUTE, waits and Noted(waits))
+        setattr(self, ATTRIBUTE, waits and Recorder(waits))
         init(self, lock)
         if lock is None and locks is not None:
-            setattr(self._lock, ATTRIBUTE, Noted(locks))
+            setattr(self._lock, ATTRIBUTE, Recorder(locks))
             self._ftgate_own = self._lock
 
     def _rename(self: Any, name: str) -> None:
@@ -92,8 +92,8 @@ def _patch_condition(cls: Any) -> None:
 
     @wraps(original)
     async def wait(self: Any) -> Any:
-        noted = getattr(self, ATTRIBUTE, None)
-        if not noted or not self.locked():
+        recorder = getattr(self, ATTRIBUTE, None)
+        if not recorder or not self.locked():
             return await original(self)
         opened, began = book.window[0], clock()
         task = _current_task()
@@ -104,7 +104,7 @@ def _patch_condition(cls: Any) -> None:
         finally:
             reacquiring.discard(task)
             if opened & STATE == RECORD:
-                noted.wait(clock() - began, opened)
+                recorder.wait(clock() - began, opened)
 
     cls.__init__, cls.wait, cls._ftgate_rename = __init__, wait, _rename
 
@@ -119,13 +119,13 @@ def _patch_acquire(cls: Any, waits: Callable[[Any], bool]) -> None:
         state = opened & STATE
         if state == OFF or (state == RECORD and not waits(self)):
             return await original(self)
-        noted = getattr(self, ATTRIBUTE, None)
-        if not noted or (reacquiring and _current_task() in reacquiring):
+        recorder = getattr(self, ATTRIBUTE, None)
+        if not recorder or (reacquiring and _current_task() in reacquiring):
             return await original(self)
         if state == RECORD:
-            return await _timed(noted, original(self), opened)
+            return await _timed(recorder, original(self), opened)
         got = await original(self)
-        noted.count()
+        recorder.count()
         return got
 
     cls.acquire = acquire
@@ -138,33 +138,33 @@ def _patch_wait(cls: Any, name: str, waits: Callable[[Any], bool]) -> None:
     @wraps(original)
     async def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         opened = book.window[0]
-        if opened & STATE == RECORD and waits(self) and (noted := getattr(self, ATTRIBUTE, None)):
-            return await _timed(noted, original(self, *args, **kwargs), opened)
+        if opened & STATE == RECORD and waits(self) and (recorder := getattr(self, ATTRIBUTE, None)):
+            return await _timed(recorder, original(self, *args, **kwargs), opened)
         return await original(self, *args, **kwargs)
 
     setattr(cls, name, method)
 
 
-async def _timed(noted: Noted, waiting: Any, opened: int) -> Any:
+async def _timed(recorder: Recorder, waiting: Any, opened: int) -> Any:
     """Time a wait; one that is cancelled is kept too, and the exception passes through."""
     began = clock()
     _seen(_current_task())
     try:
         return await waiting
     finally:
-        noted.wait(clock() - began, opened)
+        recorder.wait(clock() - began, opened)
 
 
 def _seen(task: Any) -> None:
-    """Note the life of a task at its first wait; the cell counts the tasks that are its workers."""
+    """Note the lifetime of a task at its first wait; the cell counts the tasks that are its workers."""
     began_ns = getattr(task, "_ftgate_began_ns", 0)
     if not began_ns:
         return
     task._ftgate_began_ns = 0
     frame = getattr(task.get_coro(), "cr_frame", None)
     if frame is None or not frame.f_globals.get("__name__", "").startswith("pytest_ftgate."):
-        life = book.lives.begin(began_ns)
-        task.add_done_callback(lambda _: book.lives.end(life))
+        lifetime = book.lifetimes.begin(began_ns)
+        task.add_done_callback(lambda _: book.lifetimes.end(lifetime))
 
 
 def _lock_waits(lock: Any) -> bool:

@@ -14,7 +14,7 @@ from abc import ABCMeta
 from sys import _getframe
 from types import FunctionType
 
-from .lives import seen
+from .lifetimes import seen
 from .sites import COUNT, RECORD, STATE, Site, Tally, book
 
 TYPE_CHECKING = False

@@ -1,8 +1,8 @@
 """Which threads a process had and when, and which tasks waited: the time that waits are a share of.
 
-A life is noted when it begins and when it ends; the controller counts what lies in the measured iterations. A thread
-that was not started by `threading` is noted at its first wait. So is a task, with the time at which it was created: to
-follow every task to its end would cost more than many tasks do.
+A lifetime is noted when it begins and when it ends; the controller counts what lies in the measured iterations. A
+thread that was not started by `threading` is noted at its first wait. So is a task, with the time at which it was
+created: to follow every task to its end would cost more than many tasks do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HELPERS = ("resource_tracker", "forkserver")
 _mine = _local()
 
 
-class Life:
+class Lifetime:
     """A thread or task since it began; `opened` is the window byte of that moment."""
 
     __slots__ = ("began_ns", "opened")
@@ -46,7 +46,7 @@ class Life:
         return now != self.opened or now & STATE == RECORD
 
 
-class Lives:
+class Lifetimes:
     """Of this process and interpreter. Nothing here takes a lock: each call on a list or dict is atomic."""
 
     def __init__(self) -> None:
@@ -57,31 +57,31 @@ class Lives:
     def forget(self) -> None:
         """Drop all; the main thread lives from now on. At the start, and in a forked child."""
         self.ended: list[tuple[int, int]] = []
-        self.alive: dict[int, Life] = {}
+        self.alive: dict[int, Lifetime] = {}
         self.main = self.begin()
 
-    def begin(self, began_ns: int = 0) -> Life:
-        """A life that began at `began_ns`, or now."""
-        life = Life(began_ns or perf_counter_ns())
-        self.alive[id(life)] = life
-        return life
+    def begin(self, began_ns: int = 0) -> Lifetime:
+        """A lifetime that began at `began_ns`, or now."""
+        lifetime = Lifetime(began_ns or perf_counter_ns())
+        self.alive[id(lifetime)] = lifetime
+        return lifetime
 
-    def end(self, life: Life) -> None:
+    def end(self, lifetime: Lifetime) -> None:
         """End it, now."""
-        self.alive.pop(id(life), None)
-        if life.in_window():
-            self.ended.append((life.began_ns, perf_counter_ns()))
+        self.alive.pop(id(lifetime), None)
+        if lifetime.in_window():
+            self.ended.append((lifetime.began_ns, perf_counter_ns()))
 
     def leave_out_main(self) -> None:
         """Do not count the main thread: it waits for the workers, or is one that the cell counts."""
         self.alive.pop(id(self.main), None)
 
     def noted(self) -> list[tuple[int, int]]:
-        """Begin and end of every life that may matter, as of now for those that have not ended."""
+        """Begin and end of every lifetime that may matter, as of now for those that have not ended."""
         if _serves_manager():
             self.leave_out_main()
         now = perf_counter_ns()
-        return self.ended + [(life.began_ns, now) for life in list(self.alive.values()) if life.in_window()]
+        return self.ended + [(lifetime.began_ns, now) for lifetime in list(self.alive.values()) if lifetime.in_window()]
 
 
 def _is_helper() -> bool:
@@ -101,11 +101,11 @@ def seen(began_ns: int) -> None:
         _mine.known  # noqa: B018
     except AttributeError:
         _mine.known = True
-        book.lives.begin(began_ns)
+        book.lifetimes.begin(began_ns)
 
 
 def patch(module: ModuleType) -> None:
-    """Note the life of each thread that `threading` starts; the thread that calls this one is known."""
+    """Note the lifetime of each thread that `threading` starts; the thread that calls this one is known."""
     _mine.known = True
     thread: Any = module.Thread  # type: ignore[attr-defined, unused-ignore]
     bootstrap = thread._bootstrap_inner
@@ -114,12 +114,12 @@ def patch(module: ModuleType) -> None:
         _mine.known = True
         if _is_inner(self):
             return bootstrap(self)  # type: ignore[no-any-return]
-        lives = book.lives
-        life = lives.begin()
+        lifetimes = book.lifetimes
+        lifetime = lifetimes.begin()
         try:
             bootstrap(self)
         finally:
-            lives.end(life)
+            lifetimes.end(lifetime)
 
     thread._bootstrap_inner = _bootstrap_inner
 

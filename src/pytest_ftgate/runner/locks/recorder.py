@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from .sites import Tally
 
 clock = perf_counter_ns
-ATTRIBUTE = "_ftgate_noted"
-"""The attribute in which an object keeps its `Noted`; None for an inner object."""
+ATTRIBUTE = "_ftgate_recorder"
+"""The attribute in which an object keeps its `Recorder`; None for an inner object."""
 
 
-class Noted:
+class Recorder:
     """Leads from one object to its site. Objects made by one line share a site, unless the user named one of them.
 
-    `key` identifies the object in other processes; "" if no other process can have it. A wrapper holds the `Noted` and
-    not the object, so that it does not keep the object alive.
+    `key` identifies the object in other processes; "" if no other process can have it. A wrapper holds the `Recorder`
+    and not the object, so that it does not keep the object alive.
     """
 
     __slots__ = ("key", "site")
@@ -63,9 +63,9 @@ class Noted:
         return str, (self.key,)
 
 
-def joined(key: str, kind: str, waits_for: str) -> Noted:
-    """The `Noted` of an object that another process made: here only its key is known, not its line."""
-    return Noted(book.add((key, ""), Site("", 0, kind, waits_for, "", key)), key)
+def joined(key: str, kind: str, waits_for: str) -> Recorder:
+    """The `Recorder` of an object that another process made: here only its key is known, not its line."""
+    return Recorder(book.add((key, ""), Site("", 0, kind, waits_for, "", key)), key)
 
 
 def kind_of(thing: Any, package: str) -> str:
@@ -78,6 +78,6 @@ def kind_of(thing: Any, package: str) -> str:
 
 def rename(thing: Any, name: str) -> None:
     """`_ftgate_rename` of the patched classes."""
-    noted = getattr(thing, ATTRIBUTE, None)
-    if isinstance(noted, Noted):
-        noted.rename(name)
+    recorder = getattr(thing, ATTRIBUTE, None)
+    if isinstance(recorder, Recorder):
+        recorder.rename(name)

@@ -1,17 +1,15 @@
-"""What the time launches and the memory launches share: cells and launches under way, and how many fit at once."""
+"""A cell while it is measured: its launches under way and those that it had, and whether cells agree on results."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import msgspec
-import psutil
 
 from ..kit.values import Struct, grouped
 from ..model.sample import (
@@ -29,14 +27,12 @@ from ..model.sample import (
 from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
 from ..runner.protocol import CHECK, MEASURED
 from .launch import CellUnsupported, Handle, LaunchRole, Request, error_of
-from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
 from .plan import OutOfTime, RoundPlan
 
-T = TypeVar("T")
-FloorKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
+EmptyKey: TypeAlias = tuple[str, str, str, int, str, tuple[tuple[str, str], ...]]
 """The interpreter, the target, the executor, the number of workers, their reuse, and the environment variables."""
 
-Floors: TypeAlias = dict[tuple[FloorKey, Role], Launch]
+EmptyLaunches: TypeAlias = dict[tuple[EmptyKey, Role], Launch]
 """Launches of empty workloads, with and without growth."""
 Family: TypeAlias = tuple[str, str, Environment]
 """The target, the executor and the environment."""
@@ -317,154 +313,7 @@ class RunningLaunch:
         )
 
 
-# ---- how many launches may be alive at once: as many as open files, tasks and the free memory allow
-
-DESCRIPTORS = 5
-"""What a launch keeps open here at most: two ends of pipes to it, what it prints, what waits for these."""
-SPARE_DESCRIPTORS = 40
-"""What is left for all else: the start of a process opens some, and so do memory samples and files."""
-TASKS, SPARE_TASKS = 2, 8
-"""Processes and threads of a launch beside its workers: its main thread and ours that waits for it; what is left."""
-MEMORY_SHARE = 0.5
-"""Of the memory that is free as the run begins, what the launches of a test may take together."""
-BARE_BYTES, WORKLOAD_BYTES = 16 << 20, 48 << 20
-"""Memory of a process of the runner, and what a workload adds to it, until its memory is known."""
-_IN_ONE = ("serial", "threads", "tasks")
-
-
-class Needed(NamedTuple):
-    """What launches that are alive together need."""
-
-    launches: int = 0
-    memory_bytes: int = 0
-    tasks: int = 0
-
-
-def total(parts: Iterable[Needed]) -> Needed:
-    """The sum of these."""
-    return Needed(*map(sum, zip(Needed(), *parts, strict=True)))
-
-
-class Capacity:
-    """What a run may have alive at once. It knows the memory of the cells that it was told of."""
-
-    def __init__(
-        self,
-        descriptors: int | None = None,
-        memory_bytes: int | None = None,
-        tasks: int | None = None,
-        *,
-        opened: int = 0,
-    ) -> None:
-        """`descriptors` is the limit of this process, of which `opened` are in use; `tasks` are the processes and
-        threads that can be started. None: no limit is known."""
-        self.descriptors = descriptors
-        self.memory_bytes = memory_bytes
-        self.tasks = tasks
-        self.launches = (
-            None if descriptors is None else max(1, (descriptors - opened - SPARE_DESCRIPTORS) // DESCRIPTORS)
-        )
-        self._known: dict[str, int] = {}
-
-    @classmethod
-    def of_this_process(cls) -> Capacity:
-        try:
-            opened = len(os.listdir("/dev/fd"))
-        except OSError:  # /proc may be hidden
-            opened = SPARE_DESCRIPTORS
-        # The memory that is free, or the limit of this process's cgroup if that is less.
-        limits = [memory_limit_bytes()]
-        with contextlib.suppress(OSError, psutil.Error):
-            limits.append(psutil.virtual_memory().available)
-        free_bytes = min((each for each in limits if each is not None), default=None)
-        memory_bytes = None if free_bytes is None else int(free_bytes * MEMORY_SHARE)
-        return cls(_soft_limit("NOFILE"), memory_bytes, _free_tasks(), opened=opened)
-
-    def learn(self, cell_runs: Sequence[CellRun]) -> None:
-        """Take the memory of cells from their memory launches."""
-        for side in (side for cell_run in cell_runs for side in cell_run.sides):
-            latest = side.of("memory")[-1:]
-            points = [point.pss_bytes or point.rss_bytes for launch in latest for point in launch.memory]
-            nodeid = side.cell.nodeid
-            self._known[nodeid] = max([self._known.get(nodeid, 0), *points])
-
-    def needed(self, side: CellRun, roles: Sequence[LaunchRole]) -> Needed:
-        """What these launches of a cell or of its reference need."""
-        cell = side.cell
-        bare = BARE_BYTES * (1 if cell.executor.kind in _IN_ONE else 1 + cell.workers)
-        own = self._known.get(cell.nodeid) or bare + WORKLOAD_BYTES
-        memory_bytes = sum(bare if role == "control" else own for role in roles)
-        return Needed(len(roles), memory_bytes, len(roles) * (TASKS + cell.workers))
-
-    def batches(self, cell_runs: Sequence[CellRun], needs: Callable[[CellRun], Needed]) -> list[list[CellRun]]:
-        """The cells in their order, split so that each part fits; a cell that is too large for itself is alone."""
-        found: list[list[CellRun]] = []
-        alive = Needed()
-        for cell_run in cell_runs:
-            alive = total([alive, needs(cell_run)])
-            if not found or self.lacking(alive):
-                found.append([])
-                alive = needs(cell_run)
-            found[-1].append(cell_run)
-        return found
-
-    def lacking(self, needed: Needed) -> str:
-        """Why so much cannot be alive together; empty if it can."""
-        if self.launches is not None and needed.launches > self.launches:
-            files = f"this process may open {self.descriptors} files (`ulimit -n`)"
-            return f"{files}, which suffice for {self.launches} launch{'es' if self.launches != 1 else ''}"
-        if self.memory_bytes is not None and needed.memory_bytes > self.memory_bytes:
-            return f"all launches together would need more than {self.memory_bytes >> 20} MiB, half of the free memory"
-        if self.tasks is not None and needed.tasks > self.tasks:
-            return f"{self.tasks} processes and threads can be started (`ulimit -u`, or the container's limit)"
-        return ""
-
-
-def _soft_limit(name: str) -> int | None:
-    try:
-        import resource  # not on Windows
-    except ImportError:
-        return None
-    soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _free_tasks() -> int | None:
-    """The processes and threads that this user, and this process's cgroup, may still start; None without a limit."""
-    free = []
-    most = _soft_limit("NPROC")
-    if most is not None and os.geteuid() != 0:  # it does not hold for root
-        tasks = 0
-        with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
-            for process in psutil.process_iter():
-                with contextlib.suppress(psutil.Error):
-                    tasks += process.num_threads() if process.uids().real == os.getuid() else 0
-        free.append(most - tasks)
-    for folder in cgroup_folders(ROOT, "pids"):
-        limit, used = ((read_text(folder / f"pids.{name}") or "").strip() for name in ("max", "current"))
-        if limit.isdigit() and used.isdigit():
-            free.append(int(limit) - int(used))
-    return max(1, min(free) - SPARE_TASKS) if free else None
-
-
-class Listener(Protocol):
-    """Receives the progress of a run."""
-
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        """One step: a phrase that the label of a cell or target ends, rounds done and wanted (or 0), seconds left."""
-        ...
-
-    def expect_more(self, why: str) -> None:
-        """More will be measured than was estimated, for this reason."""
-        ...
-
-    def warn(self, text: str) -> None:
-        """Something that the user should know before the report."""
-        ...
-
-
 # ---- which launches of a cell are interleaved
-
 
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""

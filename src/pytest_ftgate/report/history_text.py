@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ..judge.compare import OF_CONTROL
 from ..kit import units
 from ..kit.text import plain, plural
-from ..model.report import History, LevelChange, Recorded
+from ..model.report import History, HistoryPoint, LevelChange
 from ..stats.change_points import LEAST_SEGMENT
 from . import said
 from .details import GAP, Style, entry
@@ -66,7 +66,7 @@ def render(nodeid: str, history: History, *, width: int, unicode: bool, color: b
     return text.encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
 
 
-def _plot(history: History, shown: tuple[Recorded, ...], left_out: int, style: Style) -> Iterator[str]:
+def _plot(history: History, shown: tuple[HistoryPoint, ...], left_out: int, style: Style) -> Iterator[str]:
     """A line for each recording, and a rule where a level begins."""
     texts = [value(history, point.value.value, unicode=style.unicode) for point in shown]
     heads = [f"{plain(point.recorded_at[:10]):10}{GAP}{plain(said.commit(point.commit)):11}" for point in shown]
