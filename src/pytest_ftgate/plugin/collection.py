@@ -149,7 +149,7 @@ def workload_path(config: pytest.Config) -> list[str]:
     named = [Path(entry) for entry in config.getini("pythonpath")]
     named += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     chosen = {path.resolve() for path in named}
-    stdlib = Path(sysconfig.get_path("stdlib")).resolve()
+    stdlib = _interpreters("stdlib")
     entries = [Path(entry).resolve() for entry in sys.path if entry]
     front = entries.index(stdlib) if stdlib in entries else 0
     found: dict[str, None] = {}
@@ -163,10 +163,16 @@ def workload_path(config: pytest.Config) -> list[str]:
 
 def _of_this_interpreter(path: Path) -> bool:
     """Whether an entry of sys.path belongs to the interpreter or the environment that runs pytest."""
-    folders = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "scripts")]
+    folders = map(_interpreters, ("stdlib", "platstdlib", "scripts"))
     if any(path.is_relative_to(folder) for folder in folders) or {"site-packages", "dist-packages"} & set(path.parts):
         return True
     return path.suffix == ".zip" and path.name.startswith("python")
+
+
+@functools.cache
+def _interpreters(name: str) -> Path:
+    """A folder of the interpreter that runs pytest: each test asks for it, and sysconfig makes all its paths anew."""
+    return Path(sysconfig.get_path(name)).resolve()
 
 
 def check_class(cls: type) -> None:
