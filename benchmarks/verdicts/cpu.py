@@ -42,7 +42,7 @@ from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.model.spec import Executor, Param
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
-from pytest_ftgate.stats.rank_tests import floor
+from pytest_ftgate.stats.rank_tests import quantile
 
 EFFECTS = (0.0, 0.05, 0.10, 0.25)
 KINDS = ("wall", "cpu")
@@ -200,7 +200,7 @@ def scatter(rounds: Sequence[Round]) -> Iterator[list[str]]:
             columns += [f"{math.sqrt(variance):.1%}", f"{math.sqrt(max(0.0, variance - within)):.1%}", means]
         others, cores = (statistics.median(getattr(each, name) for each in found) for name in ("others", "cores"))
         iteration_ms = statistics.median(statistics.median(each.wall[0]) for each in found) / 1e6
-        computing = floor([share for each in found for share in each.computing(each.changed(0.0))], UNDISTURBED)
+        computing = quantile([share for each in found for share in each.computing(each.changed(0.0))], UNDISTURBED)
         machine = [f"{others:.1f}", f"{cores:.2f}", f"{computing:.2f}", f"{iteration_ms:.3g} ms"]
         yield [body, f"{busy:g}", *machine, str(len(found)), *columns]
 
@@ -229,7 +229,7 @@ def judged(pairs: Sequence[tuple[Round, Times]]) -> tuple[MetricVerdict, ...]:
     wall, cpu = map(decide.compare, comparisons)
     reference = [share for each, _ in pairs for share in each.computing(Times(each.wall[0], each.cpu[0]))]
     changed = [share for each, own in pairs for share in each.computing(own)]
-    computing = min(floor(each, UNDISTURBED) for each in (reference, changed))
+    computing = min(quantile(each, UNDISTURBED) for each in (reference, changed))
     return wall, cpu, decide.by_cpu(wall, *comparisons, computing)
 
 
@@ -270,10 +270,10 @@ def main() -> None:
     else:
         rounds = list(measure(options))
     rounds.sort(key=lambda each: (list(BODIES).index(each.body), each.busy))
-    values = [f"{kind}{name}" for kind in KINDS for name in (" sd", " spread", ": means")]
+    values = ["wall sd", "wall spread", "wall: means", "cpu sd", "cpu spread", "cpu: means"]
     machine = ("body", "busy", "others", "cores", "computing", "iteration", "rounds")
     page.show(__file__, (*machine, *values), scatter(rounds))
-    page.show(__file__, ("body", "busy", *(f"+{effect:.0%}" for effect in EFFECTS)), decisions(rounds))
+    page.show(__file__, ("body", "busy", "+0%", "+5%", "+10%", "+25%"), decisions(rounds))
 
 
 if __name__ == "__main__":

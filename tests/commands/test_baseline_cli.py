@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from stored_values import (
 )
 
 from golden import check_golden
+from pytest_ftgate.cli import Parser
 from pytest_ftgate.features.baseline import ftgate_commands, render_diff
 from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.kit.errors import FtgateError
@@ -58,7 +58,7 @@ def ftgate(project: Path, capsys: pytest.CaptureFixture[str]) -> Ftgate:
     """Runs `ftgate baseline ...` in the project as the command line does; returns what it says."""
 
     def run(*argv: str, code: int = 0) -> str:
-        parser = argparse.ArgumentParser()
+        parser = Parser()
         ftgate_commands(parser.add_subparsers(required=True))
         args = parser.parse_args(["baseline", *argv])
         assert Path.cwd().is_relative_to(project)
