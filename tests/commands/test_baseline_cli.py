@@ -22,8 +22,8 @@ from stored_values import (
 )
 
 from golden import check_golden
-from pytest_ftgate.cli import Parser
-from pytest_ftgate.features.baseline import ftgate_commands, render_diff
+from pytest_ftgate.cli import build_parser
+from pytest_ftgate.features.baseline import render_diff
 from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.model.report import Host, Report, Row, Table
@@ -58,9 +58,7 @@ def ftgate(project: Path, capsys: pytest.CaptureFixture[str]) -> Ftgate:
     """Runs `ftgate baseline ...` in the project as the command line does; returns what it says."""
 
     def run(*argv: str, code: int = 0) -> str:
-        parser = Parser()
-        ftgate_commands(parser.add_subparsers(required=True))
-        args = parser.parse_args(["baseline", *argv])
+        args = build_parser().parse_args(["baseline", *argv])
         assert Path.cwd().is_relative_to(project)
         assert args.run(args) == code
         said = capsys.readouterr()

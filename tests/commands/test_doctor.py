@@ -11,7 +11,7 @@ import pytest
 from report_by_hand import FREE_THREADED
 
 from golden import check_golden
-from pytest_ftgate.cli import Parser
+from pytest_ftgate.cli import build_parser
 from pytest_ftgate.features import doctor
 from pytest_ftgate.features.doctor import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
 from pytest_ftgate.features.pythons import InstallProgress, outcome_text
@@ -54,9 +54,7 @@ DIAGNOSIS = Diagnosis(
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    parser = Parser()
-    doctor.ftgate_commands(parser.add_subparsers())
-    return parser.parse_args(["doctor", *words])
+    return build_parser().parse_args(["doctor", *words])
 
 
 def test_the_text() -> None:
