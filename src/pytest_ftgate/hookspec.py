@@ -124,10 +124,9 @@ def features(kind: str) -> pluggy.PluginManager:
     plugins = pluggy.PluginManager(GROUP)
     plugins.add_hookspecs(sys.modules[__name__])
     plugins.load_setuptools_entrypoints(GROUP)
-    for name in [
-        name for name, kinds in reversed(listed.items()) if kind in kinds.split()
-    ]:  # pluggy calls the last first
-        plugins.register(importlib.import_module(f"{__package__}.features.{name}"), name)
+    for name, kinds in reversed(listed.items()):  # pluggy calls the last first
+        if kind in kinds.split():
+            plugins.register(importlib.import_module(f"{__package__}.features.{name}"), name)
     return plugins
 
 

@@ -20,6 +20,12 @@ TAIL_ERROR = 1.7
 LONE_WINDOW_ERROR = 0.8
 """The standard error of a latency's log-ratio between two single windows, whose scatter is not known: 0.2 to 1.1 was
 measured of servers of the standard library."""
+_BESIDE_CONTROL: Mapping[str, str] = {
+    Metric.WALL: WALL_OF_CONTROL,
+    Metric.TAIL: TAIL_OF_CONTROL,
+    Metric.CPU: CPU_OF_CONTROL,
+}
+"""Times that are compared with the control iteration by iteration: the name of their ratio."""
 OF_CONTROL = "x control"
 """The unit of a time over that of the control workload."""
 UNITS: Mapping[str, str] = {"time": "ns", "size": "bytes", "share": "of the time", "ratio": "x", "number": ""}
@@ -187,9 +193,7 @@ def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list
 
 def _of_control(row: MetricRow) -> Callable[[Side], ByRound]:
     """Reads a time over that of the control."""
-    own = {Metric.WALL: WALL_OF_CONTROL, Metric.TAIL: TAIL_OF_CONTROL, Metric.CPU: CPU_OF_CONTROL}
-    name = {metric.value: name for metric, name in own.items()}.get(row.name)
-    if name is not None:
+    if (name := _BESIDE_CONTROL.get(row.name)) is not None:
         return lambda side: side.by_order(name)
     return lambda side: _positive(row, _over(side.by_order(row.name), side.by_order(CONTROL)))
 

@@ -91,9 +91,11 @@ class Values:
     def by_order(self, name: str) -> ByRound:
         """Round -> value by the name that a recording has it under."""
         if name not in self._read:
-            derive = _DERIVED.get(name)
-            read = metrics.row(name).read if derive is None else None
-            self._read[name] = derive(self) if derive is not None else read(self.sample) if read is not None else {}
+            if derive := _DERIVED.get(name):
+                self._read[name] = derive(self)
+            else:
+                read = metrics.row(name).read
+                self._read[name] = {} if read is None else read(self.sample)
         return self._read[name]
 
     def of(self, metric: str) -> ByRound:
@@ -180,9 +182,9 @@ def _cost(sides: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Interval 
     return Interval(value=value, low=low, high=high, level=readers.INTERVAL_LEVEL if len(shifts) > 1 else 0.0)
 
 
-def _ratios(own: Iterations, other: Iterations, times: float = 1.0) -> ByRound:
-    """The ratio of each launch's iterations to those beside it."""
-    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in of_rounds(own, other).items()}
+def _ratios(sides: Sides, times: float = 1.0) -> ByRound:
+    """The ratio of each launch's iterations to those beside it, so many times."""
+    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
 
 
 def _tails_of_control(values: Values) -> ByRound:
@@ -217,8 +219,7 @@ def _scaling(values: Values, role: Role = "time") -> ByRound:
 
     It is the median over iterations of the time with one worker over the cell's own, times `work_ratio`.
     """
-    times = work_ratio(values, role)
-    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in scaling_sides(values, role).items()}
+    return _ratios(scaling_sides(values, role), work_ratio(values, role))
 
 
 def _efficiency(values: Values) -> ByRound:
@@ -235,9 +236,9 @@ def _written(values: Values) -> ByRound:
 
 _DERIVED: Final[Mapping[str, Callable[[Values], ByRound]]] = {
     CONTROL: lambda values: readers.launch_values(values.sample.of("control")),
-    WALL_OF_CONTROL: lambda values: _ratios(values.iterations(), values.iterations("control")),
+    WALL_OF_CONTROL: lambda values: _ratios(of_rounds(values.iterations(), values.iterations("control"))),
     TAIL_OF_CONTROL: _tails_of_control,
-    CPU_OF_CONTROL: lambda values: _ratios(values.windows(cpu_value), values.windows(cpu_value, "control")),
+    CPU_OF_CONTROL: lambda values: _ratios(of_rounds(values.windows(cpu_value), values.windows(cpu_value, "control"))),
     USS_WRITTEN: _written,
     Metric.SCALING: _scaling,
     "efficiency": _efficiency,

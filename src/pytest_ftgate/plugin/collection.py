@@ -149,7 +149,7 @@ def workload_path(config: pytest.Config) -> list[str]:
     named = [Path(entry) for entry in config.getini("pythonpath")]
     named += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     chosen = {path.resolve() for path in named}
-    stdlib = _interpreters("stdlib")
+    stdlib = _folder("stdlib")
     entries = [Path(entry).resolve() for entry in sys.path if entry]
     front = entries.index(stdlib) if stdlib in entries else 0
     found: dict[str, None] = {}
@@ -163,14 +163,14 @@ def workload_path(config: pytest.Config) -> list[str]:
 
 def _of_this_interpreter(path: Path) -> bool:
     """Whether an entry of sys.path belongs to the interpreter or the environment that runs pytest."""
-    folders = map(_interpreters, ("stdlib", "platstdlib", "scripts"))
+    folders = map(_folder, ("stdlib", "platstdlib", "scripts"))
     if any(path.is_relative_to(folder) for folder in folders) or {"site-packages", "dist-packages"} & set(path.parts):
         return True
     return path.suffix == ".zip" and path.name.startswith("python")
 
 
 @functools.cache
-def _interpreters(name: str) -> Path:
+def _folder(name: str) -> Path:
     """A folder of the interpreter that runs pytest: each test asks for it, and sysconfig makes all its paths anew."""
     return Path(sysconfig.get_path(name)).resolve()
 
