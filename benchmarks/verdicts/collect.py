@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import series
-from launches import WORKERS, Workloads
+from launches import WORK, WORKERS, Workloads
 from series import Calibration, Kind, Pair, Side
 
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, LaunchRole, Request
@@ -38,15 +38,6 @@ from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 from pytest_ftgate.stats.rank_tests import iterations_ratio, quantile
 
 WORKLOAD = """
-from pytest_ftgate import ftgate, threads
-
-def work(rounds):
-    x = 0x12345678
-    for _ in range(rounds):
-        x = (x * 1103515245 + 12345) & 0xFFFFFFFF
-        x ^= x >> 16
-    return x
-
 held = {}
 
 @ftgate.compare(threads)
@@ -88,7 +79,7 @@ class Bench:
 
     def __init__(self, folder: Path, kind: Kind) -> None:
         self.kind = kind
-        self.workloads = Workloads(folder, WORKLOAD)
+        self.workloads = Workloads(folder, WORK + WORKLOAD)
         self.launcher = self.workloads.launcher
         self.starts: dict[str, list[list[int]]] = {}
 

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import msgspec
 import page
-from launches import WORKERS, Workloads
+from launches import WORK, WORKERS, Workloads
 from variates import others_busy
 
 from pytest_ftgate.judge import decide, metrics
@@ -51,14 +51,6 @@ CELLS = 60
 ALPHA, BETA = 0.01 / 8, 0.05
 WORKLOAD = """
 import time
-from pytest_ftgate import ftgate, threads
-
-def work(rounds):
-    x = 0x12345678
-    for _ in range(rounds):
-        x = (x * 1103515245 + 12345) & 0xFFFFFFFF
-        x ^= x >> 16
-    return x
 
 @ftgate.compare(threads)
 def test_compute(worker, dose):
@@ -172,7 +164,7 @@ def measure(options: argparse.Namespace) -> Iterator[Round]:
     """Rounds until the time is over, kept in the file."""
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory() as name:
-        workloads = Workloads(Path(name), WORKLOAD)
+        workloads = Workloads(Path(name), WORK + WORKLOAD)
         turns = [(body, busy) for body in BODIES for busy in options.busy]
         while time.monotonic() < until:
             for body, busy in random.sample(turns, len(turns)):

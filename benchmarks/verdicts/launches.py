@@ -13,6 +13,17 @@ from pytest_ftgate.targets.describe import environment_variables
 from pytest_ftgate.targets.find import find_interpreter
 
 WORKERS = 2
+WORK = """
+from pytest_ftgate import ftgate, threads
+
+def work(rounds):
+    x = 0x12345678
+    for _ in range(rounds):
+        x = (x * 1103515245 + 12345) & 0xFFFFFFFF
+        x ^= x >> 16
+    return x
+"""
+"""What a workload begins with: a body that computes for so many rounds."""
 
 
 class Workloads:
