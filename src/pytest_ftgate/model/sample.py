@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from ..kit.values import Count, Figure, Natural, Rate, Struct, grouped
 from .spec import Cell, Executor, Interpreter, Reuse
+
+if TYPE_CHECKING:  # numpy is imported where it is used: the metric table reads this module
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
 
 Need = Literal["time", "control", "locks", "memory", "growth"]
 """A kind of launch: a decision names the kinds that it still needs. `control` is a control workload beside the timing
@@ -322,6 +328,81 @@ def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:
 def cpu_value(iteration: Iteration) -> float:
     """The CPU time of one operation in ns, of all processes: of a call of the body in one worker, or in a window."""
     return iteration.cpu_ns / max(1, iteration.ops)
+
+
+class Columns:
+    """The iterations of the launches of one role, of several samples at once, as arrays of a row for each launch.
+
+    A row is NaN beyond the iterations of its launch. `spans` are the rows of each sample.
+    """
+
+    def __init__(self, samples: Iterable[Sequence[Launch]]) -> None:
+        self.launches: list[Launch] = []
+        self.spans: list[slice] = []
+        for launches in samples:
+            self.spans.append(slice(len(self.launches), len(self.launches) + len(launches)))
+            self.launches += launches
+        self.counts = [len(launch.iterations) for launch in self.launches]
+
+    @cached_property
+    def _fields(self) -> Sequence[Sequence[object]]:
+        every = (each for launch in self.launches for each in launch.iterations)
+        return [*zip(*map(msgspec.structs.astuple, every), strict=True)] or [()] * len(Iteration.__struct_fields__)
+
+    @cached_property
+    def _shown(self) -> NDArray[np.bool_]:
+        """Where each launch has an iteration."""
+        import numpy as np
+
+        return np.arange(max(self.counts, default=0)) < np.array(self.counts, dtype=np.intp).reshape(-1, 1)
+
+    def of(self, field: str) -> Floats:
+        """A number of each iteration."""
+        import numpy as np
+
+        found = np.full(self._shown.shape, math.nan)
+        found[self._shown] = np.array(self._fields[Iteration.__struct_fields__.index(field)], dtype=np.float64)
+        return found
+
+    @cached_property
+    def loops(self) -> Floats:
+        """The loops of each launch, as a column."""
+        import numpy as np
+
+        return np.array([float(launch.loops) for launch in self.launches]).reshape(-1, 1)
+
+    @cached_property
+    def windows(self) -> NDArray[np.bool_]:
+        """Whether the iterations of each launch are windows, as a column."""
+        import numpy as np
+
+        return np.array([launch.window_ns > 0 for launch in self.launches], dtype=np.bool_).reshape(-1, 1)
+
+    @cached_property
+    def times(self) -> Floats:
+        """The `iteration_value` of each iteration in ns."""
+        import numpy as np
+
+        wall = self.of("wall_ns")
+        with np.errstate(divide="ignore", over="ignore"):
+            found = np.where(wall > 0, wall / self.loops, math.nan)
+            if self.windows.any():
+                rate = self.of("rate")
+                found = np.where(self.windows, np.where(rate > 0, NS_PER_S / rate, math.nan), found)
+        return found
+
+    @cached_property
+    def costs(self) -> Floats:
+        """The `cpu_value` of each iteration in ns; NaN where none was counted."""
+        import numpy as np
+
+        found = self.of("cpu_ns") / np.maximum(self.of("ops"), 1.0)
+        return np.where(found > 0, found, math.nan)
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether any iteration is a window of a server's answers."""
+        return any(self._fields[Iteration.__struct_fields__.index("latency")])
 
 
 # ---- related cells of a test
