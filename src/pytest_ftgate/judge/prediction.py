@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -151,9 +152,7 @@ class _Spread(NamedTuple):
 
     def reach(self, error: float) -> float:
         """How far from the mean the next median lies at most, but for this error."""
-        from scipy.special import stdtrit  # half a second: only a run that measured pays it
-
-        return float(stdtrit(self.freedom, 1 - error)) * self.deviation
+        return _critical(self.freedom, 1 - error) * self.deviation
 
     def limit(self, level: float) -> float:
         """The limit above which the next median has become worse, at this level."""
@@ -185,6 +184,13 @@ class _Spread(NamedTuple):
         """How many more launches it takes until their part of the deviation is small."""
         wanted = (self.launch / (SMALL_PART * self.others)) ** 2
         return max(0, max(LEAST_LAUNCHES, min(math.ceil(wanted), MOST_LAUNCHES)) - launches)
+
+
+@lru_cache(maxsize=64)  # each effect that may be ruled out asks for the same one
+def _critical(freedom: float, probability: float) -> float:
+    from scipy.special import stdtrit  # half a second: only a run that measured pays it
+
+    return float(stdtrit(freedom, probability))
 
 
 def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:

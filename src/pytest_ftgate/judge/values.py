@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..kit.values import Interval, Metric, grouped
 from ..model.report import Report, Row
-from ..model.sample import Columns, Iteration, Role, Sample, single_cell
+from ..model.sample import ByRound, Columns, Iteration, Role, Sample, single_cell
 from ..model.spec import Cell
 from ..stats import moderated, rank_tests
 from ..store.names import split_nodeid
@@ -32,12 +32,12 @@ CPU_OF_CONTROL: Final = "cpu/control"
 USS_WRITTEN: Final = "uss/written"
 """What is read beside the metrics: the control's floor in ns, the wall time, the tail and the CPU time over the
 control's, and the part of USS that was written to (`uss` is then the whole of it)."""
+OF_THE_TEST: Final = frozenset((Metric.SCALING, "efficiency", Metric.CEILING))
+"""What is read of another cell too."""
 UNDISTURBED: Final = 0.95
 """The quantile of the iterations by the cores that they kept busy: beside other work most of them wait for a core."""
 MORE_RUN: Final = 1.05
 """Clocks that are read one after the other give up to 1.02."""
-ByRound: TypeAlias = Mapping[int, float]
-"""Launch order, which is that of its round -> value; launches without a value are left out."""
 Iterations: TypeAlias = Mapping[int, Sequence[float]]
 """Launch order -> its value in each iteration, NaN for none."""
 Sides: TypeAlias = dict[int, tuple[tuple[float, ...], tuple[float, ...]]]
@@ -56,15 +56,20 @@ class Together:
     """Samples whose iterations are read at once: an array of ten cells costs hardly more than one of a cell."""
 
     def __init__(self, samples: Iterable[Sample | None]) -> None:
-        self.samples = list(samples)
+        self.given = list(samples)
         self._columns: dict[Role, Columns] = {}
         self._values: dict[tuple[Role, ColumnReader], list[float]] = {}
         self._beside: dict[tuple[Role, Role, ColumnReader, bool], list[list[tuple[int, float, float]]]] = {}
 
     @cached_property
+    def samples(self) -> list[Sample | None]:
+        """Each with its launches at hand."""
+        return [each and each.unpacked() for each in self.given]
+
+    @cached_property
     def references(self) -> Together:
         """Those of the other revision."""
-        return Together(None if each is None else each.reference for each in self.samples)
+        return Together(each and each.reference for each in self.given)
 
     def columns(self, role: Role) -> Columns:
         """The iterations of the launches of a role."""
@@ -124,23 +129,28 @@ class Values:
         at: int = 0,
     ) -> None:
         """It is the sample `at` that index of those that are read `together`; without them it is read alone."""
-        self.sample = sample
+        self._given = sample
         self.cell = sample.cell
         self.test = TestValues() if test is None else test
         self.single = single
         """The one-worker cell that its scaling refers to, on the same side; a cell with one worker has none."""
         self.together = together or Together([sample])
         self.at = at
-        self._read: dict[str, ByRound] = {}
+        self._read, self._read_in_test = sample.known, dict[str, ByRound]()
         self._iterations: dict[Role, Iterations] = {}
+
+    @property
+    def sample(self) -> Sample:
+        """With its launches at hand."""
+        return self.together.samples[self.at] or self._given
 
     @cached_property
     def reference(self) -> Values | None:
         """The same cell of the other revision, interleaved with this one."""
-        if self.sample.reference is None:
+        if self._given.reference is None:
             return None
         single = None if self.single is None else self.single.reference
-        return Values(self.sample.reference, single=single, together=self.together.references, at=self.at)
+        return Values(self._given.reference, single=single, together=self.together.references, at=self.at)
 
     @property
     def rounds(self) -> int:
@@ -165,16 +175,22 @@ class Values:
 
     def by_order(self, name: str) -> ByRound:
         """Round -> value by the name that a recording has it under."""
-        if name not in self._read:
+        read = self._read_in_test if name in OF_THE_TEST else self._read
+        if name not in read:
             if derive := _DERIVED.get(name):
-                self._read[name] = derive(self)
+                read[name] = derive(self)
             else:
                 row = metrics.row(name)
                 if row.column is not None:
-                    self._read[name] = self.together.by_order(self.at, "time", row.column)
+                    read[name] = self.together.by_order(self.at, "time", row.column)
                 else:
-                    self._read[name] = {} if row.read is None else row.read(self.sample)
-        return self._read[name]
+                    read[name] = {} if row.read is None else row.read(self.sample)
+        return read[name]
+
+    def read_all(self) -> None:
+        """Read every metric, so that nobody has to decode the launches for one."""
+        for name in metrics.TABLE:
+            self.by_order(name)
 
     def of(self, metric: str) -> ByRound:
         """Round -> value of a metric, as it is judged and shown by itself."""
@@ -233,9 +249,7 @@ class TestValues(list[Values]):
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         together = Together(samples)
-        super().__init__(
-            Values(each, self, together=together, at=at) for at, each in enumerate(together.samples) if each
-        )
+        super().__init__(Values(each, self, together=together, at=at) for at, each in enumerate(together.given) if each)
         self.cells = [each.cell for each in self]
         alone = [cell for cell in self.cells if cell.workers == 1]
         for each in self:
@@ -326,6 +340,8 @@ def _scaling(values: Values, role: Role = "time") -> ByRound:
 
     It is the median over iterations of the time with one worker over the cell's own, times `work_ratio`.
     """
+    if values.single is None:
+        return {}
     return _ratios(scaling_sides(values, role), work_ratio(values, role))
 
 
@@ -404,10 +420,13 @@ def stored_values(values: Values) -> dict[str, ByRound]:
 
 def values_of(rows: Sequence[Row]) -> list[Values | None]:
     """The values of each row, None without a sample; rows of one test on one machine belong together."""
-    samples = ((split_nodeid(row.cell.nodeid)[0], row.host, row.sample) for row in rows if row.sample is not None)
-    tests = grouped(((test, host), sample) for test, host, sample in samples)
-    found = {id(each.sample): each for test in map(TestValues, tests.values()) for each in test}
-    return [found.get(id(row.sample)) for row in rows]
+    known = [(place, row, row.sample) for place, row in enumerate(rows) if row.sample is not None]
+    tests = grouped(((split_nodeid(row.cell.nodeid)[0], row.host), (place, each)) for place, row, each in known)
+    found: list[Values | None] = [None] * len(rows)
+    for of_test in tests.values():
+        for (place, _), values in zip(of_test, TestValues(each for _, each in of_test), strict=True):
+            found[place] = values
+    return found
 
 
 def entries_of(report: Report, rows: Sequence[Row]) -> dict[str, StoredCell]:

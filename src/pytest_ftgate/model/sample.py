@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,8 @@ EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
 NS_PER_S = 1e9
 Role = Literal["time", "control", "locks", "memory", "empty", "growth", "growth_empty", "profile"]
 """What a launch of a cell was for, see `Launch`."""
+MEASURED: tuple[Role, ...] = ("time", "locks", "memory", "growth")
+"""Those in which the cell itself was measured."""
 WaitsFor = Literal["lock", "queue"]
 
 
@@ -264,6 +266,37 @@ class WorkloadError(Struct, frozen=True, kw_only=True):
     launch: int = 0
 
 
+Keep: TypeAlias = Callable[[bytes], Callable[[], bytes]]
+"""Keeps bytes somewhere; what it returns gives them back."""
+ByRound: TypeAlias = Mapping[int, float]
+"""Launch order, which is that of its round -> value; launches without a value are left out."""
+
+
+def held(data: bytes) -> Callable[[], bytes]:
+    """Keeps bytes in memory."""
+    return lambda: data
+
+
+class Packed:
+    """Launches that stay encoded until they are asked for, with the values that were read of them."""
+
+    def __init__(self, launches: bytes, known: Mapping[str, ByRound], measured_ns: int, keep: Keep) -> None:
+        self._launches = keep(launches)
+        self._known = keep(msgspec.msgpack.encode(known)) if known else None
+        self.measured_ns = measured_ns
+
+    def raw(self) -> msgspec.Raw:
+        """The launches as JSON."""
+        return msgspec.Raw(self._launches())
+
+    def launches(self) -> tuple[Launch, ...]:
+        return msgspec.json.decode(self._launches(), type=tuple[Launch, ...])
+
+    def known(self) -> dict[str, ByRound]:
+        """Metric -> the values that were read."""
+        return {} if self._known is None else msgspec.msgpack.decode(self._known(), type=dict[str, dict[int, float]])
+
+
 class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """All launches of one cell in this run.
 
@@ -287,12 +320,52 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     begun: int = 0
     reference: Sample | None = None
 
+    @property
+    def _packed(self) -> Packed | None:
+        """What stands in place of the launches of a sample that is `packed`."""
+        kept: object = self.all_launches
+        return kept if isinstance(kept, Packed) else None
+
+    def packed(self, keep: Keep = held, public: Callable[[bytes], bytes] = bytes) -> Sample:
+        """The same with launches that stay encoded, as `public` makes them; only `raw` can be encoded."""
+        reference = self.reference and self.reference.packed(keep, public)
+        launches: Any = self.all_launches
+        if launches and not self._packed:
+            launches = Packed(public(msgspec.json.encode(launches)), self.known, self.measured_ns, keep)
+        return msgspec.structs.replace(self, all_launches=launches, reference=reference)
+
+    def raw(self) -> Sample:
+        """The same, fit to be encoded."""
+        reference, launches = self.reference and self.reference.raw(), self._packed
+        if launches is None and reference is self.reference:
+            return self
+        encoded: Any = launches.raw() if launches else self.all_launches
+        return msgspec.structs.replace(self, all_launches=encoded, reference=reference)
+
+    def unpacked(self) -> Sample:
+        """The same with its own launches at hand."""
+        return self if self._packed is None else msgspec.structs.replace(self, all_launches=self._packed.launches())
+
+    @property
+    def known(self) -> dict[str, ByRound]:
+        """Metric -> the values that were read of its launches: `Values` adds what it reads."""
+        found: dict[str, ByRound] = self._packed.known() if self._packed else self.__dict__.setdefault("known", {})
+        return found
+
+    @property
+    def measured_ns(self) -> int:
+        """The time of all iterations of the cell itself."""
+        if self._packed:
+            return self._packed.measured_ns
+        own = (launch for role in MEASURED for launch in self.of(role))
+        return sum(each.wall_ns for launch in own for each in (launch.cold, *launch.iterations) if each is not None)
+
     @cached_property
     def _by_role(self) -> dict[str, list[Launch]]:
         return grouped((launch.role, launch) for launch in self.all_launches)
 
     def of(self, role: Role) -> tuple[Launch, ...]:
-        return tuple(self._by_role.get(role, ()))
+        return tuple(self.unpacked()._by_role.get(role, ()))
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -300,7 +373,7 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     def with_launches(self, role: Role, launches: Iterable[Launch]) -> Sample:
         """The same with these launches of a role, in place of those it has."""
-        kept = (launch for launch in self.all_launches if launch.role != role)
+        kept = (launch for launch in self.unpacked().all_launches if launch.role != role)
         new = (msgspec.structs.replace(launch, role=role) for launch in launches)
         return msgspec.structs.replace(self, all_launches=(*kept, *new))
 

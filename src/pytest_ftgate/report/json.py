@@ -59,7 +59,8 @@ def pieces(report: Report) -> Iterator[str]:
     head, *parts = msgspec.json.format(_encoded(bare, "sorted"), indent=2).decode().split(f'"{name}')
     yield head
     for part in parts:
-        yield _encoded(samples[int(part[:8])]).decode()
+        sample = samples[int(part[:8])]
+        yield _encoded(sample and sample.raw()).decode()
         yield part[9:]
     yield "\n"
 

@@ -165,4 +165,6 @@ def properties(row: Row) -> list[tuple[str, str]]:
 
 def writable(text: str) -> str:
     """A text without terminal escapes; what XML cannot hold, or UTF-8, is spelled as pytest does: `#x07`, `#xFFFE`."""
+    if text.isascii() and text.isprintable():  # nearly all texts
+        return text
     return _ILLEGAL.sub(lambda found: f"#x{ord(found[0]):02X}", plain(text))
