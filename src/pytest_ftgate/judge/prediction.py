@@ -214,7 +214,10 @@ def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     several = [run for run in runs if len(run) > 1]
     freedom = sum(len(run) - 1 for run in several)
     # The deviations from n values' own median are too small by about the root of (n - 1) / n.
-    found = (math.sqrt(len(run) / (len(run) - 1)) * abs(value - median(run)) for run in several for value in run)
+    found: list[float] = []
+    for run in several:
+        wider, middle = math.sqrt(len(run) / (len(run) - 1)), median(run)
+        found += [wider * abs(value - middle) for value in run]
     return math.pi / 2 * fmean(found), freedom
 
 

@@ -285,6 +285,11 @@ class Packed:
         self._known = keep(msgspec.msgpack.encode(known)) if known else None
         self.measured_ns = measured_ns
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Packed) and self._launches() == other._launches()
+
+    __hash__ = None  # type: ignore[assignment]
+
     def raw(self) -> msgspec.Raw:
         """The launches as JSON."""
         return msgspec.Raw(self._launches())

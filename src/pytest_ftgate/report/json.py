@@ -60,7 +60,9 @@ def pieces(report: Report) -> Iterator[str]:
     yield head
     for part in parts:
         sample = samples[int(part[:8])]
-        yield _encoded(sample and sample.raw()).decode()
+        raw = sample and sample.raw()
+        # One that is packed was JSON before.
+        yield (_encoded(sample) if raw is sample else msgspec.json.encode(raw)).decode()
         yield part[9:]
     yield "\n"
 

@@ -133,12 +133,13 @@ def log_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     import numpy as np
 
     logs = np.log(_positive(values))
-    mean, value = float(logs.mean()), geometric_mean(values)
+    mean, value = float(np.add.reduce(logs)) / len(logs), geometric_mean(values)
     if len(logs) == 1:
         return Interval(value=value, low=value, high=value, level=0.0)
     from scipy.special import stdtrit  # this import takes half a second: only a run that measures needs it
 
-    half = float(stdtrit(len(logs) - 1, (1 + level) / 2)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    deviation = math.sqrt(float(np.add.reduce((logs - mean) ** 2)) / (len(logs) - 1))
+    half = float(stdtrit(len(logs) - 1, (1 + level) / 2)) * deviation / math.sqrt(len(logs))
     return Interval(value=value, low=math.exp(mean - half), high=math.exp(mean + half), level=level)
 
 
@@ -256,9 +257,16 @@ def _gini_deviations(rows: Floats) -> Floats:
     n = rows.shape[1]
     if n < 2:
         return np.zeros(len(rows))
-    weights = 2 * np.arange(n) - (n - 1)
+    weights = _weights(n)
     sums = [max(0.0, float(weights @ ascending) * math.sqrt(math.pi) / (n * (n - 1))) for ascending in np.sort(rows)]
     return np.array(sums)
+
+
+@lru_cache(maxsize=64)
+def _weights(n: int) -> Floats:
+    import numpy as np
+
+    return np.asarray(2.0 * np.arange(n) - (n - 1), dtype=np.float64)
 
 
 @lru_cache(maxsize=128)

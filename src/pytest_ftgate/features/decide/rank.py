@@ -354,8 +354,8 @@ def estimate(values: Sequence[float], metric: str) -> Estimate | None:
     if not values or min(values) <= 0:
         return None
     logs = [math.log(value) for value in values]
-    deviations = moderated.deviations(logs, (), SPREAD_BOUND * metrics.row(metric).spread)
-    half = moderated.half_width(len(logs), INTERVAL_LEVEL) * math.sqrt(fmean(float(each) ** 2 for each in deviations))
+    deviation = moderated.deviation(logs, SPREAD_BOUND * metrics.row(metric).spread)
+    half = moderated.half_width(len(logs), INTERVAL_LEVEL) * math.sqrt(fmean([deviation**2] * len(logs)))
     return Estimate(fmean(logs), half)
 
 
