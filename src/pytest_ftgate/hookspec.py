@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pytest
 
     from .declare.options import Option
+    from .judge.metrics import MetricRow
     from .model.report import Report, Row, Shard
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
@@ -35,12 +36,17 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 _hookspec = pluggy.HookspecMarker(GROUP)
 
 
-# -- options and reports -------------------------------------------------------------------------------------------
+# -- options, metrics and reports ----------------------------------------------------------------------------------
 
 
 @_hookspec
 def ftgate_options() -> Sequence[Option]:
     """Rows of the table of options. Every run of pytest loads the module that has this hook."""
+
+
+@_hookspec
+def ftgate_metrics() -> Sequence[MetricRow]:
+    """Rows of the metric table, each with its `observer`. A module with this hook imports `judge` in the hook alone."""
 
 
 class Format(NamedTuple):

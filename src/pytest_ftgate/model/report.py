@@ -129,7 +129,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     `memory_samples` and `memory_dropped` count the looks at held workers that gave a sample, and those that fell on a
     process that ended or was being replaced, or missed a worker.
     `no_locks` says why there are no figures of locks: a lock launch failed. `latency` has medians over launches of the
-    median window; its maximum and errors are over all launches.
+    median window; its maximum and errors are over all launches. `observed` has the metrics of features, each in the
+    unit of its row of the metric table.
     """
 
     wall_ns: Interval | None = None
@@ -164,6 +165,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     floor_uss_bytes: Rate | None = None
     floor_pss_bytes: Rate | None = None
     growth_bytes: Interval | None = None
+    observed: dict[str, float] = {}
     scaling: Interval | None = None
     efficiency: Rate | None = None
     serial_fraction: float | None = None
@@ -173,6 +175,8 @@ class Figures(Struct, frozen=True, kw_only=True):
         kind, dot, name = metric.partition(".")
         if dot:
             return {"timer": self.timers_mean_ns, "counter": self.counters_per_s, "peak": self.peaks}[kind].get(name)
+        if metric in self.observed:
+            return self.observed[metric]
         # A field has the name of its metric, with the unit as a suffix if it has one.
         shown = (getattr(self, metric + unit, None) for unit in ("", "_ns", "_bytes"))
         return next((each for each in shown if each is not None), None)

@@ -12,13 +12,13 @@ import msgspec
 from ..kit.values import Count, Figure, Natural, Rate, Struct, grouped
 from .spec import Cell, Executor, Interpreter, Reuse
 
-Need = Literal["time", "control", "locks", "memory", "growth"]
+Need = Literal["time", "control", "locks", "observed", "memory", "growth"]
 """A kind of launch: a decision names the kinds that it still needs. `control` is a control workload beside the timing
 launch, `growth` what is shown beside memory: how it grows, and what sampling costs."""
-IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "memory"))
+IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "observed", "memory"))
 EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
 NS_PER_S = 1e9
-Role = Literal["time", "control", "locks", "memory", "empty", "growth", "growth_empty", "profile"]
+Role = Literal["time", "control", "locks", "observed", "memory", "empty", "growth", "growth_empty", "profile"]
 """What a launch of a cell was for, see `Launch`."""
 WaitsFor = Literal["lock", "queue"]
 
@@ -212,6 +212,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of one fresh interpreter: the unit of replication. Launches of the same `order` were interleaved.
 
     `role` is what it was for: `time` (bare), `control` (the control workload beside it), `locks` (with the lock probe),
+    `observed` (with the observers of features, whose counters, timers and peaks stand in place of the workload's own),
     `memory` (its workers held at work), `empty` (an empty workload in the same cell), `growth` (many barriers, where
     the allocator returns freed memory at once), `growth_empty` (the same of an empty workload; there is no growth if
     workers end with each iteration) or `profile` (the stacks of its workers sampled).
@@ -245,6 +246,16 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     profile: Profile | None = None
     gil_enabled: bool = False
     results: tuple[str, ...] = ()
+
+    def per_call(self, counter: str) -> float | None:
+        """A counter per call of the body; None without it."""
+        calls = sum(iteration.ops for iteration in self.iterations)
+        return self.counters[counter] / calls if counter in self.counters and calls else None
+
+    def ratio(self, counter: str, other: str) -> float | None:
+        """A counter over another; None without one."""
+        whole = self.counters.get(other)
+        return self.counters.get(counter, 0.0) / whole if whole else None
 
 
 class WorkloadError(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+from ..judge import metrics
 from ..kit import units
 from ..kit.text import plain, plural
 from ..kit.values import Interval
@@ -147,9 +148,9 @@ def printable(text: str, style: Style) -> str:
 def detail_lines(row: Row, style: Style) -> list[str]:
     """The lines below a row of the table; may be empty.
 
-    Always: the workload's own counters, timers and peaks, a server's response times, the worst lock and queue sites,
-    scaling, and a certain growth. With -v also phases, every site, where threads wait, CPU, memory by role, and the
-    overhead of each probe.
+    Always: the workload's own counters, timers and peaks, what features observed, a server's response times, the worst
+    lock and queue sites, scaling, and a certain growth. With -v also phases, every site, where threads wait, CPU,
+    memory by role, and the overhead of each probe.
     """
     figures, growth = row.figures, row.figures.growth_bytes
     facts = [*_load(figures, style), *_sites(figures, style)]
@@ -168,10 +169,11 @@ def detail_lines(row: Row, style: Style) -> list[str]:
 
 
 def _own(figures: Figures, style: Style) -> list[str]:
-    """The workload's own figures, and with -v the phases of an iteration and its CPU time."""
+    """The workload's own figures, those of features, and with -v the phases of an iteration and its CPU time."""
     parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
     parts += [f"{name} {units.time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
     parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
+    parts += [f"{name} {units.of(metrics.row(name).unit, value)}" for name, value in figures.observed.items()]
     if style.verbosity > 0:
         # A window of load has no start and no join, and its length is fixed.
         phases = ("start", "work", "join", "cold", "cpu") if figures.latency is None else ("cold", "cpu")

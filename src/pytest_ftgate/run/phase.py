@@ -147,7 +147,10 @@ class Phase:
             launches = limits.launches or LEAST_LAUNCHES
             limits = replace(limits, launches=launches, most_iterations=PILOT_ITERATIONS, least_iterations=0)
         # 5. Its rounds.
-        cell_runs = [CellRun(cell, targets[cell.target.spec], spec, references.get(cell.nodeid)) for cell in cells]
+        cell_runs = [
+            CellRun(cell, targets[cell.target.spec], spec, references.get(cell.nodeid), judge.observers(cell))
+            for cell in cells
+        ]
         if judged:
             first = judge.first(cells)
             for cell_run in cell_runs:
