@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from pytest_ftgate.model.sample import (
     Iteration,
     Latency,
     Launch,
+    LockHolder,
     LockSite,
     LockWaits,
     MemoryPoint,
@@ -395,6 +397,32 @@ def test_sites_merge_over_launches_and_the_longest_wait_comes_first() -> None:
     for shown, q in ((lock.p50_ns, 0.5), (lock.p95_ns, 0.95), (lock.p99_ns, 0.99)):
         assert shown == pytest.approx(float(np.quantile(first + second, q)), rel=0.0625)
     assert lock.p50_ns < lock.p95_ns < lock.p99_ns <= lock.max_ns
+
+
+def test_the_lines_that_others_wait_for_most_come_first_each_with_its_worst_waiter() -> None:
+    def holder(line: int, waited_ns: int, *held_ns: int, waiter: int = 9) -> LockHolder:
+        held = Counter(map(bucket_of, held_ns))
+        return LockHolder(
+            file="words.py",
+            line=line,
+            function=f"f{line}",
+            waiter_file="words.py",
+            waiter_line=waiter,
+            waited_ns=waited_ns,
+            held=dict(held),
+        )
+
+    one = (holder(1, 100), holder(2, 30 * MS, 10 * MS, 20 * MS), holder(3, MS, MS), holder(4, 2 * MS, 2 * MS))
+    other = (holder(2, 66 * MS, *[10 * MS] * 9, waiter=8), holder(5, MS // 2, MS))
+    launches = (locked(0, site(MS, holders=one)), locked(1, site(MS, holders=other)))
+    (shown,) = figures(sample(locks=launches)).sites
+    assert [(each.line, each.function, each.waiter_line) for each in shown.holders] == [
+        (2, "f2", 8),
+        (4, "f4", 9),
+        (3, "f3", 9),
+    ]
+    assert shown.holders[0].share == pytest.approx(96 / 99.5, rel=1e-3)
+    assert (shown.holders[0].p50_ns, shown.holders[0].p99_ns) == pytest.approx((10 * MS, 20 * MS), rel=0.0625)
 
 
 def test_sites_are_told_apart_by_all_that_names_them() -> None:

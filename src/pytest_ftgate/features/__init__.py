@@ -13,6 +13,7 @@ FEATURES: Final = {
     "pythons": "command",
     "baseline": "command",
     "accept": "command run",
+    "bisect": "command run",
     "xfail": "run",
     "unchanged": "option run",
     "github": "run",

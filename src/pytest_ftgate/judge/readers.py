@@ -12,7 +12,7 @@ from itertools import accumulate, chain, zip_longest
 from statistics import fmean, median
 
 from ..kit.values import Interval
-from ..model.report import RoleFigures, SiteFigures, WaitFigures
+from ..model.report import HolderFigures, RoleFigures, SiteFigures, WaitFigures
 from ..model.sample import (
     NS_PER_S,
     Barrier,
@@ -20,6 +20,7 @@ from ..model.sample import (
     Iteration,
     Latency,
     Launch,
+    LockHolder,
     LockSite,
     LockWaits,
     MemoryPoint,
@@ -283,6 +284,8 @@ def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[l
 
 # ---- where threads wait: lock sites, shares of time, waits for the GIL
 
+HOLDERS = 3
+"""Holders of a lock that a report names."""
 GIL_WAITS = 20
 """Percentiles of the lengths of GIL waits need this many waits whose end was observed."""
 PAUSES_CROWDED = 4
@@ -362,7 +365,36 @@ def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWai
         max_ns=float(max_ns),
         total_ns=float(sum(waited.values())),
         contended=contended,
+        holders=_holders([holder for site in sites for holder in site.holders]),
     )
+
+
+def _holders(seen: Sequence[LockHolder]) -> tuple[HolderFigures, ...]:
+    """The lines that others waited for most."""
+    by_place: dict[tuple[str, int, str], list[LockHolder]] = {}
+    for each in seen:
+        by_place.setdefault((each.file, each.line, each.function), []).append(each)
+    found, total_ns = [], sum(each.waited_ns for each in seen)
+    for (file, line, function), holds in by_place.items():
+        held, waiters = Counter[int](), Counter[tuple[str, int]]()
+        for each in holds:
+            held.update(each.held)
+            waiters[each.waiter_file, each.waiter_line] += each.waited_ns
+        (waiter_file, waiter_line), _ = max(waiters.items(), key=lambda waiter: (waiter[1], waiter[0]))
+        if held and total_ns:
+            found.append(
+                HolderFigures(
+                    file=file,
+                    line=line,
+                    function=function,
+                    share=waiters.total() / total_ns,
+                    p50_ns=percentile(held, 0.5),
+                    p99_ns=percentile(held, 0.99),
+                    waiter_file=waiter_file,
+                    waiter_line=waiter_line,
+                )
+            )
+    return tuple(sorted(found, key=lambda each: (-each.share, each.file, each.line))[:HOLDERS])
 
 
 def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None:

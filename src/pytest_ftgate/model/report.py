@@ -58,11 +58,30 @@ class Explanation(Struct, frozen=True, kw_only=True):
     like: str = ""
 
 
+class HolderFigures(Struct, frozen=True, kw_only=True):
+    """Who held a lock while others waited: the line that took it, over all lock launches of a cell.
+
+    `share` is its part of the waits for the lock; percentiles, in ns, are of how long it was held while others waited.
+    `waiter_file` and `waiter_line` are those of the line that waited most for it.
+    """
+
+    file: str
+    line: Natural
+    function: str
+    share: Rate
+    p50_ns: Rate
+    p99_ns: Rate
+    waiter_file: str
+    waiter_line: Natural
+
+
 class SiteFigures(Struct, frozen=True, kw_only=True):
     """One creation site over all lock launches of a cell.
 
     `share` is wait time over workers x the time of their work; `contended_ratio` is contended over all acquisitions,
-    None where these were not counted; percentiles and maximum in ns, over contended acquisitions alone.
+    None where these were not counted; percentiles and maximum in ns, over contended acquisitions alone. `holders` are
+    the lines that others waited for most, seen in other iterations than the waits; none where processes or tasks share
+    the lock.
     """
 
     file: str
@@ -79,6 +98,7 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
     max_ns: Rate
     total_ns: Rate
     contended: Natural
+    holders: tuple[HolderFigures, ...] = ()
 
 
 class WaitFigures(Struct, frozen=True, kw_only=True):

@@ -147,12 +147,28 @@ class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unavailable: str = ""
 
 
+class LockHolder(Struct, frozen=True, kw_only=True):
+    """Waits in one line for a lock that another line holds: the lines of the `with` or `acquire`.
+
+    `waited_ns` is the sum of these waits; `held` maps a bucket of ns (see LockSite) to how often it was held so long
+    while others waited.
+    """
+
+    file: str
+    line: Natural
+    function: str
+    waiter_file: str
+    waiter_line: Natural
+    waited_ns: Natural
+    held: dict[Natural, Count] = {}
+
+
 class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The waits at one creation site of one launch, merged over its threads, processes and interpreters.
 
     `histogram` maps a bucket (see runner/locks/sites.py: sixteen to an octave of ns) to waits in it; `acquisitions`
-    counts all acquisitions of the iterations that count them, None if none does. `waits_for` is `queue`
-    for an item, an event or a permit, `lock` for a lock that another holds.
+    counts all acquisitions of the iterations that count them, None if none does; `holders` are those of the waits in
+    these iterations. `waits_for` is `queue` for an item, an event or a permit, `lock` for a lock that another holds.
     """
 
     file: str
@@ -165,6 +181,7 @@ class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_ns: Natural = 0
     histogram: dict[Natural, Count] = {}
     acquisitions: int | None = None
+    holders: tuple[LockHolder, ...] = ()
 
 
 class LockWaits(Struct, frozen=True, kw_only=True):
