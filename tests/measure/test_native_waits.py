@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from pytest_ftgate.kit.proc import Proc
-from pytest_ftgate.measure.watch.native import Frame, NativeWaits, named
+from pytest_ftgate.measure.watch.native import NativeFrame, NativeWaits, named
 
 PYTHON = "python3.14t"
 
@@ -37,7 +37,7 @@ PYTHON = "python3.14t"
 )
 def test_the_innermost_function_that_does_more_than_to_wait_is_told(frames: str, name: str) -> None:
     words = (word.rpartition(":")[::2] for word in frames.split())
-    assert named(Frame(module or PYTHON, symbol.strip("-")) for module, symbol in words) == name
+    assert named(NativeFrame(module or PYTHON, symbol.strip("-")) for module, symbol in words) == name
 
 
 WAITERS = {

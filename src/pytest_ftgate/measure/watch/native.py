@@ -27,14 +27,14 @@ _CALLERS: Final = ("_PyEval_EvalFrame", "PyEval_", "PyObject_Vectorcall", "_PyOb
 _PAUSERS: Final = ("_Py_HandlePending", "_PyEval_StopTheWorld")
 
 
-class Frame(NamedTuple):
+class NativeFrame(NamedTuple):
     """A function on a stack; `symbol` is empty where its module does not name it."""
 
     module: str
     symbol: str
 
 
-class _Code(NamedTuple):
+class _Mapped(NamedTuple):
     """A mapping with code: addresses from `start` on, `offset` in the file `path`."""
 
     start: int
@@ -73,7 +73,7 @@ class NativeWaits:
         return {name: count / len(self._stacks) for name, count in found.most_common()}
 
 
-def named(frames: Iterable[Frame]) -> str:
+def named(frames: Iterable[NativeFrame]) -> str:
     """`critical section of PyDict_SetItem (python3.14t)`: who waits, of a stack, the innermost frame first.
 
     A stack is all words that could be return addresses, so it may hold functions that have returned already. Only the
@@ -95,9 +95,9 @@ def named(frames: Iterable[Frame]) -> str:
     return f"critical section ({python})" if section else f"{NATIVE_LOCK}{python})"
 
 
-def _frames(stack: bytes, codes: Sequence[_Code]) -> list[Frame]:
+def _frames(stack: bytes, codes: Sequence[_Mapped]) -> list[NativeFrame]:
     """The functions that the words of a stack could return to, without those of the C library."""
-    found: list[Frame] = []
+    found: list[NativeFrame] = []
     for (word,) in struct.iter_unpack("<Q", stack[: len(stack) // 8 * 8]):
         place = bisect.bisect(codes, (word, 1 << 64)) - 1
         if place < 0 or not codes[place].start <= word < codes[place].end or len(found) == _FRAMES:
@@ -105,17 +105,17 @@ def _frames(stack: bytes, codes: Sequence[_Code]) -> list[Frame]:
         code = codes[place]
         module = os.path.basename(code.path)
         if not module.startswith(("libc.", "libc-", "ld-", "libpthread", "[")):
-            found.append(Frame(module, _symbol(code.path, word - code.start + code.offset)))
+            found.append(NativeFrame(module, _symbol(code.path, word - code.start + code.offset)))
     return found
 
 
-def _codes(maps: str) -> list[_Code]:
+def _codes(maps: str) -> list[_Mapped]:
     rows = (line.split(maxsplit=5) for line in maps.splitlines())
     found = []
     for row in rows:
         if len(row) == 6 and "x" in row[1]:
             start, end = (int(word, 16) for word in row[0].split("-"))
-            found.append(_Code(start, end, int(row[2], 16), row[5]))
+            found.append(_Mapped(start, end, int(row[2], 16), row[5]))
     return sorted(found)
 
 
