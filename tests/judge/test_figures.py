@@ -678,6 +678,20 @@ def test_parked_time_is_what_the_lock_launches_explain_of_it(
     assert shown.lock_wait == pytest.approx((lock_ms + 5) / 20)
 
 
+def test_native_waits_are_parts_of_the_parked_time_without_the_locks_that_were_probed() -> None:
+    """Half of the sampled time is in a futex; 4 of the workers' 20 ms are in a lock of threading."""
+    names = {"lock (python3.14t)": 0.5, "stop-the-world pause": 0.3, "push (fast.so)": 0.2, "rare (fast.so)": 0.001}
+    others = {"lock (python3.14t)": 0.5, "stop-the-world pause": 0.5}
+    memory = (waited(0, running_s=5.0, futex_s=5.0, native=names), waited(1, running_s=5.0, futex_s=5.0, native=others))
+    shown = figures(sample(memory=memory, locks=(locked(0, site(4 * MS)),))).waits
+    assert shown is not None
+    assert shown.native == pytest.approx(
+        {"stop-the-world pause": 0.2, "lock (python3.14t)": 0.05, "push (fast.so)": 0.05}
+    )
+    assert next(iter(shown.native)) == "stop-the-world pause"
+    assert sum(shown.native.values()) == pytest.approx(shown.unattributed, abs=0.01)
+
+
 def test_switches_are_per_second_and_cores_by_process() -> None:
     memory = (
         waited(0, running_s=10.0, voluntary_switches=50, involuntary_switches=5, cores={"main": 0.1, "worker 0": 1.0}),

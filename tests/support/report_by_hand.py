@@ -391,6 +391,7 @@ def cache_threads() -> tuple[Row, ...]:
             lock=0.31,
             queue=0.12,
             unattributed=0.32,
+            native={"critical section of PyDict_Copy (python3.14t)": 0.24, "stop-the-world pause": 0.06},
             asleep=0.004,
             voluntary_per_s=1200.0,
             involuntary_per_s=300.0,

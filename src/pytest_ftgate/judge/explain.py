@@ -55,7 +55,7 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
         return Explanation()
     if isinstance(before, Sample):
         sites = _sites(sample, before)
-        states = {name: (_states(before, name), _states(sample, name)) for name in STATES}
+        states = {name: (_states(before, name), _states(sample, name)) for name in STATES} | _native(before, sample)
     else:
         sites = ()
         states = {name: (_values(before, each), _values(sample, each)) for name, each in STORED_STATES.items()}
@@ -80,6 +80,19 @@ def _states(sample: Sample, name: str) -> list[float]:
     """The share of the workers' time in one state, of each memory launch that has samples of it."""
     waits = (waits_of(sample.with_launches("memory", [launch])) for launch in sample.of("memory"))
     return [float(getattr(each, name)) for each in waits if isinstance(each, WaitFigures) and not each.unavailable]
+
+
+def _native(before: Sample, after: Sample) -> dict[str, tuple[list[float], list[float]]]:
+    """The shares of the functions of native code that either side waits in, of each memory launch."""
+    sides = [
+        [waits_of(side.with_launches("memory", [launch])) for launch in side.of("memory")] for side in (before, after)
+    ]
+    shares = [[each.native for each in side if each and not each.unavailable] for side in sides]
+    names = {name for side in shares for each in side for name in each}
+    then, now = shares
+    return {
+        f"in {name}": ([each.get(name, 0.0) for each in then], [each.get(name, 0.0) for each in now]) for name in names
+    }
 
 
 def _moves(values: Mapping[str, tuple[Sequence[float], Sequence[float]]], of: float) -> tuple[Moved, ...]:

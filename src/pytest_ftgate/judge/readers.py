@@ -14,6 +14,7 @@ from statistics import fmean, median
 from ..kit.values import Interval
 from ..model.report import HolderFigures, RoleFigures, SiteFigures, WaitFigures
 from ..model.sample import (
+    NATIVE_LOCK,
     NS_PER_S,
     Barrier,
     Footprint,
@@ -284,6 +285,8 @@ def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[l
 
 # ---- where threads wait: lock sites, shares of time, waits for the GIL
 
+NATIVE_SHARE = 0.01
+"""The share of the threads' time below which a native wait has no name."""
 HOLDERS = 3
 """Holders of a lock that a report names."""
 GIL_WAITS = 20
@@ -450,6 +453,7 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         queue=queue,
         process=process,
         unattributed=futex - lock - queue,
+        native=_native(usable, futex, lock + queue),
         asleep=asleep,
         voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
         involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
@@ -458,6 +462,18 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         gil_p95_ns=gil_p95,
         gil_max_ns=gil_max,
     )
+
+
+def _native(waits: Sequence[Waits], futex: float, known: float) -> dict[str, float]:
+    """The parts of the futex time by function, the longest first; `known` are those of the locks that were probed."""
+    shares: dict[str, float] = {}
+    for each in waits:
+        for name, part in each.native.items():
+            shares[name] = shares.get(name, 0.0) + futex * part / len(waits)
+    for name in [name for name in shares if name.startswith(NATIVE_LOCK)]:
+        shares[name], known = max(0.0, shares[name] - known), max(0.0, known - shares[name])
+    found = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+    return {name: share for name, share in found if share >= NATIVE_SHARE}
 
 
 def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:

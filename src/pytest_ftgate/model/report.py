@@ -40,12 +40,12 @@ class FunctionTime(Struct, frozen=True, kw_only=True):
 class Explanation(Struct, frozen=True, kw_only=True):
     """What changed between the reference and a regressed cell.
 
-    `sites` are lock sites by `file:line kind`, and `shares` the states of the workers' threads: fractions of the
-    workers' time. `cores` are cores kept busy. `phases` are start, work and join in ns. `functions` are those that take
-    the added time, most first, of `added_ns` of work in all; `refused` says why there are none, or that they are not
-    known. `like` is the label of the cell of the same test that `functions` and `added_ns` are of, where this one's own
-    are not known. Each tuple has the largest movement first, and only what moved beyond the noise (see
-    judge/explain.py).
+    `sites` are lock sites by `file:line kind`, `shares` the states of the workers' threads and the functions of native
+    code that they wait in: fractions of the workers' time. `cores` are cores kept busy. `phases` are start, work and
+    join in ns. `functions` are those that take the added time, most first, of `added_ns` of work in all; `refused` says
+    why there are none, or that they are not known. `like` is the label of the cell of the same test that `functions`
+    and `added_ns` are of, where this one's own are not known. Each tuple has the largest movement first, and only what
+    moved beyond the noise (see judge/explain.py).
     """
 
     sites: tuple[Moved, ...] = ()
@@ -104,7 +104,8 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
 class WaitFigures(Struct, frozen=True, kw_only=True):
     """Fractions of the workers' time, and the scheduler's figures. Their sum is 1 unless some are `unavailable`.
 
-    `lock` and `queue` are the parts of the futex time that the lock launches explain, `unattributed` is the rest of it.
+    `lock` and `queue` are the parts of the futex time that the lock launches explain, `unattributed` is the rest of it,
+    and `native` maps the functions that wait in it to their parts, as far as their stacks say.
     Switches are per second over all workers' threads; `cores` maps a process to the cores it kept busy. The lengths of
     single waits for the GIL are in ns: percentiles are None if the end of too few waits was observed, or if half of
     them are too short for the sampling interval; the maximum is a lower bound.
@@ -120,6 +121,7 @@ class WaitFigures(Struct, frozen=True, kw_only=True):
     asleep: float = 0.0
     voluntary_per_s: float = 0.0
     involuntary_per_s: float = 0.0
+    native: dict[str, float] = {}
     cores: dict[str, float] = {}
     gil_p50_ns: float | None = None
     gil_p95_ns: float | None = None

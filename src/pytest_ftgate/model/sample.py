@@ -112,6 +112,9 @@ class SamplingCost(Struct, frozen=True, kw_only=True):
     watched_ns: tuple[float, ...] = ()
 
 
+NATIVE_LOCK = "lock ("
+
+
 class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the workers' threads did while they were sampled from outside, in thread-seconds.
 
@@ -120,6 +123,8 @@ class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lock, also one inside the interpreter), `process_s` waiting for another process (a shared semaphore, a pipe, a local
     socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are no samples: then these
     four are 0, and the others hold what the system reports without samples; on systems other than Linux only `cores`.
+    `native` are the parts of `futex_s` by the function that waits, as its stack says (see measure/watch/native.py).
+    What begins with NATIVE_LOCK may be a lock of `threading`.
     `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`; in a server's tree `main`, then by pid the
     name of each or `child 0`) to its CPU time over the sampled time.
     `gil_waits` are single waits for the GIL by length: a bucket of ns (see runner/locks/sites.py) to an estimated
@@ -139,6 +144,7 @@ class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     watched_s: float = 0.0
     voluntary_switches: int = 0
     involuntary_switches: int = 0
+    native: dict[str, float] = {}
     cores: dict[str, float] = {}
     gil_waits: dict[int, float] = {}
     gil_unended: float = 0.0

@@ -29,6 +29,8 @@ COLUMN = 9
 """Columns from a line's name to its text."""
 SITES = 2
 """Sites of a kind that are shown by default."""
+NATIVE = 3
+"""Functions of native code that a line names."""
 SITE_SHARE = 0.01
 """Share of the workers' time below which a site has no line."""
 WAIT_SHARE = 0.005
@@ -319,6 +321,9 @@ def _waits(figures: Figures, style: Style) -> Iterator[Fact]:
         for state, (name, _) in STATES.items():
             share, p95_ns = getattr(waits, state), waits.gil_p95_ns if state == "gil" else None
             length = "" if p95_ns is None else f" (p95 {units.time(p95_ns, digits=2)})"
+            if state == "unattributed" and waits.native:
+                inside = (f"{units.whole_share(part)} {place}" for place, part in [*waits.native.items()][:NATIVE])
+                length = f" ({', '.join(inside)})"
             parts += [f"{name} {units.whole_share(share)}{length}"] if share >= WAIT_SHARE else []
         yield "waits", [parts or ["no samples"], _cost("sampled", figures.memory_cost, style)]
 
