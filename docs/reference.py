@@ -133,7 +133,7 @@ def _limits(unit: str, limits: Limits) -> str:
         return f"{margin}, {effect}"
     if unit == "share":
         return f"{margin} + {_points(limits.floor)}, {effect} + {_points(2 * limits.floor)}"
-    return f"{margin} + {units.size(limits.floor)}, {effect}"
+    return f"{margin} + {units.of(unit, limits.floor * (1e9 if unit == 'time' else 1))}, {effect}"
 
 
 def _points(share: float) -> str:

@@ -191,10 +191,11 @@ def circles(modules: list[Module]) -> list[str]:
 
 
 def against_the_standard_library(modules: list[Module]) -> list[str]:
-    """Each import of the runner's that is neither the standard library's nor the runner's own."""
+    """Each import of the runner's, or of an observer, that is neither the standard library's nor the runner's own."""
     found = []
     for module in modules:
-        for used in module.imports() if module.within(["runner/", "__init__"]) else ():
+        measured = module.within(["runner/", "__init__"]) or module.name.endswith("/observer")
+        for used in module.imports() if measured else ():
             if used.typing_only or used.name.startswith(f"{PACKAGE}.runner."):
                 continue
             if used.name.partition(".")[0] not in sys.stdlib_module_names:

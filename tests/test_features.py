@@ -13,7 +13,13 @@ from example import Example, assert_usage_error
 from pytest_ftgate import cli, features, hookspec
 from pytest_ftgate.features import FEATURES
 
-KINDS = {"option": "ftgate_options", "command": "ftgate_commands", "format": "ftgate_formats", "run": ""}
+KINDS = {
+    "option": "ftgate_options",
+    "command": "ftgate_commands",
+    "format": "ftgate_formats",
+    "metric": "ftgate_metrics",
+    "run": "",
+}
 """The hook that each feature of a kind has."""
 NEEDS = {
     "decide": {"baseline"},

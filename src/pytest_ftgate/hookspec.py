@@ -11,6 +11,7 @@ import importlib
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pytest
 
     from .declare.options import Option
+    from .judge.metrics import MetricRow
     from .model.report import Report, Row, Shard
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
@@ -30,17 +32,23 @@ if TYPE_CHECKING:
     from .run.sides.worktrees import Pair
 
 GROUP: Final = "ftgate"
+Settled: TypeAlias = tuple[Mapping[str, str], str, AbstractSet[tuple[str, str]]]
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 hookimpl = pluggy.HookimplMarker(GROUP)
 _hookspec = pluggy.HookspecMarker(GROUP)
 
 
-# -- options and reports -------------------------------------------------------------------------------------------
+# -- options, metrics and reports ----------------------------------------------------------------------------------
 
 
 @_hookspec
 def ftgate_options() -> Sequence[Option]:
     """Rows of the table of options. Every run of pytest loads the module that has this hook."""
+
+
+@_hookspec
+def ftgate_metrics() -> Sequence[MetricRow]:
+    """Rows of the metric table, each with its `observer`. A module with this hook imports `judge` in the hook alone."""
 
 
 class Format(NamedTuple):
@@ -88,8 +96,10 @@ def ftgate_collected(run: Run, config: pytest.Config, nodeids: Sequence[str]) ->
 
 
 @_hookspec(firstresult=True)
-def ftgate_settle(run: Run, group: Group, cells: Sequence[Cell], pair: Pair) -> tuple[Mapping[str, str], str] | None:
-    """Why cells of a test need no measurement, by node id; and why others need one, empty if that is not known."""
+def ftgate_settle(run: Run, group: Group, cells: Sequence[Cell], pair: Pair) -> Settled | None:
+    """Why cells of a test need no measurement, by node id; why others need one, empty if that is not known; and the
+    file and qualified name of each function that they run and that differs.
+    """
 
 
 @_hookspec

@@ -288,10 +288,11 @@ def test_a_wrong_metric(text: str, said: str) -> None:
         options.metric(text)
 
 
-@pytest.mark.parametrize("text", ["", "-x", "a..b", "tests/", "a b", "x:y"])
+@pytest.mark.parametrize("text", ["", "-x", "a..", "..b", "a...b", "a..-b", "a..b..c", "tests/", "a b", "x:y"])
 def test_no_revisions(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"a branch, tag or commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+        ValueError,
+        match=r"a branch, tag or commit, REV..REV, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET",
     ):
         options.revision(text)
 

@@ -334,6 +334,7 @@ def test_targets_that_the_options_choose_are_not_checked() -> None:
             32,
             "efficiency is of cells with more than one worker",
         ),
+        ("lag < 1 ms", 0, "the cells of this test have no lag: only tasks have an event loop of ours"),
     ],
 )
 def test_cells_that_the_test_has_not(text: str, caret: int, problem: str) -> None:

@@ -59,6 +59,14 @@ class TestFunctions:
         assert found[0].after == pytest.approx(0.55, abs=0.04)
         assert found[0].added_ns == pytest.approx(40e6, rel=0.1)
 
+    def test_a_changed_function_is_first_also_where_those_that_it_calls_take_the_time(self) -> None:
+        before = profile((0.1, "body parse scan"), (0.9, "body write"))
+        after = profile((0.55, "body parse scan"), (0.45, "body write"), seed=1)
+        changed = {("src/work.py", "parse"), ("other.py", "scan"), ("work.py", "write")}
+        found = explain.slower_functions(before, after, SLOWER, changed)
+        assert named(found) == ["parse", "scan"]
+        assert [isinstance(each, FunctionTime) and each.changed for each in found] == [True, False]
+
     def test_a_caller_that_adds_much_of_its_own_is_named_too(self) -> None:
         before = profile((1.0, "body"))
         after = profile((0.7, "body"), (0.3, "body scan"), seed=1)
@@ -117,7 +125,9 @@ class TestFunctions:
         assert wrong <= 3
 
 
-def launched(order: int, *, work_ms: float, start_ms: float = 1.0, gil: float = 0.0, waited: float = 0.0) -> Launch:
+def launched(
+    order: int, *, work_ms: float, start_ms: float = 1.0, gil: float = 0.0, waited: float = 0.0, native: float = 0.0
+) -> Launch:
     """A launch that was timed, probed and sampled all at once."""
     one = Iteration(
         start_ns=round(start_ms * MS),
@@ -138,7 +148,15 @@ def launched(order: int, *, work_ms: float, start_ms: float = 1.0, gil: float = 
     return Launch(
         order=order,
         iterations=(one,) * 4,
-        waits=Waits(span_s=1.0, running_s=1 - gil, gil_s=gil, samples=100, watched_s=1.0),
+        waits=Waits(
+            span_s=1.0,
+            running_s=1 - gil - native,
+            gil_s=gil,
+            futex_s=native,
+            native={"push (fast.so)": 1.0},
+            samples=100,
+            watched_s=1.0,
+        ),
         locks=LockWaits(work_ns=2_000_000_000, ops=4, sites=(site,)),
     )
 
@@ -161,6 +179,12 @@ class TestMovements:
         assert [each.name for each in found.sites] == ["w.py:3 Lock"]
         assert found.sites[0].after == pytest.approx(0.3)
         assert [(each.name, each.before, each.after) for each in found.phases] == [("start", 1e6, 3e6)]
+
+    def test_a_function_of_native_code_that_waits_more_is_named(self) -> None:
+        before = sample(work_ms=10.0)
+        found = explain.moved(sample(before, work_ms=10.0, native=0.3), before)
+        shares = {each.name: (each.before, each.after) for each in found.shares}
+        assert shares == {"running": (1.0, 0.7), "unattributed": (0.0, 0.3), "in push (fast.so)": (0.0, 0.3)}
 
     def test_the_same_twice_has_no_movement(self) -> None:
         before = sample(work_ms=10.0, gil=0.05, waited=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from pytest_ftgate.model.sample import (
     Iteration,
     Latency,
     Launch,
+    LockHolder,
     LockSite,
     LockWaits,
     MemoryPoint,
@@ -393,6 +395,32 @@ def test_sites_merge_over_launches_and_the_longest_wait_comes_first() -> None:
     assert lock.p50_ns < lock.p95_ns < lock.p99_ns <= lock.max_ns
 
 
+def test_the_lines_that_others_wait_for_most_come_first_each_with_its_worst_waiter() -> None:
+    def holder(line: int, waited_ns: int, *held_ns: int, waiter: int = 9) -> LockHolder:
+        held = Counter(map(bucket_of, held_ns))
+        return LockHolder(
+            file="words.py",
+            line=line,
+            function=f"f{line}",
+            waiter_file="words.py",
+            waiter_line=waiter,
+            waited_ns=waited_ns,
+            held=dict(held),
+        )
+
+    one = (holder(1, 100), holder(2, 30 * MS, 10 * MS, 20 * MS), holder(3, MS, MS), holder(4, 2 * MS, 2 * MS))
+    other = (holder(2, 66 * MS, *[10 * MS] * 9, waiter=8), holder(5, MS // 2, MS))
+    launches = (locked(0, site(MS, holders=one)), locked(1, site(MS, holders=other)))
+    (shown,) = figures(sample(locks=launches)).sites
+    assert [(each.line, each.function, each.waiter_line) for each in shown.holders] == [
+        (2, "f2", 8),
+        (4, "f4", 9),
+        (3, "f3", 9),
+    ]
+    assert shown.holders[0].share == pytest.approx(96 / 99.5, rel=1e-3)
+    assert (shown.holders[0].p50_ns, shown.holders[0].p99_ns) == pytest.approx((10 * MS, 20 * MS), rel=0.0625)
+
+
 def test_sites_are_told_apart_by_all_that_names_them() -> None:
     base: dict[str, Any] = {"file": "a.py", "line": 1, "kind": "Lock", "name": "", "waits_for": "lock"}
     for change in ({"file": "b.py"}, {"line": 2}, {"kind": "RLock"}, {"name": "cache"}, {"waits_for": "queue"}):
@@ -644,6 +672,20 @@ def test_parked_time_is_what_the_lock_launches_explain_of_it(
     assert shown.waits is not None
     assert (shown.waits.lock, shown.waits.queue, shown.waits.unattributed) == pytest.approx(expected)
     assert shown.lock_wait == pytest.approx((lock_ms + 5) / 20)
+
+
+def test_native_waits_are_parts_of_the_parked_time_without_the_locks_that_were_probed() -> None:
+    """Half of the sampled time is in a futex; 4 of the workers' 20 ms are in a lock of threading."""
+    names = {"lock (python3.14t)": 0.5, "stop-the-world pause": 0.3, "push (fast.so)": 0.2, "rare (fast.so)": 0.001}
+    others = {"lock (python3.14t)": 0.5, "stop-the-world pause": 0.5}
+    memory = (waited(0, running_s=5.0, futex_s=5.0, native=names), waited(1, running_s=5.0, futex_s=5.0, native=others))
+    shown = figures(sample(memory=memory, locks=(locked(0, site(4 * MS)),))).waits
+    assert shown is not None
+    assert shown.native == pytest.approx(
+        {"stop-the-world pause": 0.2, "lock (python3.14t)": 0.05, "push (fast.so)": 0.05}
+    )
+    assert next(iter(shown.native)) == "stop-the-world pause"
+    assert sum(shown.native.values()) == pytest.approx(shown.unattributed, abs=0.01)
 
 
 def test_switches_are_per_second_and_cores_by_process() -> None:

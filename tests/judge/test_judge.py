@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -137,6 +138,9 @@ def by_metric(verdict: Verdict) -> dict[str, MetricVerdict]:
 
 
 NOTHING: frozenset[str] = frozenset()
+OBSERVED: frozenset[Need] = frozenset({"observed"})
+PAIRED, ALONE = IN_PAIRS - OBSERVED, EVERYTHING - OBSERVED
+"""What gates by default needs."""
 
 
 # -- while measuring -----------------------------------------------------------------------------------------------
@@ -145,7 +149,7 @@ NOTHING: frozenset[str] = frozenset()
 class TestNeeds:
     def test_each_kind_of_launch_stops_when_its_metrics_are_decided(self) -> None:
         # Memory and shares that are alike pass at three rounds, times at five.
-        assert need(with_reference(measured(rounds=2))) == [IN_PAIRS]
+        assert need(with_reference(measured(rounds=2))) == [PAIRED]
         assert need(with_reference(measured(rounds=3))) == [{"time"}]
         assert need(with_reference(measured(rounds=5))) == [NOTHING]
 
@@ -172,10 +176,10 @@ class TestNeeds:
     def test_nothing_is_needed_after_the_most(self) -> None:
         # At seven rounds nothing of this is decided, whatever level may be spent.
         undecided = with_reference(measured(rounds=7, wall=1.035, uss=1.042, share=0.157), share=0.10)
-        assert need(undecided, at_most=20) == [IN_PAIRS]
+        assert need(undecided, at_most=20) == [PAIRED]
         assert need(undecided, at_most=7) == [NOTHING]
         assert need(undecided, at_most=MANY, fixed=7) == [NOTHING]
-        assert need(undecided, at_most=7, fixed=20) == [IN_PAIRS]
+        assert need(undecided, at_most=7, fixed=20) == [PAIRED]
 
     def test_memory_launches_count_where_they_are_more(self) -> None:
         held_long = with_reference(measured(rounds=6, memory=7, uss=1.042))
@@ -186,8 +190,8 @@ class TestNeeds:
         young = with_reference(measured(rounds=2))
         failed = msgspec.structs.replace(young, error=WorkloadError(reason="ValueError"))
         other = with_reference(measured(FORK, 2))
-        assert need(failed, other) == [NOTHING, IN_PAIRS]
-        assert need(msgspec.structs.replace(young, unsupported="no fork"), other) == [NOTHING, IN_PAIRS]
+        assert need(failed, other) == [NOTHING, PAIRED]
+        assert need(msgspec.structs.replace(young, unsupported="no fork"), other) == [NOTHING, PAIRED]
 
     @pytest.mark.parametrize(
         "reference", [{"error": WorkloadError(reason="old")}, {"unsupported": "too old"}], ids=["error", "unsupported"]
@@ -216,7 +220,7 @@ class TestNeeds:
         def unseen(rounds: int) -> list[frozenset[str]]:
             return need(measured(rounds=rounds, memory=0, control=True), compared_with=compared_with, at_most=12)
 
-        assert unseen(HOPELESS_ROUNDS - 1) == [EVERYTHING]
+        assert unseen(HOPELESS_ROUNDS - 1) == [ALONE]
         assert "memory" not in unseen(HOPELESS_ROUNDS)[0]
         assert "time" in unseen(HOPELESS_ROUNDS)[0]
 
@@ -235,7 +239,7 @@ class TestNeedsOfOthers:
             samples = [measured(THREADS, rounds), measured(FORK, rounds).with_launches("time", noisy)]
             return need(*samples, all_compared=all_compared, at_most=12)
 
-        assert needed(4) == [EVERYTHING - {"control"}] * 2, "of times only their ratio is compared"
+        assert needed(4) == [ALONE - {"control"}] * 2, "of times only their ratio is compared"
         assert needed(5) == [NOTHING, NOTHING]
         assert needed(5, noise=0.2) == [{"time"}, {"time"}]
 
@@ -329,10 +333,11 @@ class TestFirst:
             return judge.first([THREADS])[THREADS.nodeid]
 
         bare = declared()
-        assert first(bare, *metrics.GATING) == IN_PAIRS
-        assert first(bare, *metrics.GATING, compared_with=stored(measured())) == EVERYTHING
-        assert first(bare, *metrics.GATING, compared_with=stored(measured(), "portable")) == EVERYTHING - {"control"}
+        assert first(bare, *metrics.GATING) == PAIRED
+        assert first(bare, *metrics.GATING, compared_with=stored(measured())) == ALONE
+        assert first(bare, *metrics.GATING, compared_with=stored(measured(), "portable")) == ALONE - {"control"}
         assert first(bare, Metric.LOCK_WAIT, compared_with=stored(measured())) == {"time", "locks"}
+        assert first(bare, "gap", compared_with=stored(measured())) == {"time", "observed", "control"}
         for_another = msgspec.structs.replace(AGAINST, judged=False)
         assert first(bare, *metrics.GATING, compared_with=for_another) == {"time"}
         assert first(bare, Metric.WALL, Metric.SCALING) == {"time"}
@@ -340,6 +345,16 @@ class TestFirst:
         assert first(bare) == {"time"}
         assert first(declared("lock_wait < 0.2"), Metric.TAIL) == {"time", "locks"}
         assert first(declared("uss < 1 MiB", "threads.wall < 1 s")) == {"time", "memory"}
+
+    def test_a_cell_is_observed_for_the_metrics_that_are_asked_for_and_that_it_can_have(self) -> None:
+        def names(*wanted: str, contract: str = "wall < 1 s") -> list[str]:
+            judge = judge_of(spec=declared(contract), policy=msgspec.structs.replace(POLICY, metrics=wanted))
+            return [Path(file).parent.name for file in judge.observers(THREADS)]
+
+        assert names(*metrics.GATING) == []
+        assert names("gap", "collections", "neighbour_wait") == ["neighbour", "garbage"]
+        assert names("lag") == []  # threads have none
+        assert names("wall", contract="threads.gc_pause < 1 ms") == ["garbage"]
 
     def test_all_kinds_of_a_cell_that_is_compared_with_nothing_and_of_no_other(self) -> None:
         policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))

@@ -104,6 +104,15 @@ def locks(order: int, factor: float) -> Launch:
     return Launch(order=order, locks=LockWaits(work_ns=1_000_000, ops=10, sites=(site(7, "lock"), site(9, "queue"))))
 
 
+def observed(order: int, factor: float) -> Launch:
+    """A launch in which features saw a tenth of the time lost, a collection a call, and pauses of 5 ms."""
+    pauses = dict.fromkeys(("gap", "lag", "gc pause"), 5.0 * MS * factor)
+    shares = {"neighbour late": 0.1 * factor, "neighbour time": 1.0, "gc pauses": 0.1 * factor, "gc span": 1.0}
+    numbers = {"gc collections": 1200 * factor, "gc objects": 12e6 * factor}
+    of_time = launch(order, THREADS, 1.0)
+    return msgspec.structs.replace(of_time, counters=shares | numbers, peaks=pauses, timers={})
+
+
 def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
     orders = range(ROUNDS)
     return sample_of(
@@ -113,6 +122,7 @@ def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
         memory=[memory(order, factor) for order in orders],
         growth=[memory(order, factor) for order in orders],
         locks=[locks(order, factor) for order in orders],
+        observed=[observed(order, factor) for order in orders],
         **fields,
     )
 
@@ -233,6 +243,18 @@ def test_the_p99_of_a_pair_is_that_of_neighbouring_windows() -> None:
     assert compare.paired(read(lone), ["latency_p99"])["latency_p99"].errors == (compare.LONE_WINDOW_ERROR,)
 
 
+def test_what_features_observe_is_shown_and_no_figure_of_the_workloads_own() -> None:
+    shown = figures(values(sample()), reference=None)
+    assert shown.observed == {
+        **dict.fromkeys(("gap", "lag", "gc_pause"), 5 * MS),
+        **dict.fromkeys(("neighbour_wait", "gc_time"), 0.1),
+        "collections": 1.0,
+        "garbage": 10_000.0,
+    }
+    assert [*shown.observed] == [*metrics.OBSERVED]
+    assert (shown.of("gap"), shown.of("peak.gap"), [*shown.peaks]) == (5 * MS, None, ["depth"])
+
+
 def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
     """What is shown can gate: a field of Figures is called as its metric, with its unit."""
     # Derived from others, or probes of our own: the overhead of a probe, an empty workload's floor, peaks that are
@@ -254,6 +276,7 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
         "counters_per_s",
         "timers_mean",
         "peaks",
+        "observed",
         "latency",
         "sites",
         "waits",

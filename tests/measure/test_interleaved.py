@@ -39,13 +39,13 @@ from pytest_ftgate.measure.group import StoppingRule
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import BARE_HOLDS, BARRIERS, GROWTH_AT_LEAST, GROWTH_AT_MOST, GROWTHS
 from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
-from pytest_ftgate.measure.time_round import LOCK_ITERATIONS
+from pytest_ftgate.measure.time_round import PROBED_ITERATIONS
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings
 from pytest_ftgate.runner.protocol import BARRIER, CHECK, CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
 ITERATIONS = (COLD, CHECKED_COLD, WARMUP, MEASURED, CHECK)
-MOST_LOCK_ITERATIONS = max(LOCK_ITERATIONS)
+MOST_PROBED = max(PROBED_ITERATIONS)
 MOST_BARRIERS = max(BARRIERS)
 THREE = Allowance(launches=3, iterations=4)
 ADAPTING = Allowance()
@@ -120,21 +120,49 @@ def test_cells_are_shuffled_within_each_iteration_and_none_is_left_out() -> None
 def test_the_lock_probe_takes_the_first_iterations_of_a_round_next_to_the_bare_launch() -> None:
     launcher = FakeLauncher()
     launcher.waited_ns = steady(3 * MS)
-    samples = run_of(launcher, limits=Allowance(launches=3, iterations=MOST_LOCK_ITERATIONS + 3)).measure()
+    samples = run_of(launcher, limits=Allowance(launches=3, iterations=MOST_PROBED + 3)).measure()
     for sample in samples:
         assert [launch.order for launch in sample.of("locks")] == [0, 1, 2]
-        assert {len(launch.iterations) for launch in sample.of("locks")} == {MOST_LOCK_ITERATIONS}
-        assert {len(launch.iterations) for launch in sample.launches} == {MOST_LOCK_ITERATIONS + 3}
+        assert {len(launch.iterations) for launch in sample.of("locks")} == {MOST_PROBED}
+        assert {len(launch.iterations) for launch in sample.launches} == {MOST_PROBED + 3}
         assert not any(launch.locks for launch in sample.launches)
         waits = [launch.locks for launch in sample.of("locks") if launch.locks]
         assert [(w.ops, w.counted_ops, w.sites[0].total_ns) for w in waits] == [(5, 1, 2 * 5 * 3 * MS)] * 3
-    iterations = [event for event in launcher.of(MEASURED) if event.at.number < MOST_LOCK_ITERATIONS]
+    iterations = [event for event in launcher.of(MEASURED) if event.at.number < MOST_PROBED]
     for begin in range(0, len(iterations), 3):
         # The three sides of a cell are neighbours, the probe at either end.
         three = iterations[begin : begin + 3]
         assert len({event.at.label for event in three}) == 1
         assert three[1].at.side != "locks"
     assert not launcher.of(CHECK, side="locks")
+
+
+def test_an_observed_launch_has_iterations_that_are_long_enough_and_none_is_started_unasked() -> None:
+    launcher = FakeLauncher(wall_ns=steady(2 * MS))
+    assert not [sample for sample in run_of(launcher).measure() if sample.of("observed")]
+    launcher = FakeLauncher(wall_ns=steady(2 * MS))
+    for sample in run_of(launcher, paired=True, observers=("beat.py",)).measure():
+        for side in (sample, sample.reference):
+            assert side is not None
+            assert [(each.order, each.loops, len(each.iterations)) for each in side.of("observed")] == [
+                (order, 25, THREE.iterations) for order in range(3)
+            ]
+    assert {request.observers for request in launcher.requests if request.role == "observed"} == {("beat.py",)}
+    assert {request.observers for request in launcher.requests if request.role != "observed"} == {()}
+
+
+def test_a_test_of_one_call_is_observed_in_one_call() -> None:
+    group = group_of(spec=spec_of("threads", one_call=True))
+    (sample,) = run_of(FakeLauncher(), group, observers=("beat.py",)).measure()
+    assert {launch.loops for launch in sample.of("observed")} == {1}
+
+
+def test_a_failure_while_it_is_observed_is_named() -> None:
+    launcher = FakeLauncher()
+    launcher.trouble = lambda at: failed("hung") if at.side == "observed" and at.event == MEASURED else None
+    (sample,) = run_of(launcher, group_of("threads"), observers=("beat.py",)).measure()
+    assert sample.error is not None
+    assert sample.error.reason == "while it was observed: hung"
 
 
 def test_worker_counts_of_one_executor_are_neighbours() -> None:
@@ -589,7 +617,7 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
     sample, _ = measured(short, limits=Allowance(budget_s=40.0))
     assert sample.of("growth")
     assert sample.of("empty")
-    assert len(sample.of("locks")[0].iterations) == MOST_LOCK_ITERATIONS
+    assert len(sample.of("locks")[0].iterations) == MOST_PROBED
 
 
 def test_a_small_budget_gives_two_launches_as_far_as_it_goes() -> None:
@@ -939,7 +967,7 @@ def test_a_bare_launch_beside_the_lock_probe_is_not_started_for_ever_once_the_ti
     assert (len(sample.launches), len(sample.of("locks"))) == (BARE_LOCKS, BARE_LOCKS + 3)
     assert sample.reference is not None
     assert len(sample.reference.of("locks")) == BARE_LOCKS + 3
-    assert {len(launch.iterations) for launch in sample.of("locks")[BARE_LOCKS:]} == {MOST_LOCK_ITERATIONS}
+    assert {len(launch.iterations) for launch in sample.of("locks")[BARE_LOCKS:]} == {MOST_PROBED}
     assert run.plan.iteration_ns > 0
 
 

@@ -1,6 +1,10 @@
-"""The main job on real interpreters: a baseline is recorded, a regression fails the run and names the cell."""
+"""The main job on real interpreters: a regression fails the run and names the cell; its commit is found."""
 
 from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
 
 import pytest
 from example import Example
@@ -85,3 +89,19 @@ def test_a_regression_fails_the_run_and_names_the_cell(project: Example) -> None
             "*1 regressed*",
         ]
     )
+
+
+def test_the_commit_that_made_it_slower_is_found(
+    project: Example, monkeypatch: pytest.MonkeyPatch, ftgate: Callable[..., str]
+) -> None:
+    for change, rounds in enumerate((ROUNDS, ROUNDS + 1, 3 * ROUNDS, 3 * ROUNDS + 1)):
+        write(project, rounds)
+        commit(project.pytester.path, f"change {change}")
+    words = (*FAST, "-k", "3.14t")
+    against = project.run_fresh("--ftgate-against=HEAD~3", *words)
+    skip_where_it_cannot_tell(project)
+    against.stdout.fnmatch_lines(["*3 commits lie between *: ftgate bisect finds the one*"])
+    monkeypatch.chdir(project.pytester.path)
+    said = ftgate("bisect", "--pytest", shlex.join(words))
+    assert re.search(r"^guilty: \w+ change 2$", said, re.MULTILINE), said
+    assert re.search(r" added are spent in test_burn, test_burn.py:", said, re.MULTILINE), said

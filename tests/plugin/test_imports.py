@@ -33,6 +33,7 @@ DECLARING = {
     "pytest_ftgate.declare.arguments",
     "pytest_ftgate.declare.tests",
     "pytest_ftgate.declare.plan",
+    *(f"pytest_ftgate.features.{name}" for name, kinds in FEATURES.items() if "metric" in kinds),
     "pytest_ftgate.judge",
     "pytest_ftgate.judge.contracts",
     "pytest_ftgate.judge.contract_grammar",

@@ -93,6 +93,17 @@ def test_a_clean_working_tree_is_head_itself(repo: Path) -> None:
     assert state(repo) == before
 
 
+def test_two_commits_are_compared_without_the_working_tree(repo: Path) -> None:
+    write(repo, a="three\n")
+    found = against(repo, "HEAD~1..main")
+    assert [files(side)["a"] for side in (found.reference, found.changed)] == ["one\n", "two\n"]
+    assert found.changed.label == f"main ({git(repo, 'rev-parse', 'HEAD')[:10]})"
+    with pytest.raises(NothingToCompare, match="are one commit: there is nothing to compare; name another"):
+        against(repo, "HEAD..main")
+    with pytest.raises(AgainstError, match="nowhere: git knows no such revision"):
+        against(repo, "main..nowhere")
+
+
 def test_uncommitted_changes_are_measured_as_they_are(repo: Path) -> None:
     write(repo, a="edited\n", staged="first\n", new__deep="new\n", **{"x.bin": "ignored\n"})
     git(repo, "add", "staged")

@@ -356,6 +356,73 @@ def test_acquisitions_are_counted_exactly_and_apart_from_waits(probe: Probe) -> 
     }
 
 
+@pytest.mark.parametrize("kind", ["Lock", "RLock"])
+def test_while_acquisitions_are_counted_a_wait_is_charged_to_who_holds_the_lock(probe: Probe, kind: str) -> None:
+    """The second waits for the first; the third for both, of whom the first holds it twice as long."""
+    script = dedented(f"""
+        import threading, time
+        from pytest_ftgate.runner import locks
+        lock = threading.{kind}()
+
+        def first():
+            with lock:  # first
+                begun.set()
+                time.sleep(0.2)
+
+        def second():
+            if lock.acquire(timeout=5):  # second
+                time.sleep(0.1)
+                lock.release()
+
+        def third():
+            with lock: pass  # third
+
+        def turn(use):
+            thread = threading.Thread(target=use)
+            thread.start()
+            return thread
+
+        for state in (locks.RECORD, locks.COUNT, locks.OFF):
+            begun = threading.Event()
+            locks.set_window(state)
+            threads = [turn(first)]
+            begun.wait()
+            for use in (second, third):
+                threads.append(turn(use))
+                time.sleep(0.05)
+            for thread in threads: thread.join()
+        locks.set_window(locks.COUNT)
+        begun.clear()
+        locks.set_window(locks.COUNT)  # who took it in another window is not charged
+        lock.acquire()
+        locks.set_window(locks.COUNT)
+        thread = turn(third)
+        time.sleep(0.05)
+        lock.release()
+        thread.join()
+    """)
+    (site,) = probe.good(script, window=OFF).at(kind, script)
+    told = {(each["function"], each["waiter_line"]): each for each in site["holders"]}
+    places = {
+        name: line for line, text in enumerate(script.splitlines(), 1) for name in [text.partition("# ")[2]] if name
+    }
+    assert set(told) == {
+        ("first", places["second"]),
+        ("second", places["third"]),
+        ("first", places["third"]),
+    }
+    assert {each["line"] for each in told.values()} == {places["first"], places["second"]}
+    for (function, waiter), (at_least, held) in {
+        ("first", places["second"]): (0.1, 0.2),
+        ("second", places["third"]): (0.1, 0.1),
+        ("first", places["third"]): (0.05, 0),
+    }.items():
+        each = told[function, waiter]
+        assert each["waited_ns"] >= at_least * 1e9
+        ((bucket, count),) = each["held"].items() or [(bucket_of(0), 1)]
+        assert (bounds_of(int(bucket))[1] >= held * 1e9, count) == (True, 1)
+
+
 def test_no_wait_is_lost_while_others_are_folded(probe: Probe) -> None:
     """Waits that time out are kept without holding the lock: many threads at once, and the first tally is a race."""
     script = dedented("""

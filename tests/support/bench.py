@@ -95,6 +95,7 @@ class Bench:
         sys_path: tuple[str, ...] | None = None,
         reads: str = "",
         sampling_ns: int = 1_000_000,
+        observers: tuple[str, ...] = (),
         one_call: bool = False,
         roles: RoleCounts = (),
         variables: tuple[tuple[str, str], ...] = (),
@@ -129,6 +130,7 @@ class Bench:
             timeout_s=timeout_s,
             reads=reads,
             sampling_ns=sampling_ns,
+            observers=observers,
         )
         handle = self.launcher.start(request)
         self.started.append(handle)

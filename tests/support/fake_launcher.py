@@ -419,6 +419,7 @@ def measurement_of(
     targets: Mapping[str, PreparedTarget] = TARGETS,
     paired: bool = False,
     old: Spec | None = None,
+    observers: tuple[str, ...] = (),
     there: PreparedTarget | None = None,
     seed: int = 1,
     loops: int | None = None,
@@ -431,7 +432,9 @@ def measurement_of(
         return CellRun(cell, there or targets[cell.target.spec], old or group.spec) if paired else None
 
     return WholeMeasurement(
-        cell_runs=[CellRun(cell, targets[cell.target.spec], group.spec, beside(cell)) for cell in group.cells],
+        cell_runs=[
+            CellRun(cell, targets[cell.target.spec], group.spec, beside(cell), observers) for cell in group.cells
+        ],
         plan=RoundPlan(group.spec, limits, getattr(launcher, "clock", time.monotonic), loops),
         launcher=launcher,
         rng=random.Random(seed),

@@ -13,6 +13,7 @@ from pytest_ftgate.model.report import (
     Explanation,
     Figures,
     FunctionTime,
+    HolderFigures,
     Machine,
     Moved,
     Report,
@@ -275,6 +276,21 @@ def shared_set() -> Table:
     return Table(title=f"{SHARED_SET}, 8 workers, size=10_000_000", rows=rows, reference="3.14t-threads", note=note)
 
 
+HOLDERS = tuple(
+    HolderFigures(
+        file="src/words/cache.py",
+        line=line,
+        function=function,
+        share=share,
+        p50_ns=held_ns,
+        p99_ns=2.5 * held_ns,
+        waiter_file="src/words/cache.py",
+        waiter_line=88,
+    )
+    for function, line, share, held_ns in (("Cache.refill", 71, 0.93, 1_200_000.0), ("Cache.get", 88, 0.07, 900.0))
+)
+
+
 def site(
     file: str,
     line: int,
@@ -283,6 +299,7 @@ def site(
     waits_for: WaitsFor = "lock",
     name: str = "",
     ratio: float | None = 0.45,
+    holders: tuple[HolderFigures, ...] = (),
 ) -> SiteFigures:
     """A site whose other figures follow from its share of 8 workers' time."""
     return SiteFigures(
@@ -297,6 +314,7 @@ def site(
         p50_ns=share * 38_500,
         p95_ns=share * 257_000,
         p99_ns=share * 673_000,
+        holders=holders,
         max_ns=share * 4_490_000,
         total_ns=share * 8e9,
         contended=int(share * 3846),
@@ -373,6 +391,7 @@ def cache_threads() -> tuple[Row, ...]:
             lock=0.31,
             queue=0.12,
             unattributed=0.32,
+            native={"critical section of PyDict_Copy (python3.14t)": 0.24, "stop-the-world pause": 0.06},
             asleep=0.004,
             voluntary_per_s=1200.0,
             involuntary_per_s=300.0,
@@ -389,7 +408,7 @@ def cache_threads() -> tuple[Row, ...]:
         gil_enabled=True,
         lock_wait=0.412,
         queue_wait=0.0,
-        sites=(site("src/words/cache.py", 12, "Lock", 0.412, name="cache"),),
+        sites=(site("src/words/cache.py", 12, "Lock", 0.412, name="cache", holders=HOLDERS),),
         lock_cost=around(1.31, 0.06),
         waits=WaitFigures(running=0.125, runnable=0.004, gil=0.45, lock=0.41, unattributed=0.011, cores=busy),
         memory={"tree": role(1, 15.5, 15.8, 24.0), "main": role(1, 15.5, 15.8, 24.0)},

@@ -189,22 +189,25 @@ def threshold(text: str) -> Threshold:
 MERGE_BASE = "merge-base"
 PYTHON = "python:"
 _DISTRIBUTION = r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"
-_REVISION = r"(?!-)(?!.*\.\.)(?!.*//)[^\s:?*\[\\]*[^\s:?*\[\\/.]"
+_REVISION = r"(?![-.])(?!.*//)(?:[^\s:?*\[\\.]|\.(?!\.))*[^\s:?*\[\\/.]"
 
 
 def revision(text: str) -> str:
-    """A branch, tag or commit; `merge-base`; `dist:NAME==VERSION` or `dist:PATH.whl`; `python:TARGET`."""
+    """A branch, tag or commit, or two as `REV..REV`; `merge-base`; `dist:NAME==VERSION` or `dist:PATH.whl`;
+    `python:TARGET`."""
     stripped = text.strip()
     if stripped.startswith(PYTHON):
         return PYTHON + target(stripped.removeprefix(PYTHON))
     if stripped.startswith("dist:") and stripped.endswith(".whl"):
         return stripped
-    pattern = _DISTRIBUTION if stripped.startswith("dist:") else _REVISION
+    pattern = _DISTRIBUTION if stripped.startswith("dist:") else rf"{_REVISION}(?:\.\.{_REVISION})?"
     if re.fullmatch(pattern, stripped) is None:
         if stripped.startswith("dist:"):
             name = stripped.removeprefix("dist:").partition("=")[0] or "NAME"
             raise ValueError(f"a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl")
-        raise ValueError(f"a branch, tag or commit, {MERGE_BASE}, dist:NAME==VERSION, dist:PATH.whl or python:TARGET")
+        raise ValueError(
+            f"a branch, tag or commit, REV..REV, {MERGE_BASE}, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+        )
     return stripped
 
 
@@ -345,9 +348,9 @@ class Options:
     against: str = row(
         "",
         revision,
-        "compare with a branch, tag or commit, interleaved with the working tree; merge-base (the default value): "
-        "the commit where this branch began; dist:NAME==VERSION or dist:PATH.whl: another version of a "
-        "dependency, or of the project; python:TARGET: another interpreter",
+        "compare with a branch, tag or commit, interleaved with the working tree; REV..REV: the second with the "
+        "first; merge-base (the default value): the commit where this branch began; dist:NAME==VERSION or "
+        "dist:PATH.whl: another version of a dependency, or of the project; python:TARGET: another interpreter",
         metavar="REV",
         optional=MERGE_BASE,
         measures=True,

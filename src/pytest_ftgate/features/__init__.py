@@ -13,6 +13,7 @@ FEATURES: Final = {
     "pythons": "command",
     "baseline": "command",
     "accept": "command run",
+    "bisect": "command run",
     "xfail": "run",
     "unchanged": "option run",
     "github": "run",
@@ -28,9 +29,12 @@ FEATURES: Final = {
     "markdown": "format",
     "junit": "format",
     "exports": "format",
+    "neighbour": "metric",
+    "garbage": "metric",
 }
 """Where each takes part: hooks are called in this order.
 
 `option`: in every run of pytest, which therefore loads it: it is a folder that imports the rest of itself in its hooks.
-`run`: in a measuring run; `command`: in the `ftgate` command; `format`: where a report is written.
+`run`: in a measuring run; `command`: in the `ftgate` command; `format`: where a report is written; `metric`: where the
+metric table is read, so it imports the rest of its folder in its hook, too.
 """

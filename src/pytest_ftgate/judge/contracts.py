@@ -12,7 +12,6 @@ from ..model.sample import Need, single_cell
 from ..model.spec import Cell, Environment, Executor, Spec, Target, cells_of
 from . import metrics
 from .contract_grammar import (
-    METRICS,
     PROGRAMS,
     SCALINGS,
     SIZE,
@@ -62,15 +61,7 @@ def lacking(metric: str, spec: Spec) -> str:
 
 
 def _why_none(metric: str) -> str:
-    if metric in METRICS and metric != "gil" and metrics.row(metric).applies is metrics.is_server:
-        return "it is of the answers of a server, see @ftgate.serve"
-    if metric.partition(".")[0] in metrics.OWN:
-        return "a server has no names of its own for what it does"
-    if metric == "ceiling":
-        return "it is that of a workload in Python, under the same executor"
-    if metric in SCALINGS:
-        return "it does not take a number of workers"
-    return "a program cannot be inspected for it"
+    return metrics.NOT_INSPECTED if metric == "gil" else metrics.row(metric).why_none
 
 
 def _has(cell: Cell, metric: str) -> bool:

@@ -11,6 +11,7 @@ from ..kit.values import Interval, Metric
 from ..model.report import Figures
 from ..model.sample import Latency
 from ..stats import rank_tests
+from . import metrics
 from .readers import INTERVAL_LEVEL, growth, peak, roles, site_figures, steady, waits_of
 from .values import WALL_OF_CONTROL, Values, figure_of, scaling_sides, work_ratio
 
@@ -79,6 +80,7 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         memory_dropped=sum(launch.dropped for launch in sample.of("memory")),
         floor_uss_bytes=steady(sample.of("empty"), lambda part: part.steadiest_bytes),
         floor_pss_bytes=steady(sample.of("empty"), lambda part: part.pss_bytes),
+        observed={name: value for name in metrics.OBSERVED if (value := of.middle(name)) is not None},
         growth_bytes=growth(sample.of("growth"), sample.of("growth_empty")),
         scaling=scaling,
         efficiency=scaling.value / workers if scaling else None,

@@ -118,6 +118,12 @@ class Judge:
                     found[other.nodeid] |= contracts.metrics_needed(contract)
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
 
+    def observers(self, cell: Cell) -> tuple[str, ...]:
+        """What observes a cell for the metrics that are asked for."""
+        named = {name.metric for contract in self.contracts for name in contract_grammar.all_names(contract)}
+        rows = (metrics.row(name) for name in (*self.policy.metrics, *sorted(named - {"gil"})))
+        return tuple(dict.fromkeys(row.observer for row in rows if row.observer and row.applies(cell)))
+
     def _kinds(self, metric: str, basis: Basis) -> frozenset[Need]:
         """The kinds of launches that a metric is compared by; beside stored memory its growth is shown."""
         row = metrics.row(metric)

@@ -6,12 +6,14 @@ The row of a workload's own metric (`timer.NAME`, `counter.NAME`, `peak.NAME`) i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from .. import hookspec
 from ..kit.text import did_you_mean, listed
 from ..kit.values import Metric
-from ..model.sample import Columns, Iteration, Latency, MemoryPoint, Need, Sample, cpu_value
+from ..model.sample import Columns, Iteration, Latency, Launch, MemoryPoint, Need, Sample, cpu_value
 from ..model.spec import Cell
 from ..model.verdict import Limits
 from ..stats import rank_tests
@@ -34,6 +36,7 @@ TAIL_SPREAD = 0.12
 """The spread of figures that few iterations decide; of a server's latencies, what their windows do not show."""
 LEAST_TAIL_ITERATIONS = 10
 """The 90 % quantile of fewer iterations would be their maximum."""
+NOT_INSPECTED = "a program cannot be inspected for it"
 
 
 class MetricRow(NamedTuple):
@@ -46,8 +49,9 @@ class MetricRow(NamedTuple):
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
     can have such a value. `in_window` is its value in one iteration or window: pairs are then of neighbouring ones.
     `sampled` is its value in one sample of memory: the scatter of a launch's samples counts in its comparisons.
-    `beside` is a kind of launch that it needs beside those of `need`. `meaning` is for docs/metrics.md. What is made of
-    the launches of two cells is not `read` here but in values.py.
+    `beside` is a kind of launch that it needs beside those of `need`. `observer` is the file of what observes its
+    launches, see runner/observing.py. `why_none` says why a cell cannot have it, `meaning` is for docs/metrics.md. What
+    is made of the launches of two cells is not `read` here but in values.py.
     """
 
     name: str
@@ -68,6 +72,8 @@ class MetricRow(NamedTuple):
     in_window: Callable[[Iteration], float | None] | None = None
     sampled: Callable[[MemoryPoint], int | None] | None = None
     beside: Need | None = None
+    observer: str = ""
+    why_none: str = NOT_INSPECTED
     meaning: str = ""
 
     @property
@@ -93,6 +99,11 @@ def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:
     return lambda sample: readers.memory_values(sample.of("memory"), bytes_of)
 
 
+def of_observed(value_of: Callable[[Launch], float | None]) -> Reader:
+    """A value of each launch that a feature has observed."""
+    return lambda sample: readers.by_order(sample.of("observed"), value_of)
+
+
 def _latency(value_of: Callable[[Latency], float]) -> ColumnReader:
     return lambda of: readers.latencies(of, value_of)
 
@@ -105,8 +116,14 @@ def is_server(cell: Cell) -> bool:
     return cell.executor.kind == "server"
 
 
-def _is_workload(cell: Cell) -> bool:
+def is_workload(cell: Cell) -> bool:
+    """Whether the runner is in its processes."""
     return cell.executor.program is None
+
+
+def is_tasks(cell: Cell) -> bool:
+    """Whether its workers are tasks of an event loop that the runner has made."""
+    return cell.executor.kind == "tasks" and cell.body == "worker"
 
 
 def _is_counted(cell: Cell) -> bool:
@@ -119,6 +136,8 @@ def _is_no_command(cell: Cell) -> bool:
 
 # ---- the table
 
+_OF_A_SERVER: Final = "it is of the answers of a server, see @ftgate.serve"
+_NOT_COUNTED: Final = "it does not take a number of workers"
 _SIZE_FLOOR = float(64 * PAGE_BYTES)
 _SIZE: Final = (Limits(0.02, 0.05, _SIZE_FLOOR), Limits(0.02, 0.10, _SIZE_FLOOR))
 _SHARE: Final = Limits(0.25, 0.5, 0.01)
@@ -134,7 +153,7 @@ def _size(name: str, bytes_of: Callable[[MemoryPoint], int | None], meaning: str
 def _share(name: str, read: Reader, meaning: str, need: Need = "locks", *, gates: bool = False) -> MetricRow:
     absent = "no launch of this run gave one"
     limits, spread = (_SHARE, _SHARE), 0.15
-    row = MetricRow(name, "share", read, need, "share", *limits, spread, gates, absent, _is_workload)
+    row = MetricRow(name, "share", read, need, "share", *limits, spread, gates, absent, is_workload)
     return row._replace(between=spread, meaning=meaning)
 
 
@@ -148,7 +167,9 @@ def _answer(name: str, of: Callable[[Latency], float]) -> MetricRow:
     def in_window(iteration: Iteration) -> float | None:
         return of(iteration.latency) if iteration.latency else None
 
-    row = MetricRow(name, "time", None, column=_latency(of), applies=is_server, in_window=in_window)
+    row = MetricRow(
+        name, "time", None, column=_latency(of), applies=is_server, in_window=in_window, why_none=_OF_A_SERVER
+    )
     meaning = "the response time of a server, in the median window of a launch"
     return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, meaning=meaning)
 
@@ -226,6 +247,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "gain",
             applies=_is_counted,
             explains=True,
+            why_none=_NOT_COUNTED,
             meaning="throughput over that of the same cell with one worker",
         ),
         MetricRow(
@@ -236,6 +258,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "gain",
             applies=_is_counted,
             explains=True,
+            why_none=_NOT_COUNTED,
             meaning="scaling over the number of workers",
         ),
         MetricRow(
@@ -267,6 +290,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             column=_latency(lambda latency: latency.errors),
             may_be_zero=True,
             applies=is_server,
+            why_none=_OF_A_SERVER,
             meaning="requests that failed or were answered with an error, in the median window of a launch",
         ),
         MetricRow(
@@ -281,6 +305,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             applies=_is_no_command,
             meaning="the length of single waits for the GIL in a launch, 0 if none was seen",
         ),
+        *itertools.chain.from_iterable(hookspec.features("metric").hook.ftgate_metrics()),
     )
 }
 _DERIVED: Final[Mapping[str, MetricRow]] = {
@@ -291,9 +316,10 @@ _DERIVED: Final[Mapping[str, MetricRow]] = {
         None,
         "time",
         "gain",
-        applies=_is_workload,
+        applies=is_workload,
         explains=True,
         beside="control",
+        why_none="it is that of a workload in Python, under the same executor",
     ),
     Metric.CONTRACT: MetricRow(Metric.CONTRACT, "number", None),
 }
@@ -302,6 +328,8 @@ is of another machine), what scaling can be at most on this machine (of contract
 contract is broken."""
 GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
 """What gates by default; `declare.options.DEFAULT_METRICS` repeats it so that plain runs need not import this."""
+OBSERVED: Final = tuple(row.name for row in TABLE.values() if row.observer)
+"""The metrics of features."""
 NAMES: Final = (*TABLE, Metric.RATIO)
 """Metrics that take thresholds; a workload's own metrics take them too."""
 WHICH: Final = f"{listed(GATING, 'and')} gate by default, docs/metrics.md lists the others"
@@ -355,6 +383,7 @@ def row(name: str) -> MetricRow:
         scale=scale,
         may_be_zero=kind != "timer",
         applies=lambda cell: not is_server(cell),
+        why_none="a server has no names of its own for what it does",
     )
 
 

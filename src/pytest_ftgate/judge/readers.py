@@ -13,14 +13,16 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
 from ..kit.values import Interval
-from ..model.report import RoleFigures, SiteFigures, WaitFigures
+from ..model.report import HolderFigures, RoleFigures, SiteFigures, WaitFigures
 from ..model.sample import (
+    NATIVE_LOCK,
     NS_PER_S,
     Barrier,
     Columns,
     Footprint,
     Latency,
     Launch,
+    LockHolder,
     LockSite,
     LockWaits,
     MemoryPoint,
@@ -294,6 +296,10 @@ def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[l
 
 # ---- where threads wait: lock sites, shares of time, waits for the GIL
 
+NATIVE_SHARE = 0.01
+"""The share of the threads' time below which a native wait has no name."""
+HOLDERS = 3
+"""Holders of a lock that a report names."""
 GIL_WAITS = 20
 """Percentiles of the lengths of GIL waits need this many waits whose end was observed."""
 PAUSES_CROWDED = 4
@@ -373,7 +379,36 @@ def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWai
         max_ns=float(max_ns),
         total_ns=float(sum(waited.values())),
         contended=contended,
+        holders=_holders([holder for site in sites for holder in site.holders]),
     )
+
+
+def _holders(seen: Sequence[LockHolder]) -> tuple[HolderFigures, ...]:
+    """The lines that others waited for most."""
+    by_place: dict[tuple[str, int, str], list[LockHolder]] = {}
+    for each in seen:
+        by_place.setdefault((each.file, each.line, each.function), []).append(each)
+    found, total_ns = [], sum(each.waited_ns for each in seen)
+    for (file, line, function), holds in by_place.items():
+        held, waiters = Counter[int](), Counter[tuple[str, int]]()
+        for each in holds:
+            held.update(each.held)
+            waiters[each.waiter_file, each.waiter_line] += each.waited_ns
+        (waiter_file, waiter_line), _ = max(waiters.items(), key=lambda waiter: (waiter[1], waiter[0]))
+        if held and total_ns:
+            found.append(
+                HolderFigures(
+                    file=file,
+                    line=line,
+                    function=function,
+                    share=waiters.total() / total_ns,
+                    p50_ns=percentile(held, 0.5),
+                    p99_ns=percentile(held, 0.99),
+                    waiter_file=waiter_file,
+                    waiter_line=waiter_line,
+                )
+            )
+    return tuple(sorted(found, key=lambda each: (-each.share, each.file, each.line))[:HOLDERS])
 
 
 def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None:
@@ -429,6 +464,7 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         queue=queue,
         process=process,
         unattributed=futex - lock - queue,
+        native=_native(usable, futex, lock + queue),
         asleep=asleep,
         voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
         involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
@@ -437,6 +473,18 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         gil_p95_ns=gil_p95,
         gil_max_ns=gil_max,
     )
+
+
+def _native(waits: Sequence[Waits], futex: float, known: float) -> dict[str, float]:
+    """The parts of the futex time by function, the longest first; `known` are those of the locks that were probed."""
+    shares: dict[str, float] = {}
+    for each in waits:
+        for name, part in each.native.items():
+            shares[name] = shares.get(name, 0.0) + futex * part / len(waits)
+    for name in [name for name in shares if name.startswith(NATIVE_LOCK)]:
+        shares[name], known = max(0.0, shares[name] - known), max(0.0, known - shares[name])
+    found = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
+    return {name: share for name, share in found if share >= NATIVE_SHARE}
 
 
 def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:

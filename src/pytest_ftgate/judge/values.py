@@ -189,7 +189,7 @@ class Values:
 
     def read_all(self) -> None:
         """Read every metric, so that nobody has to decode the launches for one."""
-        for name in metrics.TABLE:
+        for name in (*metrics.TABLE, USS_WRITTEN, *_own_metrics(self)):
             self.by_order(name)
 
     def of(self, metric: str) -> ByRound:
@@ -408,14 +408,19 @@ _CENTRES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 
 def stored_values(values: Values) -> dict[str, ByRound]:
     """Name -> round -> value of everything that a recording keeps."""
+    beside = (CONTROL, WALL_OF_CONTROL, TAIL_OF_CONTROL, CPU_OF_CONTROL, USS_WRITTEN)
+    return {name: values.by_order(name) for name in (*metrics.TABLE, *beside, *_own_metrics(values))}
+
+
+def _own_metrics(values: Values) -> list[str]:
+    """The names of the workload's own metrics."""
     own = {
         f"{kind}.{name}"
         for launch in values.sample.launches
         for kind, names in (("timer", launch.timers), ("counter", launch.counters), ("peak", launch.peaks))
         for name in names
     }
-    names = (*metrics.TABLE, CONTROL, WALL_OF_CONTROL, TAIL_OF_CONTROL, CPU_OF_CONTROL, USS_WRITTEN, *sorted(own))
-    return {name: values.by_order(name) for name in names}
+    return sorted(own)
 
 
 def values_of(rows: Sequence[Row]) -> list[Values | None]:

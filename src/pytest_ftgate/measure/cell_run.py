@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -36,12 +37,15 @@ EmptyLaunches: TypeAlias = dict[tuple[EmptyKey, Role], Launch]
 """Launches of empty workloads, with and without growth."""
 Family: TypeAlias = tuple[str, str, Environment]
 """The target, the executor and the environment."""
+OBSERVED_NS = 50_000_000
+"""How long an observed iteration lasts at least: a shorter one holds no beat, and no collection of garbage."""
 LONG_NS = 500_000_000
 """Iterations as long as this are so steady that few are needed, and none that only warms a launch up."""
 ROLES: dict[LaunchRole, str] = {
     "own": "",
     "control": "its control workload ",
     "locks": "with the lock probe: ",
+    "observed": "while it was observed: ",
     "empty": "an empty workload in its place ",
     "profile": "while its stacks were sampled: ",
 }
@@ -68,15 +72,26 @@ class PreparedTarget(Struct, frozen=True, kw_only=True):
 class CellRun:
     """One cell while it is measured: what it runs, which launches it still needs, those it had, and its troubles."""
 
-    def __init__(self, cell: Cell, target: PreparedTarget, spec: Spec, reference: CellRun | None = None) -> None:
-        """`reference` is what it is paired with: the test as that has it, on the target where that is installed."""
+    def __init__(
+        self,
+        cell: Cell,
+        target: PreparedTarget,
+        spec: Spec,
+        reference: CellRun | None = None,
+        observers: tuple[str, ...] = (),
+    ) -> None:
+        """`reference` is what it is paired with: the test as that has it, on the target where that is installed.
+
+        `observers` are those of the metrics that are asked for.
+        """
         self.cell = cell
         self.target = target
         self.spec = spec
         self.reference = reference
+        self.observers = observers
         self.is_reference = False
         if reference is not None:
-            reference.is_reference = True
+            reference.is_reference, reference.observers = True, observers
         self.sides = [self] if reference is None else [self, reference]
         self.started_first: CellRun | None = None
         self.all_launches: list[Launch] = []
@@ -123,10 +138,11 @@ class CellRun:
     def require(self, needs: frozenset[Need]) -> None:
         """Set the kinds of launches that are still needed.
 
-        A program has no lock launches, nor has a cell of which one failed, its own or its reference's.
+        A program has no lock launches, nor has a cell of which one failed, its own or its reference's. Nothing is
+        observed without observers.
         """
         locks = self.probed and not any(side.locks_error for side in self.sides)
-        self.needs = needs if locks else needs - {"locks"}
+        self.needs = (needs if locks else needs - {"locks"}) - (frozenset() if self.observers else {"observed"})
 
     @contextlib.contextmanager
     def attribute_errors(self, role: LaunchRole = "own") -> Iterator[None]:
@@ -236,6 +252,8 @@ class RunningLaunch:
         """So many of its measured iterations are kept; None: all."""
         self.latest_wall_ns: int | None = None
         self.latest_work_ns: int | None = None
+        self.call_ns = 0.0
+        """What one loop took, in the latest iteration that was not measured."""
         self.first_share = 0.0
         """What start and join took of its cold iteration."""
         self.checked = False
@@ -261,8 +279,11 @@ class RunningLaunch:
 
     @property
     def loops(self) -> int:
-        """The control workload is long enough for the clock by itself."""
-        return 1 if self.role == "control" else self.plan.loops or 1
+        """The control workload is long enough for the clock by itself; what is observed takes longer than a time."""
+        loops = 1 if self.role == "control" else self.plan.loops or 1
+        if self.role != "observed" or not self.call_ns or self.plan.window_ns or self.cell_run.spec.one_call:
+            return loops
+        return max(loops, math.ceil(OBSERVED_NS / self.call_ns))
 
     @property
     def window_ns(self) -> int:
@@ -272,7 +293,8 @@ class RunningLaunch:
 
     @property
     def warmups(self) -> int:
-        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own.
+        """The control workload needs one, whatever the test asks for; the lock probe counts operations in its own, and
+        that of an observed launch shows how many loops it needs.
 
         If a body is known to be long, nothing warms it up after the first round unless the test asks for it.
         """
@@ -280,7 +302,7 @@ class RunningLaunch:
             return 1
         if self.order and self.is_long and self.cell_run.spec.warmup is None:
             return 0
-        return max(self.role == "locks", self.plan.warmups)
+        return max(self.role in PROBED, self.plan.warmups)
 
     def unmeasured(self, kind: str, loops: int = 1) -> Iteration:
         # The join of one that compares results has their transfer in it, which loops must not count.
@@ -288,6 +310,7 @@ class RunningLaunch:
         iteration = self.handle.iteration(kind, loops, 0 if checks else self.window_ns)
         self.latest_wall_ns = iteration.wall_ns - (iteration.join_ns if checks else 0)
         self.latest_work_ns = iteration.work_ns
+        self.call_ns = iteration.wall_ns / loops
         return iteration
 
     def measured(self) -> None:
@@ -315,6 +338,8 @@ class RunningLaunch:
 
 # ---- which launches of a cell are interleaved
 
+PROBED: tuple[LaunchRole, ...] = ("locks", "observed")
+"""What disturbs the workload: of these launches no time is read."""
 BARE_LOCKS = 6
 """Launches with the lock probe that have a bare one beside them even where the time is decided."""
 
@@ -330,4 +355,4 @@ def roles(cell_run: CellRun, side: CellRun) -> list[LaunchRole]:
     timed: list[LaunchRole] = ["own"] if bare else []
     if timed and "control" in cell_run.needs and side is cell_run:
         timed.append("control")
-    return timed + (["locks"] if "locks" in cell_run.needs else [])
+    return timed + [role for role in PROBED if role in cell_run.needs]

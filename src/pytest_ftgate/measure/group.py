@@ -271,6 +271,7 @@ class Measurement:
             timeout_s=cell_run.spec.timeout_s or self.plan.limits.timeout_s,
             waits_unavailable=target.waits_unavailable,
             settled=settled,
+            observers=cell_run.observers if role == "observed" else (),
             sampling_ns=sampling_ns,
             reference=cell_run.is_reference,
             copies=target.copies,

@@ -16,9 +16,9 @@ from ..model.spec import Cell, Spec
 from ..runner.control import BURN, EMPTY
 from ..runner.protocol import CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
-LaunchRole = Literal["own", "control", "locks", "empty", "profile"]
-"""What a launch runs: the workload, the control workload, the workload with the lock probe, nothing, or the workload
-while the stacks of its workers are sampled."""
+LaunchRole = Literal["own", "control", "locks", "observed", "empty", "profile"]
+"""What a launch runs: the workload, the control workload, the workload with the lock probe or with observers, nothing,
+or the workload while the stacks of its workers are sampled."""
 THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
 SHOWN_FRAMES: Final = 6
 LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
@@ -46,6 +46,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """Modules of the project that are installed as copies: a folder of its sources does not hide them."""
     reads: str = ""
     """A file in which the launch's processes note what they read (see runner/reads.py); nothing is timed then."""
+    observers: tuple[str, ...] = ()
+    """The files of what observes an observed launch (see runner/observing.py)."""
     sampling_ns: int = 0
     """The mean time between two samples of a profile launch."""
 
@@ -109,6 +111,7 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "", copies: tuple[str, .
         "cpus": [],
         "gil_note": None,
         "stacks": None,
+        "observers": [],
     }
 
 

@@ -12,7 +12,7 @@ from ..kit.values import grouped
 from ..model.sample import Role
 from ..runner.protocol import CHECK, CHECKED_COLD, COLD, WARMUP
 from .capacity import Needed, total
-from .cell_run import ROLES, CellRun, RunningLaunch, roles
+from .cell_run import PROBED, ROLES, CellRun, RunningLaunch, roles
 from .launch import LaunchRole
 from .memory_round import memory_cost_ns
 from .plan import OutOfTime, calibrated_loops
@@ -20,11 +20,11 @@ from .plan import OutOfTime, calibrated_loops
 if TYPE_CHECKING:
     from .group import Measurement
 
-LOCK_ITERATIONS = 5, 2, 1
-"""Iterations of the launch with the lock probe, the first of a round: as many of them as take a part of it."""
+PROBED_ITERATIONS = 5, 2, 1
+"""Iterations of a launch with a probe, the first of a round: as many of them as take a part of it."""
 START_SHARE = 0.9
 """Of an iteration, what start and join of fresh workers may take before the test is told that they hide its body."""
-RECORDED: dict[LaunchRole, Role] = {"own": "time", "control": "control", "locks": "locks"}
+RECORDED: dict[LaunchRole, Role] = {"own": "time", "control": "control", "locks": "locks", "observed": "observed"}
 """What is recorded of a role that is interleaved."""
 
 
@@ -135,7 +135,7 @@ def _each(
     for launch in launches if late else measurement.in_time(launches):
         if launch.usable():
             measurement.report(launch.cell_run, phase)
-            timing = contextlib.nullcontext() if launch.role != "locks" else measurement.plan.extra()
+            timing = measurement.plan.extra() if launch.role in PROBED else contextlib.nullcontext()
             with timing, launch.cell_run.attribute_errors(launch.role):
                 act(launch)
             if not launch.usable():
@@ -158,7 +158,7 @@ def _warm_up(measurement: Measurement, batch: Batch, launches: Sequence[RunningL
     _each(measurement, _bare(launches), "warming up", _cold)
     plan.long = bool(own()) and all(each.is_long for each in own()) and (batch.is_first or plan.long)
     long = {launch.cell_run for launch in launches if launch.is_long}
-    probed = [launch for launch in launches if launch.role == "locks" and launch.cell_run not in long]
+    probed = [launch for launch in launches if launch.role in PROBED and launch.cell_run not in long]
     _each(measurement, probed, "warming up", _cold)
 
     # 2. Warm-ups, the first of which compares results too: one call is too short where an iteration has more.
@@ -212,8 +212,8 @@ def _interleave(measurement: Measurement, batch: Batch, launches: Sequence[Runni
     plan = measurement.plan
     began_s, extra_ns, iteration_ns = plan.clock(), plan.extra_ns, 0.0
     # Fewer with the lock probe if iterations are long: they have more waits in them, too.
-    longest_ns = max((launch.latest_wall_ns or 0 for launch in launches if launch.role == "locks"), default=0)
-    with_probe = measurement.most(LOCK_ITERATIONS, longest_ns, 0.25)
+    longest_ns = max((launch.latest_wall_ns or 0 for launch in launches if launch.role in PROBED), default=0)
+    with_probe = measurement.most(PROBED_ITERATIONS, longest_ns, 0.25)
     timed = bool(_bare(launches))
     # The pilot iterations of the first batch may be more than were planned by them.
     least = 0 if plan.rounds or batch.is_first else plan.taken
@@ -243,7 +243,7 @@ def _order(
     for cell_run in _by_family(measurement, batch.cell_runs):
         own = [launch for launch in launches if launch.cell_run in cell_run.sides]
         pair = measurement.shuffled(_bare(own))
-        probe = measurement.shuffled([launch for launch in own if launch.role == "locks"]) if probed else []
+        probe = measurement.shuffled([launch for launch in own if launch.role in PROBED]) if probed else []
         order += probe + pair if measurement.rng.random() < 0.5 else pair + probe
     return order
 
@@ -308,4 +308,4 @@ def ratios_of(own: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def _bare(launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
-    return [launch for launch in launches if launch.role != "locks"]
+    return [launch for launch in launches if launch.role not in PROBED]

@@ -26,7 +26,7 @@ class FunctionTime(Struct, frozen=True, kw_only=True):
     """A function on both sides of a pair of profile launches; `line` is its first one, after the change.
 
     `before` and `after` are the shares of the samples in which it was on a worker's stack; `added_ns` is the time that
-    it takes more in one iteration.
+    it takes more in one iteration. It is `changed` if its own code is known to differ.
     """
 
     file: str
@@ -35,17 +35,18 @@ class FunctionTime(Struct, frozen=True, kw_only=True):
     before: float
     after: float
     added_ns: float
+    changed: bool = False
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
     """What changed between the reference and a regressed cell.
 
-    `sites` are lock sites by `file:line kind`, and `shares` the states of the workers' threads: fractions of the
-    workers' time. `cores` are cores kept busy. `phases` are start, work and join in ns. `functions` are those that take
-    the added time, most first, of `added_ns` of work in all; `refused` says why there are none, or that they are not
-    known. `like` is the label of the cell of the same test that `functions` and `added_ns` are of, where this one's own
-    are not known. Each tuple has the largest movement first, and only what moved beyond the noise (see
-    judge/explain.py).
+    `sites` are lock sites by `file:line kind`, `shares` the states of the workers' threads and the functions of native
+    code that they wait in: fractions of the workers' time. `cores` are cores kept busy. `phases` are start, work and
+    join in ns. `functions` are those that take the added time, most first, of `added_ns` of work in all; `refused` says
+    why there are none, or that they are not known. `like` is the label of the cell of the same test that `functions`
+    and `added_ns` are of, where this one's own are not known. Each tuple has the largest movement first, and only what
+    moved beyond the noise (see judge/explain.py).
     """
 
     sites: tuple[Moved, ...] = ()
@@ -58,11 +59,30 @@ class Explanation(Struct, frozen=True, kw_only=True):
     like: str = ""
 
 
+class HolderFigures(Struct, frozen=True, kw_only=True):
+    """Who held a lock while others waited: the line that took it, over all lock launches of a cell.
+
+    `share` is its part of the waits for the lock; percentiles, in ns, are of how long it was held while others waited.
+    `waiter_file` and `waiter_line` are those of the line that waited most for it.
+    """
+
+    file: str
+    line: Natural
+    function: str
+    share: Rate
+    p50_ns: Rate
+    p99_ns: Rate
+    waiter_file: str
+    waiter_line: Natural
+
+
 class SiteFigures(Struct, frozen=True, kw_only=True):
     """One creation site over all lock launches of a cell.
 
     `share` is wait time over workers x the time of their work; `contended_ratio` is contended over all acquisitions,
-    None where these were not counted; percentiles and maximum in ns, over contended acquisitions alone.
+    None where these were not counted; percentiles and maximum in ns, over contended acquisitions alone. `holders` are
+    the lines that others waited for most, seen in other iterations than the waits; none where processes or tasks share
+    the lock.
     """
 
     file: str
@@ -79,12 +99,14 @@ class SiteFigures(Struct, frozen=True, kw_only=True):
     max_ns: Rate
     total_ns: Rate
     contended: Natural
+    holders: tuple[HolderFigures, ...] = ()
 
 
 class WaitFigures(Struct, frozen=True, kw_only=True):
     """Fractions of the workers' time, and the scheduler's figures. Their sum is 1 unless some are `unavailable`.
 
-    `lock` and `queue` are the parts of the futex time that the lock launches explain, `unattributed` is the rest of it.
+    `lock` and `queue` are the parts of the futex time that the lock launches explain, `unattributed` is the rest of it,
+    and `native` maps the functions that wait in it to their parts, as far as their stacks say.
     Switches are per second over all workers' threads; `cores` maps a process to the cores it kept busy. The lengths of
     single waits for the GIL are in ns: percentiles are None if the end of too few waits was observed, or if half of
     them are too short for the sampling interval; the maximum is a lower bound.
@@ -100,6 +122,7 @@ class WaitFigures(Struct, frozen=True, kw_only=True):
     asleep: float = 0.0
     voluntary_per_s: float = 0.0
     involuntary_per_s: float = 0.0
+    native: dict[str, float] = {}
     cores: dict[str, float] = {}
     gil_p50_ns: float | None = None
     gil_p95_ns: float | None = None
@@ -129,7 +152,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     `memory_samples` and `memory_dropped` count the looks at held workers that gave a sample, and those that fell on a
     process that ended or was being replaced, or missed a worker.
     `no_locks` says why there are no figures of locks: a lock launch failed. `latency` has medians over launches of the
-    median window; its maximum and errors are over all launches.
+    median window; its maximum and errors are over all launches. `observed` has the metrics of features, each in the
+    unit of its row of the metric table.
     """
 
     wall_ns: Interval | None = None
@@ -164,6 +188,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     floor_uss_bytes: Rate | None = None
     floor_pss_bytes: Rate | None = None
     growth_bytes: Interval | None = None
+    observed: dict[str, float] = {}
     scaling: Interval | None = None
     efficiency: Rate | None = None
     serial_fraction: float | None = None
@@ -173,6 +198,8 @@ class Figures(Struct, frozen=True, kw_only=True):
         kind, dot, name = metric.partition(".")
         if dot:
             return {"timer": self.timers_mean_ns, "counter": self.counters_per_s, "peak": self.peaks}[kind].get(name)
+        if metric in self.observed:
+            return self.observed[metric]
         field = _FIELDS.get(metric)
         return None if field is None else getattr(self, field)
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:  # numpy is imported where it is used: the metric table reads 
 
     Floats: TypeAlias = NDArray[np.float64]
 
-Need = Literal["time", "control", "locks", "memory", "growth"]
+Need = Literal["time", "control", "locks", "observed", "memory", "growth"]
 """A kind of launch: a decision names the kinds that it still needs. `control` is a control workload beside the timing
 launch, `growth` what is shown beside memory: how it grows, and what sampling costs."""
-IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "memory"))
+IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "observed", "memory"))
 EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
 NS_PER_S = 1e9
-Role = Literal["time", "control", "locks", "memory", "empty", "growth", "growth_empty", "profile"]
+Role = Literal["time", "control", "locks", "observed", "memory", "empty", "growth", "growth_empty", "profile"]
 """What a launch of a cell was for, see `Launch`."""
 MEASURED: tuple[Role, ...] = ("time", "locks", "memory", "growth")
 """Those in which the cell itself was measured."""
@@ -120,6 +120,9 @@ class SamplingCost(Struct, frozen=True, kw_only=True):
     watched_ns: tuple[float, ...] = ()
 
 
+NATIVE_LOCK = "lock ("
+
+
 class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the workers' threads did while they were sampled from outside, in thread-seconds.
 
@@ -128,6 +131,8 @@ class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lock, also one inside the interpreter), `process_s` waiting for another process (a shared semaphore, a pipe, a local
     socket), `asleep_s` anything else (sleep, network, disk). `unavailable` says why there are no samples: then these
     four are 0, and the others hold what the system reports without samples; on systems other than Linux only `cores`.
+    `native` are the parts of `futex_s` by the function that waits, as its stack says (see measure/watch/native.py).
+    What begins with NATIVE_LOCK may be a lock of `threading`.
     `cores` maps a process (`main`, `worker 0`, `forkserver`, `Manager`; in a server's tree `main`, then by pid the
     name of each or `child 0`) to its CPU time over the sampled time.
     `gil_waits` are single waits for the GIL by length: a bucket of ns (see runner/locks/sites.py) to an estimated
@@ -147,6 +152,7 @@ class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     watched_s: float = 0.0
     voluntary_switches: int = 0
     involuntary_switches: int = 0
+    native: dict[str, float] = {}
     cores: dict[str, float] = {}
     gil_waits: dict[int, float] = {}
     gil_unended: float = 0.0
@@ -155,12 +161,28 @@ class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unavailable: str = ""
 
 
+class LockHolder(Struct, frozen=True, kw_only=True):
+    """Waits in one line for a lock that another line holds: the lines of the `with` or `acquire`.
+
+    `waited_ns` is the sum of these waits; `held` maps a bucket of ns (see LockSite) to how often it was held so long
+    while others waited.
+    """
+
+    file: str
+    line: Natural
+    function: str
+    waiter_file: str
+    waiter_line: Natural
+    waited_ns: Natural
+    held: dict[Natural, Count] = {}
+
+
 class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The waits at one creation site of one launch, merged over its threads, processes and interpreters.
 
     `histogram` maps a bucket (see runner/locks/sites.py: sixteen to an octave of ns) to waits in it; `acquisitions`
-    counts all acquisitions of the iterations that count them, None if none does. `waits_for` is `queue`
-    for an item, an event or a permit, `lock` for a lock that another holds.
+    counts all acquisitions of the iterations that count them, None if none does; `holders` are those of the waits in
+    these iterations. `waits_for` is `queue` for an item, an event or a permit, `lock` for a lock that another holds.
     """
 
     file: str
@@ -173,6 +195,7 @@ class LockSite(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_ns: Natural = 0
     histogram: dict[Natural, Count] = {}
     acquisitions: int | None = None
+    holders: tuple[LockHolder, ...] = ()
 
 
 class LockWaits(Struct, frozen=True, kw_only=True):
@@ -220,6 +243,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of one fresh interpreter: the unit of replication. Launches of the same `order` were interleaved.
 
     `role` is what it was for: `time` (bare), `control` (the control workload beside it), `locks` (with the lock probe),
+    `observed` (with the observers of features, whose counters, timers and peaks stand in place of the workload's own),
     `memory` (its workers held at work), `empty` (an empty workload in the same cell), `growth` (many barriers, where
     the allocator returns freed memory at once), `growth_empty` (the same of an empty workload; there is no growth if
     workers end with each iteration) or `profile` (the stacks of its workers sampled).
@@ -253,6 +277,16 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     profile: Profile | None = None
     gil_enabled: bool = False
     results: tuple[str, ...] = ()
+
+    def per_call(self, counter: str) -> float | None:
+        """A counter per call of the body; None without it."""
+        calls = sum(iteration.ops for iteration in self.iterations)
+        return self.counters[counter] / calls if counter in self.counters and calls else None
+
+    def ratio(self, counter: str, other: str) -> float | None:
+        """A counter over another; None without one."""
+        whole = self.counters.get(other)
+        return self.counters.get(counter, 0.0) / whole if whole else None
 
 
 class WorkloadError(Struct, frozen=True, kw_only=True):

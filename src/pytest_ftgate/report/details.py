@@ -10,10 +10,11 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+from ..judge import metrics
 from ..kit import units
 from ..kit.text import plain, plural
 from ..kit.values import Interval
-from ..model.report import Figures, RoleFigures, Row, SiteFigures
+from ..model.report import Figures, HolderFigures, RoleFigures, Row, SiteFigures
 from ..model.sample import WaitsFor
 from .said import STATES
 
@@ -28,6 +29,8 @@ COLUMN = 9
 """Columns from a line's name to its text."""
 SITES = 2
 """Sites of a kind that are shown by default."""
+NATIVE = 3
+"""Functions of native code that a line names."""
 SITE_SHARE = 0.01
 """Share of the workers' time below which a site has no line."""
 WAIT_SHARE = 0.005
@@ -147,9 +150,9 @@ def printable(text: str, style: Style) -> str:
 def detail_lines(row: Row, style: Style) -> list[str]:
     """The lines below a row of the table; may be empty.
 
-    Always: the workload's own counters, timers and peaks, a server's response times, the worst lock and queue sites,
-    scaling, and a certain growth. With -v also phases, every site, where threads wait, CPU, memory by role, and the
-    overhead of each probe.
+    Always: the workload's own counters, timers and peaks, what features observed, a server's response times, the worst
+    lock and queue sites, scaling, and a certain growth. With -v also phases, every site, where threads wait, CPU,
+    memory by role, and the overhead of each probe.
     """
     figures, growth = row.figures, row.figures.growth_bytes
     facts = [*_load(figures, style), *_sites(figures, style)]
@@ -168,10 +171,11 @@ def detail_lines(row: Row, style: Style) -> list[str]:
 
 
 def _own(figures: Figures, style: Style) -> list[str]:
-    """The workload's own figures, and with -v the phases of an iteration and its CPU time."""
+    """The workload's own figures, those of features, and with -v the phases of an iteration and its CPU time."""
     parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
     parts += [f"{name} {units.time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
     parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
+    parts += [f"{name} {units.of(metrics.row(name).unit, value)}" for name, value in figures.observed.items()]
     if style.verbosity > 0:
         # A window of load has no start and no join, and its length is fixed.
         phases = ("start", "work", "join", "cold", "cpu") if figures.latency is None else ("cold", "cpu")
@@ -257,6 +261,17 @@ def _site(site: SiteFigures, gil: bool, style: Style) -> Iterator[str]:
         yield f"{units.whole_share(site.contended_ratio)} {word} ({per_s})"
     for name in ("p50", "p95", "p99", "max"):
         yield f"{name} {units.time(getattr(site, f'{name}_ns'), digits=2)}"
+    for holder in site.holders[: None if style.verbosity > 0 else 1]:
+        yield tie(held_by(holder, short_path(holder.file, max(20, style.width // 3), style)), room)
+        waits = short_path(holder.waiter_file, max(20, style.width // 3), style)
+        yield f"waits in {waits}:{holder.waiter_line}"
+
+
+def held_by(holder: HolderFigures, file: str) -> str:
+    """`93 % behind refill, cache.py:31, held for 1.2 ms (p99 3.4 ms)`: who held the lock while others waited."""
+    p50, p99 = (units.time(each, digits=2) for each in (holder.p50_ns, holder.p99_ns))
+    share = units.whole_share(holder.share)
+    return f"{share} behind {holder.function}, {file}:{holder.line}, held for {p50} (p99 {p99})"
 
 
 def _cost(name: str, cost: Interval | None, style: Style) -> list[str]:
@@ -306,6 +321,9 @@ def _waits(figures: Figures, style: Style) -> Iterator[Fact]:
         for state, (name, _) in STATES.items():
             share, p95_ns = getattr(waits, state), waits.gil_p95_ns if state == "gil" else None
             length = "" if p95_ns is None else f" (p95 {units.time(p95_ns, digits=2)})"
+            if state == "unattributed" and waits.native:
+                inside = (f"{units.whole_share(part)} {place}" for place, part in [*waits.native.items()][:NATIVE])
+                length = f" ({', '.join(inside)})"
             parts += [f"{name} {units.whole_share(share)}{length}"] if share >= WAIT_SHARE else []
         yield "waits", [parts or ["no samples"], _cost("sampled", figures.memory_cost, style)]
 

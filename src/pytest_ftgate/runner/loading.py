@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     # switch_s, control (what replaces the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
     # worker writes if it ends with the GIL, or None), stacks (a folder for files of stacks and the signal that asks for
     # them, or None), held (a file for held iterations; only where they are asked for), cpus (the CPU of each worker;
-    # empty: none is pinned).
+    # empty: none is pinned), observers (the files of what observes this launch, see observing.py).
     Setup = dict[str, Any]
 
 
@@ -111,18 +111,18 @@ def _load_from_file(name: str, path: str) -> ModuleType:
             continue
         init = os.path.join(folder, "__init__.py")
         if os.path.isfile(init):
-            _execute(parent, init, [folder])
+            execute(parent, init, [folder])
         else:
             sys.modules[parent] = bare = ModuleType(parent)
             bare.__path__ = [folder]
     # 2. The file.
-    module = _execute(name, path)
+    module = execute(name, path)
     if parts:
         setattr(sys.modules[".".join(parts)], name.rpartition(".")[2], module)
     return module
 
 
-def _execute(name: str, path: str, folders: list[str] | None = None) -> ModuleType:
+def execute(name: str, path: str, folders: list[str] | None = None) -> ModuleType:
     """The module of a file, or of a package in `folders`, under a name; one that raises is not left there."""
     from importlib.util import module_from_spec, spec_from_file_location
 

@@ -196,7 +196,17 @@ class MeasuredCell:
         if checking and checks_itself:
             flags |= VALUES
         self.open_window(kind)
-        outcome = self.executor.iteration(Order(message["loops"], message["window_ns"], flags), observer)
+        order = Order(message["loops"], message["window_ns"], flags)
+        # Workers in processes and interpreters of their own have their observers there.
+        here = self.setup["observers"] if getattr(self.executor, "shares_memory", True) else ()
+        if here:
+            from .observing import observe
+
+            ended = observe(here, self.executor)
+        outcome = self.executor.iteration(order, observer)
+        observed = (
+            [ended(outcome.reports)] if here else [each["observed"] for each in outcome.reports if "observed" in each]
+        )
         self.open_window("")
         if self.probe is not None:
             self.probe.fold()
@@ -216,7 +226,7 @@ class MeasuredCell:
             "ops": sum(each["ops"] for each in led),
             "rate": sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in led if r["end_ns"] > r["begin_ns"]),
         }
-        self.record.add(kind, iteration["wall_ns"], outcome.reports)
+        self.record.add(kind, iteration["wall_ns"], outcome.reports, observed)
         return iteration
 
     def open_window(self, kind: str) -> None:

@@ -25,10 +25,17 @@ class LaunchRecord:
         self.start_ns: int | None = None
         self.join_ns: int | None = None
 
-    def add(self, kind: str, wall_ns: int, reports: Sequence[Mapping[str, Any]]) -> None:
+    def add(
+        self,
+        kind: str,
+        wall_ns: int,
+        reports: Sequence[Mapping[str, Any]],
+        observed: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         """Keep what the workers report of a measured or held iteration; those of other kinds leave no figures.
 
-        Each report has `counters`, `timers` (count, total and maximum in ns) and `peaks` by name.
+        Each report has `counters`, `timers` (count, total and maximum in ns) and `peaks` by name; so has what was
+        `observed`, whose figures are kept in place of theirs.
         """
         if kind not in (MEASURED, HOLD):
             return
@@ -36,7 +43,7 @@ class LaunchRecord:
         self.wall_ns += wall_ns
         if reports and "begin_ns" in reports[0]:  # a program's runs do not say when they began; a server has none
             self.spans.append((min(each["begin_ns"] for each in reports), max(each["end_ns"] for each in reports)))
-        for report in reports:
+        for report in observed or reports:
             for name, n in report["counters"].items():
                 self.counters[name] = self.counters.get(name, 0) + n
             for name, (count, total, most) in report["timers"].items():

@@ -474,6 +474,11 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
         if order.flags & HOLDING:  # nothing is sampled before all have begun
             port.send({"index": worker.index, "role": worker.role, "error": None})
         loop = setups and setups.loop
+        ended = None
+        if setup["observers"] and port.words is None:  # in the process of its own; else the main thread observes
+            from .observing import observe
+
+            ended = observe(setup["observers"], None)
         if order.loops or serving:
             report = run(body, worker, once(order) if serving else order, own_cpu, loop)
         else:  # until all workers stop, by words in this process or in a file
@@ -486,6 +491,8 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
             finally:
                 if isinstance(words, FileWords):
                     words.close()
+        if ended is not None:
+            report["observed"] = ended([report])
         if order.flags & AT_BARRIER:
             gc.collect()
         port.send(report)

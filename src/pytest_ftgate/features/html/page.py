@@ -19,7 +19,7 @@ from ...kit.values import Metric
 from ...model.report import Report, Row, Table
 from ...model.verdict import Decision
 from ...report import said
-from ...report.details import Style, detail_lines, site_place
+from ...report.details import Style, detail_lines, held_by, site_place
 from ...report.measured import COLUMNS, interval_head, judged_wall, wall_interval
 from ..decide import sentences
 from . import plots
@@ -108,6 +108,7 @@ def _environment() -> Environment:
         "said_of": said,
         "css": _css,
         "site_place": lambda site: site_place(site, site.file),
+        "held_by": lambda holder: held_by(holder, holder.file),
     }
     return environment
 

@@ -283,7 +283,7 @@ def result_of(content: bytes) -> _Result:
 def job_of(request: Request, result: Path, control: tuple[int, int], temporary: str = "") -> dict[str, Any]:
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
-    setup |= {"cpus": pinned(request.cell, request.spec)}
+    setup |= {"cpus": pinned(request.cell, request.spec), "observers": list(request.observers)}
     return {
         "protocol": PROTOCOL,
         "setup": {**setup, "stacks": [str(result.with_name(STACKS)), stacks.SIGNAL]},

@@ -11,7 +11,7 @@ import msgspec
 
 from ...kit.errors import FtgateError
 from ...kit.values import Struct, grouped
-from ...model.sample import LockSite, WaitsFor
+from ...model.sample import LockHolder, LockSite, WaitsFor
 from ...model.spec import Cell
 from ...runner.locks.sites import BROKEN
 
@@ -34,6 +34,7 @@ class SiteRecord(Struct, frozen=True, kw_only=True):
     max_ns: int = 0
     acquired: int = 0
     histogram: dict[int, int] = msgspec.field(default_factory=dict)
+    holders: tuple[LockHolder, ...] = ()
 
 
 _Place = tuple[str, int, str, WaitsFor, str]
@@ -127,4 +128,5 @@ def _summed(place: _Place, sites: list[SiteRecord]) -> LockSite:
         max_ns=max(site.max_ns for site in sites),
         histogram=dict(sorted(histogram.items())),
         acquisitions=sum(site.acquired for site in sites) or None,
+        holders=tuple(each for site in sites for each in site.holders),
     )

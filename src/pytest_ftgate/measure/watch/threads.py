@@ -24,6 +24,7 @@ from ...kit.processes import kill_tree, locked
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
 from .gil_waits import Asking, Episodes, Sleepers, Where, lengths
+from .native import NativeWaits
 
 SAMPLE_S: Final = 0.002  # between samples, at best; each begins with a list of the threads: many do not live long
 _ACCOUNT_S: Final = 0.1  # between readings of the scheduler's account of every thread, at best
@@ -293,6 +294,7 @@ class ThreadSampler:
         self._cost_clock = cost_clock
         self._processes = _SampledProcesses(known, self._reader)
         self._gil_waits = _GilWaits(self._reader, clock)
+        self._native = NativeWaits(self._reader)
         self._threads: list[_Thread] = []
         self._past: list[_Thread] = []
         self._place = 0
@@ -332,11 +334,13 @@ class ThreadSampler:
     def finish(self) -> Waits:
         """The window ends: what was seen in it."""
         self._account()
+        native = self._native.names()
         self._reader.close()
         span_s = self._clock() - self._began_s
         threads = [*self._past, *self._threads]
         if not self.unavailable:
-            return self._gil_waits.added_to(_summed(threads, span_s, self._processes.cores(span_s)))
+            waits = _summed(threads, span_s, self._processes.cores(span_s))
+            return self._gil_waits.added_to(msgspec.structs.replace(waits, native=native))
         for thread in threads:  # samples that came before they were forbidden are too few to go by
             thread.samples.clear()
             thread.since.clear()
@@ -393,6 +397,8 @@ class ThreadSampler:
                 if counts:
                     thread.samples[where] += 1
                     thread.since[where] += 1
+                    if where == "futex":
+                        self._native.see(thread.sleepers.pid, line)
                 self._gil_waits.follow(pace, thread, line, where)
         except PermissionError as error:
             self.unavailable = forbidden(error)

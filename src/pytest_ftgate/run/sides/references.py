@@ -20,7 +20,7 @@ from ...kit.errors import FtgateError
 from ...kit.files import hide_from_git, write_whole
 from ...kit.git import AgainstError, Checkout, Repository, committed_by_us, mapped, shown
 from ...measure.plan import Listener
-from ...model.report import Figures
+from ...model.report import Figures, SiteFigures
 from ...model.spec import Interpreter, Spec
 from ...targets import environments
 from ...targets.environments import OnStep, Step, Steps, ensure_environment
@@ -72,8 +72,15 @@ class References:
 
     def shown(self, figures: Figures) -> Figures:
         """Figures with the files of lock sites as people know them: below the root, else from the library on."""
-        replace = msgspec.structs.replace
-        return replace(figures, sites=tuple(replace(site, file=self._named(site.file)) for site in figures.sites))
+        replace, named = msgspec.structs.replace, self._named
+
+        def of_site(site: SiteFigures) -> SiteFigures:
+            holders = (
+                replace(each, file=named(each.file), waiter_file=named(each.waiter_file)) for each in site.holders
+            )
+            return replace(site, file=named(site.file), holders=tuple(holders))
+
+        return replace(figures, sites=tuple(map(of_site, figures.sites)))
 
     def _named(self, file: str) -> str:
         for pair in self._pairs.values():

@@ -227,7 +227,8 @@ IN_USE_S: Final = 3600.0
 """A worktree used more recently may be another run's, and stays."""
 FOLDER_DIGITS: Final = 12
 _HOW: Final = (
-    f"{OPTION} takes a branch, a tag, a commit, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+    f"{OPTION} takes a branch, a tag, a commit, merge-base, two as REV..REV, dist:NAME==VERSION, dist:PATH.whl or "
+    "python:TARGET"
 )
 _BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
 _DISTRIBUTION: Final = re.compile(
@@ -256,7 +257,7 @@ class Pair(Struct, frozen=True, kw_only=True):
 def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] = os.environ) -> Pair:
     """Both sides of `--ftgate-against`, checked out.
 
-    `against` is a revision, `merge-base`, `dist:NAME==VERSION`, `dist:PATH.whl` or `python:TARGET`.
+    `against` is a revision, `merge-base`, `REV..REV`, `dist:NAME==VERSION`, `dist:PATH.whl` or `python:TARGET`.
 
     `root` is the project's, `folder` its `.ftgate`; worktrees are in `<folder>/worktrees`. Concurrent runs wait for
     each other. If HEAD is the merge base itself and nothing was edited, the reference is the commit before. Raises
@@ -267,7 +268,10 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
     if against.startswith(PYTHON):
         return _interpreters(root, against.removeprefix(PYTHON))
     repository = Repository(root)
+    against, dots, changed = against.partition("..")
     label, commit = _reference(repository, against, environ)
+    if dots:
+        return _checked_out(repository, label, commit, folder, _reference(repository, changed or "HEAD", environ))
     try:
         return _checked_out(repository, label, commit, folder)
     except NothingToCompare:
@@ -512,18 +516,26 @@ def _write_tree(repository: Repository, index: str, folder: Path, *, recordings:
 # ---- worktrees
 
 
-def _checked_out(repository: Repository, label: str, commit: str, folder: Path) -> Pair:
+def _checked_out(
+    repository: Repository, label: str, commit: str, folder: Path, other: tuple[str, str] | None = None
+) -> Pair:
+    """`commit` as the reference of the working tree, or of `other`, (label, commit)."""
     worktrees = folder.absolute() / "worktrees"
     hide_from_git(worktrees)
     with locked(Path(f"{worktrees}.lock")):
-        changed = snapshot(repository, worktrees, recordings=False)
-        head = repository.commit("HEAD")
-        if changed == commit:
-            raise NothingToCompare(
-                f"{label} is the commit that is checked out and the working tree is clean: there is nothing to "
-                f"compare; compare with the commit before it: {OPTION} HEAD~1"
-            )
-        here = f"HEAD ({shown(changed)})" if changed == head else "working tree (uncommitted changes)"
+        if other:
+            here, changed = other
+            if changed == commit:
+                raise NothingToCompare(f"{label} and {here} are one commit: there is nothing to compare; name another")
+        else:
+            changed = snapshot(repository, worktrees, recordings=False)
+            if changed == commit:
+                raise NothingToCompare(
+                    f"{label} is the commit that is checked out and the working tree is clean: there is nothing to "
+                    f"compare; compare with the commit before it: {OPTION} HEAD~1"
+                )
+            head = repository.commit("HEAD")
+            here = f"HEAD ({shown(changed)})" if changed == head else "working tree (uncommitted changes)"
         both = Pair(
             reference=_checkout(repository, label, commit, worktrees),
             changed=_checkout(repository, here, changed, worktrees),

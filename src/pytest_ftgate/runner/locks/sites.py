@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     _Key = tuple[int, int, str, str]
+    Taker = tuple[str, int, str]
 
 FOLDER = "FTGATE_LOCKS"
 """The environment variable with a launch's folder for lock waits; the start hook installs the probe if it is set."""
@@ -66,14 +67,16 @@ class Tally:
     """One lock's waits in ns, and its acquisitions while these are counted. Only the holder of the lock writes it.
 
     `acquired` counts all since the start; `folded` of them are in the site's number. If several threads may hold the
-    object at once, they append to `counts` instead.
+    object at once, they append to `counts` instead. `charges` are waits that began while acquisitions were counted:
+    (holder, waiter, ns waited, ns held, -1 where another held it in between), the first two as `taker` makes them.
     """
 
-    __slots__ = ("acquired", "counts", "folded", "waits")
+    __slots__ = ("acquired", "charges", "counts", "folded", "waits")
 
     def __init__(self) -> None:
         self.waits: list[int] = []
         self.counts: list[None] = []
+        self.charges: list[tuple[Taker, Taker, int, int]] = []
         self.acquired = self.folded = 0
 
 
@@ -88,6 +91,7 @@ class Site:
         "contended",
         "file",
         "histogram",
+        "holders",
         "key",
         "kind",
         "line",
@@ -117,8 +121,10 @@ class Site:
         for tally in self.tallies:
             tally.waits.clear()
             tally.counts.clear()
+            tally.charges.clear()
             tally.acquired = tally.folded = 0
         self.histogram: dict[int, int] = {}
+        self.holders: dict[Any, Any] = {}
         self.contended = self.total_ns = self.max_ns = self.acquired = 0
 
     def tally(self) -> Tally:
@@ -141,6 +147,13 @@ class Site:
             acquired = tally.acquired  # Only the holder of the lock writes it, so it is not reset here.
             self.acquired += counted + acquired - tally.folded
             tally.folded = acquired
+            charges = tally.charges[:]
+            del tally.charges[: len(charges)]
+            for holder, waiter, waited_ns, held_ns in charges:
+                held = self.holders.setdefault((*holder, *waiter[:2]), [0, {}])
+                held[0] += waited_ns
+                if held_ns >= 0:
+                    held[1][bucket_of(held_ns)] = held[1].get(bucket_of(held_ns), 0) + 1
             for wait_ns in waits:
                 bucket = bucket_of(wait_ns)
                 self.histogram[bucket] = self.histogram.get(bucket, 0) + 1
@@ -152,8 +165,13 @@ class Site:
         """As the controller reads it. Made without `json`, which every child would have to import."""
         texts = [f'"{name}":{_quoted(getattr(self, name))}' for name in ("file", "kind", "waits_for", "name", "key")]
         counts = [f'"{name}":{getattr(self, name)}' for name in _COUNTS]
-        histogram = ",".join([f'"{bucket}":{count}' for bucket, count in self.histogram.items()])
-        return '{%s,%s,"histogram":{%s}}' % (",".join(texts), ",".join(counts), histogram)  # noqa: UP031
+        holders = [
+            '{"file":%s,"line":%d,"function":%s,"waiter_file":%s,"waiter_line":%d,"waited_ns":%d,"held":{%s}}'  # noqa: UP031
+            % (_quoted(file), line, _quoted(name), _quoted(waiter), waiter_line, waited_ns, _counts(held))
+            for (file, line, name, waiter, waiter_line), (waited_ns, held) in self.holders.items()
+        ]
+        lists = f'"histogram":{{{_counts(self.histogram)}}},"holders":[{",".join(holders)}]'
+        return "{%s,%s,%s}" % (",".join(texts), ",".join(counts), lists)  # noqa: UP031
 
 
 class Book:
@@ -271,6 +289,17 @@ class Book:
             os.replace(path + ".part", path if _written(path + ".part", text.encode()) else path + BROKEN)
         except OSError:
             pass
+
+
+def taker(frame: Any) -> Taker:
+    """Who takes a lock in a frame: the file, line and function of the code that is not the lock's own."""
+    while frame.f_back is not None and (_module(frame) in THROUGH or is_inner(_module(frame), frame.f_code)):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
+
+
+def _counts(histogram: dict[int, int]) -> str:
+    return ",".join([f'"{bucket}":{count}' for bucket, count in histogram.items()])
 
 
 def _module(frame: FrameType) -> str:

@@ -15,7 +15,7 @@ from sys import _getframe
 from types import FunctionType
 
 from .lifetimes import seen
-from .sites import COUNT, RECORD, STATE, Site, Tally, book
+from .sites import COUNT, RECORD, STATE, Site, Tally, book, taker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +124,15 @@ class Lock(metaclass=_PosingSlots):
     Slots hold its bound C methods: a call that needs no timing costs no Python frame.
     """
 
-    __slots__ = ("__exit__", "__weakref__", "_ftgate_acquire", "_ftgate_site", "_ftgate_tally", "release")
+    __slots__ = (
+        "__exit__",
+        "__weakref__",
+        "_ftgate_acquire",
+        "_ftgate_holder",
+        "_ftgate_site",
+        "_ftgate_tally",
+        "release",
+    )
     _ftgate_raw = _RawLock
     _ftgate_acquire: Callable[..., bool]
     _ftgate_site: Site
@@ -143,7 +151,7 @@ class Lock(metaclass=_PosingSlots):
         lock.__exit__ = raw.__exit__
         lock.release = raw.release
         lock._ftgate_site = site
-        lock._ftgate_tally = None
+        lock._ftgate_tally = lock._ftgate_holder = None
         return lock
 
     def __init_subclass__(cls) -> None:
@@ -209,7 +217,7 @@ class RLock(_RawRLock, metaclass=_Posing):  # type: ignore[misc]
     It is a raw lock, so what is not timed, and what a user's subclass overrides or inherits, is as without the probe.
     """
 
-    __slots__ = ("_ftgate_site", "_ftgate_tally")
+    __slots__ = ("_ftgate_holder", "_ftgate_site", "_ftgate_tally")
     _ftgate_raw = _RawRLock
     _ftgate_site: Site
     _ftgate_tally: Tally | None
@@ -230,7 +238,7 @@ class RLock(_RawRLock, metaclass=_Posing):  # type: ignore[misc]
         """A new lock with its waits kept at `site`."""
         lock: Any = _RawRLock.__new__(cls)
         lock._ftgate_site = site
-        lock._ftgate_tally = None
+        lock._ftgate_tally = lock._ftgate_holder = None
         return lock
 
     @property  # type: ignore[misc]
@@ -263,37 +271,68 @@ def _native() -> bool:
     return threading._CRLock is _RawRLock  # type: ignore[attr-defined]
 
 
-# Each checks the window byte: a process that is not notified when it changes keeps these methods.
+# Each checks the window byte: a process that is not notified when it changes keeps these methods. While acquisitions
+# are counted, a lock knows since when who holds it, so that a wait is charged to the holder.
+
+
+def _took(lock: Any, by: Any) -> bool:
+    """Count an acquisition; the lock is held from now on by what runs in the frame `by`."""
+    (lock._ftgate_tally or _tally(lock)).acquired += 1
+    lock._ftgate_holder = (taker(by), book.window[0], _clock())
+    return True
+
+
+def _charge(lock: Any, by: Any, acquire: Callable[..., bool], timeout: float = -1) -> bool:
+    """Block, and charge the wait: to the last holder as long as that had the lock, the rest to the first one."""
+    first = lock._ftgate_holder
+    start = _clock()
+    if not acquire(True, timeout):
+        return False
+    end, last, opened = _clock(), lock._ftgate_holder, book.window[0]
+    if last is not None and last[1] == opened:
+        charges, waiter, since = (lock._ftgate_tally or _tally(lock)).charges, taker(by), max(start, last[2])
+        charges.append((last[0], waiter, end - since, end - last[2]))
+        if first is not last and first is not None and first[1] == opened:
+            charges.append((first[0], waiter, since - start, -1))
+    return True
+
+
+def _acquired(lock: Any, by: Any, acquire: Callable[..., bool], blocking: bool, timeout: float) -> bool:
+    """Acquire the raw lock for the frame `by`, with its own errors."""
+    if timeout != -1:
+        allocate_lock().acquire(blocking, timeout)
+    return acquire(False) or (bool(blocking) and _charge(lock, by, acquire, timeout))
 
 
 def _counting_enter(self: Any) -> bool:
     if book.window[0] & STATE != COUNT:
         return _enter(self)
-    self._ftgate_acquire()
-    (self._ftgate_tally or _tally(self)).acquired += 1
-    return True
+    by, acquire = _getframe(1), self._ftgate_acquire
+    return (acquire(False) or _charge(self, by, acquire)) and _took(self, by)
 
 
 def _counting_acquire(self: Any, blocking: bool = True, timeout: float = -1) -> bool:
     if book.window[0] & STATE != COUNT:
         return _acquire(self, blocking, timeout)
-    got: bool = self._ftgate_acquire(blocking, timeout)
-    if got:
-        (self._ftgate_tally or _tally(self)).acquired += 1
+    by = _getframe(1)
+    return _acquired(self, by, self._ftgate_acquire, blocking, timeout) and _took(self, by)
+
+
+def _rlock_acquired(lock: Any, by: Any, blocking: bool = True, timeout: float = -1) -> bool:
+    got = _acquired(lock, by, lambda *words: _raw_acquire(lock, *words), blocking, timeout)
+    if got and _RawRLock._recursion_count(lock) == 1:
+        _took(lock, by)
     return got
 
 
 def _counting_rlock_acquire(self: Any, blocking: bool = True, timeout: float = -1) -> bool:
     if book.window[0] & STATE != COUNT:
         return _rlock_acquire(self, blocking, timeout)
-    got: bool = _raw_acquire(self, blocking, timeout)
-    if got and _RawRLock._recursion_count(self) == 1:
-        (self._ftgate_tally or _tally(self)).acquired += 1
-    return got
+    return _rlock_acquired(self, _getframe(1), blocking, timeout)
 
 
 def _counting_rlock_enter(self: Any) -> bool:
-    return _counting_rlock_acquire(self)
+    return _rlock_enter(self) if book.window[0] & STATE != COUNT else _rlock_acquired(self, _getframe(1))
 
 
 _enter, _acquire, _rlock_enter, _rlock_acquire = Lock.__enter__, Lock.acquire, RLock.__enter__, RLock.acquire

@@ -1,0 +1,286 @@
+"""`ftgate bisect`: which commit, or which pin of it, made a cell slower."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ...declare.options import seconds
+from ...hookspec import Subparsers, hookimpl
+from ...kit.errors import FtgateError
+from ...kit.files import found_in, write_whole
+from ...kit.git import AgainstError, Repository, shown
+from ...kit.text import plain, plural
+from ...kit.values import Struct
+from ...model.report import Report, Row
+from ...model.verdict import Decision
+from ...report import json, said
+from ..last_run import FINE, LAST_RUN, add_rootdir, last_run, nothing, read, rootdir
+from . import steps
+from .search import Search
+from .steps import Step
+
+if TYPE_CHECKING:
+    from ...run.run import Run
+
+STATE: Final = Path(".ftgate") / "bisect.json"
+LOG: Final = Path(".ftgate") / "bisect.log"
+PROBE: Final = Path(".ftgate") / "bisect-run.json"
+LOWER: Final = 1 / 3
+UPPER: Final = 2 / 3
+"""A state is good below, and bad above, these parts of the change (of its logarithm)."""
+TRIES: Final = 2
+"""Undecided runs of a state before it counts as unknown."""
+
+
+class Watched(Struct, frozen=True):
+    """The cell that got worse between two commits: in a metric by a factor, or, without one, by its verdict."""
+
+    good: str
+    bad: str
+    nodeid: str
+    metric: str = ""
+    worse: float = 1.0
+    decision: Decision = Decision.REGRESSED
+    words: tuple[str, ...] = ()
+    """Of pytest's command line, by which all is measured."""
+
+
+class Answer(Struct, frozen=True):
+    """A run that compared a state with a reference; `bad` is None where that was not decided."""
+
+    reference: str
+    commit: str
+    bad: bool | None
+    said: str
+
+
+class Known(Struct, frozen=True):
+    """What the next call of the command goes on with."""
+
+    watched: Watched
+    answers: tuple[Answer, ...] = ()
+
+
+Measure = Callable[[str, Step], Answer]
+"""Compares the state after a step with a commit."""
+
+
+class OutOfTimeError(Exception):
+    """No time is left for another run."""
+
+
+# ---- what is searched
+
+
+def worst(report: Report, nodeid: str | None = None) -> Row | None:
+    """The worst cell, or the one of this name, that fails and was compared with a commit."""
+    rows = [row for row in report.rows if row.verdict.commit and row.verdict.decision.fails]
+    wanted = [row for row in rows if nodeid in (None, row.cell.nodeid)]
+    return min(wanted, key=lambda row: said.place(report, row), default=None)
+
+
+def watched(row: Row, good: str, bad: str, words: Sequence[str] = ()) -> Watched:
+    """How the states between two commits are told apart: by the metric that regressed most, or by the verdict."""
+    judged = [each for each in row.verdict.metrics if each.decision.worse and not each.contract]
+    sizes = {each.metric: max(each.ratio.value, 1 / each.ratio.value) for each in judged if each.ratio}
+    metric = max(sizes, key=lambda name: sizes[name], default="")
+    options = [word for word in row.options if not word.startswith(said.AGAINST.strip())]
+    return Watched(good, bad, row.cell.nodeid, metric, sizes.get(metric, 1.0), row.verdict.decision, (*options, *words))
+
+
+def answer(watched: Watched, report: Report, reference: str, commit: str) -> Answer:
+    """What a run says of a state."""
+    row = next((row for row in report.rows if row.cell.nodeid == watched.nodeid), None)
+    if row is None:
+        return Answer(reference, commit, None, "not measured")
+    judged = next((each for each in row.verdict.metrics if each.metric == watched.metric), None)
+    decision = row.verdict.decision if judged is None or row.verdict.decision is Decision.ERROR else judged.decision
+    text = (judged and said.change_text(judged)) or plain(row.verdict.reason).partition("\n")[0]
+    bad: bool | None = None
+    if decision is Decision.ERROR:  # of another kind than what is searched: the state cannot be measured
+        bad = True if watched.decision is Decision.ERROR else None
+    elif decision.worse or decision in (Decision.BROKEN, Decision.ACCEPTED):
+        bad = True
+    elif decision.good:
+        bad = False
+    return Answer(reference, commit, bad, text)
+
+
+# ---- the search
+
+
+def find(path: Sequence[Step], good: str, measure: Measure, say: Callable[[str], None]) -> tuple[list[int], float]:
+    """The guilty steps of a path, and the probability that it is one of them."""
+    search = Search(len(path))
+    unknown: dict[int, int] = {}
+    while (step := search.next({each for each, tries in unknown.items() if tries >= TRIES})) is not None:
+        found = measure(good, path[step])
+        word = {True: "bad", False: "good", None: "unknown"}[found.bad]
+        say(f"  {word:8}{path[step].text}{f': {found.said}' if found.said else ''}")
+        if found.bad is None:
+            unknown[step] = unknown.get(step, 0) + 1
+        else:
+            search.learn(step, found.bad)
+    return search.guilty, search.probability(search.guilty)
+
+
+class Runs:
+    """Measures states by runs of pytest, and remembers their answers for the next call."""
+
+    def __init__(self, root: Path, known: Known, until: float | None) -> None:
+        """`until` is a time of the monotonic clock in s."""
+        self.root, self.known, self.until = root, known, until
+        self._left = list(known.answers)
+
+    def __call__(self, reference: str, step: Step) -> Answer:
+        """Compare; an answer of an earlier call is given again. Raises OutOfTimeError, FtgateError."""
+        earlier = next((one for one in self._left if (one.reference, one.commit) == (reference, step.commit)), None)
+        if earlier is not None:
+            self._left.remove(earlier)
+            return earlier
+        watched = self.known.watched
+        lower, upper = (watched.worse**part - 1 for part in (LOWER, UPPER))
+        limit = f"{watched.metric}: margin={lower:.4f}, effect={upper:.4f}"
+        gate = ["--ftgate-metrics", watched.metric, "--ftgate-limit", limit] if watched.metric else []
+        report = self.pytest(reference, step.commit, *gate, "--ftgate-explain=no")
+        found = answer(watched, report, reference, step.commit)
+        self.known = msgspec.structs.replace(self.known, answers=(*self.known.answers, found))
+        write_whole(self.root / STATE, [msgspec.json.encode(self.known)])
+        return found
+
+    def pytest(self, reference: str, commit: str, *words: str) -> Report:
+        """The report of a run that compares two commits. Raises OutOfTimeError, FtgateError."""
+        left = [] if self.until is None else [f"--ftgate-time={max(0.0, self.until - time.monotonic()):.0f}s"]
+        if left == ["--ftgate-time=0s"]:
+            raise OutOfTimeError
+        words = (f"--ftgate-against={reference}..{commit}", f"--ftgate-report=json:{PROBE}", *left, *words)
+        command = [sys.executable, "-m", "pytest", self.known.watched.nodeid, *self.known.watched.words, *words]
+        (self.root / PROBE).unlink(missing_ok=True)
+        with (self.root / LOG).open("a", encoding="utf-8") as log:
+            print(f"$ {shlex.join(command)}", file=log, flush=True)
+            code = subprocess.run(command, cwd=self.root, stdout=log, stderr=log).returncode
+        if not (self.root / PROBE).exists():
+            raise FtgateError(f"pytest ended with {code} and left no report: see {LOG}")
+        return read(self.root / PROBE)
+
+
+# ---- the command
+
+
+@hookimpl
+def ftgate_commands(subparsers: Subparsers) -> None:
+    parser = subparsers.add_parser(
+        "bisect",
+        help="find the commit, or the pin, that made a cell slower",
+        description="Find the commit that made the worst cell of the last run slower (or fail), and of a commit that "
+        "changed several pins the package: a binary search by paired comparisons, which allows for wrong verdicts. A "
+        "search that was interrupted goes on. Exits with 3 if nothing is found.",
+        exits=(3,),
+    )
+    parser.add_argument("good", nargs="?", metavar="GOOD", help="default: what the last run compared with")
+    parser.add_argument("bad", nargs="?", metavar="BAD", help="default: the working tree")
+    parser.add_argument("--cell", metavar="ID", help="a cell that failed in the last run (default: the worst)")
+    parser.add_argument("--time", metavar="TIME", help="time of all runs, for example 20m")
+    parser.add_argument("--pytest", default="", metavar="WORDS", help="more of pytest's command line")
+    add_rootdir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Search, print each answer, and note the result in the report of the last run. Raises FtgateError."""
+    try:
+        until = None if args.time is None else time.monotonic() + seconds(args.time)
+    except ValueError as error:
+        raise FtgateError(f"--time takes {error}") from None
+    root = rootdir(args)
+    report = last_run(args)
+
+    # 1. What got worse, and the steps between both commits.
+    row = None if report is None else worst(report, args.cell)
+    if report is None or row is None:
+        who = f"{args.cell} is not" if args.cell else "no cell is"
+        return nothing(f"{who} one that failed against a commit in the last run: run pytest --ftgate-against=REV first")
+    repository = Repository(root)
+    good, bad = steps.ends(repository, args.good or row.verdict.commit, args.bad or "HEAD")
+    path = steps.commits(repository, good, bad)
+    if not args.bad and (edits := steps.working_tree(root, root / ".ftgate")):
+        path.append(edits)
+    if not path:
+        return nothing(f"no commit lies between {shown(good)} and {shown(bad)}")
+
+    # 2. The search; runs leave reports of their own, and the last run's stays.
+    wanted = watched(row, good, path[-1].commit, shlex.split(args.pytest))
+    earlier = found_in(root / STATE, Known)
+    known = earlier if earlier is not None and earlier.watched == wanted else Known(wanted)
+    _say(f"{wanted.nodeid}: {plural(len(path), 'step')} from {shown(good)} to {path[-1].text}")
+    kept = (root / LAST_RUN).read_bytes()
+    try:
+        found = guilty(repository, path, Runs(root, known, until))
+    except OutOfTimeError:
+        return nothing("the time is over: run the command again to go on")
+    finally:
+        write_whole(root / LAST_RUN, [kept])
+
+    # 3. The result, here and in the report of the last run.
+    for line in found:
+        _say(line)
+    tables = (
+        msgspec.structs.replace(table, note="; ".join(filter(None, (table.note, f"ftgate bisect: {', '.join(found)}"))))
+        if any(each.cell == row.cell for each in table.rows)
+        else table
+        for table in report.tables
+    )
+    write_whole(root / LAST_RUN, [json.render(msgspec.structs.replace(report, tables=tuple(tables))).encode()])
+    return FINE
+
+
+def guilty(repository: Repository, path: Sequence[Step], runs: Runs) -> list[str]:
+    """Search over commits, then over the pins of the guilty one, and measure that alone; the result in lines."""
+    before = runs.known.watched.good
+    place = ""
+    while True:
+        found, probability = find(path, before, runs, _say)
+        texts = [f"{path[step].text}{place}" for step in found]
+        if len(found) > 1:
+            return [f"guilty: one of {'; '.join(texts)}", f"probability {100 * probability:.1f} %"]
+        step = path[found[0]]
+        before = path[found[0] - 1].commit if found[0] else before
+        pins = [] if place else steps.pins(repository, step.commit, runs.root / ".ftgate" / "worktrees")
+        if not pins:
+            break
+        _say(f"{step.text} changed {plural(len(pins), 'pin')}")
+        path, place = pins, f", in {step.text}"
+    # By how much, and in which function: measured against the step before it.
+    report = runs.pytest(before, step.commit)
+    alone = next((row for row in report.rows if row.cell.nodeid == runs.known.watched.nodeid), None)
+    sentences = [] if alone is None else [said.headline(alone), *said.explained(alone.explanation)]
+    return [f"guilty: {texts[0]}", f"probability {100 * probability:.1f} %", *sentences]
+
+
+def _say(line: str) -> None:
+    print(plain(line), flush=True)
+
+
+@hookimpl
+def ftgate_finish(run: Run, report: Report) -> Iterable[str]:
+    """Where several commits may have made a cell worse: the command that finds the one."""
+    row = worst(report)
+    if row is None or report.partial or ".." in run.config.against:
+        return
+    try:
+        repository = Repository(run.folder.root)
+        good, bad = steps.ends(repository, row.verdict.commit, "HEAD")
+        between = len(steps.commits(repository, good, bad)) + report.commit.endswith("+")
+    except AgainstError:
+        return
+    if between > 1:
+        yield f"{between} commits lie between {shown(good)} and this: ftgate bisect finds the one"

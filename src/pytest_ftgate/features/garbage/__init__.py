@@ -1,0 +1,65 @@
+"""Feature: the cyclic garbage collector: how often it runs, for how long, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...hookspec import hookimpl
+
+if TYPE_CHECKING:
+    from ...judge.metrics import MetricRow
+
+
+@hookimpl
+def ftgate_metrics() -> Sequence[MetricRow]:
+    """Numbers a call of the body, and the time that collections take."""
+    from ...judge.metrics import MetricRow, is_workload, of_observed
+    from ...model.verdict import Limits
+
+    row = MetricRow(
+        "collections",
+        "number",
+        of_observed(lambda launch: launch.per_call("gc collections")),
+        "observed",
+        paired=Limits(0.10, 0.25),
+        apart=Limits(0.15, 0.40),
+        spread=0.1,
+        between=0.1,
+        may_be_zero=True,
+        applies=is_workload,
+        beside="time",
+        observer=str(Path(__file__).with_name("observer.py")),
+        meaning="runs of the cyclic garbage collector per call of the body, in all workers' processes",
+    )
+    share = Limits(0.25, 0.5, 0.01)
+    return (
+        row,
+        row._replace(
+            name="garbage",
+            read=of_observed(lambda launch: launch.per_call("gc objects")),
+            meaning="objects that these collections found in reference cycles, per call of the body",
+        ),
+        row._replace(
+            name="gc_time",
+            unit="share",
+            read=of_observed(lambda launch: launch.ratio("gc pauses", "gc span")),
+            scale="share",
+            paired=share,
+            apart=share,
+            spread=0.15,
+            between=0.15,
+            meaning="the part of the workers' time in which such a collection runs",
+        ),
+        row._replace(
+            name="gc_pause",
+            unit="time",
+            read=of_observed(lambda launch: launch.peaks.get("gc pause")),
+            paired=Limits(0.25, 0.5),
+            apart=Limits(0.25, 0.5),
+            spread=0.3,
+            between=0.1,
+            meaning="the longest of these collections in a launch, 0 if there was none",
+        ),
+    )

@@ -1,0 +1,176 @@
+"""What native code waits for in a futex: functions on the stack of a sleeping thread, read from outside. Linux only."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from ...kit.proc import Proc
+from ...model.sample import NATIVE_LOCK
+
+_STACK_BYTES: Final = 2048  # above the stack pointer: some twelve frames
+_FRAMES: Final = 12
+_MOST: Final = 400  # stacks of a launch that are kept; of more, every second one goes
+_PAUSE: Final = "stop-the-world pause"
+# Functions of CPython that only wait, or only look for how to call: who called them is told.
+_WAITERS: Final = (
+    *("_PySemaphore", "_PyParkingLot", "_PyMutex", "PyMutex", "_PyRawMutex", "_PyRWMutex", "_PyRecursiveMutex"),
+    *("_PyEvent", "PyEvent", "_PyOnceFlag", "_PyCriticalSection", "PyCriticalSection", "PyTime", "_PyTime"),
+    *("_PyDeadline", "_PyThreadState", "PyThread_", "_PyThread_"),
+)
+_CALLERS: Final = ("_PyEval_EvalFrame", "PyEval_", "PyObject_Vectorcall", "_PyObject_MakeTpCall", "PyObject_Call")
+_PAUSERS: Final = ("_Py_HandlePending", "_PyEval_StopTheWorld")
+
+
+class NativeFrame(NamedTuple):
+    """A function on a stack; `symbol` is empty where its module does not name it."""
+
+    module: str
+    symbol: str
+
+
+class _Mapped(NamedTuple):
+    """A mapping with code: addresses from `start` on, `offset` in the file `path`."""
+
+    start: int
+    end: int
+    offset: int
+    path: str
+
+
+class NativeWaits:
+    """The stacks of threads that were seen in a futex, named once the launch is over."""
+
+    def __init__(self, reader: Proc) -> None:
+        self._reader = reader
+        self._stacks: list[tuple[int, bytes]] = []
+        self._maps: dict[int, str] = {}
+        self._every = 1
+        self._seen = 0
+
+    def see(self, pid: int, call: bytes) -> None:
+        """A thread waits in a futex, as its line of `syscall` says."""
+        self._seen += 1
+        words = call.split()
+        if self._seen % self._every or len(words) < 9:
+            return
+        if pid not in self._maps:
+            self._maps[pid] = self._reader.maps(pid)
+        self._stacks.append((pid, self._reader.read_memory(pid, int(words[7], 16), _STACK_BYTES)))
+        if len(self._stacks) == _MOST:
+            del self._stacks[::2]
+            self._every *= 2
+
+    def names(self) -> dict[str, float]:
+        """What the threads waited for, as parts of these waits; the processes may have mapped more code meanwhile."""
+        codes = {pid: _codes(self._reader.maps(pid) or self._maps[pid]) for pid in {pid for pid, _ in self._stacks}}
+        found = Counter(named(_frames(stack, codes[pid])) for pid, stack in self._stacks)
+        return {name: count / len(self._stacks) for name, count in found.most_common()}
+
+
+def named(frames: Iterable[NativeFrame]) -> str:
+    """`critical section of PyDict_SetItem (python3.14t)`: who waits, of a stack, the innermost frame first.
+
+    A stack is all words that could be return addresses, so it may hold functions that have returned already. Only the
+    first one counts that does more than to wait.
+    """
+    section, python = False, ""
+    for module, symbol in frames:
+        inner = module.startswith(("python", "libpython"))
+        python = python or (module if inner else "")
+        if inner and (not symbol or symbol.startswith(_WAITERS)):
+            section = section or "CriticalSection" in symbol
+        elif inner and symbol.startswith(_PAUSERS):
+            return _PAUSE
+        elif inner and symbol.startswith(_CALLERS):
+            break
+        else:
+            where = f"{symbol} ({module})" if symbol else module
+            return f"critical section of {where}" if section else where
+    return f"critical section ({python})" if section else f"{NATIVE_LOCK}{python})"
+
+
+def _frames(stack: bytes, codes: Sequence[_Mapped]) -> list[NativeFrame]:
+    """The functions that the words of a stack could return to, without those of the C library."""
+    found: list[NativeFrame] = []
+    for (word,) in struct.iter_unpack("<Q", stack[: len(stack) // 8 * 8]):
+        place = bisect.bisect(codes, (word, 1 << 64)) - 1
+        if place < 0 or not codes[place].start <= word < codes[place].end or len(found) == _FRAMES:
+            continue
+        code = codes[place]
+        module = os.path.basename(code.path)
+        if not module.startswith(("libc.", "libc-", "ld-", "libpthread", "[")):
+            found.append(NativeFrame(module, _symbol(code.path, word - code.start + code.offset)))
+    return found
+
+
+def _codes(maps: str) -> list[_Mapped]:
+    rows = (line.split(maxsplit=5) for line in maps.splitlines())
+    found = []
+    for row in rows:
+        if len(row) == 6 and "x" in row[1]:
+            start, end = (int(word, 16) for word in row[0].split("-"))
+            found.append(_Mapped(start, end, int(row[2], 16), row[5]))
+    return sorted(found)
+
+
+# -- symbols of a file: ELF, 64 bits, little-endian --------------------------------------------------------------------
+
+_LOAD, _SYMTAB, _DYNSYM, _FUNCTION = 1, 2, 11, 2
+
+
+class _Symbols(NamedTuple):
+    """The segments of a file, (offset, address, size), and its functions, (start, end, name)."""
+
+    segments: list[tuple[int, int, int]]
+    functions: list[tuple[int, int, str]]
+
+
+def _symbol(path: str, offset: int) -> str:
+    """The function that has this offset of a file; empty where the file does not say."""
+    segments, functions = _symbols(path)
+    address = next((offset - at + start for at, start, size in segments if at <= offset < at + size), -1)
+    place = bisect.bisect(functions, (address, 1 << 64)) - 1
+    return functions[place][2] if place >= 0 and functions[place][0] <= address < functions[place][1] else ""
+
+
+@lru_cache(maxsize=64)
+def _symbols(path: str) -> _Symbols:
+    """Of a file that cannot be read or is something else: nothing. Source: the ELF-64 specification."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+        if content[:6] != b"\x7fELF\x02\x01":
+            return _Symbols([], [])
+        segments_at, sections_at = struct.unpack_from("<QQ", content, 32)
+        segment_size, segment_count, section_size, section_count = struct.unpack_from("<HHHH", content, 54)
+        segments = [
+            struct.unpack_from("<I4xQQ8xQ", content, segments_at + number * segment_size)
+            for number in range(segment_count)
+        ]
+        sections = [
+            struct.unpack_from("<4xI16xQQI", content, sections_at + number * section_size)
+            for number in range(section_count)
+        ]
+        functions = {
+            function
+            for kind, at, size, names in sections
+            if kind in (_SYMTAB, _DYNSYM)
+            for function in _functions(content, at, size, sections[names][1])
+        }
+    except (OSError, struct.error, ValueError, IndexError):
+        return _Symbols([], [])
+    loads = [(at, start, size) for kind, at, start, size in segments if kind == _LOAD]
+    return _Symbols(loads, sorted(functions))
+
+
+def _functions(content: bytes, at: int, size: int, names_at: int) -> Iterator[tuple[int, int, str]]:
+    for name, info, value, length in struct.iter_unpack("<IB3xQQ", content[at : at + size // 24 * 24]):
+        if info & 15 == _FUNCTION and length:
+            end = content.index(b"\0", names_at + name)
+            yield value, value + length, content[names_at + name : end].decode("ascii", "replace")

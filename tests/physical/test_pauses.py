@@ -1,0 +1,114 @@
+"""What is known beforehand of neighbours and of garbage, measured through real observed launches on both builds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench import BUILDS, FORK, SERIAL, TASKS, THREADS, Bench
+
+from physical import confirm, confirmed
+from pytest_ftgate.judge import metrics
+from pytest_ftgate.model.sample import Launch
+from pytest_ftgate.model.spec import Executor
+from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
+
+BODY = """
+    import asyncio
+    import gc
+    import time
+
+    BIG = 7 ** 110_000
+
+    @ftgate.compare(threads, serial, processes)
+    def test_it(worker):
+        BIG ** 3  # one call in C, which keeps the GIL
+
+    @ftgate.compare(threads)
+    def test_sleep(worker):
+        time.sleep(0.1)
+
+    @ftgate.compare(tasks)
+    async def test_blocks(worker):
+        time.sleep(0.05)
+
+    @ftgate.compare(tasks)
+    async def test_awaits(worker):
+        await asyncio.sleep(0.05)
+
+    def runs():
+        return sum(each["collections"] for each in gc.get_stats())
+
+    @ftgate.compare(threads)
+    def test_cycles(worker):
+        before = runs()
+        for _ in range(50_000):
+            one = []
+            two = [one]
+            one.append(two)
+        with open({file!r}, "a") as file:
+            print(runs() - before, file=file)
+"""
+
+
+def observed(bench: Bench, executor: Executor, build: str, name: str, iterations: int = 3, workers: int = 1) -> Launch:
+    """A launch that the features of these metrics observe."""
+    observers = tuple({metrics.row(each).observer for each in ("gap", "collections")})
+    handle = bench.ready(executor, build=build, side="observed", test=name, workers=workers, observers=observers)
+    for kind in (COLD, WARMUP, *[MEASURED] * iterations):
+        handle.iteration(kind)
+    return handle.finish()
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("executor", [THREADS, SERIAL, FORK], ids=lambda each: each.label)
+@confirmed
+def test_a_call_that_keeps_the_gil_is_a_gap_and_without_the_gil_it_is_none(
+    bench: Bench, executor: Executor, build: str
+) -> None:
+    bench.write(BODY.format(file=""))
+    found = observed(bench, executor, build, "test_it")
+    part = found.peaks["gap"] / max(each.work_ns for each in found.iterations)
+    late = found.ratio("neighbour late", "neighbour time") or 0.0
+    if build == "3.14":
+        assert part > 0.5
+        assert late > 0.8
+    else:
+        assert part < 0.25
+        assert late < 0.2
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@confirmed
+def test_a_call_that_gives_the_gil_up_is_no_gap(bench: Bench, build: str) -> None:
+    bench.write(BODY.format(file=""))
+    found = observed(bench, THREADS, build, "test_sleep", workers=4)
+    assert found.peaks["gap"] < 0.25 * min(each.work_ns for each in found.iterations)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_coroutine_that_blocks_makes_the_loop_late_and_one_that_awaits_does_not(bench: Bench, build: str) -> None:
+    bench.write(BODY.format(file=""))
+
+    def sample() -> None:
+        assert observed(bench, TASKS, build, "test_blocks").peaks["lag"] > 40e6
+        assert observed(bench, TASKS, build, "test_awaits", workers=4).peaks["lag"] < 20e6
+
+    confirm(sample)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_collections_are_those_that_the_interpreter_counts(bench: Bench, tmp_path: Path, build: str) -> None:
+    said = tmp_path / "collections.txt"
+    bench.write(BODY.format(file=str(said)))
+    iterations = 4
+    found = observed(bench, THREADS, build, "test_cycles", iterations)
+    counted = sum(map(int, said.read_text().split()[-iterations:]))
+    assert counted >= iterations
+    assert found.counters["gc collections"] == pytest.approx(counted, abs=iterations)
+    # Two lists a cycle; those of the last collection's time on are found by the next iteration's.
+    assert found.per_call("gc objects") == pytest.approx(100_000, rel=0.5)
+    share = found.ratio("gc pauses", "gc span")
+    assert share is not None
+    assert 0 < share < 1
+    assert found.counters["gc pauses"] >= found.peaks["gc pause"] > 0
