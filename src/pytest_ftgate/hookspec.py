@@ -11,6 +11,7 @@ import importlib
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .run.sides.worktrees import Pair
 
 GROUP: Final = "ftgate"
+Settled: TypeAlias = tuple[Mapping[str, str], str, AbstractSet[tuple[str, str]]]
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 hookimpl = pluggy.HookimplMarker(GROUP)
 _hookspec = pluggy.HookspecMarker(GROUP)
@@ -94,8 +96,10 @@ def ftgate_collected(run: Run, config: pytest.Config, nodeids: Sequence[str]) ->
 
 
 @_hookspec(firstresult=True)
-def ftgate_settle(run: Run, group: Group, cells: Sequence[Cell], pair: Pair) -> tuple[Mapping[str, str], str] | None:
-    """Why cells of a test need no measurement, by node id; and why others need one, empty if that is not known."""
+def ftgate_settle(run: Run, group: Group, cells: Sequence[Cell], pair: Pair) -> Settled | None:
+    """Why cells of a test need no measurement, by node id; why others need one, empty if that is not known; and the
+    file and qualified name of each function that they run and that differs.
+    """
 
 
 @_hookspec

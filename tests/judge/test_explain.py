@@ -59,6 +59,14 @@ class TestFunctions:
         assert found[0].after == pytest.approx(0.55, abs=0.04)
         assert found[0].added_ns == pytest.approx(40e6, rel=0.1)
 
+    def test_a_changed_function_is_first_also_where_those_that_it_calls_take_the_time(self) -> None:
+        before = profile((0.1, "body parse scan"), (0.9, "body write"))
+        after = profile((0.55, "body parse scan"), (0.45, "body write"), seed=1)
+        changed = {("src/work.py", "parse"), ("other.py", "scan"), ("work.py", "write")}
+        found = explain.slower_functions(before, after, SLOWER, changed)
+        assert named(found) == ["parse", "scan"]
+        assert [isinstance(each, FunctionTime) and each.changed for each in found] == [True, False]
+
     def test_a_caller_that_adds_much_of_its_own_is_named_too(self) -> None:
         before = profile((1.0, "body"))
         after = profile((0.7, "body"), (0.3, "body scan"), seed=1)

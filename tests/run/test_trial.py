@@ -32,7 +32,7 @@ from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
 from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
 from pytest_ftgate.hookspec import hookimpl
-from pytest_ftgate.judge import decide, metrics
+from pytest_ftgate.judge import decide, explain, metrics
 from pytest_ftgate.judge.decide import MOVED
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
@@ -477,6 +477,24 @@ class TestPredicted:
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.UNCHANGED, "stored")
         assert rows[FORK].paired is None
         assert "nothing that it runs or reads differs at main, so the machine or" in rows[FORK].verdict.reason
+
+    def test_what_runs_a_changed_function_says_so_to_who_explains_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        changed = {("work.py", "body")}
+        settle = hookimpl(specname="ftgate_settle")(lambda self: Checked({}, "body() in work.py differs", changed))
+        monkeypatch.setattr(UnchangedCells, "check", settle)
+        told: list[object] = []
+
+        def functions(*words: object) -> str:
+            told.append(words[3])
+            return "none"
+
+        monkeypatch.setattr(explain, "slower_functions", functions)
+        desk = screening(day(cells_slower(2.0, THREADS, FORK)))
+        trial = desk.trial(TWO)
+        before = trial.suspect
+        run(trial)
+        assert [before, trial.suspect] == [False, True]
+        assert told == [changed] * len(told) != []
 
     def test_once_the_time_of_the_run_is_over_nothing_is_checked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def check(*_: object) -> Checked:

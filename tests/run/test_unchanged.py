@@ -432,7 +432,8 @@ def test_what_the_reference_runs_counts_as_well(desk: Desk, reference_runs: list
         file.write("def old(): pass\n")
     desk.runs("helper.py:<module>")
     desk.runs("helper.py:<module>", *reference_runs, reference=True)
-    assert desk.check() == Checked(why=why)
+    file_name, _, name = reference_runs[0].partition(":")
+    assert desk.check() == Checked(why=why, changed={(file_name, name)})
 
 
 def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(desk: Desk) -> None:
@@ -472,7 +473,8 @@ def test_of_a_test_file_what_runs_counts(desk: Desk) -> None:
     (desk.pair.reference.project / "test_work.py").write_text("def test_work(worker): return 2\n")
     assert desk.check().same
     desk.runs("test_work.py:<module>", "test_work.py:test_work")
-    assert desk.check() == Checked(why="test_work() in test_work.py differs")
+    changed = {("test_work.py", "test_work")}
+    assert desk.check() == Checked(why="test_work() in test_work.py differs", changed=changed)
 
 
 def test_another_environment_needs_no_launch(desk: Desk) -> None:

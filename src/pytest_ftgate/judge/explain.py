@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from statistics import fmean, median, stdev
 from typing import Final, NamedTuple, TypeAlias
 
@@ -249,8 +250,12 @@ def joined(profiles: Sequence[Profile]) -> Profile:
     return Profile(functions=tuple(functions), samples=tuple(samples))
 
 
-def slower_functions(before: Profile, after: Profile, time: AddedTime) -> tuple[FunctionTime, ...] | str:
+def slower_functions(
+    before: Profile, after: Profile, time: AddedTime, changed: AbstractSet[tuple[str, str]] = frozenset()
+) -> tuple[FunctionTime, ...] | str:
     """The deepest functions that take the added time, most first; or why the samples do not tell.
+
+    Those that are `changed`, by file and qualified name, are first, and also named where others that they call take it.
 
     A function's time is its share of the samples times that of the work; its growth is tested by Student's t, with
     as many degrees of freedom as the side with fewer blocks has, at ALPHA over all functions (Bonferroni).
@@ -266,7 +271,8 @@ def slower_functions(before: Profile, after: Profile, time: AddedTime) -> tuple[
         added = _added(then.share(name), now.share(name), time)
         # One that others call as well does not tell which call takes the time.
         called = [each for each in named if now.share_below(name, [each]) >= COVERED * now.share(each)]
-        if _added(then.share_below(name, called), now.share_below(name, called), time) < COVERED * added:
+        covered = _added(then.share_below(name, called), now.share_below(name, called), time) >= COVERED * added
+        if not covered or _is_among(name, changed):
             named[name] = added
     if not named:
         return (
@@ -282,10 +288,19 @@ def slower_functions(before: Profile, after: Profile, time: AddedTime) -> tuple[
             before=then.share(name),
             after=now.share(name),
             added_ns=added,
+            changed=_is_among(name, changed),
         )
         for name, added in named.items()
     ]
-    return tuple(sorted(found, key=lambda each: -each.added_ns)[:MOST_NAMED])
+    return tuple(sorted(found, key=lambda each: (not each.changed, -each.added_ns))[:MOST_NAMED])
+
+
+def _is_among(name: Name, changed: AbstractSet[tuple[str, str]]) -> bool:
+    """A file is named below the project's root in one place, and below the repository's in the other."""
+    file, function = name
+    return any(
+        function == other.replace(".<locals>", "") and f"/{path}".endswith(f"/{file}") for path, other in changed
+    )
 
 
 def _names(functions: Iterable[Function]) -> dict[Function, Name]:

@@ -26,7 +26,7 @@ class FunctionTime(Struct, frozen=True, kw_only=True):
     """A function on both sides of a pair of profile launches; `line` is its first one, after the change.
 
     `before` and `after` are the shares of the samples in which it was on a worker's stack; `added_ns` is the time that
-    it takes more in one iteration.
+    it takes more in one iteration. It is `changed` if its own code is known to differ.
     """
 
     file: str
@@ -35,6 +35,7 @@ class FunctionTime(Struct, frozen=True, kw_only=True):
     before: float
     after: float
     added_ns: float
+    changed: bool = False
 
 
 class Explanation(Struct, frozen=True, kw_only=True):

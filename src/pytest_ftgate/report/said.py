@@ -276,7 +276,8 @@ def explained(explanation: Explanation | None) -> tuple[str, ...]:
         part = "all" if each.added_ns > explanation.added_ns else units.time(each.added_ns)
         place = f"{each.file}:{each.line}" if each.line else each.file
         there = f"as in {explanation.like}: " if explanation.like else ""
-        texts.append(f"{there}{part} of the {units.time(explanation.added_ns)} added are spent in {each.name}, {place}")
+        spent = f"{there}{part} of the {units.time(explanation.added_ns)} added are spent in {each.name}, {place}"
+        texts.append(f"{spent}, which changed" if each.changed else spent)
     if explanation.refused and not explanation.refused.startswith(UNKNOWN):
         texts.append(f"functions that take the added time: {explanation.refused}")
     texts += [f"waits at {site.name}: {shares(site)} of the workers' time" for site in explanation.sites]

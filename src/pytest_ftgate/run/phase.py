@@ -7,6 +7,7 @@ import math
 import random
 import time
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,8 @@ class Phase:
     """Cells that are measured together, paired with a reference for the reason `why` if there is a `pair`.
 
     Cells that are not `judged` (node ids) are measured for another cell's scaling. `metrics` limits what is judged.
-    Cells that are the `same` on both sides, for a reason by node id, are measured for contracts alone. A `spare` phase
-    is for what the others leave of the time.
+    Cells that are the `same` on both sides, for a reason by node id, are measured for contracts alone; `changed` are
+    the functions that others run and that differ. A `spare` phase is for what the others leave of the time.
     """
 
     cells: tuple[Cell, ...]
@@ -62,6 +63,7 @@ class Phase:
     why: str = ""
     metrics: frozenset[str] | None = None
     same: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    changed: AbstractSet[tuple[str, str]] = frozenset()
     spare: bool = False
 
     # As `begin` sets them:

@@ -241,8 +241,8 @@ class Run:
                         for trial in trials:
                             self._attributing(trial, trial.close)
                     else:
-                        # 4. One round of the test that has had the fewest.
-                        trial = min(trials, key=lambda each: each.rounds)
+                        # 4. One round of the test that has had the fewest; first those that run what has changed.
+                        trial = min(trials, key=lambda each: (each.rounds, not each.suspect))
                         self._announce(trial.group)
                         share_s = None if left_s is None else left_s / len(trials)
                         self._attributing(trial, partial(trial.step, share_s, left_s))

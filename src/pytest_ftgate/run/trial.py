@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from ..hookspec import Settled
 from ..judge import decide, figures
 from ..judge.judge import ComparedWith, doubted, excess, missed, unchanged
 from ..judge.values import TestValues, Values
@@ -60,6 +62,7 @@ class Trial:
         self._after_miss: dict[str, tuple[Verdict | None, str]] = {}
         """By node id: the verdict on paired launches, and why there is none."""
         self._same_code: dict[str, str] = {}
+        self._changed: AbstractSet[tuple[str, str]] = frozenset()
         """By node id of a cell that missed its baseline: why its code is that of the baseline."""
         self._by_features = run.hooks.ftgate_amend(run=run, group=group)
         self.explainer = Explainer(self._by_people, run.folder.root)
@@ -87,8 +90,9 @@ class Trial:
         else:
             self._beside_another_machines(phase)
         if phase.pair is not None:
-            phase.same, changed = self._same_sides(cells, phase.pair)
-            phase.why = "; ".join(filter(None, (phase.why, changed)))
+            phase.same, differs, phase.changed = self._settled(cells, phase.pair)
+            self._changed = phase.changed
+            phase.why = "; ".join(filter(None, (phase.why, differs)))
         # 3. Rows of the cells that are the same on both sides, in a test without contracts.
         if phase.same and not group.spec.contracts:
             for cell in cells:
@@ -111,6 +115,11 @@ class Trial:
     def rounds(self) -> int:
         """Rounds of all its phases so far."""
         return self._ended_rounds + (self.active.measurement.plan.rounds if self.active else 0)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is known to run a function that differs."""
+        return bool(self._changed)
 
     def step(self, share_s: float | None = None, left_s: float | None = None) -> None:
         """One round of the phase under way.
@@ -270,9 +279,10 @@ class Trial:
         self.run.targets.make_all(self.group, (pair.changed, pair.reference))
         phase.pair, phase.why = pair, "another machine or build recorded it, so its commit is measured here"
 
-    def _same_sides(self, cells: Sequence[Cell], pair: worktrees.Pair) -> tuple[Mapping[str, str], str]:
-        """Why cells are the same on both sides, by node id, and why others may not be: what a feature finds."""
-        return self.run.hooks.ftgate_settle(run=self.run, group=self.group, cells=cells, pair=pair) or ({}, "")
+    def _settled(self, cells: Sequence[Cell], pair: worktrees.Pair) -> Settled:
+        """What a feature finds of the sides before they are measured."""
+        found: Settled | None = self.run.hooks.ftgate_settle(run=self.run, group=self.group, cells=cells, pair=pair)
+        return found or ({}, "", frozenset())
 
     # -- phases ------------------------------------------------------------------------------------------------
 
@@ -407,7 +417,8 @@ class Trial:
         plan = screen.measurement.plan
         left_s = self._own_left_s - plan.spent_s
         for pair, cells in alone.values() if left_s > 0 and not self.run.time.over else ():
-            same, _ = self._same_sides(tuple(cells), pair)
+            same, _, changed = self._settled(tuple(cells), pair)
+            self._changed |= changed
             self._same_code |= {cell.nodeid: same[cell.nodeid] for cell in cells if same.get(cell.nodeid)}
             cells[:] = [cell for cell in cells if cell.nodeid not in same]
         paired = [each for each in alone.values() if each[1]]
@@ -446,6 +457,7 @@ class Trial:
             judged=frozenset(cell.nodeid for cell in cells),
             pair=pair,
             why="it missed its baseline, so the baseline's commit was measured with it",
+            changed=self._changed,
             metrics=frozenset[str]().union(*map(self._missed, cells)),
             spare=spare,
         )

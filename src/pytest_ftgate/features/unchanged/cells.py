@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -44,11 +45,12 @@ LOAD_NS: Final = 1_000_000_000
 class Checked(NamedTuple):
     """What is the same for each cell that need not be compared, by node id, and why another one must be.
 
-    Neither where nothing was checked.
+    Neither where nothing was checked. `changed` are the functions that a cell runs and that differ.
     """
 
     same: Mapping[str, str] = MappingProxyType({})
     why: str = ""
+    changed: AbstractSet[tuple[str, str]] = frozenset()
 
 
 class Sides(NamedTuple):
@@ -99,7 +101,7 @@ class UnchangedCells:
                             f": {plural(uncalled, 'changed function is', 'changed functions are')} never called"
                         )
                 elif cell.executor.program is None:
-                    return Checked(why=finding.reason)
+                    return Checked(why=finding.reason, changed=finding.changed)
                 else:
                     why = why or f"{cell.label}: {finding.reason}"
         except Exception:  # noqa: BLE001
@@ -135,7 +137,8 @@ class UnchangedCells:
         other = self._launched(cell, spec, targets[1], reference, changed)
         if not other.reason and (alone := found.ran ^ other.ran):
             place, name = min(alone)
-            return Compared(f"{name} in {place} runs on one side only")
+            functions = frozenset((str(at), each) for at, each in alone)
+            return Compared(f"{name} in {place} runs on one side only", changed=functions)
         return other._replace(uncalled=found.uncalled & other.uncalled)
 
     def _launched(self, cell: Cell, spec: Spec, target: PreparedTarget, mine: Side, other: Side) -> Compared:

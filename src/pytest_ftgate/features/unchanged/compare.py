@@ -44,6 +44,8 @@ class Compared(NamedTuple):
     uncalled: frozenset[str] = frozenset()
     """Functions that differ and were not called."""
     ran: frozenset[tuple[Place, str]] = frozenset()
+    changed: frozenset[tuple[str, str]] = frozenset()
+    """File and qualified name of the functions that ran and differ."""
 
 
 def read_notes(file: Path) -> list[Read]:
@@ -65,18 +67,20 @@ def compare(notes: Iterable[Read], mine: Side, other: Side, *, watched: bool = T
         return Compared(reason)
     # 1. The code that ran: as text where something hears of each line.
     ran, whole = _ran(notes, mine), any(note.kind == reads.TRACED for note in notes)
-    changed, sources, uncalled = list[str](), 0, set[str]()
+    changed, sources, uncalled, functions = list[str](), 0, set[str](), set[tuple[str, str]]()
     for place, names in ran.items():
         if mine.fingerprint(reads.FILE, place) == other.fingerprint(reads.FILE, place):
             continue
         found = [MODULE] if whole else differing(mine.parts(place, names), other.parts(place, names))
         changed += [str(place) if each == MODULE else f"{each} in {place}" for each in found]
+        functions |= {(str(place), each.removesuffix("()")) for each in found if each.endswith("()")}
         sources += 1
         different = differing(mine.parts(place, None), other.parts(place, None))
         uncalled |= {f"{place}: {each.split('.<locals>')[0]}" for each in different if each.endswith("()")}
     if changed:
         first, more = min(changed, key=lambda each: "()" not in each), len(changed) - 1
-        return Compared(f"{first} and {more} more differ" if more else f"{first} differs")
+        reason = f"{first} and {more} more differ" if more else f"{first} differs"
+        return Compared(reason, changed=frozenset(functions))
     # 2. What it read, asked for, listed and looked for. Of what was opened to be run the text does not count.
     suffixes = sorted(note.text for note in notes if note.kind == reads.SUFFIX)
     for note in notes:
