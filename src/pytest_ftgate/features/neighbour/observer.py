@@ -121,7 +121,7 @@ class RunQueues:
             self.works = False
 
     def waited_ns(self) -> int:
-        """Since the last call: what the thread has that waited longest, of this one and, with the GIL, all that take it.
+        """Since the last call: of the thread that waited longest, of this one and, with the GIL, all that take it.
 
         Not their sum: this one also waits for a core when it has waited for the GIL for 5 ms, and asks for it. Source:
         the second figure of schedstat.
