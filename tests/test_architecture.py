@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from pytest_ftgate.judge import metrics
+
 PACKAGE = "pytest_ftgate"
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / PACKAGE
@@ -122,6 +124,7 @@ def modules_of(source: Path) -> list[Module]:
 
 
 MODULES = modules_of(SOURCE)
+OBSERVERS = {metrics.row(name).observer for name in metrics.OBSERVED}
 NAMES = {module.name for module in MODULES}
 
 
@@ -194,7 +197,7 @@ def against_the_standard_library(modules: list[Module]) -> list[str]:
     """Each import of the runner's, or of an observer, that is neither the standard library's nor the runner's own."""
     found = []
     for module in modules:
-        measured = module.within(["runner/", "__init__"]) or module.name.endswith("/observer")
+        measured = module.within(["runner/", "__init__"]) or str(module.path) in OBSERVERS
         for used in module.imports() if measured else ():
             if used.typing_only or used.name.startswith(f"{PACKAGE}.runner."):
                 continue
@@ -301,6 +304,7 @@ def test_no_two_classes_have_one_name() -> None:
 def test_the_runner_needs_the_standard_library_alone() -> None:
     assert against_the_standard_library(MODULES) == []
     assert inside("runner/")
+    assert {str(module.path) for module in MODULES} > OBSERVERS
 
 
 def test_pytest_is_imported_by_the_plugin_alone() -> None:

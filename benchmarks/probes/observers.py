@@ -26,7 +26,6 @@ from pytest_ftgate.targets.find import find_interpreter
 # Prints a line for each pair: the seconds and the CPU seconds of an operation, bare and observed.
 TARGET = """
 import json, sys, threading, time
-from pytest_ftgate.runner.clock import now_ns
 from pytest_ftgate.runner.observing import observe
 
 def cpu():
@@ -49,14 +48,14 @@ def loop(body, ends, done):
     done.append(count)
 
 def window(observed):
-    done, began_ns = [], now_ns()
+    done = []
     end = observe([file], object()) if observed else None
     cpu_s, began_s = -time.process_time(), time.perf_counter()
     started = [threading.Thread(target=loop, args=(body, began_s + seconds, done)) for _ in range(threads)]
     for thread in started: thread.start()
     for thread in started: thread.join()
     spent_s, cpu_s = time.perf_counter() - began_s, cpu_s + time.process_time()
-    if end: end([{"begin_ns": began_ns, "end_ns": now_ns()}])
+    if end: end()
     return spent_s / sum(done), cpu_s / sum(done)
 
 file, body, threads, seconds, rounds = sys.argv[1], globals()[sys.argv[2]], *map(json.loads, sys.argv[3:])

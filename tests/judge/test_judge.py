@@ -349,12 +349,12 @@ class TestFirst:
     def test_a_cell_is_observed_for_the_metrics_that_are_asked_for_and_that_it_can_have(self) -> None:
         def names(*wanted: str, contract: str = "wall < 1 s") -> list[str]:
             judge = judge_of(spec=declared(contract), policy=msgspec.structs.replace(POLICY, metrics=wanted))
-            return [Path(file).parent.name for file in judge.observers(THREADS)]
+            return [Path(file).stem for file in judge.observers(THREADS)]
 
         assert names(*metrics.GATING) == []
-        assert names("gap", "collections", "neighbour_wait") == ["neighbour", "garbage"]
+        assert names("gap", "collections", "neighbour_wait") == ["observer", "counts"]
         assert names("lag") == []  # threads have none
-        assert names("wall", contract="threads.gc_pause < 1 ms") == ["garbage"]
+        assert names("wall", contract="threads.gc_pause < 1 ms") == ["pauses"]
 
     def test_all_kinds_of_a_cell_that_is_compared_with_nothing_and_of_no_other(self) -> None:
         policy = msgspec.structs.replace(POLICY, metrics=(Metric.WALL,))

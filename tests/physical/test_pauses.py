@@ -36,24 +36,24 @@ BODY = """
     async def test_awaits(worker):
         await asyncio.sleep(0.05)
 
-    def runs():
-        return sum(each["collections"] for each in gc.get_stats())
+    def counted(what):
+        return sum(each[what] for each in gc.get_stats())
 
     @ftgate.compare(threads)
     def test_cycles(worker):
-        before = runs()
+        before = counted("collections"), counted("collected")
         for _ in range(50_000):
             one = []
             two = [one]
             one.append(two)
         with open({file!r}, "a") as file:
-            print(runs() - before, file=file)
+            print(counted("collections") - before[0], counted("collected") - before[1], file=file)
 """
 
 
 def observed(bench: Bench, executor: Executor, build: str, name: str, iterations: int = 3, workers: int = 1) -> Launch:
     """A launch that the features of these metrics observe."""
-    observers = tuple({metrics.row(each).observer for each in ("gap", "collections")})
+    observers = tuple({metrics.row(each).observer for each in metrics.OBSERVED})
     handle = bench.ready(executor, build=build, side="observed", test=name, workers=workers, observers=observers)
     for kind in (COLD, WARMUP, *[MEASURED] * iterations):
         handle.iteration(kind)
@@ -68,7 +68,8 @@ def test_a_call_that_keeps_the_gil_is_a_gap_and_without_the_gil_it_is_none(
 ) -> None:
     bench.write(BODY.format(file=""))
     found = observed(bench, executor, build, "test_it")
-    part = found.peaks["gap"] / max(each.work_ns for each in found.iterations)
+    # What it waits for a core is no part of a gap: on a busy machine it is less than the call took.
+    part = found.peaks["gap"] / min(each.cpu_ns for each in found.iterations)
     late = found.ratio("neighbour late", "neighbour time") or 0.0
     if build == "3.14":
         assert part > 0.5
@@ -103,11 +104,12 @@ def test_collections_are_those_that_the_interpreter_counts(bench: Bench, tmp_pat
     bench.write(BODY.format(file=str(said)))
     iterations = 4
     found = observed(bench, THREADS, build, "test_cycles", iterations)
-    counted = sum(map(int, said.read_text().split()[-iterations:]))
-    assert counted >= iterations
-    assert found.counters["gc collections"] == pytest.approx(counted, abs=iterations)
-    # Two lists a cycle; those of the last collection's time on are found by the next iteration's.
-    assert found.per_call("gc objects") == pytest.approx(100_000, rel=0.5)
+    lines = [list(map(int, line.split())) for line in said.read_text().splitlines()[-iterations:]]
+    runs, freed = map(sum, zip(*lines, strict=True))
+    assert runs >= iterations
+    # Beside the body there may be one more, of the little that the runner makes.
+    assert 0 <= found.counters["gc collections"] - runs <= iterations
+    assert freed <= found.counters["gc objects"] <= 1.1 * iterations * 100_000
     share = found.ratio("gc pauses", "gc span")
     assert share is not None
     assert 0 < share < 1

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from bench import FORK, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
-from pytest_ftgate.features.garbage import observer as garbage
+from pytest_ftgate.features.garbage import counts, pauses
 from pytest_ftgate.features.neighbour import observer as neighbour
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.model.sample import Launch
 from pytest_ftgate.model.spec import Executor
-from pytest_ftgate.runner.clock import now_ns
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
 FILES = tuple(dict.fromkeys(metrics.row(name).observer for name in metrics.OBSERVED))
@@ -80,9 +79,7 @@ def test_an_observer_of_another_kind_is_a_file_with_one_function(bench: Bench, t
     bench.write(OWN.format(kind="def"))
     file = tmp_path / "other" / "observer.py"
     file.parent.mkdir()
-    file.write_text(
-        "def observe(executor):\n    return lambda began, ended: {'timers': {'span': (1, ended - began, 0)}}"
-    )
+    file.write_text("def observe(executor):\n    return lambda: {'timers': {'span': (1, 7, 7)}}")
     found = launch(bench, SPAWN, observers=(str(file),), workers=2)
     assert found.timers["span"].count == 3 * 2
 
@@ -90,39 +87,31 @@ def test_an_observer_of_another_kind_is_a_file_with_one_function(bench: Bench, t
 # -- what they read ------------------------------------------------------------------------------------------------
 
 
-def test_gaps_are_cut_to_the_work_and_waiting_for_a_core_is_none() -> None:
+def test_waiting_for_a_core_is_no_gap() -> None:
     ms = 1_000_000
     # Beats at 0, 1, 2, 9, 10, 30 ms; before that at 9 ms it waited 4 ms for a core.
     beats = [each * ms for each in (0, 0, 1, 0, 2, 0, 9, 4, 10, 0, 30, 0)]
-    assert neighbour.gaps(beats, 0, 40 * ms) == [ms, ms, 3 * ms, ms, 20 * ms]
-    assert neighbour.gaps(beats, 0, 11 * ms) == [ms, ms, 3 * ms, ms, ms]
-    assert neighbour.gaps(beats, 5 * ms, 9 * ms) == [ms]  # from 4 ms, a beat before, to 9 ms, less what it waited
-    assert neighbour.gaps(beats, 50 * ms, 60 * ms) == []
+    assert neighbour.gaps(beats) == [ms, ms, 3 * ms, ms, 20 * ms]
 
 
-def test_collections_count_within_the_work_alone() -> None:
+def test_collections_are_counted_and_timed() -> None:
     callbacks = list(gc.callbacks)
-    end = garbage.observe(None)
-    gc.collect()  # as the runner does before the work
-    began_ns = now_ns()
+    gc.collect()
+    ends = [counts.observe(None), pauses.observe(None)]
     for _ in range(10):
         cycle: list[object] = []
         cycle.append(cycle)
     del cycle
     gc.collect()
-    ended_ns = now_ns()
+    timed, counted = ends[1](), ends[0]()
     gc.collect()
-    figures = end(began_ns, ended_ns)
-    assert figures["counters"]["gc collections"] == 1
-    assert figures["counters"]["gc objects"] == 10
-    assert 0 < figures["peaks"]["gc pause"] == figures["counters"]["gc pauses"] < ended_ns - began_ns
+    assert counted["counters"] == {"gc collections": 1, "gc objects": 10}
+    assert 0 < timed["peaks"]["gc pause"] == timed["counters"]["gc pauses"] < timed["counters"]["gc span"]
     assert gc.callbacks == callbacks
 
 
 def test_the_thread_ends_with_the_observation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbour, "PERIOD_NS", 1000)
-    began_ns = now_ns()
-    end = neighbour.observe(None)
-    figures = end(began_ns, now_ns())
+    figures = neighbour.observe(None)()
     assert figures["peaks"]["gap"] > 0
     assert "ftgate neighbour" not in [thread.name for thread in threading.enumerate()]

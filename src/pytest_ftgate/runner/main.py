@@ -130,6 +130,27 @@ class LockObserver(Observer):
         self.cell.open_window("" if rests else self.kind)
 
 
+class InnerObserver(Observer):
+    """Lets observers of features look at the work of workers in this process; others have theirs."""
+
+    def __init__(self, files: list[str]) -> None:
+        self.files = files
+        self.figures: list[dict[str, Any]] = []
+        self.end: Any = None
+
+    def releasing(self, executor: Any) -> None:
+        """They begin."""
+        if getattr(executor, "shares_memory", True):
+            from .observing import observe
+
+            self.end = observe(self.files, executor)
+
+    def done(self, executor: Any) -> None:
+        """They end."""
+        if self.end is not None:
+            self.figures = [self.end()]
+
+
 def _name_folder(path: str) -> None:
     """Let multiprocessing, if it is there, keep its sockets where the controller removes them, also after a kill."""
     process: Any = sys.modules.get("multiprocessing.process")
@@ -196,17 +217,7 @@ class MeasuredCell:
         if checking and checks_itself:
             flags |= VALUES
         self.open_window(kind)
-        order = Order(message["loops"], message["window_ns"], flags)
-        # Workers in processes and interpreters of their own have their observers there.
-        here = self.setup["observers"] if getattr(self.executor, "shares_memory", True) else ()
-        if here:
-            from .observing import observe
-
-            ended = observe(here, self.executor)
-        outcome = self.executor.iteration(order, observer)
-        observed = (
-            [ended(outcome.reports)] if here else [each["observed"] for each in outcome.reports if "observed" in each]
-        )
+        outcome = self.executor.iteration(Order(message["loops"], message["window_ns"], flags), observer)
         self.open_window("")
         if self.probe is not None:
             self.probe.fold()
@@ -226,6 +237,7 @@ class MeasuredCell:
             "ops": sum(each["ops"] for each in led),
             "rate": sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in led if r["end_ns"] > r["begin_ns"]),
         }
+        observed = [*observer.figures, *(each["observed"] for each in outcome.reports if "observed" in each)]
         self.record.add(kind, iteration["wall_ns"], outcome.reports, observed)
         return iteration
 
@@ -308,7 +320,8 @@ def main(argv: list[str]) -> int:
         while (message := control.receive())["do"] != "finish":
             since_ns, kind = now_ns(), message["kind"]
             observers = {HOLD: ReleaseObserver(control), BARRIER: BarrierObserver(control, job["settled"])}
-            iteration = cell.iteration(message, observers.get(kind) or LockObserver(cell, kind))
+            inner = InnerObserver(cell.setup["observers"]) if cell.setup["observers"] else LockObserver(cell, kind)
+            iteration = cell.iteration(message, observers.get(kind) or inner)
             check_clocks()
             control.send({"event": "iteration", "iteration": iteration, "turn_ns": now_ns() - since_ns})
         cell.close()

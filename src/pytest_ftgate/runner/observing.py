@@ -1,9 +1,9 @@
 """Observers of features: what looks at the workload from inside its processes, in the observed launches alone.
 
 An observer is a file of the standard library and the runner, with a function `observe(executor)`: it begins, and
-returns what ends it. That takes when the workers' work began and ended, in ns on the clock of `now_ns`, and returns its
-figures as a worker reports its own: `counters`, `timers` and `peaks`, by name. `executor` is that of workers in this
-process, None in a worker's own process or interpreter.
+returns what ends it and returns its figures as a worker reports its own: `counters`, `timers` and `peaks`, by name.
+It begins before the workers are released, and ends when they have done their part. `executor` is that of workers in
+this process, None in a worker's own process or interpreter.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     Figures = dict[str, dict[str, Any]]
 
 
-def observe(paths: Sequence[str], executor: Any) -> Callable[[Sequence[dict[str, Any]]], Figures]:
-    """Begin all observers; what ends them takes the reports of the workers that they were beside."""
+def observe(paths: Sequence[str], executor: Any) -> Callable[[], Figures]:
+    """Begin all observers; what ends them."""
     ends = [_module(path).observe(executor) for path in paths]
 
-    def end(reports: Sequence[dict[str, Any]]) -> Figures:
-        span = min(each["begin_ns"] for each in reports), max(each["end_ns"] for each in reports)
+    def end() -> Figures:
         found: Figures = {"counters": {}, "timers": {}, "peaks": {}}
-        for each in ends:
-            for kind, figures in each(*span).items():
+        for each in reversed(ends):
+            for kind, figures in each().items():
                 found[kind].update(figures)
         return found
 
@@ -38,5 +37,5 @@ def observe(paths: Sequence[str], executor: Any) -> Callable[[Sequence[dict[str,
 
 def _module(path: str) -> Any:
     """The module of an observer's file, loaded once in each process and interpreter."""
-    name = f"ftgate_observer_{os.path.basename(os.path.dirname(path))}"
+    name = "ftgate_observer_" + "_".join(path.removesuffix(".py").split(os.sep)[-2:])
     return sys.modules.get(name) or execute(name, path)

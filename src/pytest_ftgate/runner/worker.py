@@ -492,7 +492,7 @@ def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fr
                 if isinstance(words, FileWords):
                     words.close()
         if ended is not None:
-            report["observed"] = ended([report])
+            report["observed"] = ended()
         if order.flags & AT_BARRIER:
             gc.collect()
         port.send(report)

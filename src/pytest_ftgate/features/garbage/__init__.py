@@ -30,10 +30,11 @@ def ftgate_metrics() -> Sequence[MetricRow]:
         may_be_zero=True,
         applies=is_workload,
         beside="time",
-        observer=str(Path(__file__).with_name("observer.py")),
-        meaning="runs of the cyclic garbage collector per call of the body, in all workers' processes",
+        observer=str(Path(__file__).with_name("counts.py")),
+        meaning="runs of the cyclic garbage collector per call of the body",
     )
-    share = Limits(0.25, 0.5, 0.01)
+    # What times collections disturbs their number, see docs/guides/pauses.md.
+    pauses, share = str(Path(__file__).with_name("pauses.py")), Limits(0.25, 0.5, 0.01)
     return (
         row,
         row._replace(
@@ -43,6 +44,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
         ),
         row._replace(
             name="gc_time",
+            observer=pauses,
             unit="share",
             read=of_observed(lambda launch: launch.ratio("gc pauses", "gc span")),
             scale="share",
@@ -50,16 +52,17 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             apart=share,
             spread=0.15,
             between=0.15,
-            meaning="the part of the workers' time in which such a collection runs",
+            meaning="the part of the workers' time in which a collection runs",
         ),
         row._replace(
             name="gc_pause",
+            observer=pauses,
             unit="time",
             read=of_observed(lambda launch: launch.peaks.get("gc pause")),
             paired=Limits(0.25, 0.5),
             apart=Limits(0.25, 0.5),
             spread=0.3,
             between=0.1,
-            meaning="the longest of these collections in a launch, 0 if there was none",
+            meaning="the longest collection in a launch, 0 if there was none",
         ),
     )

@@ -24,7 +24,7 @@ SLACK_NS = 100_000
 """How much later than asked for the system wakes a thread that nothing keeps from running."""
 
 
-def observe(executor: Any) -> Callable[[int, int], dict[str, dict[str, float]]]:
+def observe(executor: Any) -> Callable[[], dict[str, dict[str, float]]]:
     """Begin; see `runner/observing.py`."""
     beats: list[int] = []
     stop: list[bool] = []
@@ -39,31 +39,28 @@ def observe(executor: Any) -> Callable[[int, int], dict[str, dict[str, float]]]:
     runner = getattr(executor, "runner", None)
     ticks = None if runner is None else Ticks(runner.get_loop())
 
-    def end(began_ns: int, ended_ns: int) -> dict[str, dict[str, float]]:
-        stop.append(True)
-        thread.join()
-        found = gaps(beats, began_ns, ended_ns + PERIOD_NS)
-        late_ns = sum(max(0, gap - PERIOD_NS - SLACK_NS) for gap in found)
-        peaks = {"gap": float(max(found, default=0))}
+    def end() -> dict[str, dict[str, float]]:
         if ticks is not None:
             ticks.end()
-            peaks["lag"] = float(max(0, max(gaps(ticks.beats, began_ns, ended_ns), default=0) - PERIOD_NS))
+        stop.append(True)
+        thread.join()
+        found = gaps(beats)
+        late_ns = sum(max(0, gap - PERIOD_NS - SLACK_NS) for gap in found)
+        peaks = {"gap": float(max(found))}
+        if ticks is not None:
+            peaks["lag"] = float(max(0, max(gaps(ticks.beats)) - PERIOD_NS))
         return {"counters": {"neighbour late": late_ns, "neighbour time": sum(found)}, "peaks": peaks}
 
     return end
 
 
-def gaps(beats: list[int], began_ns: int, ended_ns: int) -> list[int]:
-    """The times between two beats that reach into this span, cut to it, without what was waited for a core; ns.
+def gaps(beats: list[int]) -> list[int]:
+    """The times between two beats without what was waited for a core, in ns.
 
     `beats` has the time of each, and what was waited for a core since the one before.
     """
-    times, waited = beats[::2], beats[1::2]
-    return [
-        max(0, min(at, ended_ns) - max(since, began_ns - PERIOD_NS) - waited_ns)
-        for since, at, waited_ns in zip(times, times[1:], waited[1:], strict=False)
-        if at > began_ns and since < ended_ns
-    ]
+    times, waited = beats[::2], beats[3::2]
+    return [max(0, at - since - of) for since, at, of in zip(times, times[1:], waited, strict=False)]
 
 
 def _beat(beats: list[int], begun: Any, stop: list[bool]) -> None:
@@ -124,9 +121,10 @@ class RunQueues:
             self.works = False
 
     def waited_ns(self) -> int:
-        """Since the last call: this thread, and with the GIL the other one that waited longest, which may have held it.
+        """Since the last call: of the thread that waited longest, of this one and, with the GIL, all that take it.
 
-        Source: the second figure of schedstat.
+        Not their sum: this one also waits for a core when it has waited for the GIL for 5 ms, and asks for it. Source:
+        the second figure of schedstat.
         """
         if not self.works:
             return 0
@@ -134,7 +132,7 @@ class RunQueues:
         waits = {thread: self._waited_ns(thread) for thread in {*others, self.own} if thread}
         for gone in self.files.keys() - waits.keys():
             os.close(self.files.pop(gone))
-        return waits.pop(self.own) + max(waits.values(), default=0)
+        return max(waits.values())
 
     def _waited_ns(self, thread: int) -> int:
         if thread not in self.files:

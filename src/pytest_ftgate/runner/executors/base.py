@@ -12,7 +12,7 @@ from ..worker import AT_BARRIER, Order
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from ..loading import Setup
@@ -40,8 +40,14 @@ def require_threads() -> None:
 class Observer:
     """Called when all workers are at work, and at a barrier; this one does nothing."""
 
+    figures: Sequence[dict[str, Any]] = ()
+    """What was observed of the iteration, in the form of a worker's report."""
+
     def resting(self, rests: bool) -> None:
         """Setups or teardowns begin to run, or have ended: nothing of them is recorded."""
+
+    def releasing(self, executor: Any) -> None:
+        """All workers wait to be released."""
 
     def released(self, executor: Any) -> None:
         """All workers have been released."""

@@ -84,6 +84,7 @@ class SerialWorkers(MainThreadWorkers):
         """A window is split between the workers."""
         body = loading.body(self.setup)
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
+        observer.releasing(self)
         cpu_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
         if not order.loops:  # held: the first calls are over before anybody looks

@@ -255,6 +255,7 @@ class PipeWorkers(StandingTimes):
         if new and self.setup["cpus"]:
             self._pin()
         self._rest(hub, observer, SETUP)
+        observer.releasing(self)
         released_ns = now_ns()
         if order.loops:
             hub.release(order)

@@ -72,6 +72,7 @@ class PoolWorkers(StandingTimes):
             if not order.window_ns:  # the next call has a setup of its own
                 raise_first_error(carry_out(self.setups, observer, TEARDOWN))
                 before += self._set_up(observer)
+        observer.releasing(self)
         released_ns = now_ns()
         observer.released(self)
         bound = loading.Body(lambda _: body.call(self.pool), "executor", False)

@@ -60,6 +60,7 @@ class TaskWorkers(MainThreadWorkers):
         ]
         for _ in running:
             await ready.acquire()
+        observer.releasing(self)
         released_ns = now_ns()
         go.set()
         led = running[: leaders(self.setup)]
