@@ -68,7 +68,7 @@ def test_values_become_digests_that_are_equal_where_they_were(monkeypatch: pytes
     )
     said = "File /home/me/x.py, /home/me; /var/home/me/y; /home/meadow\n/home/me/z"
     (found,) = privacy.redacted([placed(cell, said)])
-    assert SECRET.encode() not in msgspec.json.encode(found)
+    assert SECRET.encode() not in privacy.encoded([found])
     there = found.row.cell.environment
     assert [name for name, _ in there.variables] == ["TOKEN", "SAME", "WORKERS"]
     assert there.variables[0][1] == there.variables[1][1] != there.variables[2][1]

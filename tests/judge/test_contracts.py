@@ -740,7 +740,7 @@ def test_times_of_two_cells_are_compared_turn_by_turn(text: str) -> None:
         assert numbers(text, own, other) == pytest.approx([-math.log(2 / 1.25), -math.log(4 / 1.25)])
         return
     assert numbers(text, own, other) == pytest.approx(wanted)
-    floors = readers.launch_values(own.launches), readers.launch_values(other.launches)
+    floors = Values(own).by_order("wall"), Values(other).by_order("wall")
     assert math.log(floors[0][1] / floors[1][1] / 0.8) != pytest.approx(wanted[1], abs=0.01)
 
 

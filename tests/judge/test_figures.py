@@ -15,8 +15,8 @@ from values import read, sample_of
 
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge import figures as figures_of
-from pytest_ftgate.judge.readers import TREE, launch_value, shares_by_order
-from pytest_ftgate.kit.values import Metric
+from pytest_ftgate.judge.readers import TREE, shares_by_order
+from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Figures, RoleFigures, WaitFigures
 from pytest_ftgate.model.sample import (
     Barrier,
@@ -127,10 +127,6 @@ def test_cold_turn_has_one_loop() -> None:
     assert figures(sample(one)).cold_ns == pytest.approx(3 * MS)
 
 
-def test_quantile_zero_is_the_minimum() -> None:
-    assert launch_value(launch(0, 3, 2, 5), quantile=0.0) == 2 * MS
-
-
 def test_ratio_pairs_launches_by_order_and_is_geometric() -> None:
     changed = sample(launch(0, 2), launch(1, 8), launch(5, 100))
     against = sample(launch(1, 1), launch(0, 1), launch(7, 1))
@@ -185,7 +181,7 @@ def test_turn_value_without_a_value_is_nan_and_left_out() -> None:
     assert math.isnan(iteration_value(iteration(1, rate=0.0), 1, per_op=True))
     assert math.isnan(iteration_value(iteration(0), 1, per_op=False))
     assert iteration_value(iteration(6), 3, per_op=False) == 2 * MS
-    assert launch_value(launch(0, 0, 2)) == 2 * MS
+    assert figures(sample(launch(0, 0, 2))).wall_ns == Interval(value=2 * MS, low=2 * MS, high=2 * MS, level=0.0)
 
 
 def test_cores_is_cpu_over_wall() -> None:

@@ -269,3 +269,28 @@ class TestIterationsRatio:
     def test_nothing_to_compare(self) -> None:
         with pytest.raises(ValueError, match="no iterations"):
             rank_tests.iterations_ratio([], [1.0])
+
+
+class TestRows:
+    """What is read of many launches at once is what is read of each."""
+
+    ROWS = np.array([[3.0, 1.0, 2.0, 9.0], [5.0, math.nan, 4.0, math.nan], [math.nan] * 4, [7.0, 2.0, math.nan, 1.0]])
+
+    @pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 0.9])
+    def test_quantiles(self, at: float) -> None:
+        found = rank_tests.row_quantiles(self.ROWS, at).tolist()
+        known = [[value for value in row if not math.isnan(value)] for row in self.ROWS.tolist()]
+        assert [found[index] for index in (0, 1, 3)] == [rank_tests.quantile(known[index], at) for index in (0, 1, 3)]
+        assert math.isnan(found[2])
+
+    def test_medians(self) -> None:
+        assert rank_tests.row_medians(self.ROWS).tolist() == pytest.approx([2.5, 4.5, math.nan, 2.0], nan_ok=True)
+        assert np.isnan(rank_tests.row_medians(np.empty((2, 0)))).all()
+
+    def test_shifts_of_iterations_in_which_both_sides_have_a_value(self) -> None:
+        other = 2 * self.ROWS[[0, 0, 0, 3]][:, :3]
+        shifts, errors = rank_tests.row_shifts(self.ROWS, other, errors=True)
+        pairs = [rank_tests.neighbours(own, beside) for own, beside in zip(self.ROWS[:, :3], other, strict=True)]
+        wanted = [rank_tests.paired_shift(*pair) if all(pair) else (math.nan, math.nan) for pair in pairs]
+        assert shifts.tolist() == pytest.approx([shift for shift, _ in wanted], nan_ok=True)
+        assert errors.tolist() == pytest.approx([error for _, error in wanted], nan_ok=True)

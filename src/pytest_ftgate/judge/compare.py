@@ -9,11 +9,12 @@ from statistics import median
 from typing import NamedTuple
 
 from ..kit.values import Metric
+from ..model.sample import ByRound
 from ..stats import rank_tests
 from ..store.schema import Recording, StoredCell
 from . import metrics, readers
 from .metrics import LEAST_TAIL_ITERATIONS, MetricRow
-from .values import CONTROL, CPU_OF_CONTROL, TAIL_OF_CONTROL, WALL_OF_CONTROL, ByRound, Side, Values, alike, of_rounds
+from .values import CONTROL, CPU_OF_CONTROL, TAIL_OF_CONTROL, WALL_OF_CONTROL, Side, Values, alike, of_rounds
 
 TAIL_ERROR = 1.7
 """The standard error of a 90 % quantile of normal values over that of their mean (Mosteller 1946)."""

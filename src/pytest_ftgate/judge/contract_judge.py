@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..kit.text import apart
 from ..kit.values import Metric
-from ..model.sample import NS_PER_S
+from ..model.sample import NS_PER_S, ByRound
 from ..model.verdict import Decision, MetricVerdict
 from ..stats import alpha_spending, rank_tests
 from . import decide, metrics
@@ -32,7 +32,7 @@ from .contract_grammar import (
 )
 from .contracts import absolute, fits, involved, metrics_needed
 from .limits import SIZES_BYTES, TIMES_S
-from .values import ByRound, Values, figure_of, of_rounds
+from .values import Values, figure_of, of_rounds
 
 
 def values(contract: Contract, hand: Values) -> tuple[float, ...]:

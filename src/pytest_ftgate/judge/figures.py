@@ -12,7 +12,7 @@ from ..model.report import Figures
 from ..model.sample import Latency
 from ..stats import rank_tests
 from . import metrics
-from .readers import INTERVAL_LEVEL, TREE, growth, peak, roles, site_figures, steady, waits_of
+from .readers import INTERVAL_LEVEL, growth, peak, roles, site_figures, steady, waits_of
 from .values import WALL_OF_CONTROL, Values, figure_of, scaling_sides, work_ratio
 
 MEDIANS: Final[Mapping[str, str]] = {
@@ -78,8 +78,8 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         memory=roles(sample.of("memory")),
         memory_samples=sum(len(launch.memory) for launch in sample.of("memory")),
         memory_dropped=sum(launch.dropped for launch in sample.of("memory")),
-        floor_uss_bytes=steady(sample.of("empty"), TREE, lambda part: part.steadiest_bytes),
-        floor_pss_bytes=steady(sample.of("empty"), TREE, lambda part: part.pss_bytes),
+        floor_uss_bytes=steady(sample.of("empty"), lambda part: part.steadiest_bytes),
+        floor_pss_bytes=steady(sample.of("empty"), lambda part: part.pss_bytes),
         observed={name: value for name in metrics.OBSERVED if (value := of.middle(name)) is not None},
         growth_bytes=growth(sample.of("growth"), sample.of("growth_empty")),
         scaling=scaling,

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from .. import hookspec
 from ..kit.text import did_you_mean, listed
 from ..kit.values import Metric
-from ..model.sample import Iteration, Latency, Launch, MemoryPoint, Need, Sample, cpu_value
+from ..model.sample import Columns, Iteration, Latency, Launch, MemoryPoint, Need, Sample, cpu_value
 from ..model.spec import Cell
 from ..model.verdict import Limits
+from ..stats import rank_tests
 from . import readers
+
+if TYPE_CHECKING:
+    from ..stats.rank_tests import Floats
 
 Unit: TypeAlias = Literal["time", "size", "share", "ratio", "number"]
 """Times are in ns, sizes in bytes, shares are fractions of the workers' time, ratios and numbers have no unit."""
@@ -24,6 +28,8 @@ Scale: TypeAlias = Literal["cost", "gain", "share"]
 """How a change is compared: as a log-ratio of which less (`cost`) or more (`gain`) is better, or as points."""
 Reader: TypeAlias = Callable[[Sample], Mapping[int, float]]
 """A sample's value of a metric by launch order; launches without a value are left out. `Values` alone calls it."""
+ColumnReader: TypeAlias = Callable[[Columns], "Floats"]
+"""The same from iterations, of several samples at once: each launch's value, NaN where it has none."""
 PAGE_BYTES = 4096
 TAIL_QUANTILE = 0.9
 TAIL_SPREAD = 0.12
@@ -62,6 +68,7 @@ class MetricRow(NamedTuple):
     may_be_zero: bool = False
     explains: bool = False
     between: float = 0.04
+    column: ColumnReader | None = None
     in_window: Callable[[Iteration], float | None] | None = None
     sampled: Callable[[MemoryPoint], int | None] | None = None
     beside: Need | None = None
@@ -83,18 +90,9 @@ class MetricRow(NamedTuple):
 # ---- readers: launch order -> value
 
 
-def floors(sample: Sample) -> Mapping[int, float]:
-    """The floor of each timing launch: a low quantile of its iterations."""
-    return readers.launch_values(sample.launches)
-
-
-def tails(sample: Sample) -> Mapping[int, float]:
-    """The slow iterations of each timing launch: a high quantile."""
-    return readers.launch_values(sample.launches, quantile=TAIL_QUANTILE)
-
-
-def _of_launch(value_of: Callable[[Launch], float | None]) -> Reader:
-    return lambda sample: readers.by_order(sample.launches, value_of)
+def tails(of: Columns) -> Floats:
+    """The slow iterations of each launch: a high quantile."""
+    return rank_tests.row_quantiles(of.times, TAIL_QUANTILE)
 
 
 def _memory(bytes_of: Callable[[MemoryPoint], int | None]) -> Reader:
@@ -106,8 +104,8 @@ def of_observed(value_of: Callable[[Launch], float | None]) -> Reader:
     return lambda sample: readers.by_order(sample.of("observed"), value_of)
 
 
-def _latency(of: Callable[[Latency], float]) -> Reader:
-    return lambda sample: readers.by_order(sample.launches, lambda launch: readers.latency_of(launch, of))
+def _latency(value_of: Callable[[Latency], float]) -> ColumnReader:
+    return lambda of: readers.latencies(of, value_of)
 
 
 # ---- which cells can have a value
@@ -159,9 +157,9 @@ def _share(name: str, read: Reader, meaning: str, need: Need = "locks", *, gates
     return row._replace(between=spread, meaning=meaning)
 
 
-def _once(name: str, read: Reader, meaning: str) -> MetricRow:
+def _once(name: str, column: ColumnReader, meaning: str) -> MetricRow:
     """A time that a launch has once, so that no quantile takes its scatter out."""
-    row = MetricRow(name, "time", read, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
+    row = MetricRow(name, "time", None, column=column, paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD)
     return row._replace(meaning=meaning)
 
 
@@ -169,7 +167,9 @@ def _answer(name: str, of: Callable[[Latency], float]) -> MetricRow:
     def in_window(iteration: Iteration) -> float | None:
         return of(iteration.latency) if iteration.latency else None
 
-    row = MetricRow(name, "time", _latency(of), applies=is_server, in_window=in_window, why_none=_OF_A_SERVER)
+    row = MetricRow(
+        name, "time", None, column=_latency(of), applies=is_server, in_window=in_window, why_none=_OF_A_SERVER
+    )
     meaning = "the response time of a server, in the median window of a launch"
     return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, meaning=meaning)
 
@@ -180,7 +180,8 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         MetricRow(
             Metric.WALL,
             "time",
-            floors,
+            None,
+            column=readers.floors,
             gates=True,
             absent="no operation ended in any iteration",
             between=0.025,
@@ -190,7 +191,8 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         MetricRow(
             Metric.TAIL,
             "time",
-            tails,
+            None,
+            column=tails,
             paired=_TAIL[0],
             apart=_TAIL[1],
             spread=TAIL_SPREAD,
@@ -200,14 +202,15 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         MetricRow(
             Metric.CPU,
             "time",
-            _of_launch(readers.cpu_of),
+            None,
+            column=readers.costs,
             in_window=cpu_value,
             meaning="CPU time of all processes per call of the body in one worker; with duration= per operation",
         ),
-        _once("cold", readers.cold_values, "the first iteration of a launch"),
-        _once("start", _of_launch(readers.start_of), "starting the workers"),
-        MetricRow("work", "time", _of_launch(readers.work_of), meaning="an iteration without its start and join"),
-        _once("join", _of_launch(readers.join_of), "ending the workers"),
+        _once("cold", readers.colds, "the first iteration of a launch"),
+        _once("start", readers.starts, "starting the workers"),
+        MetricRow("work", "time", None, column=readers.works, meaning="an iteration without its start and join"),
+        _once("join", readers.joins, "ending the workers"),
         _size(
             Metric.USS,
             lambda point: point.steadiest_bytes,
@@ -261,16 +264,18 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         MetricRow(
             "cores",
             "number",
-            readers.core_values,
+            None,
+            column=readers.cores,
             explains=True,
             meaning="CPU time of all processes of a launch over wall time",
         ),
         MetricRow(
             "ops_per_s",
             "number",
-            readers.rate_values,
+            None,
             "time",
             "gain",
+            column=readers.rates,
             meaning="calls of the body in all workers per second of wall time; with roles those of the leading role, "
             "of a server its answers",
         ),
@@ -281,7 +286,8 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         MetricRow(
             "errors",
             "number",
-            readers.error_values,
+            None,
+            column=_latency(lambda latency: latency.errors),
             may_be_zero=True,
             applies=is_server,
             why_none=_OF_A_SERVER,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import fmean, median
 from typing import NamedTuple
 
@@ -151,9 +152,7 @@ class _Spread(NamedTuple):
 
     def reach(self, error: float) -> float:
         """How far from the mean the next median lies at most, but for this error."""
-        from scipy.special import stdtrit  # half a second: only a run that measured pays it
-
-        return float(stdtrit(self.freedom, 1 - error)) * self.deviation
+        return _critical(self.freedom, 1 - error) * self.deviation
 
     def limit(self, level: float) -> float:
         """The limit above which the next median has become worse, at this level."""
@@ -187,6 +186,13 @@ class _Spread(NamedTuple):
         return max(0, max(LEAST_LAUNCHES, min(math.ceil(wanted), MOST_LAUNCHES)) - launches)
 
 
+@lru_cache(maxsize=64)  # each effect that may be ruled out asks for the same one
+def _critical(freedom: float, probability: float) -> float:
+    from scipy.special import stdtrit  # half a second: only a run that measured pays it
+
+    return float(stdtrit(freedom, probability))
+
+
 def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:
     """Whether three quarters of the new launches lie above three quarters of the stored ones; where there are few, all.
 
@@ -208,7 +214,10 @@ def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     several = [run for run in runs if len(run) > 1]
     freedom = sum(len(run) - 1 for run in several)
     # The deviations from n values' own median are too small by about the root of (n - 1) / n.
-    found = (math.sqrt(len(run) / (len(run) - 1)) * abs(value - median(run)) for run in several for value in run)
+    found: list[float] = []
+    for run in several:
+        wider, middle = math.sqrt(len(run) / (len(run) - 1)), median(run)
+        found += [wider * abs(value - middle) for value in run]
     return math.pi / 2 * fmean(found), freedom
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain, zip_longest
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, zip_longest
 from statistics import fmean, median
+from typing import TYPE_CHECKING, Final
 
 from ..kit.values import Interval
 from ..model.report import HolderFigures, RoleFigures, SiteFigures, WaitFigures
@@ -17,8 +18,8 @@ from ..model.sample import (
     NATIVE_LOCK,
     NS_PER_S,
     Barrier,
+    Columns,
     Footprint,
-    Iteration,
     Latency,
     Launch,
     LockHolder,
@@ -33,20 +34,16 @@ from ..model.sample import (
 from ..stats import rank_tests
 from ..stats.histogram import percentile
 
+if TYPE_CHECKING:
+    from ..stats.rank_tests import Floats
+
 QUANTILE = 0.25
 INTERVAL_LEVEL = 0.95
 
 
-def launch_value(launch: Launch, *, quantile: float = QUANTILE) -> float | None:
-    """The floor of a launch in ns: a low quantile of the `iteration_value` of its iterations; None without any."""
-    iterations = (iteration_value(iteration, launch.loops, launch.window_ns > 0) for iteration in launch.iterations)
-    usable = [value for value in iterations if math.isfinite(value)]
-    return rank_tests.quantile(usable, quantile) if usable else None
-
-
-def launch_values(launches: Iterable[Launch], *, quantile: float = QUANTILE) -> dict[int, float]:
-    """Launch order -> floor in ns, for the launches that have one."""
-    return by_order(launches, lambda launch: launch_value(launch, quantile=quantile))
+def floors(of: Columns) -> Floats:
+    """The floor of each launch in ns: a low quantile of its iterations."""
+    return rank_tests.row_quantiles(of.times, QUANTILE)
 
 
 def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | None]) -> dict[int, float]:
@@ -57,77 +54,86 @@ def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | No
 
 def median_of(values: Iterable[float | None]) -> float | None:
     """The median of the values that are known; None without any."""
-    known = [value for value in values if value is not None]
-    return float(median(known)) if known else None
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    middle = len(known) // 2
+    return float(known[middle] if len(known) % 2 else (known[middle - 1] + known[middle]) / 2)
 
 
-def per_loop(launch: Launch, of: Callable[[Iteration], int]) -> float | None:
-    """The median of a count or a length per loop; a window has one loop."""
-    return median_of(of(iteration) / max(1, launch.loops) for iteration in launch.iterations)
+def per_loop(of: Columns, field: str) -> Floats:
+    """The median of a count or a length per loop of each launch; a window has one loop."""
+    import numpy as np
+
+    return rank_tests.row_medians(of.of(field) / np.maximum(of.loops, 1.0))
 
 
-def start_of(launch: Launch) -> float | None:
-    """The start of its workers in ns: once in a launch that keeps them, else the median over its iterations."""
-    return per_loop(launch, lambda iteration: iteration.start_ns) if launch.start_ns is None else launch.start_ns
+def starts(of: Columns) -> Floats:
+    """The start of the workers in ns: once in a launch that keeps them, else the median over its iterations."""
+    return _once([launch.start_ns for launch in of.launches], per_loop(of, "start_ns"))
 
 
-def join_of(launch: Launch) -> float | None:
-    """The end of its workers in ns, likewise."""
-    return per_loop(launch, lambda iteration: iteration.join_ns) if launch.join_ns is None else launch.join_ns
+def joins(of: Columns) -> Floats:
+    """The end of the workers in ns, likewise."""
+    return _once([launch.join_ns for launch in of.launches], per_loop(of, "join_ns"))
 
 
-def work_of(launch: Launch) -> float | None:
-    """The median of the work of its iterations in ns."""
-    return per_loop(launch, lambda iteration: iteration.work_ns)
+def _once(kept: Sequence[int | None], each: Floats) -> Floats:
+    import numpy as np
+
+    once = np.array(kept, dtype=np.float64)  # None is NaN
+    return np.where(np.isnan(once), each, once)
 
 
-def cold_values(sample: Sample) -> dict[int, float]:
-    """Launch order -> the cold iteration, in the unit of the wall time."""
+def works(of: Columns) -> Floats:
+    """The median of the work of the iterations in ns."""
+    return per_loop(of, "work_ns")
+
+
+def colds(of: Columns) -> Floats:
+    """The cold iteration, in the unit of the wall time."""
+    import numpy as np
+
     # It runs before loops are calibrated, so it has one loop.
-    return by_order(
-        sample.launches,
-        lambda launch: iteration_value(launch.cold, 1, launch.window_ns > 0) if launch.cold else None,
-    )
+    known = ((launch.cold, launch.window_ns > 0) for launch in of.launches)
+    return np.array([iteration_value(cold, 1, windows) if cold else math.nan for cold, windows in known])
 
 
-def cpu_of(launch: Launch) -> float | None:
+def costs(of: Columns) -> Floats:
     """The CPU time of one operation in ns, over all iterations: some clocks count it in ticks, so many add up to 0."""
-    spent_ns = sum(iteration.cpu_ns for iteration in launch.iterations)
-    return spent_ns / max(1, sum(iteration.ops for iteration in launch.iterations)) if spent_ns else None
+    import numpy as np
+
+    spent = np.nansum(of.of("cpu_ns"), axis=1)
+    return np.where(spent > 0, spent / np.maximum(1, np.nansum(of.of("ops"), axis=1)), math.nan)
 
 
-def core_values(sample: Sample) -> dict[int, float]:
-    """Launch order -> CPU time over wall time of all iterations together: the number of busy cores."""
+def cores(of: Columns) -> Floats:
+    """CPU time over wall time of all iterations together: the number of busy cores."""
+    import numpy as np
 
-    def cores(launch: Launch) -> float | None:
-        wall_ns = sum(iteration.wall_ns for iteration in launch.iterations)
-        return sum(iteration.cpu_ns for iteration in launch.iterations) / wall_ns if wall_ns > 0 else None
-
-    return by_order(sample.launches, cores)
+    wall = np.nansum(of.of("wall_ns"), axis=1)
+    return np.asarray(np.nansum(of.of("cpu_ns"), axis=1) / np.where(wall > 0, wall, math.nan))
 
 
-def rate_values(sample: Sample) -> dict[int, float]:
-    """Launch order -> operations per second of its wall time: the calls of an iteration, in all workers, over that.
+def rates(of: Columns) -> Floats:
+    """Operations per second of wall time: the calls of an iteration, in all workers, over that.
 
     With windows the wall time is that of one operation.
     """
+    import numpy as np
 
-    def rate(launch: Launch) -> float | None:
-        wall_ns = launch_value(launch)
-        calls = 1.0 if launch.window_ns else per_loop(launch, lambda iteration: iteration.ops)
-        return calls * NS_PER_S / wall_ns if wall_ns and calls else None
-
-    return by_order(sample.launches, rate)
+    calls = np.where(of.windows[:, 0], 1.0, per_loop(of, "ops"))
+    return np.where(calls > 0, calls * NS_PER_S / floors(of), math.nan)
 
 
-def latency_of(launch: Launch, of: Callable[[Latency], float]) -> float | None:
-    """A latency of a server's launch in ns: the median over its windows."""
-    return median_of(of(iteration.latency) for iteration in launch.iterations if iteration.latency)
+def latencies(of: Columns, value_of: Callable[[Latency], float]) -> Floats:
+    """A latency of a server's launch in ns, or its errors: the median over its windows."""
+    import numpy as np
 
-
-def error_values(sample: Sample) -> dict[int, float]:
-    """Launch order -> requests that failed or were answered with an error: the median over windows."""
-    return by_order(sample.launches, lambda launch: latency_of(launch, lambda latency: latency.errors))
+    if not of.serves:
+        return np.full(len(of.launches), math.nan)
+    windows = ((each.latency for each in launch.iterations) for launch in of.launches)
+    return np.array([median_of(value_of(each) for each in every if each) for every in windows], dtype=np.float64)
 
 
 def counter_values(launches: Iterable[Launch], name: str) -> dict[int, float]:
@@ -202,50 +208,55 @@ def peak(launches: Sequence[Launch]) -> float | None:
     return float(max(seen)) if seen else None
 
 
+_FIGURES: Final[Mapping[str, Callable[[Footprint], int | None]]] = {
+    "rss": lambda part: part.rss_bytes,
+    "uss": lambda part: part.steadiest_bytes,
+    "pss": lambda part: part.pss_bytes,
+}
+
+
 def roles(launches: Sequence[Launch]) -> dict[str, RoleFigures]:
     """The figures of the tree and of each role in any sample."""
-    points = [point for launch in launches for point in _points(launch)]
-    names = sorted({name for point in points for name in point.roles})
-    return {name: _role(launches, name) for name in ([TREE] if points else []) + names}
+    # Of each launch all samples, those at barriers included, and those at barriers.
+    sampled = [[*launch.memory, *(barrier.point for barrier in launch.barriers)] for launch in launches]
+    barriers = [_later(launch) for launch in launches]
+    names = sorted({name for points in sampled for point in points for name in point.roles})
+    return {
+        name: _role([_parts(points, name) for points in sampled], [_parts(points, name) for points in barriers])
+        for name in ([TREE] if any(sampled) else []) + names
+    }
 
 
-def _role(launches: Sequence[Launch], name: str) -> RoleFigures:
-    processes = steady(launches, name, lambda part: part.processes)
-    if processes is None:
-        parts = (_parts(_points(launch), name, lambda part: part.processes) for launch in launches)
-        processes = median_of(map(median_of, parts))
-    return RoleFigures(
-        processes=round(processes or 0),
-        steady_rss=steady(launches, name, lambda part: part.rss_bytes),
-        steady_uss=steady(launches, name, lambda part: part.steadiest_bytes),
-        steady_pss=steady(launches, name, lambda part: part.pss_bytes),
-        peak_rss=_highest(launches, name, lambda part: part.rss_bytes),
-        peak_uss=_highest(launches, name, lambda part: part.steadiest_bytes),
-        peak_pss=_highest(launches, name, lambda part: part.pss_bytes),
-    )
+def _role(sampled: Sequence[Sequence[Footprint]], barriers: Sequence[Sequence[Footprint]]) -> RoleFigures:
+    """The medians over launches: at barriers the median of a launch, of all samples the largest."""
+    processes = [_middle(parts, lambda part: part.processes) for parts in (barriers, sampled)]
+    peaks = {
+        f"peak_{name}": median_of(
+            max((figure for figure in map(figure_of, parts) if figure is not None), default=None) for parts in sampled
+        )
+        for name, figure_of in _FIGURES.items()
+    }
+    at_barriers = {f"steady_{name}": _middle(barriers, figure_of) for name, figure_of in _FIGURES.items()}
+    return RoleFigures(processes=round(processes[0] or processes[1] or 0), **at_barriers, **peaks)
 
 
-def _points(launch: Launch) -> list[MemoryPoint]:
-    """All samples of a launch, those at barriers included."""
-    return list(chain(launch.memory, (barrier.point for barrier in launch.barriers)))
+def _middle(by_launch: Iterable[Iterable[Footprint]], figure_of: Callable[[Footprint], int | None]) -> float | None:
+    return median_of(median_of(map(figure_of, parts)) for parts in by_launch)
 
 
-def _parts(points: Iterable[MemoryPoint], name: str, figure_of: Callable[[Footprint], int | None]) -> list[int | None]:
-    """A figure of the tree, or of a role in the samples that have it."""
-    parts = (point if name == TREE else point.roles.get(name) for point in points)
-    return [figure_of(part) for part in parts if part is not None]
+def _parts(points: Sequence[MemoryPoint], name: str) -> Sequence[Footprint]:
+    """The tree, or a role in the samples that have it."""
+    return points if name == TREE else [part for point in points if (part := point.roles.get(name)) is not None]
 
 
-def steady(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
+def _later(launch: Launch) -> list[MemoryPoint]:
+    """The samples at barriers but the first, if there are more."""
+    return [barrier.point for barrier in launch.barriers[1:] or launch.barriers]
+
+
+def steady(launches: Sequence[Launch], figure_of: Callable[[Footprint], int | None]) -> float | None:
     """The median over launches of the median over barriers but the first, if there are more."""
-    later = ([barrier.point for barrier in launch.barriers[1:] or launch.barriers] for launch in launches)
-    return median_of(median_of(_parts(points, name, figure_of)) for points in later)
-
-
-def _highest(launches: Sequence[Launch], name: str, figure_of: Callable[[Footprint], int | None]) -> float | None:
-    """The median over launches of the largest figure of any sample."""
-    by_launch = (_parts(_points(launch), name, figure_of) for launch in launches)
-    return median_of(max((figure for figure in sampled if figure is not None), default=None) for sampled in by_launch)
+    return _middle(map(_later, launches), figure_of)
 
 
 def growth(launches: Sequence[Launch], floor: Sequence[Launch]) -> Interval | None:

@@ -9,17 +9,21 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from statistics import median
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..kit.values import Interval, Metric, grouped
 from ..model.report import Report, Row
-from ..model.sample import Iteration, Role, Sample, cpu_value, iteration_value, single_cell
+from ..model.sample import ByRound, Columns, Iteration, Role, Sample, single_cell
 from ..model.spec import Cell
 from ..stats import moderated, rank_tests
 from ..store.names import split_nodeid
 from ..store.recording import entry_of, seconds_after
 from ..store.schema import Recording, StoredCell
 from . import metrics, readers
+from .metrics import ColumnReader
+
+if TYPE_CHECKING:
+    from ..stats.rank_tests import Floats
 
 CONTROL: Final = "control"
 WALL_OF_CONTROL: Final = "wall/control"
@@ -28,12 +32,12 @@ CPU_OF_CONTROL: Final = "cpu/control"
 USS_WRITTEN: Final = "uss/written"
 """What is read beside the metrics: the control's floor in ns, the wall time, the tail and the CPU time over the
 control's, and the part of USS that was written to (`uss` is then the whole of it)."""
+OF_THE_TEST: Final = frozenset((Metric.SCALING, "efficiency", Metric.CEILING))
+"""What is read of another cell too."""
 UNDISTURBED: Final = 0.95
 """The quantile of the iterations by the cores that they kept busy: beside other work most of them wait for a core."""
 MORE_RUN: Final = 1.05
 """Clocks that are read one after the other give up to 1.02."""
-ByRound: TypeAlias = Mapping[int, float]
-"""Launch order, which is that of its round -> value; launches without a value are left out."""
 Iterations: TypeAlias = Mapping[int, Sequence[float]]
 """Launch order -> its value in each iteration, NaN for none."""
 Sides: TypeAlias = dict[int, tuple[tuple[float, ...], tuple[float, ...]]]
@@ -48,24 +52,105 @@ def of_rounds(own: Iterations, other: Iterations) -> Sides:
     return {order: (first, second) for order, (first, second) in pairs.items() if first and second}
 
 
+class Together:
+    """Samples whose iterations are read at once: an array of ten cells costs hardly more than one of a cell."""
+
+    def __init__(self, samples: Iterable[Sample | None]) -> None:
+        self.given = list(samples)
+        self._columns: dict[Role, Columns] = {}
+        self._values: dict[tuple[Role, ColumnReader], list[float]] = {}
+        self._beside: dict[tuple[Role, Role, ColumnReader, bool], list[list[tuple[int, float, float]]]] = {}
+
+    @cached_property
+    def samples(self) -> list[Sample | None]:
+        """Each with its launches at hand."""
+        return [each and each.unpacked() for each in self.given]
+
+    @cached_property
+    def references(self) -> Together:
+        """Those of the other revision."""
+        return Together(each and each.reference for each in self.given)
+
+    def columns(self, role: Role) -> Columns:
+        """The iterations of the launches of a role."""
+        if role not in self._columns:
+            self._columns[role] = Columns(each.of(role) if each else () for each in self.samples)
+        return self._columns[role]
+
+    def by_order(self, at: int, role: Role, read: ColumnReader) -> ByRound:
+        """Round -> value of a launch of one of the samples."""
+        columns = self.columns(role)
+        if (role, read) not in self._values:
+            self._values[role, read] = read(columns).tolist()
+        span = columns.spans[at]
+        found = {
+            launch.order: value
+            for launch, value in zip(columns.launches[span], self._values[role, read][span], strict=True)
+        }
+        return {order: value for order, value in found.items() if math.isfinite(value)}
+
+    def beside(
+        self, at: int, role: Role, other: Role, read: ColumnReader, *, errors: bool = False
+    ) -> list[tuple[int, float, float]]:
+        """The rounds of one of the samples in which launches of both roles have values in the same iterations.
+
+        Of each the log of their ratio, and its standard error where that is asked for.
+        """
+        key = (role, other, read, errors)
+        if key not in self._beside:
+            sides, rounds = (self.columns(role), self.columns(other)), list[list[int]]()
+            rows: tuple[list[int], list[int]] = ([], [])
+            for spans in zip(*(each.spans for each in sides), strict=True):
+                first, second = (
+                    {side.launches[row].order: row for row in range(span.start, span.stop)}
+                    for side, span in zip(sides, spans, strict=True)
+                )
+                rounds.append(sorted(first.keys() & second.keys()))
+                for side, of_side in zip(rows, (first, second), strict=True):
+                    side += [of_side[order] for order in rounds[-1]]
+            own, beside = (read(side)[index] for side, index in zip(sides, rows, strict=True))
+            shifts = zip(*(each.tolist() for each in rank_tests.row_shifts(own, beside, errors=errors)), strict=True)
+            self._beside[key] = [
+                [(order, shift, error) for order, (shift, error) in zip(orders, shifts) if math.isfinite(shift)]  # noqa: B905
+                for orders in rounds
+            ]
+        return self._beside[key][at]
+
+
 class Values:
     """The values of a cell on one side, with those of its reference and of its test's other cells."""
 
-    def __init__(self, sample: Sample, test: TestValues | None = None, single: Values | None = None) -> None:
-        self.sample = sample
+    def __init__(
+        self,
+        sample: Sample,
+        test: TestValues | None = None,
+        single: Values | None = None,
+        together: Together | None = None,
+        at: int = 0,
+    ) -> None:
+        """It is the sample `at` that index of those that are read `together`; without them it is read alone."""
+        self._given = sample
         self.cell = sample.cell
         self.test = TestValues() if test is None else test
         self.single = single
         """The one-worker cell that its scaling refers to, on the same side; a cell with one worker has none."""
-        self._read: dict[str, ByRound] = {}
+        self.together = together or Together([sample])
+        self.at = at
+        self._read, self._read_in_test = sample.known, dict[str, ByRound]()
         self._iterations: dict[Role, Iterations] = {}
+
+    @property
+    def sample(self) -> Sample:
+        """With its launches at hand."""
+        return self.together.samples[self.at] or self._given
 
     @cached_property
     def reference(self) -> Values | None:
         """The same cell of the other revision, interleaved with this one."""
-        if self.sample.reference is None:
+        if self._given.reference is None:
             return None
-        return Values(self.sample.reference, single=None if self.single is None else self.single.reference)
+        single = None if self.single is None else self.single.reference
+        return Values(self._given.reference, single=single, together=self.together.references, at=self.at)
 
     @property
     def rounds(self) -> int:
@@ -75,10 +160,10 @@ class Values:
     def iterations(self, role: Role = "time") -> Iterations:
         """The iterations of the launches of a role, in ns."""
         if role not in self._iterations:
-            self._iterations[role] = {
-                launch.order: [iteration_value(each, launch.loops, launch.window_ns > 0) for each in launch.iterations]
-                for launch in self.sample.of(role)
-            }
+            columns = self.together.columns(role)
+            span = columns.spans[self.at]
+            rows = zip(columns.launches[span], columns.counts[span], columns.times[span].tolist(), strict=True)
+            self._iterations[role] = {launch.order: row[:count] for launch, count, row in rows}
         return self._iterations[role]
 
     def windows(self, value_of: Callable[[Iteration], float | None], role: Role = "time") -> Iterations:
@@ -90,13 +175,22 @@ class Values:
 
     def by_order(self, name: str) -> ByRound:
         """Round -> value by the name that a recording has it under."""
-        if name not in self._read:
+        read = self._read_in_test if name in OF_THE_TEST else self._read
+        if name not in read:
             if derive := _DERIVED.get(name):
-                self._read[name] = derive(self)
+                read[name] = derive(self)
             else:
-                read = metrics.row(name).read
-                self._read[name] = {} if read is None else read(self.sample)
-        return self._read[name]
+                row = metrics.row(name)
+                if row.column is not None:
+                    read[name] = self.together.by_order(self.at, "time", row.column)
+                else:
+                    read[name] = {} if row.read is None else row.read(self.sample)
+        return read[name]
+
+    def read_all(self) -> None:
+        """Read every metric, so that nobody has to decode the launches for one."""
+        for name in (*metrics.TABLE, USS_WRITTEN, *_own_metrics(self)):
+            self.by_order(name)
 
     def of(self, metric: str) -> ByRound:
         """Round -> value of a metric, as it is judged and shown by itself."""
@@ -129,15 +223,17 @@ class Values:
         """The time with the lock probe over the time without it; None where no lock launch saw an acquisition."""
         if not readers.acquires(self.sample):
             return None
-        return _cost(of_rounds(self.iterations("locks"), self.iterations()).values())
+        beside = self.together.beside(self.at, "locks", "time", times, errors=True)
+        return _cost([(shift, error) for _, shift, error in beside])
 
     @cached_property
     def memory_cost(self) -> Interval | None:
         """The same of sampling memory: of the windows that were sampled, and of the bare ones next to them."""
         costs = (launch.sampling_cost for launch in self.sample.of("memory"))
-        sides = ((cost.watched_ns, cost.bare_ns) for cost in costs if cost is not None)
-        known = ([[value if value > 0 else math.nan for value in each] for each in both] for both in sides)
-        return _cost(rank_tests.neighbours(watched, bare) for watched, bare in known)
+        taken = ((cost.watched_ns, cost.bare_ns) for cost in costs if cost is not None)
+        known = ([[value if value > 0 else math.nan for value in each] for each in both] for both in taken)
+        sides = (rank_tests.neighbours(watched, bare) for watched, bare in known)
+        return _cost([rank_tests.paired_shift(*each) for each in sides if all(each)])
 
     @cached_property
     def round_s(self) -> float:
@@ -152,7 +248,8 @@ class TestValues(list[Values]):
     __test__ = False
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
-        super().__init__(Values(sample, self) for sample in samples)
+        together = Together(samples)
+        super().__init__(Values(each, self, together=together, at=at) for at, each in enumerate(together.given) if each)
         self.cells = [each.cell for each in self]
         alone = [cell for cell in self.cells if cell.workers == 1]
         for each in self:
@@ -171,9 +268,21 @@ Side: TypeAlias = Values | Recording
 # ---- what is read from two series of launches, or under another name than a metric's
 
 
-def _cost(sides: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Interval | None:
-    """The overhead of a probe: the time with it over the time without it; one launch has no interval."""
-    pairs = [rank_tests.paired_shift(probed, bare) for probed, bare in sides if probed and bare]
+def times(of: Columns) -> Floats:
+    """The time of each iteration."""
+    return of.times
+
+
+def _cpu_times(of: Columns) -> Floats:
+    """The CPU time of an operation in each iteration."""
+    return of.costs
+
+
+def _cost(pairs: Sequence[tuple[float, float]]) -> Interval | None:
+    """The overhead of a probe: the time with it over the time without it; one launch has no interval.
+
+    `pairs` are a launch's log-ratio and its standard error.
+    """
     if not pairs:
         return None
     shifts, errors = zip(*pairs, strict=True)
@@ -187,8 +296,20 @@ def _ratios(sides: Sides, times: float = 1.0) -> ByRound:
     return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
 
 
+def _over_control(read: ColumnReader) -> Callable[[Values], ByRound]:
+    """The ratio of each launch's iterations to those of the control beside it."""
+
+    def ratios(values: Values) -> ByRound:
+        beside = values.together.beside(values.at, "time", "control", read)
+        return {order: math.exp(shift) for order, shift, _ in beside}
+
+    return ratios
+
+
 def _tails_of_control(values: Values) -> ByRound:
     """A launch's slow iterations over the control's median."""
+    if not any(len(own) >= metrics.LEAST_TAIL_ITERATIONS for own in values.iterations().values()):
+        return {}
     # Not over the control's own tail, which would add its noise.
     return {
         order: rank_tests.tail(own) / median(control)
@@ -219,6 +340,8 @@ def _scaling(values: Values, role: Role = "time") -> ByRound:
 
     It is the median over iterations of the time with one worker over the cell's own, times `work_ratio`.
     """
+    if values.single is None:
+        return {}
     return _ratios(scaling_sides(values, role), work_ratio(values, role))
 
 
@@ -235,10 +358,10 @@ def _written(values: Values) -> ByRound:
 
 
 _DERIVED: Final[Mapping[str, Callable[[Values], ByRound]]] = {
-    CONTROL: lambda values: readers.launch_values(values.sample.of("control")),
-    WALL_OF_CONTROL: lambda values: _ratios(of_rounds(values.iterations(), values.iterations("control"))),
+    CONTROL: lambda values: values.together.by_order(values.at, "control", readers.floors),
+    WALL_OF_CONTROL: _over_control(times),
     TAIL_OF_CONTROL: _tails_of_control,
-    CPU_OF_CONTROL: lambda values: _ratios(of_rounds(values.windows(cpu_value), values.windows(cpu_value, "control"))),
+    CPU_OF_CONTROL: _over_control(_cpu_times),
     USS_WRITTEN: _written,
     Metric.SCALING: _scaling,
     "efficiency": _efficiency,
@@ -285,22 +408,30 @@ _CENTRES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 
 def stored_values(values: Values) -> dict[str, ByRound]:
     """Name -> round -> value of everything that a recording keeps."""
+    beside = (CONTROL, WALL_OF_CONTROL, TAIL_OF_CONTROL, CPU_OF_CONTROL, USS_WRITTEN)
+    return {name: values.by_order(name) for name in (*metrics.TABLE, *beside, *_own_metrics(values))}
+
+
+def _own_metrics(values: Values) -> list[str]:
+    """The names of the workload's own metrics."""
     own = {
         f"{kind}.{name}"
         for launch in values.sample.launches
         for kind, names in (("timer", launch.timers), ("counter", launch.counters), ("peak", launch.peaks))
         for name in names
     }
-    names = (*metrics.TABLE, CONTROL, WALL_OF_CONTROL, TAIL_OF_CONTROL, CPU_OF_CONTROL, USS_WRITTEN, *sorted(own))
-    return {name: values.by_order(name) for name in names}
+    return sorted(own)
 
 
 def values_of(rows: Sequence[Row]) -> list[Values | None]:
     """The values of each row, None without a sample; rows of one test on one machine belong together."""
-    samples = ((split_nodeid(row.cell.nodeid)[0], row.host, row.sample) for row in rows if row.sample is not None)
-    tests = grouped(((test, host), sample) for test, host, sample in samples)
-    found = {id(each.sample): each for test in map(TestValues, tests.values()) for each in test}
-    return [found.get(id(row.sample)) for row in rows]
+    known = [(place, row, row.sample) for place, row in enumerate(rows) if row.sample is not None]
+    tests = grouped(((split_nodeid(row.cell.nodeid)[0], row.host), (place, each)) for place, row, each in known)
+    found: list[Values | None] = [None] * len(rows)
+    for of_test in tests.values():
+        for (place, _), values in zip(of_test, TestValues(each for _, each in of_test), strict=True):
+            found[place] = values
+    return found
 
 
 def entries_of(report: Report, rows: Sequence[Row]) -> dict[str, StoredCell]:

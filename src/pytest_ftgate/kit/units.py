@@ -9,6 +9,8 @@ from .text import apart
 from .values import Interval
 
 DIGITS = 3
+ROUNDED = 0.99
+"""From here on a number below 1 may be 1 after rounding."""
 UNKNOWN = "unknown"
 """In place of the ends of an interval that says nearly nothing."""
 SAID_GROWTH = 1.01
@@ -36,7 +38,8 @@ def _fit(value: float, scales: Scales) -> tuple[str, float]:
         return scales[0]
     best = scales[0]
     for scale in scales[1:]:
-        if float(f"{abs(value) / scale[1]:.{DIGITS - 1}e}") >= 1:
+        scaled = abs(value) / scale[1]
+        if scaled >= 1 or (scaled > ROUNDED and float(f"{scaled:.{DIGITS - 1}e}") >= 1):
             best = scale
     return best
 
@@ -232,5 +235,5 @@ def estimate(unit: str, interval: Interval) -> str:
     if interval.unknown or not (interval.level > 0 and math.isfinite(interval.low) and math.isfinite(interval.high)):
         return value
     written = {"time": time_ends, "size": size_ends, "ratio": ratio_ends}.get(unit)
-    low, high = (of(unit, each) for each in (interval.low, interval.high))
-    return f"{value} {written(interval) if written else f'[{low}, {high}]'} ({level(interval.level)})"
+    ends = written(interval) if written else f"[{of(unit, interval.low)}, {of(unit, interval.high)}]"
+    return f"{value} {ends} ({level(interval.level)})"

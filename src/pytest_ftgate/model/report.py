@@ -200,9 +200,12 @@ class Figures(Struct, frozen=True, kw_only=True):
             return {"timer": self.timers_mean_ns, "counter": self.counters_per_s, "peak": self.peaks}[kind].get(name)
         if metric in self.observed:
             return self.observed[metric]
-        # A field has the name of its metric, with the unit as a suffix if it has one.
-        shown = (getattr(self, metric + unit, None) for unit in ("", "_ns", "_bytes"))
-        return next((each for each in shown if each is not None), None)
+        field = _FIELDS.get(metric)
+        return None if field is None else getattr(self, field)
+
+
+_FIELDS = {field.removesuffix("_ns").removesuffix("_bytes"): field for field in Figures.__struct_fields__}
+"""A field has the name of its metric, with the unit as a suffix if it has one."""
 
 
 class Conditions(Struct, frozen=True, kw_only=True):

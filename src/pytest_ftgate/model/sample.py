@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
 from ..kit.values import Count, Figure, Natural, Rate, Struct, grouped
 from .spec import Cell, Executor, Interpreter, Reuse
+
+if TYPE_CHECKING:  # numpy is imported where it is used: the metric table reads this module
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
 
 Need = Literal["time", "control", "locks", "observed", "memory", "growth"]
 """A kind of launch: a decision names the kinds that it still needs. `control` is a control workload beside the timing
@@ -20,6 +26,8 @@ EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
 NS_PER_S = 1e9
 Role = Literal["time", "control", "locks", "observed", "memory", "empty", "growth", "growth_empty", "profile"]
 """What a launch of a cell was for, see `Launch`."""
+MEASURED: tuple[Role, ...] = ("time", "locks", "memory", "growth")
+"""Those in which the cell itself was measured."""
 WaitsFor = Literal["lock", "queue"]
 
 
@@ -292,6 +300,42 @@ class WorkloadError(Struct, frozen=True, kw_only=True):
     launch: int = 0
 
 
+Keep: TypeAlias = Callable[[bytes], Callable[[], bytes]]
+"""Keeps bytes somewhere; what it returns gives them back."""
+ByRound: TypeAlias = Mapping[int, float]
+"""Launch order, which is that of its round -> value; launches without a value are left out."""
+
+
+def held(data: bytes) -> Callable[[], bytes]:
+    """Keeps bytes in memory."""
+    return lambda: data
+
+
+class Packed:
+    """Launches that stay encoded until they are asked for, with the values that were read of them."""
+
+    def __init__(self, launches: bytes, known: Mapping[str, ByRound], measured_ns: int, keep: Keep) -> None:
+        self._launches = keep(launches)
+        self._known = keep(msgspec.msgpack.encode(known)) if known else None
+        self.measured_ns = measured_ns
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Packed) and self._launches() == other._launches()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def raw(self) -> msgspec.Raw:
+        """The launches as JSON."""
+        return msgspec.Raw(self._launches())
+
+    def launches(self) -> tuple[Launch, ...]:
+        return msgspec.json.decode(self._launches(), type=tuple[Launch, ...])
+
+    def known(self) -> dict[str, ByRound]:
+        """Metric -> the values that were read."""
+        return {} if self._known is None else msgspec.msgpack.decode(self._known(), type=dict[str, dict[int, float]])
+
+
 class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """All launches of one cell in this run.
 
@@ -315,12 +359,52 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     begun: int = 0
     reference: Sample | None = None
 
+    @property
+    def _packed(self) -> Packed | None:
+        """What stands in place of the launches of a sample that is `packed`."""
+        kept: object = self.all_launches
+        return kept if isinstance(kept, Packed) else None
+
+    def packed(self, keep: Keep = held, public: Callable[[bytes], bytes] = bytes) -> Sample:
+        """The same with launches that stay encoded, as `public` makes them; only `raw` can be encoded."""
+        reference = self.reference and self.reference.packed(keep, public)
+        launches: Any = self.all_launches
+        if launches and not self._packed:
+            launches = Packed(public(msgspec.json.encode(launches)), self.known, self.measured_ns, keep)
+        return msgspec.structs.replace(self, all_launches=launches, reference=reference)
+
+    def raw(self) -> Sample:
+        """The same, fit to be encoded."""
+        reference, launches = self.reference and self.reference.raw(), self._packed
+        if launches is None and reference is self.reference:
+            return self
+        encoded: Any = launches.raw() if launches else self.all_launches
+        return msgspec.structs.replace(self, all_launches=encoded, reference=reference)
+
+    def unpacked(self) -> Sample:
+        """The same with its own launches at hand."""
+        return self if self._packed is None else msgspec.structs.replace(self, all_launches=self._packed.launches())
+
+    @property
+    def known(self) -> dict[str, ByRound]:
+        """Metric -> the values that were read of its launches: `Values` adds what it reads."""
+        found: dict[str, ByRound] = self._packed.known() if self._packed else self.__dict__.setdefault("known", {})
+        return found
+
+    @property
+    def measured_ns(self) -> int:
+        """The time of all iterations of the cell itself."""
+        if self._packed:
+            return self._packed.measured_ns
+        own = (launch for role in MEASURED for launch in self.of(role))
+        return sum(each.wall_ns for launch in own for each in (launch.cold, *launch.iterations) if each is not None)
+
     @cached_property
     def _by_role(self) -> dict[str, list[Launch]]:
         return grouped((launch.role, launch) for launch in self.all_launches)
 
     def of(self, role: Role) -> tuple[Launch, ...]:
-        return tuple(self._by_role.get(role, ()))
+        return tuple(self.unpacked()._by_role.get(role, ()))
 
     @property
     def launches(self) -> tuple[Launch, ...]:
@@ -328,7 +412,7 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     def with_launches(self, role: Role, launches: Iterable[Launch]) -> Sample:
         """The same with these launches of a role, in place of those it has."""
-        kept = (launch for launch in self.all_launches if launch.role != role)
+        kept = (launch for launch in self.unpacked().all_launches if launch.role != role)
         new = (msgspec.structs.replace(launch, role=role) for launch in launches)
         return msgspec.structs.replace(self, all_launches=(*kept, *new))
 
@@ -356,6 +440,81 @@ def iteration_value(iteration: Iteration, loops: int, per_op: bool) -> float:
 def cpu_value(iteration: Iteration) -> float:
     """The CPU time of one operation in ns, of all processes: of a call of the body in one worker, or in a window."""
     return iteration.cpu_ns / max(1, iteration.ops)
+
+
+class Columns:
+    """The iterations of the launches of one role, of several samples at once, as arrays of a row for each launch.
+
+    A row is NaN beyond the iterations of its launch. `spans` are the rows of each sample.
+    """
+
+    def __init__(self, samples: Iterable[Sequence[Launch]]) -> None:
+        self.launches: list[Launch] = []
+        self.spans: list[slice] = []
+        for launches in samples:
+            self.spans.append(slice(len(self.launches), len(self.launches) + len(launches)))
+            self.launches += launches
+        self.counts = [len(launch.iterations) for launch in self.launches]
+
+    @cached_property
+    def _fields(self) -> Sequence[Sequence[object]]:
+        every = (each for launch in self.launches for each in launch.iterations)
+        return [*zip(*map(msgspec.structs.astuple, every), strict=True)] or [()] * len(Iteration.__struct_fields__)
+
+    @cached_property
+    def _shown(self) -> NDArray[np.bool_]:
+        """Where each launch has an iteration."""
+        import numpy as np
+
+        return np.arange(max(self.counts, default=0)) < np.array(self.counts, dtype=np.intp).reshape(-1, 1)
+
+    def of(self, field: str) -> Floats:
+        """A number of each iteration."""
+        import numpy as np
+
+        found = np.full(self._shown.shape, math.nan)
+        found[self._shown] = np.array(self._fields[Iteration.__struct_fields__.index(field)], dtype=np.float64)
+        return found
+
+    @cached_property
+    def loops(self) -> Floats:
+        """The loops of each launch, as a column."""
+        import numpy as np
+
+        return np.array([float(launch.loops) for launch in self.launches]).reshape(-1, 1)
+
+    @cached_property
+    def windows(self) -> NDArray[np.bool_]:
+        """Whether the iterations of each launch are windows, as a column."""
+        import numpy as np
+
+        return np.array([launch.window_ns > 0 for launch in self.launches], dtype=np.bool_).reshape(-1, 1)
+
+    @cached_property
+    def times(self) -> Floats:
+        """The `iteration_value` of each iteration in ns."""
+        import numpy as np
+
+        wall = self.of("wall_ns")
+        with np.errstate(divide="ignore", over="ignore"):
+            found = np.where(wall > 0, wall / self.loops, math.nan)
+            if self.windows.any():
+                rate = self.of("rate")
+                found = np.where(self.windows, np.where(rate > 0, NS_PER_S / rate, math.nan), found)
+        return found
+
+    @cached_property
+    def costs(self) -> Floats:
+        """The `cpu_value` of each iteration in ns; NaN where none was counted."""
+        import numpy as np
+
+        found = self.of("cpu_ns") / np.maximum(self.of("ops"), 1.0)
+        return np.where(found > 0, found, math.nan)
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether any iteration is a window of a server's answers."""
+        return any(self._fields[Iteration.__struct_fields__.index("latency")])
 
 
 # ---- related cells of a test

@@ -203,7 +203,7 @@ class Gate:
             if self.is_worker:
                 others = self.run.rows.all().values() if self.run.rows.unwritten else ()  # nobody else can read them
                 sent = [placed, *map(self.on_host, others)]
-                report.__dict__["ftgate"] = msgspec.json.encode(sent).decode()
+                report.__dict__["ftgate"] = privacy.encoded(sent).decode()
             else:
                 self.rows[item.nodeid] = placed
             verdict = placed.row.verdict
@@ -241,7 +241,8 @@ class Gate:
         placed = self.rows.get(nodeid)
         # pytest keeps each report until the end: what a worker sent with it would stay as well.
         if (payload := report.__dict__.pop("ftgate", None)) is not None:
-            placed, *others = msgspec.json.decode(payload, type=list[PlacedRow])
+            sent = msgspec.json.decode(payload, type=list[PlacedRow])
+            placed, *others = privacy.packed(sent, self.run.rows.keep)
             first = _place(placed) not in self.rows  # with --dist=each there is a report from each worker
             self.rows[_place(placed)] = placed
             for other in others:

@@ -59,7 +59,10 @@ def pieces(report: Report) -> Iterator[str]:
     head, *parts = msgspec.json.format(_encoded(bare, "sorted"), indent=2).decode().split(f'"{name}')
     yield head
     for part in parts:
-        yield _encoded(samples[int(part[:8])]).decode()
+        sample = samples[int(part[:8])]
+        raw = sample and sample.raw()
+        # One that is packed was JSON before.
+        yield (_encoded(sample) if raw is sample else msgspec.json.encode(raw)).decode()
         yield part[9:]
     yield "\n"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -146,23 +147,30 @@ def properties(row: Row) -> list[tuple[str, str]]:
     `ftgate.wall` is for people; `ftgate.wall.ns`, `ftgate.wall.ns.low` and `ftgate.wall.ns.high` are numbers.
     """
     verdict = row.verdict
-    found = [("verdict", verdict.decision.value), ("basis", verdict.basis)]
+    found = [("ftgate.verdict", verdict.decision.value), ("ftgate.basis", verdict.basis)]
     if verdict.decision not in (Decision.PASSED, Decision.UNCHANGED):
-        found += [("reason", said.headline(row))]
+        found += [("ftgate.reason", said.headline(row))]
     for each in measured(row):
-        name, estimate = each.metric.name, each.estimate
-        number = f"{name}.{SUFFIX.get(each.metric.unit, 'value')}"
-        found += [(name, units.estimate(each.metric.unit, estimate)), (number, f"{estimate.value:.9g}")]
-        if each.has_interval:
-            found += [(f"{number}.low", f"{estimate.low:.9g}"), (f"{number}.high", f"{estimate.high:.9g}")]
-        if each.verdict is not None:
-            found += [(f"{name}.verdict", each.verdict.decision.value)]
-            found += [(f"{name}.change", said.change_text(each.verdict))]
+        estimate, named = each.estimate, _named(each.metric.name, SUFFIX.get(each.metric.unit, "value"))
+        texts = [units.estimate(each.metric.unit, estimate), f"{estimate.value:.9g}"]
+        texts += [f"{estimate.low:.9g}", f"{estimate.high:.9g}"] if each.has_interval else ["", ""]
+        texts += [each.verdict.decision.value, said.change_text(each.verdict)] if each.verdict else []
+        found += zip(named, texts, strict=False)
     contracts = (each for each in verdict.metrics if each.contract)
-    found += [("contract", f"{each.contract}: {each.decision}: {each.reason}") for each in contracts]
-    return [(writable(f"ftgate.{name}"), writable(text)) for name, text in found if text]
+    found += [("ftgate.contract", f"{each.contract}: {each.decision}: {each.reason}") for each in contracts]
+    return [(name, writable(text)) for name, text in found if text]
+
+
+@lru_cache(maxsize=1024)  # pytest keeps the names of each cell until the end
+def _named(metric: str, unit: str) -> tuple[str, ...]:
+    """The names of the properties of a metric."""
+    number = f"{metric}.{unit}"
+    names = (metric, number, f"{number}.low", f"{number}.high", f"{metric}.verdict", f"{metric}.change")
+    return tuple(writable(f"ftgate.{name}") for name in names)
 
 
 def writable(text: str) -> str:
     """A text without terminal escapes; what XML cannot hold, or UTF-8, is spelled as pytest does: `#x07`, `#xFFFE`."""
+    if text.isascii() and text.isprintable():  # nearly all texts
+        return text
     return _ILLEGAL.sub(lambda found: f"#x{ord(found[0]):02X}", plain(text))

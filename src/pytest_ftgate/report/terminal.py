@@ -168,6 +168,8 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
     below: list[str] = []
     for decision in Decision:
         rows = [row for row in table.rows if row.verdict.decision is decision]
+        if not rows:
+            continue
         if decision is Decision.ERROR:
             # Each error once in a report, below the first table that has it.
             for block in said.blocks(row for row in report.rows if row.verdict.decision is decision):

@@ -4,40 +4,81 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from ..kit.text import placeholders
 from ..model.report import PlacedRow
-from ..model.sample import Sample
+from ..model.sample import Keep, Sample, held
 from ..model.spec import Cell, Environment
 from ..targets.environments import user_home
 
 HOME = "~"
 
 
-def redacted(rows: Iterable[PlacedRow]) -> list[PlacedRow]:
-    """Rows as they are kept; reports are made of them. What a user named stays: node ids and targets."""
-    replace, public = msgspec.structs.replace, []
-    for placed in rows:
-        row = placed.row
-        hidden = replace(row, cell=_cell(row.cell), sample=_sample(row.sample), paired=_sample(row.paired))
-        public.append(replace(placed, row=hidden))
-    text = without_home(msgspec.json.encode(public).decode())
-    for name in {name for each in public for name in (each.row.cell.nodeid, each.row.cell.target.spec)}:
-        if (changed := without_home(name)) != name:
-            spelled, wanted = (msgspec.json.encode(each).decode()[1:-1] for each in (changed, name))
-            text = text.replace(spelled, wanted)
-    return msgspec.json.decode(text, type=list[PlacedRow])
+def redacted(rows: Iterable[PlacedRow], keep: Keep = held) -> list[PlacedRow]:
+    """Rows as they are kept; reports are made of them. What a user named stays: node ids and targets.
+
+    Their samples are packed, which `keep` keeps.
+    """
+    given, folders = list(rows), _home_folders()
+    spelled: dict[bytes, bytes] = {}
+    for name in {name for each in given for name in (each.row.cell.nodeid, each.row.cell.target.spec)}:
+        if (changed := _without(folders, name)) != name:
+            there, wanted = (msgspec.json.encode(each)[1:-1] for each in (changed, name))
+            spelled[there] = wanted
+
+    def public(data: bytes) -> bytes:
+        if not any(folder.encode() in data for folder in folders):
+            return data
+        hidden = _without(folders, data.decode()).encode()
+        for there, wanted in spelled.items():
+            hidden = hidden.replace(there, wanted)
+        return hidden
+
+    packed = [
+        replace(each, row=replace(each.row, cell=_cell(each.row.cell)))
+        for each in (_with_samples(each, lambda sample: _hidden_in(sample.packed(keep, public))) for each in given)
+    ]
+    text = msgspec.json.encode([_with_samples(each, _bare) for each in packed])
+    if public(text) == text:
+        return packed
+    heads = msgspec.json.decode(public(text), type=list[PlacedRow])
+    return [_filled(head, each) for head, each in zip(heads, packed, strict=True)]
+
+
+def encoded(rows: Iterable[PlacedRow]) -> bytes:
+    """Packed rows as JSON."""
+    return msgspec.json.encode([_with_samples(each, Sample.raw) for each in rows])
+
+
+def packed(rows: Iterable[PlacedRow], keep: Keep) -> list[PlacedRow]:
+    """Rows of another process, packed."""
+    return [_with_samples(each, lambda sample: sample.packed(keep)) for each in rows]
+
+
+def _with_samples(placed: PlacedRow, change: Callable[[Sample], Sample]) -> PlacedRow:
+    row = placed.row
+    sample, paired = (each and change(each) for each in (row.sample, row.paired))
+    return replace(placed, row=replace(row, sample=sample, paired=paired))
 
 
 def without_home(text: str) -> str:
     """A text with `~` in place of the home folder."""
+    return _without(_home_folders(), text)
+
+
+def _home_folders() -> list[str]:
     home = user_home() or Path("/")
     folders = {str(folder) for folder in (home, home.resolve()) if len(folder.parts) > 1}
-    for folder in sorted(folders, key=len, reverse=True):
+    return sorted(folders, key=len, reverse=True)
+
+
+def _without(folders: Iterable[str], text: str) -> str:
+    for folder in folders:
         if folder not in text:  # a hundredth of what the expression takes
             continue
         # Not in the middle of a longer path or name, but after a compiler's option and after an escape in JSON.
@@ -45,14 +86,34 @@ def without_home(text: str) -> str:
     return text
 
 
-def _sample(sample: Sample | None) -> Sample | None:
-    if sample is None:
-        return None
-    return msgspec.structs.replace(sample, cell=_cell(sample.cell), reference=_sample(sample.reference))
+def _hidden_in(sample: Sample) -> Sample:
+    reference = sample.reference and _hidden_in(sample.reference)
+    return replace(sample, cell=_cell(sample.cell), reference=reference)
+
+
+def _bare(sample: Sample) -> Sample:
+    """A sample without its launches."""
+    return replace(sample, all_launches=(), reference=sample.reference and _bare(sample.reference))
+
+
+def _filled(head: PlacedRow, placed: PlacedRow) -> PlacedRow:
+    """A row with the launches of another."""
+
+    def filled(bare: Sample | None, sample: Sample | None) -> Sample | None:
+        if bare is None or sample is None:
+            return bare
+        reference = filled(bare.reference, sample.reference)
+        return replace(bare, all_launches=sample.all_launches, reference=reference)
+
+    row, other = head.row, placed.row
+    sample, paired = filled(row.sample, other.sample), filled(row.paired, other.paired)
+    return replace(head, row=replace(row, sample=sample, paired=paired))
 
 
 def _cell(cell: Cell) -> Cell:
-    replace, program = msgspec.structs.replace, cell.executor.program
+    program = cell.executor.program
+    if program is None and not cell.environment.variables:
+        return cell
     environment = Environment(variables=_hidden(cell.environment.variables), words=cell.environment.words)
     if program is None:
         return replace(cell, environment=environment)

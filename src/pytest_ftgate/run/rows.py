@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
-import msgspec
 from msgspec.structs import replace
 
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..measure.launchers import words
 from ..model.report import Host, Machine, PlacedRow, Row, Table
+from ..model.sample import held
 from ..model.spec import Group, Interpreter, Plan
 from .folder import RunFolder, decoded
-from .privacy import redacted
+from .privacy import encoded, packed, redacted
 
 
 class RowStore:
@@ -30,6 +35,7 @@ class RowStore:
         """By the key of a test that has ended, by node id: its rows, measured here or read."""
         self._in_part: dict[str, PlacedRow] = {}
         self._begun: Path | None = None
+        self._spool: IO[bytes] | None = None
 
     def has(self, group: Group) -> bool:
         """Whether a test has ended, in any process."""
@@ -38,7 +44,7 @@ class RowStore:
     def of(self, group: Group) -> dict[str, PlacedRow]:
         """By node id: the rows of a test that has ended. Raises FtgateError."""
         if group.key not in self._known:
-            self._known[group.key] = _read(self._file("rows", group.key))
+            self._known[group.key] = self._read(self._file("rows", group.key))
         return self._known[group.key]
 
     def add(self, group: Group, rows: Iterable[PlacedRow]) -> None:
@@ -46,10 +52,10 @@ class RowStore:
 
         An empty file says of rows that cannot be written that there are some: making one takes no room.
         """
-        path, public = self._file("rows", group.key), redacted(rows)
+        path, public = self._file("rows", group.key), redacted(rows, self.keep)
         self._known[group.key] = _by_nodeid(public)
         try:
-            write_whole(path, [msgspec.json.encode(public)])
+            write_whole(path, [encoded(public)])
         except OSError as error:
             self.unwritten = True
             why = error.strerror or str(error)
@@ -59,7 +65,7 @@ class RowStore:
 
     def add_part(self, rows: Iterable[PlacedRow]) -> None:
         """Keep what was measured of a test that does not end: for the report of this process alone."""
-        self._in_part |= _by_nodeid(redacted(rows))
+        self._in_part |= _by_nodeid(redacted(rows, self.keep))
 
     def begin(self, group: Group, lost: Iterable[PlacedRow]) -> None:
         """From now on this test is measured here: these are its rows if this process is killed.
@@ -69,7 +75,7 @@ class RowStore:
         self.end()
         self._begun = self._file("begun", group.key)
         with contextlib.suppress(OSError):  # the test may still be measured where nothing can be written
-            write_whole(self._begun, [msgspec.json.encode(redacted(lost))])
+            write_whole(self._begun, [encoded(redacted(lost))])
 
     def end(self) -> None:
         """Nothing is measured any more."""
@@ -92,27 +98,45 @@ class RowStore:
         Of a test that was interrupted in this process, too: what was measured until then. And errors for the test in
         whose measurement a process ended, if these `crashed` cells are of it.
         """
-        begun = map(_read, self._files("begun") if crashed else ())
+        begun = map(self._read, self._files("begun") if crashed else ())
         lost = [rows for rows in begun if not rows.keys().isdisjoint(crashed)]
         known = {self._file("rows", key) for key in self._known}
-        others = [_read(path) for path in self._files("rows") if path not in known and path.stat().st_size]
+        others = [self._read(path) for path in self._files("rows") if path not in known and path.stat().st_size]
         found: dict[str, PlacedRow] = {}
         for rows in (*lost, self._in_part, *others, *self._known.values()):
             found |= rows
         return found
+
+    def keep(self, data: bytes) -> Callable[[], bytes]:
+        """Keep what a sample holds: in a file without a name, in memory where there is no room."""
+        try:
+            if self._spool is None:
+                self.folder.make()
+                self._spool = TemporaryFile(dir=self.folder.run)  # noqa: SIM115 -- for as long as these rows
+                weakref.finalize(self, self._spool.close)
+            place = self._spool.seek(0, os.SEEK_END)
+            self._spool.write(data)
+            self._spool.flush()
+        except (OSError, FtgateError):
+            return held(data)
+        return partial(self._kept, place, len(data))
+
+    def _kept(self, place: int, count: int) -> bytes:
+        assert self._spool is not None
+        self._spool.seek(place)
+        return self._spool.read(count)
+
+    def _read(self, path: Path) -> dict[str, PlacedRow]:
+        """By node id: the rows that another process wrote. Raises FtgateError."""
+        if not path.stat().st_size:
+            raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
+        return _by_nodeid(packed(decoded(path, list[PlacedRow]), self.keep))
 
     def _file(self, kind: str, key: str) -> Path:
         return self.folder.shared(kind, key)
 
     def _files(self, kind: str) -> list[Path]:
         return sorted(self.folder.run.glob(f"{kind}-*.json"))
-
-
-def _read(path: Path) -> dict[str, PlacedRow]:
-    """By node id: the rows that another process wrote. Raises FtgateError."""
-    if not path.stat().st_size:
-        raise FtgateError(f"{path}: its rows could not be written, so only the process that measured them has them")
-    return _by_nodeid(decoded(path, list[PlacedRow]))
 
 
 def _by_nodeid(rows: Iterable[PlacedRow]) -> dict[str, PlacedRow]:

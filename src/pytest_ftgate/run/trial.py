@@ -382,6 +382,7 @@ class Trial:
                 sample = replace(sample, error=error)
         shown = self.run.references.shown(figures.figures(values, reference=ended.values.of(first)))
         verdict = ended.judge.verdict(values)
+        values.read_all()
         self.by_nodeid[sample.cell.nodeid] = Row(
             cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
         )

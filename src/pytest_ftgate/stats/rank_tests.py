@@ -39,7 +39,7 @@ def median_interval(values: Values, level: float) -> Interval:
 
     `Interval.level` is the level that it really has, 0 of one value. Raises ValueError as `location` does.
     """
-    known = _finite(values)
+    known = _finite(values).tolist()
     return _interval(known, _sign_tail(len(known)), level)
 
 
@@ -65,6 +65,8 @@ def ratio_interval(launches: Sequence[tuple[Values, Values]], level: float) -> I
 
 def neighbours(own: Values, other: Values) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Both sides without the iterations in which either is NaN, so that only neighbours in time are paired."""
+    if not math.isnan(sum(own) + sum(other)):  # nearly all launches
+        return tuple(own), tuple(other)
     lost = {iteration for side in (own, other) for iteration, value in enumerate(side) if math.isnan(value)}
     first, second = (
         tuple(value for iteration, value in enumerate(side) if iteration not in lost) for side in (own, other)
@@ -131,12 +133,13 @@ def log_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     import numpy as np
 
     logs = np.log(_positive(values))
-    mean, value = float(logs.mean()), geometric_mean(values)
+    mean, value = float(np.add.reduce(logs)) / len(logs), geometric_mean(values)
     if len(logs) == 1:
         return Interval(value=value, low=value, high=value, level=0.0)
     from scipy.special import stdtrit  # this import takes half a second: only a run that measures needs it
 
-    half = float(stdtrit(len(logs) - 1, (1 + level) / 2)) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    deviation = math.sqrt(float(np.add.reduce((logs - mean) ** 2)) / (len(logs) - 1))
+    half = float(stdtrit(len(logs) - 1, (1 + level) / 2)) * deviation / math.sqrt(len(logs))
     return Interval(value=value, low=math.exp(mean - half), high=math.exp(mean + half), level=level)
 
 
@@ -154,6 +157,36 @@ def quantile(values: Values, at: float) -> float:
     return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
 
 
+def row_quantiles(rows: Floats, at: float) -> Floats:
+    """The `quantile` of the finite values of each row, and NaN for a row without any."""
+    import numpy as np
+
+    finite = np.isfinite(rows)
+    counts = finite.sum(axis=1)
+    filled = counts > 0
+    if not filled.any():
+        return np.full(len(rows), math.nan)
+    ascending, every = np.sort(np.where(finite, rows, math.nan), axis=1), np.arange(len(rows))
+    place = at * np.maximum(counts - 1, 0)
+    below = np.floor(place)
+    part = place - below
+    low, high = ascending[every, below.astype(np.intp)], ascending[every, np.ceil(place).astype(np.intp)]
+    return np.asarray(np.where(part >= 0.5, high - (high - low) * (1 - part), low + (high - low) * part))
+
+
+def row_medians(rows: Floats) -> Floats:
+    """The median of the values that are not NaN in each row, and NaN for a row without any."""
+    import numpy as np
+
+    counts = (~np.isnan(rows)).sum(axis=1)
+    if not counts.any():
+        return np.full(len(rows), math.nan)
+    ascending, every = np.sort(rows, axis=1), np.arange(len(rows))
+    upper = counts // 2
+    high = ascending[every, np.minimum(upper, rows.shape[1] - 1)]
+    return np.asarray(np.where(counts % 2, high, (ascending[every, np.maximum(upper - 1, 0)] + high) / 2))
+
+
 def tail(values: Values, at: float = TAIL_QUANTILE) -> float:
     """A high quantile of one launch's iterations, in their unit, interpolated: unlike a low one, it shows lock convoys.
 
@@ -165,6 +198,28 @@ def tail(values: Values, at: float = TAIL_QUANTILE) -> float:
 def iterations_ratio(own: Values, other: Values) -> float:
     """How much longer one side of a launch takes than the interleaved other side: the ratio of `paired_shift`."""
     return math.exp(median(_walsh_means(_log_ratios(own, other))))
+
+
+def row_shifts(own: Floats, other: Floats, *, errors: bool = False) -> tuple[Floats, Floats]:
+    """For each row of both sides the `paired_shift`, and its standard error if asked for; NaN without any pair.
+
+    Iterations in which either side is NaN are left out.
+    """
+    import numpy as np
+
+    width = min(own.shape[1], other.shape[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(own[:, :width]) - np.log(other[:, :width])
+    known = np.isfinite(logs)
+    counts = known.sum(axis=1)
+    found, within = np.full(len(own), math.nan), np.full(len(own), math.nan)
+    for count in {*counts.tolist()} - {0}:
+        rows = counts == count
+        same = logs[rows][known[rows]].reshape(-1, count)
+        found[rows] = row_medians(_walsh_means(same))
+        if errors:
+            within[rows] = _gini_deviations(same) / math.sqrt(count)
+    return found, within
 
 
 def paired_shift(own: Values, other: Values) -> tuple[float, float]:
@@ -192,14 +247,26 @@ def gini_deviation(values: Values) -> float:
 
     The mean of |a - b| over all pairs, times sqrt(pi) / 2; 0.0 for fewer than two values.
     """
+    return 0.0 if len(values) < 2 else float(_gini_deviations(_finite(values)[None])[0])
+
+
+def _gini_deviations(rows: Floats) -> Floats:
+    """The `gini_deviation` of each row."""
     import numpy as np
 
-    if len(values) < 2:
-        return 0.0
-    ascending = np.sort(_finite(values))
-    n = len(ascending)
-    weights = 2 * np.arange(n) - (n - 1)
-    return max(0.0, float(weights @ ascending) * math.sqrt(math.pi) / (n * (n - 1)))
+    n = rows.shape[1]
+    if n < 2:
+        return np.zeros(len(rows))
+    weights = _weights(n)
+    sums = [max(0.0, float(weights @ ascending) * math.sqrt(math.pi) / (n * (n - 1))) for ascending in np.sort(rows)]
+    return np.array(sums)
+
+
+@lru_cache(maxsize=64)
+def _weights(n: int) -> Floats:
+    import numpy as np
+
+    return np.asarray(2.0 * np.arange(n) - (n - 1), dtype=np.float64)
 
 
 @lru_cache(maxsize=128)
@@ -251,14 +318,12 @@ def _tail(counts: Sequence[int], total: int) -> tuple[float, ...]:
     return tuple(cases / total for cases in accumulate(counts))[::-1]
 
 
-def _interval(shifts: Floats, tail: Sequence[float], level: float) -> Interval:
+def _interval(shifts: Values, tail: Sequence[float], level: float) -> Interval:
     """The median of the shifts, between those at which a test that counts how many lie beyond begins to reject.
 
     `tail` is the null distribution of that count. With too few values for the level the interval is the widest one.
     """
-    import numpy as np
-
-    ordered, pairs = np.sort(shifts), len(shifts)
+    ordered, pairs = sorted(shifts), len(shifts)
     # The smallest statistic whose tail probability, which descends, is at most half of what the interval may miss.
     wins = min(bisect_left(tail, -(1 - level) / 2, key=lambda probability: -probability), pairs)
     low, high = float(ordered[pairs - wins]), float(ordered[wins - 1])
@@ -279,7 +344,7 @@ def _slopes(xs: Values, ys: Values) -> Floats:
     return np.asarray(rise[run != 0] / run[run != 0], dtype=np.float64)
 
 
-def median(values: Floats) -> float:
+def median(values: Values) -> float:
     """The median of at least one value, in a fifth of the time that NumPy's own takes for a few."""
     import numpy as np
 
@@ -289,13 +354,11 @@ def median(values: Floats) -> float:
 
 
 def _walsh_means(values: Values) -> Floats:
-    """The means of all pairs of values, a value with itself included."""
-    import numpy as np
-
-    array = _finite(values)
-    first, second = _pairs(len(array))
+    """The means of all pairs of values, a value with itself included; of several rows those of each."""
+    halves = _finite(values) / 2
+    first, second = _pairs(halves.shape[-1])
     # Halved before they are added: the mean of two equal values is then exactly that value, and never overflows.
-    return np.asarray(array[first] / 2 + array[second] / 2, dtype=np.float64)
+    return halves[..., first] + halves[..., second]
 
 
 @lru_cache(maxsize=8)
@@ -310,8 +373,8 @@ def _finite(values: Values) -> Floats:
     import numpy as np
 
     array = np.asarray(values, dtype=np.float64)
-    if not len(array) or not np.isfinite(array).all():
-        raise ValueError("finite values are needed" if len(array) else "at least one value is needed")
+    if not array.size or not np.isfinite(array).all():
+        raise ValueError("finite values are needed" if array.size else "at least one value is needed")
     return array
 
 

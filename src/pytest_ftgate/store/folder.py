@@ -6,6 +6,7 @@ file that is not valid is an error that names the place, and is never overwritte
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -165,6 +166,8 @@ class Store:
         self.root = root
         self.lock_path = lock_path or root.absolute().parent / ".ftgate" / f"{root.absolute().name}.lock"
         self.lock_timeout_s = lock_timeout_s
+        self._decoded: dict[Path, tuple[bytes, StoredRun]] = {}
+        """Each file as it was read last, with the digest of its content: a run asks several times."""
 
     def path(self, test: str) -> Path:
         """The folder of a test (a node id without brackets), whether it exists or not."""
@@ -252,7 +255,11 @@ class Store:
             return None
         except OSError as error:
             raise BaselineError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
-        return decode(content, str(path))
+        digest = hashlib.sha256(content).digest()
+        known = self._decoded.get(path)
+        if known is None or known[0] != digest:
+            known = self._decoded[path] = digest, decode(content, str(path))
+        return known[1]
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -190,24 +192,34 @@ def decode(content: bytes, name: str) -> StoredRun:
             fix = f"take one side (`git checkout --ours -- {name}`, or `--theirs`) and record the cell again"
             raise broken(name, f"line {number}, column 1", f"a merge conflict is not resolved ({line[:7]})", fix)
     # Not by msgspec, which takes the last of several values of a key.
+    odd: list[object] = []
     try:
-        read = json.loads(text, object_pairs_hook=_object)
-        faults = list(_faults(read, "$"))
+        read = json.loads(text, object_pairs_hook=partial(_object, odd), parse_constant=partial(_constant, odd))
     except json.JSONDecodeError as error:
         cut = not text[error.pos :].strip()
         problem = "the file is cut off" if cut else f"is not JSON: {error.msg}"
         raise broken(name, f"line {error.lineno}, column {error.colno}", problem) from error
     except (RecursionError, ValueError) as error:
         raise broken(name, "$", f"is not a baseline: {str(error).partition(';')[0]}") from error
-    for place, fault in faults:
-        raise broken(name, place, fault)
+    run = None
+    if not odd:
+        with contextlib.suppress(UnicodeEncodeError, msgspec.ValidationError, RecursionError):
+            run = msgspec.convert(read, StoredRun)
+    if run is None:  # looked through value by value only where something is wrong
+        try:
+            faults = list(_faults(read, "$"))
+        except RecursionError as error:
+            raise broken(name, "$", f"is not a baseline: {error}") from error
+        for place, fault in faults:
+            raise broken(name, place, fault)
     _check_version(read, "schema", SCHEMA, name)
     _check_version(read, "statistic", STATISTIC, name)
-    # Each cell is converted alone first, so that an error's path names the cell.
-    cells = read.get("cells")
-    for label, cell in (cells if isinstance(cells, dict) else {}).items():
-        _convert(cell, Recording, _child("$.cells", label), name)
-    run = _convert(read, StoredRun, "$", name)
+    if run is None:
+        # Each cell is converted alone first, so that an error's path names the cell.
+        cells = read.get("cells")
+        for label, cell in (cells if isinstance(cells, dict) else {}).items():
+            _convert(cell, Recording, _child("$.cells", label), name)
+        run = _convert(read, StoredRun, "$", name)
     for place, fault in _contradictions(run):
         raise broken(name, place, fault)
     return run
@@ -223,9 +235,18 @@ class _Twice(NamedTuple):
     key: str
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
+def _object(odd: list[object], pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
     read = dict(pairs)
-    return read if len(read) == len(pairs) else _Twice(Counter(key for key, _ in pairs).most_common(1)[0][0])
+    if len(read) == len(pairs):
+        return read
+    odd.append(twice := _Twice(Counter(key for key, _ in pairs).most_common(1)[0][0]))
+    return twice
+
+
+def _constant(odd: list[object], name: str) -> float:
+    """NaN or an infinity, which are no JSON."""
+    odd.append(value := float(name))
+    return value
 
 
 def _faults(value: Any, path: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
 from statistics import fmean
 from typing import Final, Literal, NamedTuple
 from zlib import crc32
@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from ...judge import metrics
 from ...judge.readers import INTERVAL_LEVEL, median_of
-from ...judge.values import ByRound, Values, figure_of, values_of
+from ...judge.values import Values, figure_of, values_of
 from ...kit.text import COMMIT_DIGITS
 from ...kit.values import Interval, Metric, Struct, grouped
 from ...model.report import Figures, Report, Row
+from ...model.sample import ByRound
 from ...model.spec import Reuse
 from ...model.verdict import Decision
 from ...stats import moderated
@@ -225,6 +226,8 @@ class Candidate(NamedTuple):
     source: Callable[[str], ByRound]
     own_metrics: tuple[str, ...]
     """Those that the workload or its load measured."""
+    estimates: dict[tuple[str, int], Estimate | None]
+    """By metric: its value, and its ratio to another candidate, by the identity of that."""
 
     @property
     def name(self) -> str:
@@ -261,6 +264,7 @@ def of_row(row: Row, values: Values | None) -> Candidate:
         figures=figures,
         source=(lambda _: {}) if values is None else values.by_order,
         own_metrics=(*latency, *(f"{kind}.{name}" for kind, values in named for name in sorted(values))),
+        estimates={},
     )
 
 
@@ -294,6 +298,7 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
         ),
         source=source,
         own_metrics=tuple(name for name in newest.values if name.partition(".")[0] in metrics.OWN),
+        estimates={},
     )
 
 
@@ -349,13 +354,19 @@ def estimate(values: Sequence[float], metric: str) -> Estimate | None:
     if not values or min(values) <= 0:
         return None
     logs = [math.log(value) for value in values]
-    deviations = moderated.deviations(logs, (), SPREAD_BOUND * metrics.row(metric).spread)
-    half = moderated.half_width(len(logs), INTERVAL_LEVEL) * math.sqrt(fmean(float(each) ** 2 for each in deviations))
+    deviation = moderated.deviation(logs, SPREAD_BOUND * metrics.row(metric).spread)
+    half = moderated.half_width(len(logs), INTERVAL_LEVEL) * math.sqrt(fmean([deviation**2] * len(logs)))
     return Estimate(fmean(logs), half)
 
 
 def value(side: Candidate, metric: str) -> Estimate | None:
     """A candidate's value of a metric; from its figures where its launches are not known."""
+    if (metric, 0) not in side.estimates:
+        side.estimates[metric, 0] = _value(side, metric)
+    return side.estimates[metric, 0]
+
+
+def _value(side: Candidate, metric: str) -> Estimate | None:
     found = estimate(list(side.source(metric).values()), metric)
     if found is not None or side.source(metric):
         return found
@@ -374,6 +385,12 @@ def wall_log(side: Candidate) -> float:
 
 def ratio(side: Candidate, other: Candidate, metric: str) -> Estimate | None:
     """A candidate's value over another's: by rounds where both were interleaved."""
+    if (metric, id(other)) not in side.estimates:
+        side.estimates[metric, id(other)] = _ratio(side, other, metric)
+    return side.estimates[metric, id(other)]
+
+
+def _ratio(side: Candidate, other: Candidate, metric: str) -> Estimate | None:
     here, there = side.source(metric), other.source(metric)
     common = sorted(here.keys() & there.keys()) if side.place == other.place else []
     if common and all(here[order] > 0 and there[order] > 0 for order in common):
@@ -485,12 +502,12 @@ def _choice(group: Sequence[Candidate], weights: Weights) -> Choice:
     criteria = [Metric.WALL, figure] if figure else [Metric.WALL]
 
     # Those that none beats: clearly better in time or memory, and clearly worse in neither.
-    unbeaten = []
-    for side in rivals:
-        signs = [{_sign(ratio(side, other, name)) for name in criteria} for other in rivals if other is not side]
-        if not any(1 in each and -1 not in each for each in signs):
-            unbeaten.append(side)
-    pareto = sorted(unbeaten or rivals, key=wall_log)
+    beaten = set[int]()
+    for side, other in combinations(rivals, 2):
+        signs = {_sign(ratio(side, other, name)) for name in criteria} - {0}
+        if len(signs) == 1:
+            beaten.add(id(side if 1 in signs else other))
+    pareto = sorted([side for side in rivals if id(side) not in beaten] or rivals, key=wall_log)
 
     if weights:
         advised = _by_weights(rivals, figure, weights)

@@ -44,17 +44,19 @@ def render(report: Report) -> str:
     anchors = {id(cell["row"]): cell["anchor"] for test in tests for cell in test["cells"]}
 
     # The plots get as much room as there is, those of the tests that fail first.
-    left = PLOTS_BYTES
+    left, fails = PLOTS_BYTES, partial(said.fails, report)
     places = [
         min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, 0.0)) for test in tests
     ]
     for _, test in sorted(zip(places, tests, strict=True), key=lambda pair: pair[0]):
-        size = len(plots.encoded(test["data"]))
-        if size > left:
-            test["data"] = None
-            for cell in test["cells"]:
-                cell["details"] = ""
-        left -= min(left, size)
+        rows = [cell["row"] for cell in test["cells"]]
+        drawn_of = {"cells": plots.cells_data(rows, fails), "varied": plots.varied(rows)}
+        left -= len(plots.encoded(drawn_of))
+        if left < 0:
+            break
+        test["data"] = drawn_of
+        for cell in test["cells"]:
+            cell["details"] = "\n".join(line[6:] for line in detail_lines(cell["row"], PLAIN))
     drawn = [{"anchor": test["anchor"], **test["data"]} for test in tests if test["data"]]
     data = {"started_at": report.started_at, "commit": report.commit, "seed": report.seed, "tests": drawn}
 
@@ -244,17 +246,14 @@ def _tests(report: Report) -> Iterator[Said]:
                     "row": row,
                     "anchor": f"t{number}c{at}",
                     "texts": [texts[at] for texts in columns.values()],
-                    "details": "\n".join(line[6:] for line in detail_lines(row, PLAIN)),
+                    "details": "",
                 }
                 for at, row in enumerate(rows)
             ],
             "sites": [
                 {"cell": label, "site": site} for label, site in sorted(sites, key=lambda each: -each[1].share)[:SITES]
             ],
-            "data": {
-                "cells": plots.cells_data(rows, partial(said.fails, report)),
-                "varied": plots.varied(rows),
-            },
+            "data": None,
             "advice": advised.get(title, ()),
         }
 

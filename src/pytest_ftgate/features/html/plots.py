@@ -29,7 +29,8 @@ MEMORY_POINTS = 60
 
 def cells_data(rows: Sequence[Row], fails: Callable[[Row], bool]) -> list[dict[str, Any]]:
     """Each cell of a test; what was compared is read from the launches that were measured last."""
-    compared = values_of([replace(row, sample=row.paired or row.sample) for row in rows])
+    pairs = any(row.verdict.basis == "paired" for row in rows)
+    compared = values_of([replace(row, sample=(row.paired or row.sample) if pairs else None) for row in rows])
     return [_cell_data(row, values, fails(row)) for row, values in zip(rows, compared, strict=True)]
 
 

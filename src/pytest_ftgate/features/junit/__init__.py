@@ -10,7 +10,7 @@ from ...model.report import Report
 
 @hookimpl
 def ftgate_formats() -> Mapping[str, Format]:
-    return {"junit": Format(render, needs=("junitparser",))}
+    return {"junit": Format(render)}
 
 
 def render(report: Report) -> str:
