@@ -51,12 +51,14 @@ BODY = """
 """
 
 
-def observed(bench: Bench, executor: Executor, build: str, name: str, iterations: int = 3, workers: int = 1) -> Launch:
+def observed(
+    bench: Bench, executor: Executor, build: str, name: str, iterations: int = 3, workers: int = 1, loops: int = 1
+) -> Launch:
     """A launch that the features of these metrics observe."""
     observers = tuple({metrics.row(each).observer for each in metrics.OBSERVED})
     handle = bench.ready(executor, build=build, side="observed", test=name, workers=workers, observers=observers)
     for kind in (COLD, WARMUP, *[MEASURED] * iterations):
-        handle.iteration(kind)
+        handle.iteration(kind, loops)
     return handle.finish()
 
 
@@ -93,6 +95,7 @@ def test_a_coroutine_that_blocks_makes_the_loop_late_and_one_that_awaits_does_no
 
     def sample() -> None:
         assert observed(bench, TASKS, build, "test_blocks").peaks["lag"] > 40e6
+        assert observed(bench, TASKS, build, "test_blocks", loops=4).peaks["lag"] < 80e6  # of one call
         assert observed(bench, TASKS, build, "test_awaits", workers=4).peaks["lag"] < 20e6
 
     confirm(sample)

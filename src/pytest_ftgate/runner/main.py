@@ -29,7 +29,7 @@ from .protocol import (
     framed,
 )
 from .record import LaunchRecord
-from .worker import AT_BARRIER, CHECKING, HOLDING, VALUES, Order, explain
+from .worker import AT_BARRIER, CHECKING, HOLDING, OBSERVED, VALUES, Order, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -212,6 +212,8 @@ class MeasuredCell:
         if message["loops"] != 1 and self.launch_setups is not None and self.launch_setups.setups.each_iteration:
             raise Failure("has a setup for each iteration, which the compared test has not: both need the same setups")
         flags = FLAGS.get(kind, 0)
+        if self.setup["observers"] and not message["window_ns"]:
+            flags |= OBSERVED
         checking = bool(flags & CHECKING)
         checks_itself = self.declaration is not None and self.declaration.check is not None
         if checking and checks_itself:
