@@ -39,6 +39,7 @@ from pytest_ftgate.measure.group import StoppingRule
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
 from pytest_ftgate.measure.memory_round import BARE_HOLDS, BARRIERS, GROWTH_AT_LEAST, GROWTH_AT_MOST, GROWTHS
 from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
+from pytest_ftgate.measure.spent import OF_ROLE
 from pytest_ftgate.measure.time_round import PROBED_ITERATIONS
 from pytest_ftgate.model.sample import EVERYTHING, IN_PAIRS, Need, Sample, WorkloadError
 from pytest_ftgate.model.spec import Environment, Executor, Group, Program, Settings
@@ -83,6 +84,20 @@ def rounds(launcher: FakeLauncher) -> dict[int, list[Event]]:
 
 
 # -- order and isolation -------------------------------------------------------------------------------------------
+
+
+def test_the_seconds_of_each_kind_of_launch_are_counted_once() -> None:
+    launcher = FakeLauncher(wall_ns=steady(20 * MS))
+    measurement = measurement_of(launcher, group_of("threads"), THREE)
+    began_s = launcher.clock()
+    measurement.measure()
+    took: dict[str, float] = defaultdict(float)
+    held = {event.handle for event in launcher.events if event.at.event in {BARRIER, HOLD}}
+    for event in launcher.events:
+        took["memory" if event.handle in held else OF_ROLE[event.at.side]] += (event.ended_ns - event.began_ns) / 1e9
+    assert measurement.spent.seconds == pytest.approx(took)
+    assert set(took) == {"time", "controls", "locks", "memory"}
+    assert sum(took.values()) == pytest.approx(launcher.clock() - began_s)
 
 
 def test_all_sides_of_a_round_are_started_together() -> None:

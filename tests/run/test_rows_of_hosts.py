@@ -131,3 +131,20 @@ def test_no_export_mixes_the_figures_of_two_machines(session: Run, kind: str) ->
 def test_junit_names_the_machine_of_each_suite(session: Run) -> None:
     text = junit.render(reported(session, placed("one"), placed("other", scale=3)))
     assert all(f'hostname="{machine.fingerprint}"' in text for machine in (MACHINE, OTHER_MACHINE))
+
+
+def test_the_seconds_of_all_processes_add_up_to_the_wall_time(session: Run) -> None:
+    session.time.started_s -= 100
+    session.folder.make()
+    session.rows.keep_spent("gw0", {"time": 20.0, "locks": 1.5})
+    session.rows.keep_spent("gw1", {"time": 4.0})
+    session.spent.seconds["environments"] = 3.0
+    report = reported(session, placed(""))
+    assert report.seconds.items() >= {"time": 24.0, "locks": 1.5, "environments": 3.0}.items()
+    assert report.seconds.keys() == {"time", "locks", "environments", "own code"}
+    assert sum(report.seconds.values()) == pytest.approx(report.wall_s)
+
+
+def test_seconds_of_other_hosts_are_not_known(session: Run) -> None:
+    session.spent.seconds["environments"] = 3.0
+    assert not reported(session, placed("one")).seconds

@@ -13,6 +13,7 @@ import pytest
 from fake_launcher import GIL, Quiet, group_of
 
 from pytest_ftgate.kit.git import Checkout
+from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.model.spec import Cell, Group, Interpreter, parse_target
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.targets import Targets
@@ -27,7 +28,7 @@ class Sides:
     """Two checkouts, two targets, and environments that are made by a script."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.targets = Targets(RunFolder(root, "run"), (), Quiet())
+        self.targets = Targets(RunFolder(root, "run"), (), Quiet(), Spent(time.monotonic))
         self.both = [Checkout(label=name, commit="", root=str(root / name)) for name in ("old", "new")]
         group = group_of("threads")
         (one,) = group.cells

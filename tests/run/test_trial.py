@@ -43,6 +43,7 @@ from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.capacity import Capacity
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
+from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail, parse_target
@@ -81,7 +82,7 @@ class ScriptedTargets(Targets):
     """Targets that are all there, but for those in `missing` and checkouts in `uninstallable`."""
 
     def __init__(self) -> None:
-        super().__init__(FOLDER, (), Quiet())
+        super().__init__(FOLDER, (), Quiet(), Spent(time.monotonic))
         self.missing: set[str] = set()
         self.uninstallable: set[str] = set()
 
@@ -154,6 +155,7 @@ class Desk:
 
     def __init__(self, launcher: FakeLauncher) -> None:
         self.launcher = launcher
+        self.spent = Spent(launcher.clock)
         self.targets = ScriptedTargets()
         self.references = ScriptedReferences()
         self.stored = ScriptedStored(self.targets)

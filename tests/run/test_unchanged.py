@@ -6,6 +6,7 @@ import dataclasses
 import os
 import struct
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Request
+from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
 from pytest_ftgate.model.spec import Cell, Executor, Group, Program, Spec
 from pytest_ftgate.run.folder import RunFolder
@@ -342,7 +344,7 @@ class Desk(Targets):
     """Two checkouts of one test, both with an environment, and a launcher that notes what it is told."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(RunFolder(folder, "run"), (), Quiet())
+        super().__init__(RunFolder(folder, "run"), (), Quiet(), Spent(time.monotonic))
         self.launcher = FakeLauncher()
         self.launcher.on_start = self._note
         self.notes = [BEGUN]
@@ -386,7 +388,12 @@ class Desk(Targets):
         source = msgspec.structs.replace(self.group.spec.source, path=path)
         group = msgspec.structs.replace(self.group, spec=msgspec.structs.replace(self.group.spec, source=source))
         run = SimpleNamespace(
-            config=config, targets=self, references=references, launcher=self.launcher, listener=Quiet()
+            config=config,
+            targets=self,
+            references=references,
+            launcher=self.launcher,
+            listener=Quiet(),
+            spent=self.spent,
         )
         return UnchangedCells(cast(Run, run)).check(group, group.cells, self.pair)
 

@@ -16,6 +16,7 @@ from pytest_ftgate.measure.cell_run import CellRun, PreparedTarget
 from pytest_ftgate.measure.group import Measurement
 from pytest_ftgate.measure.launch import CellUnsupported, HeldIteration, Launcher, LaunchFailed, LaunchRole, Request
 from pytest_ftgate.measure.plan import Allowance, Listener, RoundPlan
+from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.model.sample import (
     Barrier,
     Iteration,
@@ -439,6 +440,7 @@ def measurement_of(
         launcher=launcher,
         rng=random.Random(seed),
         listener=listener or Quiet(),
+        spent=Spent(getattr(launcher, "clock", time.monotonic)),
         **more,
     )
 

@@ -27,6 +27,7 @@ from .conditions import ConditionsMonitor
 from .launch import Launcher, LaunchRole, Request
 from .memory_round import measure_memory
 from .plan import Listener, OutOfTime, RoundPlan
+from .spent import OF_ROLE, Spent
 from .time_round import measure_times, ratios_of
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class Measurement:
     launcher: Launcher
     rng: random.Random
     listener: Listener
+    spent: Spent
     monitor: ConditionsMonitor | None = None
     stopping_rule: StoppingRule | None = None
     needed: int = 0
@@ -100,15 +102,15 @@ class Measurement:
         # 2. Time and lock launches of all cells, then memory launches, between two looks at the machine's speed.
         launches = self._launches
         plan.begin_round()
-        if first and self.monitor is not None:
-            self.monitor.calibrate()
+        if first:
+            self._calibrate()
         measure_times(self)
         with plan.extra():
-            measure_memory(self)
+            with self.spent.on("memory"):
+                measure_memory(self)
             self.capacity.learn(self.cell_runs)
             self._run_references()
-        if self.monitor is not None:
-            self.monitor.calibrate()
+        self._calibrate()
         # 3. What is still undecided is measured in the next round, of the cells whose turn it is.
         if self.stopping_rule is not None:
             needs = self.stopping_rule(self.samples_so_far())
@@ -181,6 +183,11 @@ class Measurement:
                     each.require(frozenset())
             else:
                 kept += len(family)
+
+    def _calibrate(self) -> None:
+        if self.monitor is not None:
+            with self.spent.on("controls"):
+                self.monitor.calibrate()
 
     def _run_references(self) -> None:
         """Run the reference of a cell that has failed as often as the cell itself: it may have the same error."""
@@ -284,12 +291,13 @@ class Measurement:
         self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
     ) -> Iterator[RunningLaunch]:
         """A launch that has imported its workload; killed at the end, whatever happens."""
-        launch = self.start(cell_run, role, settled=settled, sampling_ns=sampling_ns)
-        try:
-            launch.handle.ready()
-            yield launch
-        finally:
-            launch.kill()
+        with self.spent.on(OF_ROLE[role]):
+            launch = self.start(cell_run, role, settled=settled, sampling_ns=sampling_ns)
+            try:
+                launch.handle.ready()
+                yield launch
+            finally:
+                launch.kill()
 
     @contextlib.contextmanager
     def started(self, wanted: Iterable[tuple[CellRun, LaunchRole]]) -> Iterator[list[RunningLaunch]]:
@@ -298,11 +306,15 @@ class Measurement:
         with contextlib.ExitStack() as stack:
             for cell_run, role in wanted:
                 if cell_run.alive:
-                    with cell_run.attribute_errors(role):
+                    with self.spent.on(OF_ROLE[role]), cell_run.attribute_errors(role):
                         launch = self.start(cell_run, role)
-                        stack.callback(launch.kill)
+                        stack.callback(self._kill, launch)
                         launches.append(launch)
             yield launches
+
+    def _kill(self, launch: RunningLaunch) -> None:
+        with self.spent.on(OF_ROLE[launch.role]):
+            launch.kill()
 
     def report(self, cell_run: CellRun, phase: str) -> None:
         plan = self.plan

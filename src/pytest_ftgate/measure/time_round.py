@@ -16,6 +16,7 @@ from .cell_run import PROBED, ROLES, CellRun, RunningLaunch, roles
 from .launch import LaunchRole
 from .memory_round import memory_cost_ns
 from .plan import OutOfTime, calibrated_loops
+from .spent import OF_ROLE
 
 if TYPE_CHECKING:
     from .group import Measurement
@@ -136,7 +137,8 @@ def _each(
         if launch.usable():
             measurement.report(launch.cell_run, phase)
             timing = measurement.plan.extra() if launch.role in PROBED else contextlib.nullcontext()
-            with timing, launch.cell_run.attribute_errors(launch.role):
+            spent = measurement.spent.on(OF_ROLE[launch.role])
+            with timing, spent, launch.cell_run.attribute_errors(launch.role):
                 act(launch)
             if not launch.usable():
                 launch.kill()  # else its threads may run beside the cell's other launches

@@ -376,6 +376,10 @@ class Shard(Struct, frozen=True, kw_only=True):
         return f"shard {self.part}/{self.parts}"
 
 
+OWN_CODE = "own code"
+"""The seconds of a run that were not measured: its wall time without all others."""
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """Everything measured and judged in a run; every printed form is a pure function of it.
 
@@ -384,7 +388,8 @@ class Report(Struct, frozen=True, kw_only=True):
     `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured; None: all.
     `limits_from` is the commit from which limits were read, under `--ftgate-trust=base`. `undecided_fails` says whether
     a run that decided (almost) nothing fails. `project` is the name of what was measured, `branch` the one that is
-    checked out; empty where they are not known.
+    checked out; empty where they are not known. `seconds` is where `wall_s` went, by kind of work; empty where that
+    is not known.
     """
 
     version: str
@@ -406,6 +411,7 @@ class Report(Struct, frozen=True, kw_only=True):
     undecided_fails: bool = True
     project: str = ""
     branch: str = ""
+    seconds: dict[str, float] = {}
     schema: int = 4
 
     @property

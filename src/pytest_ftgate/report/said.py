@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..judge import contract_grammar, limits, metrics
 from ..kit import units
 from ..kit.text import COMMIT_DIGITS, listed, plain, plural
-from ..model.report import Explanation, Machine, Moved, Report, Row, Shortfall
+from ..model.report import OWN_CODE, Explanation, Machine, Moved, Report, Row, Shortfall
 from ..model.sample import Sample, WorkloadError
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..store.names import split_nodeid
@@ -501,6 +501,13 @@ def limits_text(report: Report) -> str:
         f"from commit {commit(report.limits_from)} (--ftgate-trust=base), as what fails and the set of tests; "
         "Ftgate-Accept trailers do not count"
     )
+
+
+def seconds_text(report: Report) -> str:
+    """Where the seconds of a run went, most of them first; empty where that is not known."""
+    measured = sorted(((each, kind) for kind, each in report.seconds.items() if kind != OWN_CODE), reverse=True)
+    rest = [f"{OWN_CODE} (the rest) {report.seconds[OWN_CODE]:.1f}"] if measured else []
+    return ", ".join([*(f"{kind} {each:.1f}" for each, kind in measured), *rest])
 
 
 def result(report: Report, rows: Sequence[Row] | None = None) -> str:

@@ -110,6 +110,8 @@ def _footer(report: Report, style: Style) -> list[str]:
         lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]
     if limits := said.limits_text(report):
         lines += entry("limits", limits, style, indent=0, column=9)
+    if style.verbosity > 0 and (seconds := said.seconds_text(report)):
+        lines += entry("seconds", seconds, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style), *_totals(report, style)]
     undecided = said.undecided(report)
     for text in dict.fromkeys((*([] if undecided else [said.first_line(report)]), said.result(report))):

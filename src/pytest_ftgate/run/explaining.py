@@ -93,7 +93,8 @@ class Explainer:
             return
         clock = phase.measurement.plan.clock
         began_s = clock()
-        self.found[nodeid] = self._with_functions(moved, row, sample, phase, left_s)
+        with phase.measurement.spent.on("explaining"):
+            self.found[nodeid] = self._with_functions(moved, row, sample, phase, left_s)
         phase.measurement.plan.spend(clock() - began_s)
 
     def _with_functions(self, moved: Explanation, row: Row, sample: Sample, phase: Phase, left_s: float) -> Explanation:

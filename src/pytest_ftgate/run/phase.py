@@ -168,6 +168,7 @@ class Phase:
             needed=0 if spec.contracts else self.needed,  # contracts compare cells: these are measured together
             empty=run.empty,
             capacity=run.capacity,
+            spent=run.spent,
         )
 
     @property

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
+import msgspec
 from msgspec.structs import replace
 
 from ..kit.errors import FtgateError
@@ -106,6 +107,15 @@ class RowStore:
         for rows in (*lost, self._in_part, *others, *self._known.values()):
             found |= rows
         return found
+
+    def keep_spent(self, worker: str, seconds: dict[str, float]) -> None:
+        """Write where the time of this process went, by kind, for the one that makes the report."""
+        with contextlib.suppress(OSError, FtgateError):
+            write_whole(self._file("spent", worker), [msgspec.json.encode(seconds)])
+
+    def spent(self) -> list[dict[str, float]]:
+        """What each process has written of its seconds. Raises FtgateError."""
+        return [decoded(path, dict[str, float]) for path in self._files("spent")]
 
     def keep(self, data: bytes) -> Callable[[], bytes]:
         """Keep what a sample holds: in a file without a name, in memory where there is no room."""

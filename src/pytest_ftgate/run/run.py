@@ -25,7 +25,8 @@ from ..measure.launchers.factory import Launchers
 from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
 from ..measure.plan import Listener
-from ..model.report import Machine, PlacedRow, Report, Row, Shard, failed_row, first_line
+from ..measure.spent import Spent
+from ..model.report import OWN_CODE, Machine, PlacedRow, Report, Row, Shard, failed_row, first_line
 from ..model.spec import Group, Plan
 from ..report import json, said
 from ..store import names
@@ -99,7 +100,8 @@ class Run:
         self.listener = listener
         self.turn = MeasuringTurn(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
-        self.targets = Targets(self.folder, config.install, listener, scripted=launcher is not None)
+        self.spent = Spent(time.monotonic)
+        self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=launcher is not None)
         self.plugins = hookspec.features("run")
         self.hooks = self.plugins.hook
         self.limits_from = ""
@@ -133,7 +135,7 @@ class Run:
         """
         refuse_tracked(self.folder.path)
         if self.config.against:
-            with self.guarded():
+            with self.guarded(), self.spent.on("environments"):
                 self.references.requested()
             return
         try:
@@ -225,7 +227,8 @@ class Run:
                         self._announce(group)
                         if self.config.against:  # the environments of both sides are made at once
                             test, _ = names.split_nodeid(group.cells[0].nodeid)
-                            self.targets.make_all(group, self.references.requested().sides_with(test))
+                            with self.spent.on("environments"):
+                                self.targets.make_all(group, self.references.requested().sides_with(test))
                         self._attributing(trials[-1], trials[-1].begin)
                 while True:
                     # 2. Keep the rows of the tests that have ended.
@@ -253,6 +256,8 @@ class Run:
             raise
         finally:
             self.rows.end()
+            if self.turn is not None:
+                self.rows.keep_spent(self.turn.name, self.spent.seconds)
 
     def planned(self) -> list[str]:
         """The node ids of all cells of this run; empty if nothing was collected in this process."""
@@ -265,11 +270,19 @@ class Run:
         """
         rows = list(rows)
         hosts = hosts_of(rows)
+        # The seconds of all processes; those of other hosts are not known here.
+        wall_s, seconds = self.time.spent_s, dict[str, float]()
+        for each in () if hosts else (*self.rows.spent(), self.spent.seconds):
+            for kind, spent_s in each.items():
+                seconds[kind] = seconds.get(kind, 0.0) + spent_s
+        if seconds:
+            seconds[OWN_CODE] = max(0.0, wall_s - sum(seconds.values()))
         report = Report(
             version=version,
             seed=self.config.seed,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            wall_s=self.time.spent_s,
+            wall_s=wall_s,
+            seconds=seconds,
             machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
             interpreters=(),
             tables=tables_of(rows),

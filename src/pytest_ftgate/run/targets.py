@@ -19,6 +19,7 @@ from ..kit.values import Struct
 from ..measure import machine
 from ..measure.cell_run import PreparedTarget
 from ..measure.plan import Listener
+from ..measure.spent import Spent
 from ..measure.watch import threads
 from ..model.spec import Cell, Group, Interpreter, Target, parse_target
 from ..targets import describe, environments, find
@@ -49,7 +50,13 @@ class Targets:
     """Finds interpreters and installs environments, each when it is first asked for."""
 
     def __init__(
-        self, folder: RunFolder, install: environments.Steps | None, listener: Listener, *, scripted: bool = False
+        self,
+        folder: RunFolder,
+        install: environments.Steps | None,
+        listener: Listener,
+        spent: Spent,
+        *,
+        scripted: bool = False,
     ) -> None:
         """`install` are the steps of each environment; None installs the project if it has a build system.
 
@@ -58,6 +65,7 @@ class Targets:
         self.folder = folder
         self.install = install
         self.listener = listener
+        self.spent = spent
         self.scripted = scripted
         self._lookups: dict[_Key, TargetLookup] = {}
         self._made: dict[_Key, Path | FtgateError] = {}
@@ -70,7 +78,8 @@ class Targets:
         key = _key(target, requires, checkout)
         if key not in self._lookups:
             try:
-                self._lookups[key] = self._prepare(target, requires, checkout)
+                with self.spent.on("environments"):
+                    self._lookups[key] = self._prepare(target, requires, checkout)
             except FtgateError as error:
                 self._lookups[key] = TargetLookup(reason=str(error), failed=True)
         return self._lookups[key]

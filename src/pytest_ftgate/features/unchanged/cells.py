@@ -87,7 +87,8 @@ class UnchangedCells:
                     return Checked(why=each.differs)
             for cell in sorted(cells, key=lambda each: each.executor.program is not None):
                 try:
-                    finding = self._finding(cell, group.spec, pair, sides[cell.target.spec])
+                    with self.run.spent.on("checks"):
+                        finding = self._finding(cell, group.spec, pair, sides[cell.target.spec])
                 except CellUnsupported:
                     continue
                 except LaunchFailed:
