@@ -181,7 +181,7 @@ class Desk:
             test_time=self.budget_s,
             explain=explains,
         )
-        session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher)
+        session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher, clock=self.launcher.clock)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
         session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
         session.empty, session.capacity = {}, Capacity()
@@ -301,7 +301,7 @@ class TestFirstPhase:
 
     @pytest.mark.parametrize("computes", [True, False])
     def test_beside_other_work_a_body_that_computes_passes_by_cpu_time(self, computes: bool) -> None:
-        wall_of, cpu_of = noisy(1.3, 0.2, 0.2, seed=7), noisy(20 * MS if computes else 10 * MS, 0.003, seed=6)
+        wall_of, cpu_of = noisy(1.3, 0.2, 0.2, seed=2), noisy(20 * MS if computes else 10 * MS, 0.003, seed=6)
         desk = Desk(FakeLauncher(wall_ns=lambda at: 20 * MS * max(1.0, wall_of(at))))
         desk.launcher.cpu_ns, desk.launches = cpu_of, 10
         (row,) = run(desk.trial(THREADS_ALONE, against="main")).values()

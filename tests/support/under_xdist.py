@@ -37,8 +37,8 @@ TESTS = """
         pass
 """
 MOVES = {
-    *("started_at", "recorded_at", "started", "after_s", "took_s", "wall_s", "command", "conditions", "options"),
-    "project",
+    *("started_at", "recorded_at", "started", "after_s", "took_s", "wall_s", "seconds", "command", "conditions"),
+    *("options", "project"),
 }
 """What differs between two runs of the same launches: times, the load of the machine, the words of the command, the
 name of the folder."""

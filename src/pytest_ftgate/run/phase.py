@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import time
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -159,7 +158,7 @@ class Phase:
                 cell_run.require(first[cell_run.cell.nodeid])
         self.measurement = Measurement(
             cell_runs=cell_runs,
-            plan=RoundPlan(spec, limits, time.monotonic, loops=None if pair else run.stored.loops(group, cells)),
+            plan=RoundPlan(spec, limits, run.clock, loops=None if pair else run.stored.loops(group, cells)),
             launcher=run.launcher,
             rng=random.Random(f"{run.config.seed}:{group.key}{':beside' if screened else ''}"),
             listener=run.listener,

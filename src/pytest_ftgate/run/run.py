@@ -89,18 +89,21 @@ class Run:
         launcher: Launcher | None = None,
         worker: str = "",
         spent_s: float = 0.0,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started.
 
-        `worker` is this process among those of the run, which had taken `spent_s` before it was started.
+        `worker` is this process among those of the run, which had taken `spent_s` before it was started. `clock` times
+        the launches, in s.
         """
         self.config = config
+        self.clock = clock or time.monotonic
         self.spent_s = spent_s
         self.folder = RunFolder(root, run)
         self.listener = listener
         self.turn = MeasuringTurn(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
-        self.spent = Spent(time.monotonic)
+        self.spent = Spent(self.clock)
         self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=launcher is not None)
         self.plugins = hookspec.features("run")
         self.hooks = self.plugins.hook
