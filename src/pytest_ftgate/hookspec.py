@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
     from .plugin.gate import Gate
+    from .run.phase import Instead, Phase
     from .run.run import Run
     from .run.sides.worktrees import Pair
 
@@ -100,6 +101,11 @@ def ftgate_settle(run: Run, group: Group, cells: Sequence[Cell], pair: Pair) -> 
     """Why cells of a test need no measurement, by node id; why others need one, empty if that is not known; and the
     file and qualified name of each function that they run and that differs.
     """
+
+
+@_hookspec(firstresult=True)
+def ftgate_instead(run: Run) -> Callable[[Phase], Instead] | None:
+    """What makes the rows of a phase in place of rounds that are timed and judged."""
 
 
 @_hookspec

@@ -277,7 +277,7 @@ def test_what_the_runner_keeps_is_a_launch() -> None:
     for kind in (COLD, WARMUP, CHECK, MEASURED, HOLD, BARRIER):
         record.add(kind, ITERATION.wall_ns, reports)
         answered.add(kind, ITERATION)
-    record.results.add("42")
+    record.results["42"] = 2
     assert record.spans == [(3, 14)] * 2  # of what is measured or held
     assert (record.iterations, record.wall_ns) == (2, 2 * ITERATION.wall_ns)
     launch = recorded(answered, marshal.loads(marshal.dumps(record.as_json(), MARSHAL)))
@@ -288,5 +288,6 @@ def test_what_the_runner_keeps_is_a_launch() -> None:
         timers={"t": Timer(count=4, total_ns=80, max_ns=20)},
         peaks={"p": 3.0},
         results=("42",),
+        result_counts=(2,),
     )
     assert answered.warmed_ops == ITERATION.ops

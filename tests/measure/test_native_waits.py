@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from pytest_ftgate.kit.proc import Proc
-from pytest_ftgate.measure.watch.native import NativeFrame, NativeWaits, named
+from pytest_ftgate.measure.watch.native import NativeFrame, NativeWaits, extension, named
 
 PYTHON = "python3.14t"
 
@@ -38,6 +38,21 @@ PYTHON = "python3.14t"
 def test_the_innermost_function_that_does_more_than_to_wait_is_told(frames: str, name: str) -> None:
     words = (word.rpartition(":")[::2] for word in frames.split())
     assert named(NativeFrame(module or PYTHON, symbol.strip("-")) for module, symbol in words) == name
+
+
+@pytest.mark.parametrize(
+    ("frames", "name"),
+    [
+        ("_PyParkingLot_Park _PyObject_Old - fast.so:push PyObject_Vectorcall", "push (fast.so)"),
+        ("fast.so:- PyObject_Vectorcall", "fast.so"),
+        ("_PySemaphore_Wait _PyParkingLot_Park - _Py_HandlePending fast.so:old", "stop-the-world pause"),
+        ("_PyParkingLot_Park _PyObject_Old - PyObject_Vectorcall fast.so:old", ""),
+        ("", ""),
+    ],
+)
+def test_of_a_hang_the_function_of_an_extension_is_told(frames: str, name: str) -> None:
+    words = (word.rpartition(":")[::2] for word in frames.split())
+    assert extension([NativeFrame(module or PYTHON, symbol.strip("-")) for module, symbol in words]) == name
 
 
 WAITERS = {

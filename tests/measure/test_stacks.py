@@ -53,6 +53,19 @@ def test_the_file_of_a_process_names_its_worker(tmp_path: Path) -> None:
     assert stack.thread == "worker 3 of 8"
 
 
+def test_native_code_that_waits_is_told_with_its_thread() -> None:
+    found = [Stack(f"worker {number} of 3", (frame("/my/a.py"),), waits_in) for number, waits_in in enumerate("xxy")]
+    assert stacks.where(found) == "; worker 0 of 3 was at /my/a.py:1, in x"
+    assert stacks.shown(found).splitlines() == [
+        "worker 0 of 3, worker 1 of 3 (innermost call first):",
+        "  native code that waits: x",
+        "  /my/a.py:1 in f",
+        "worker 2 of 3 (innermost call first):",
+        "  native code that waits: y",
+        "  /my/a.py:1 in f",
+    ]
+
+
 def test_without_a_crash_there_is_nothing(tmp_path: Path) -> None:
     assert stacks.crashed(tmp_path) == ("", [])
     assert stacks.crashed(tmp_path / "none") == ("", [])

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 import report_by_hand
 from report_by_hand import cell
+from stored_values import iteration
 
 from golden import check_golden
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Row
-from pytest_ftgate.model.sample import Sample, WorkloadError
+from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.report.said import (
     block_of,
@@ -20,6 +21,7 @@ from pytest_ftgate.report.said import (
     exception,
     headline,
     origin,
+    rate_text,
     severity,
     shortened,
     whose,
@@ -172,6 +174,51 @@ def test_other_results_are_of_no_single_launch() -> None:
     other = WorkloadError(reason="gave another result than the other cells", detail="here: 1")
     assert whose(failed(other, there(begun=3))) == "0 of 3 launches of the reference had this error"
     assert "not of this change" in whose(failed(other, there(error=other)))
+
+
+@pytest.mark.parametrize(
+    ("failures", "iterations", "text"),
+    [
+        (0, 40_900, "0 in 40,900 iterations (below 1 in 13,000 at 95 %)"),
+        (3, 41_200, "3 in 41,200 iterations (1 in 67,000 to 1 in 4,600 at 95 %)"),
+        (1, 1, "1 in 1 iteration (1 in 20 to 1 in 1 at 95 %)"),
+        (0, 1, "0 in 1 iteration (below 1 in 1 at 95 %)"),
+    ],
+)
+def test_a_rate_with_its_bounds(failures: int, iterations: int, text: str) -> None:
+    assert rate_text(failures, iterations) == text
+
+
+def test_the_rates_of_both_sides_are_told_where_they_are_known() -> None:
+    def launch(**results: int) -> Launch:
+        return Launch(
+            iterations=(iteration(20),) * 99,
+            cold=iteration(20),
+            results=tuple(results),
+            result_counts=tuple(filter(None, results.values())),
+        )
+
+    # What was raised may come in any iteration: those of the reference are known.
+    reference = there(begun=2, all_launches=(launch(a=3), launch(a=3)))
+    raised = WorkloadError(reason="raised KeyError: 3", launch=4)
+    assert whose(failed(raised, reference)) == (
+        "1 of 4 launches here, 0 of 2 launches of the reference had this error: "
+        "0 in 200 iterations (below 1 in 67 at 95 %)"
+    )
+    # Results are known of those that were compared.
+    differs = WorkloadError(reason="gave 2 different results from one iteration to the next")
+    row = failed(differs, reference)
+    assert row.sample is not None
+    here = msgspec.structs.replace(row.sample, all_launches=(launch(a=7, b=1),))
+    assert whose(msgspec.structs.replace(row, sample=here)) == (
+        "1 in 8 iterations (1 in 320 to 1 in 1 at 95 %) here, 0 of 2 launches of the reference had this error: "
+        "0 in 6 iterations (below 1 in 2 at 95 %)"
+    )
+    # Of a set of results there is no rate.
+    here = msgspec.structs.replace(row.sample, all_launches=(launch(a=0, b=0),))
+    unknown = there(begun=2, all_launches=(launch(a=0),))
+    bare = msgspec.structs.replace(row, sample=msgspec.structs.replace(here, reference=unknown))
+    assert whose(bare) == "0 of 2 launches of the reference had this error"
 
 
 def test_a_hang_is_the_same_whatever_line_it_was_at() -> None:

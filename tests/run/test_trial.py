@@ -171,6 +171,7 @@ class Desk:
         against: str = "",
         run_s: float | None = None,
         explains: bool = True,
+        until: str = "",
     ) -> Trial:
         """A trial of this group that has begun."""
         config = dataclasses.replace(
@@ -180,6 +181,7 @@ class Desk:
             launches=self.launches,
             test_time=self.budget_s,
             explain=explains,
+            others={**CONFIG.others, "until": until},
         )
         session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher, clock=self.launcher.clock)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
@@ -1075,3 +1077,90 @@ class TestExplanation:
         assert row.explanation is not None
         assert "--ftgate-escalate=no" in row.explanation.refused
         assert profiles_of(desk) == []
+
+
+# -- until a cell fails --------------------------------------------------------------------------------------------
+
+
+class TestUntil:
+    """A plain launch of 50 iterations, then a stressed one, and so on: each lasts a second of the script."""
+
+    def test_a_cell_ends_with_its_first_failure_and_the_others_with_the_time(self) -> None:
+        def trouble(at: At) -> Exception | None:
+            fails = at.label.endswith("threads-w2") and at.side == "own" and at.start == 1 and at.number == 3
+            return failed("raised KeyError: 3", "Traceback") if fails and not at.reference else None
+
+        launcher = FakeLauncher()
+        launcher.trouble = trouble
+        desk = Desk(launcher)
+        desk.budget_s = 20.0
+        rows = run(desk.trial(TWO, until="failure", against="main"))
+        # 1. With the rates of both sides, and the command that repeats it.
+        error = rows[THREADS].error
+        assert error is not None
+        assert error.reason == "raised KeyError: 3"
+        assert error.detail == (
+            f"Traceback\nIt came in a plain launch.\nagain: pytest --ftgate --ftgate-seed=11 '{THREADS}'"
+        )
+        assert rows[THREADS].verdict.decision is Decision.ERROR
+        assert said.whose(rows[THREADS]).startswith(
+            "1 in 104 iterations (1 in 4,200 to 1 in 19 at 95 %); 0 of 1 stressed and 1 of 2 plain launches; "
+            "of the reference: 0 in 1"
+        )
+        # 2. Every second launch is stressed, and its iterations are compared as those of the others.
+        verdict = rows[FORK].verdict
+        assert verdict.decision is Decision.PASSED
+        assert re.fullmatch(
+            r"0 in \d+ iterations \(below 1 in \d+ at 95 %\); 0 of \d stressed and 0 of \d plain launches; "
+            r"of the reference: 0 in \d+ iterations .*",
+            verdict.reason,
+        )
+        observers = {request.role: {Path(each).name for each in request.observers} for request in launcher.requests}
+        assert observers == {"own": set(), "observed": {"stress.py"}}
+        assert {event.at.event for event in launcher.events} == {"start", "ready", "check", "finish", "kill"}
+        assert 19 < launcher.clock() < 22
+
+    def test_what_fails_under_stress_alone_is_counted_until_the_time_is_over(self) -> None:
+        launcher = FakeLauncher()
+        launcher.trouble = lambda at: (
+            failed("hung", "  /x/stress.py:9 in _collect") if (at.side, at.event) == ("observed", "check") else None
+        )
+        desk = Desk(launcher)
+        desk.budget_s = 8.0
+        (row,) = run(desk.trial(THREADS_ALONE, until="time")).values()
+        assert re.search(r"; (\d+) of \1 stressed and 0 of \d+ plain launches", row.verdict.reason)
+        assert row.error is not None
+        assert "It came in a stressed launch.\nThe thread in stress.py is pytest-ftgate's" in row.error.detail
+        assert "no worker is at work: it may be what hangs" in row.error.detail
+        # A hang is known by the iterations before it.
+        timeouts = [request.timeout_s for request in launcher.requests]
+        assert (timeouts[0], {*timeouts[1:]}) == (60.0, {10.0})
+
+    def test_results_that_differ_are_counted_and_the_most_frequent_one_is_right(self) -> None:
+        launcher = FakeLauncher()
+        launcher.results = lambda at: ("1", "2") if at.start == 1 else ("2",)
+        launcher.result_counts = lambda at: (3, 47) if at.start == 1 else (50,)
+        desk = Desk(launcher)
+        desk.budget_s = 8.0
+        (row,) = run(desk.trial(THREADS_ALONE, until="time")).values()
+        assert row.error is not None
+        assert row.error.reason == "gave 2 different results from one iteration to the next"
+        assert row.error.detail.startswith("  1 (6 times)\n  2 (")
+        assert re.match(r"6 in \d+ iterations .*; 1 of \d stressed and 1 of \d plain launches", row.verdict.reason)
+
+    def test_a_result_that_other_cells_do_not_give_is_no_rate(self) -> None:
+        launcher = FakeLauncher()
+        launcher.results = lambda at: ("1",) if "fork" in at.label else ("2",)
+        launcher.result_counts = lambda at: (50,)
+        desk = Desk(launcher)
+        desk.budget_s = 4.0
+        rows = run(desk.trial(TWO, until="failure"))
+        assert rows[FORK].verdict.reason == "in all of 50 iterations"
+        assert rows[THREADS].verdict.decision is Decision.PASSED
+
+    def test_what_was_counted_before_an_interruption_is_told(self) -> None:
+        desk = Desk(FakeLauncher())
+        trial = desk.trial(THREADS_ALONE, until="failure")
+        trial.step()
+        (row,) = trial.rows_in_part()
+        assert row.verdict.reason == "0 in 50 iterations (below 1 in 17 at 95 %); 0 of 1 plain launches"

@@ -135,6 +135,7 @@ class FakeLauncher:
         self.watched: Callable[[At], float] = lambda _: 1.0
         self.memory: Callable[[At], tuple[MemoryPoint, ...]] = lambda _: memory_of(20 * MIB)
         self.results: Callable[[At], tuple[str, ...]] = lambda _: ("42",)
+        self.result_counts: Callable[[At], tuple[int, ...]] = lambda _: ()
         self.profile: Callable[[At], Profile] = lambda _: Profile()
         self.trouble: Callable[[At], BaseException | None] = lambda _: None
         self.resolution_ns: Callable[[At], float] = lambda _: 50.0
@@ -306,6 +307,7 @@ class FakeHandle:
             counters={"inserts": float(len(self.iterations))},
             timers={"ack": Timer(count=1, total_ns=10, max_ns=10)},
             results=self.launcher.results(self.at("finish")),
+            result_counts=self.launcher.result_counts(self.at("finish")),
             gil_enabled=self.request.expect_gil,
             locks=self.locks() if self.request.role == "locks" else None,
             profile=self.launcher.profile(self.at("finish")) if self.request.role == "profile" else None,

@@ -233,6 +233,8 @@ def _table(report: Report, table: Table) -> str:
     for row in table.rows:
         if row.verdict.decision.open or row.verdict.decision.skipped:
             why.setdefault(f"{row.verdict.decision}: {text(said.in_one_line(row))}", []).append(code(_label(row)))
+        elif reason := said.uncompared(row.verdict):
+            why.setdefault(f"passed: {text(reason)}", []).append(code(_label(row)))
     remarks = list(map(text, said.shortfalls(table.rows)))
     remarks += [f"{', '.join(cells)} {reason}" for reason, cells in why.items()]
     return "\n".join(lines) + "\n" + "\n" * bool(remarks) + "".join(f"- {each}\n" for each in remarks)

@@ -24,6 +24,7 @@ from ..model.sample import (
     Sample,
     WorkloadError,
     iteration_value,
+    outcomes,
 )
 from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
 from ..runner.protocol import CHECK, MEASURED
@@ -197,21 +198,21 @@ def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadE
     """
     fix = "If it may differ, assert what must hold with @test.check, or return nothing."
     errors = []
-    distinct = [
-        (each, sorted({result for launch in each.of("time") for result in launch.results})) for each in cell_runs
-    ]
+    distinct = [(each, outcomes(each.of("time"))) for each in cell_runs]
     alike = grouped(((each.cell.workers, each.cell.roles, each.cell.environment), (each, of)) for each, of in distinct)
     for group in alike.values():
-        counted = Counter(results[0] for _, results in group if len(results) == 1)
+        counted = Counter(results[0][0] for _, results in group if len(results) == 1)
         right = counted.most_common(1)[0][0] if counted else None
         for cell_run, results in group:
             if len(results) > 1:
-                shown = "\n".join(f"  {result}" for result in results[:4])
+                shown = "\n".join(
+                    f"  {result}" + (f" ({times:,} times)" if times else "") for result, times in results[:4]
+                )
                 reason = f"gave {len(results)} different results from one iteration to the next"
                 errors.append((cell_run, WorkloadError(reason=reason, detail=f"{shown}\n{fix}")))
-            elif results and results[0] != right:
+            elif results and results[0][0] != right:
                 reason = "gave another result than the other cells"
-                detail = f"  here:      {results[0]}\n  elsewhere: {right}\n{fix}"
+                detail = f"  here:      {results[0][0]}\n  elsewhere: {right}\n{fix}"
                 errors.append((cell_run, WorkloadError(reason=reason, detail=detail)))
     return errors
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
@@ -73,6 +73,8 @@ class Stack(NamedTuple):
 
     thread: str
     frames: tuple[Frame, ...]
+    waits_in: str = ""
+    """The native function that waits, where one is known."""
 
     @property
     def line(self) -> str:
@@ -84,12 +86,16 @@ class Stack(NamedTuple):
 
 
 def asked(
-    pids: Sequence[int], folder: Path, setup: dict[str, object], threads: Mapping[int, str] | None = None
+    pids: Sequence[int],
+    folder: Path,
+    setup: dict[str, object],
+    threads: Mapping[int, str] | None = None,
+    waits_in: Callable[[int, int], str] = lambda pid, thread: "",
 ) -> list[Stack]:
     """The stacks of these processes, which write to files in `folder`; the first is the one that started the workers.
 
     Of it only `threads`, by number, are asked, if they are given, with their names. Threads of the runner that wait for
-    the workload have no stack. It takes `MOST_S` at most.
+    the workload have no stack. `waits_in` names what a thread of a process waits in. It takes `MOST_S` at most.
     """
     names = [worker_name(setup, index) for index in range(int(str(setup["workers"])))]
     deadline = time.monotonic() + MOST_S
@@ -105,10 +111,11 @@ def asked(
                 break
             # First: the signal ends a wait in C, and perhaps the thread.
             comm = _comm(pid, thread) if threads is None else threads.get(thread, "")
+            waits = waits_in(pid, thread)
             file, text = _written(folder, pid, thread)
             for _, name, frames in parsed(text):
                 label = _label(pid, thread, pids[0], file, name or comm, names)
-                stacks.append(Stack(label, own(frames)))
+                stacks.append(Stack(label, own(frames), waits))
     return [stack for stack in stacks if stack.frames]
 
 
@@ -278,7 +285,8 @@ def awaits_threads(stacks: Iterable[Stack]) -> bool:
 
 def where(stacks: Iterable[Stack]) -> str:
     """`; worker 0 of 2 was at path:line`, of the first thread that has a line; empty where none has."""
-    return next((f"; {stack.thread} was at {stack.line}" for stack in stacks if stack.line), "")
+    found = ((stack, f", in {stack.waits_in}" if stack.waits_in else "") for stack in stacks if stack.line)
+    return next((f"; {stack.thread} was at {stack.line}{native}" for stack, native in found), "")
 
 
 def at_line(stacks: Iterable[Stack]) -> str:
@@ -301,10 +309,11 @@ def counted(names: Iterable[str]) -> str:
 
 def shown(stacks: Sequence[Stack]) -> str:
     """The stacks as text: threads with the same one together, of bounded length."""
-    together = grouped((stack.frames, stack.thread) for stack in stacks)
+    together = grouped(((stack.frames, stack.waits_in), stack.thread) for stack in stacks)
     text = []
-    for frames, threads in list(together.items())[:MOST_STACKS]:
+    for (frames, waits), threads in list(together.items())[:MOST_STACKS]:
         text.append(f"{counted(threads)} (innermost call first):")
+        text += [f"  native code that waits: {waits}"] if waits else []
         text += [f"  {frame.place}" for frame in frames[:MOST_FRAMES]]
         if len(frames) > MOST_FRAMES:
             text.append(f"  and {len(frames) - MOST_FRAMES} more calls")

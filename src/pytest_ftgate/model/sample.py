@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -252,7 +253,9 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `profile`. `start_ns` and `join_ns` are what starting workers that are kept took, until all were ready, and ending
     them; None where each iteration starts its own. A memory launch has `memory`
     (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process that ended
-    or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`.
+    or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`. `results`
+    are the different ones of the iterations that were compared, `result_counts` how many gave each; none where that is
+    not known.
     """
 
     role: Role = "time"
@@ -277,6 +280,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     profile: Profile | None = None
     gil_enabled: bool = False
     results: tuple[str, ...] = ()
+    result_counts: tuple[Count, ...] = ()
 
     def per_call(self, counter: str) -> float | None:
         """A counter per call of the body; None without it."""
@@ -287,6 +291,18 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """A counter over another; None without one."""
         whole = self.counters.get(other)
         return self.counters.get(counter, 0.0) / whole if whole else None
+
+
+def outcomes(launches: Iterable[Launch]) -> list[tuple[str, int]]:
+    """The different results in their order, each with the number of iterations that gave it, 0 where that is unknown.
+
+    It is known where it is of all launches.
+    """
+    known, counts = True, Counter[str]()
+    for launch in launches:
+        known = known and len(launch.result_counts) == len(launch.results)
+        counts.update(dict(zip(launch.results, launch.result_counts or (0,) * len(launch.results), strict=True)))
+    return [(result, counts[result] if known else 0) for result in sorted(counts)]
 
 
 class WorkloadError(Struct, frozen=True, kw_only=True):

@@ -9,15 +9,16 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..judge import contract_grammar, limits, metrics
 from ..kit import units
 from ..kit.text import COMMIT_DIGITS, listed, plain, plural
 from ..model.report import OWN_CODE, Explanation, Machine, Moved, Report, Row, Shortfall
-from ..model.sample import Sample, WorkloadError
+from ..model.sample import MEASURED, Sample, WorkloadError, outcomes
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
+from ..stats.rates import clopper_pearson
 from ..store.names import split_nodeid
 
 VISIBLE, VISIBLE_PART = 0.01, 0.1
@@ -437,9 +438,34 @@ def error_text(error: WorkloadError) -> str:
     return "\n".join(filter(None, [where, CHECKOUT.sub("", plain(error.detail)).rstrip()]))
 
 
+def rate_text(failures: int, iterations: int) -> str:
+    """`3 in 41,200 iterations (1 in 4,700 to 1 in 66,000 at 95 %)`, `0 in 40,900 iterations (below 1 in 13,000 ...)`.
+
+    The odds are rounded to two digits, outwards.
+    """
+
+    def odds(rate: float, away: Callable[[float], int]) -> str:
+        step = 10 ** max(0, math.floor(math.log10(1 / rate)) - 1)
+        return f"1 in {away(1 / rate / step) * step:,}"
+
+    found = clopper_pearson(failures, iterations)
+    text = f"{failures:,} in {plural(iterations, 'iteration')}".replace(str(iterations), f"{iterations:,}")
+    ends = "all" if found.low == 1 else f"below {odds(found.high, math.floor)}"
+    if failures:
+        ends = f"{odds(found.low, math.ceil)} to {odds(found.high, math.floor)}"
+    return f"{text} ({ends} at {units.level(found.level)})"
+
+
+def uncompared(verdict: Verdict) -> str:
+    """Why a cell passed of which no metric was judged; empty of all others."""
+    return verdict.reason if verdict.decision is Decision.PASSED and not verdict.metrics else ""
+
+
 def whose(row: Row) -> str:
     """Whether the reference has a cell's error, too; empty where the cell is compared with nothing."""
     sample, verdict = _failed_sample(row), row.verdict
+    if sample is None and row.error is not None and verdict.reason != row.error.reason:
+        return verdict.reason  # how often it was seen, on both sides
     reference = sample.reference if sample else None
     if sample is None or sample.error is None or reference is None:
         if not verdict.commit or verdict.basis == "paired" or row.error is None:
@@ -452,8 +478,17 @@ def whose(row: Row) -> str:
         return f"the reference has another error: {exception(reference.error)}"
     if reference.unsupported is not None or not reference.begun:
         return f"not known whether the reference has this error, too: {reference.unsupported or 'it was not run'}"
-    here = f"1 of {plural(sample.error.launch, 'launch', 'launches')} here, " if sample.error.launch else ""
-    return f"{here}0 of {plural(reference.begun, 'launch', 'launches')} of the reference had this error"
+    if sample.error.launch:
+        here = f"1 of {plural(sample.error.launch, 'launch', 'launches')} here, "
+        launches = (launch for role in MEASURED for launch in reference.of(role))
+        clean = sum(len(each.iterations) + (each.cold is not None) for each in launches)
+    else:  # of different results the most frequent one is right
+        times = [count for _, count in outcomes(sample.launches)]
+        wrong = sum(times) - max(times, default=0)
+        here = f"{rate_text(wrong, sum(times))} here, " if wrong else ""
+        clean = sum(count for _, count in outcomes(reference.launches))
+    bound = f": {rate_text(0, clean)}" if clean else ""
+    return f"{here}0 of {plural(reference.begun, 'launch', 'launches')} of the reference had this error{bound}"
 
 
 def _failed_sample(row: Row) -> Sample | None:

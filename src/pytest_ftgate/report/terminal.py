@@ -192,6 +192,7 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
     conditions = (text for row in table.rows for text in decide.remarks(row.conditions, row.cell.workers))
     named = (
         ("unchanged", _once(table, Decision.UNCHANGED, lambda verdict: verdict.reason)),
+        ("passed", _once(table, Decision.PASSED, said.uncompared)),
         ("passed by", _once(table, Decision.PASSED, basis)),
         ("judged by", _once(table, Decision.INCONCLUSIVE, basis)),
         ("ruled out", _ruled_out(table)),

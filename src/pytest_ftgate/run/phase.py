@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from ..measure.cell_run import CellRun, PreparedTarget
 from ..measure.conditions import ConditionsMonitor
 from ..measure.group import Measurement
 from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
-from ..model.report import Conditions, Shortfall
+from ..model.report import Conditions, Row, Shortfall
 from ..model.spec import Cell, Group
 from ..store import names
 from .sides import worktrees
@@ -45,6 +45,18 @@ too short for it leaves nothing: its verdicts need all of it.
 
 It does not depend on what was measured, so that it favours no verdict.
 """
+
+
+class Instead(Protocol):
+    """What a feature does with the cells of a phase in place of its rounds: see `ftgate_instead`."""
+
+    def step(self) -> bool:
+        """One round, counted by the plan of the measurement; returns whether there may be another."""
+        ...
+
+    def rows(self) -> Iterable[Row]:
+        """The cells' rows, as far as it came."""
+        ...
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -76,6 +88,7 @@ class Phase:
     """How long it may explain the cells that fail, after that."""
     needed: int = dataclasses.field(init=False)
     """Rounds that a decision needs at least; 0 if nothing is judged."""
+    instead: Instead | None = dataclasses.field(init=False, default=None)
 
     # At its end:
     values: TestValues = dataclasses.field(init=False)
@@ -110,11 +123,14 @@ class Phase:
         if screened:  # contracts were judged in the first phase
             spec = replace(spec, contracts=())
         # 2. How much time it has, and what it leaves to explain the cells that fail.
-        followed = pair is None and run.config.escalate and any(each.entry for each in compared.values())
+        makes: Callable[[Phase], Instead] | None = run.hooks.ftgate_instead(run=run)
+        followed = (
+            makes is None and pair is None and run.config.escalate and any(each.entry for each in compared.values())
+        )
         self.share = 0.5 if followed else 1 / (1 + waiting)
         own_s = left_s * self.share
         self.reserved_s = 0.0
-        if pair and run.config.explain:
+        if pair and run.config.explain and makes is None:
             least_s, most_s = RESERVED_S
             reserved_s = min(most_s, RESERVED_SHARE * own_s)
             self.reserved_s = reserved_s if reserved_s >= least_s else 0.0
@@ -138,7 +154,7 @@ class Phase:
             names = tuple(each for each in names if each in wanted)
         at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
         judge = self.judge = Judge(spec, replace(run.policy, metrics=names), compared, at_most, limits.launches)
-        judged = not (pair is None and records) and (bool(spec.contracts) or based)
+        judged = makes is None and not (pair is None and records) and (bool(spec.contracts) or based)
         self.needed = 0
         if judged:
             self.needed = min(judge.least_rounds(), limits.launches or judge.rounds)
@@ -169,6 +185,8 @@ class Phase:
             capacity=run.capacity,
             spent=run.spent,
         )
+        if makes is not None:
+            self.instead = makes(self)
 
     @property
     def left_s(self) -> float:
@@ -180,7 +198,7 @@ class Phase:
         if share_s is not None and left_s is not None:
             own_s = self.budget_s - self.measurement.plan.spent_s
             self.measurement.grant(min(share_s * self.share, own_s), min(left_s, own_s))
-        return self.measurement.step()
+        return (self.instead or self.measurement).step()
 
     def basis_of(self, cell: Cell, run: Run, group: Group) -> ComparedWith:
         """What a cell is compared with."""

@@ -340,6 +340,10 @@ class Trial:
         self._ended_rounds += measurement.plan.rounds
         self.note = measurement.split or self.note
         ended.conditions = self.conditions = self.monitor.observe()
+        if ended.instead is not None:
+            self.by_nodeid |= {row.cell.nodeid: row for row in ended.instead.rows()}
+            self._ended_s += measurement.plan.spent_s
+            return
         ended.values = TestValues(measurement.samples())
         # 1. The verdict of each cell; of one that missed its baseline, now that it was paired with its commit.
         if self.first is None:

@@ -251,7 +251,8 @@ class MeasuredCell:
 
     def _check(self, outcome: IterationResult, checks_itself: bool) -> None:
         if not checks_itself:
-            self.record.results.add("; ".join(report["result"] for report in outcome.reports))
+            result, results = "; ".join(report["result"] for report in outcome.reports), self.record.results
+            results[result] = results.get(result, 0) + 1
             return
         values = [report["value"] for report in outcome.reports]
         check = loading.owned(self.declaration.check, self.owner)  # type: ignore[union-attr]

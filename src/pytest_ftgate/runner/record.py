@@ -19,7 +19,8 @@ class LaunchRecord:
         self.counters: dict[str, float] = {}
         self.timers: dict[str, list[int]] = {}
         self.peaks: dict[str, float] = {}
-        self.results: set[str] = set()
+        self.results: dict[str, int] = {}
+        """How often each came."""
         self.spans: list[tuple[int, int]] = []
         """Of each measured iteration: when the first worker began and the last one ended, on the clock of `now_ns`."""
         self.start_ns: int | None = None
@@ -60,6 +61,7 @@ class LaunchRecord:
             "timers": timers,
             "peaks": self.peaks,
             "results": sorted(self.results),
+            "result_counts": [self.results[each] for each in sorted(self.results)],
             "start_ns": self.start_ns,
             "join_ns": self.join_ns,
         }

@@ -237,6 +237,7 @@ def _tests(report: Report) -> Iterator[Said]:
         rows = [row for table in of_test for row in table.rows]
         notes = [table.note for table in of_test if table.note]
         notes += said.shortfalls(rows)
+        notes += [f"{row.cell.label}: {text}" for row in rows if (text := said.uncompared(row.verdict))]
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
         columns = {head: texts for head, texts in _columns(rows).items() if any(text for text, _ in texts)}
         sites = [(row.cell.label, site) for row in rows for site in row.figures.sites if site.share > 0]

@@ -35,6 +35,7 @@ from ..launch import LEFT_FIX, THREADS_FIX, Answered, CellUnsupported, HeldItera
 from ..machine import pinned, usable_cores
 from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
+from ..watch.native import waits_in
 from .process import FLOOD_BYTES, PipeOutput, Process, exit_text, left_behind
 from .words import workload_variables
 
@@ -605,7 +606,7 @@ class WorkloadHandle:
     def _stacks(self, others: Sequence[int]) -> list[stacks.Stack]:
         """Of the launch's own process and these others."""
         setup = setup_of(self.request.cell, self.request.spec, stand_in=self.request.stand_in)
-        return stacks.asked([self.process.pid, *others], self.folder / STACKS, setup)
+        return stacks.asked([self.process.pid, *others], self.folder / STACKS, setup, waits_in=waits_in)
 
     # -- the result --------------------------------------------------------------------------------------------
 

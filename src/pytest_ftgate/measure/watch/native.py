@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import bisect
 import os
+import platform
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ...kit.proc import Proc
+from ...kit.proc import CALLS, NO_CALLS, Proc
 from ...model.sample import NATIVE_LOCK
 
 _STACK_BYTES: Final = 2048  # above the stack pointer: some twelve frames
 _FRAMES: Final = 12
 _MOST: Final = 400  # stacks of a launch that are kept; of more, every second one goes
+_PYTHON: Final = ("python", "libpython")
 _PAUSE: Final = "stop-the-world pause"
 # Functions of CPython that only wait, or only look for how to call: who called them is told.
 _WAITERS: Final = (
@@ -73,6 +75,37 @@ class NativeWaits:
         return {name: count / len(self._stacks) for name, count in found.most_common()}
 
 
+def waits_in(pid: int, thread: int) -> str:
+    """The function of an extension in which a thread waits in a futex now; empty where none does, or none is told."""
+    reader = Proc()
+    try:
+        words = (reader.call(pid, thread) or b"").split()
+        if len(words) < 9 or int(words[0]) != CALLS.get(platform.machine(), NO_CALLS).futex:
+            return ""
+        stack = reader.read_memory(pid, int(words[7], 16), _STACK_BYTES)
+        return extension(_frames(stack, _codes(reader.maps(pid))))
+    except OSError:  # it may not be read
+        return ""
+    finally:
+        reader.close()
+
+
+def extension(frames: Sequence[NativeFrame]) -> str:
+    """`push (fast.cpython-314t.so)`, of a stack that was looked at once, or `stop-the-world pause`; else empty.
+
+    A function of CPython's may have returned already, so none is told.
+    """
+    for module, symbol in frames:
+        inner = module.startswith(_PYTHON)
+        if inner and symbol.startswith(_PAUSERS):
+            return _PAUSE
+        if inner and symbol.startswith(_CALLERS):
+            break
+        if not inner:
+            return f"{symbol} ({module})" if symbol else module
+    return ""
+
+
 def named(frames: Iterable[NativeFrame]) -> str:
     """`critical section of PyDict_SetItem (python3.14t)`: who waits, of a stack, the innermost frame first.
 
@@ -81,7 +114,7 @@ def named(frames: Iterable[NativeFrame]) -> str:
     """
     section, python = False, ""
     for module, symbol in frames:
-        inner = module.startswith(("python", "libpython"))
+        inner = module.startswith(_PYTHON)
         python = python or (module if inner else "")
         if inner and (not symbol or symbol.startswith(_WAITERS)):
             section = section or "CriticalSection" in symbol
