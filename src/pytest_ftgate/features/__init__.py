@@ -31,6 +31,7 @@ FEATURES: Final = {
     "exports": "format",
     "neighbour": "metric",
     "garbage": "metric",
+    "fairness": "metric",
 }
 """Where each takes part: hooks are called in this order.
 
