@@ -113,9 +113,11 @@ def test_what_is_measured_and_what_is_skipped(pytester: pytest.Pytester, scripte
     result.assert_outcomes(passed=1, skipped=len(SKIPPED) + 1)
 
 
-def test_it_needs_a_value(pytester: pytest.Pytester) -> None:
+def test_a_glob_that_is_empty_or_matches_nothing_is_refused(pytester: pytest.Pytester, scripted_runs: None) -> None:
     example = Example(pytester, {"test_a.py": "def test_it(): ..."})
     assert_usage_error(example.run_pytest("--ftgate-existing="), "takes at least one GLOB")
+    refused = example.run_pytest("-p", "fake_run", "--ftgate-existing=test_a.py")
+    assert_usage_error(refused, "--ftgate-existing=test_a.py matches none", "such as 'tests/test_cache.py::*'")
 
 
 # -- the body, as the measured process makes it ---------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...declare.options import Option, option, some
+from ...declare.options import Option, option
 from ...hookspec import hookimpl
 
 if TYPE_CHECKING:
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 EXISTING = option(
     "existing",
     (),
-    some("a glob of node ids without parameters, such as 'tests/test_cache.py::*'"),
-    "measure the tests without a decorator whose node id matches, as bodies that threads run at once; repeatable, "
-    "comma-separated; what cannot be measured so is skipped with the reason",
+    str,
+    "measure the tests without a decorator whose node id matches, such as 'tests/test_cache.py::*', as bodies that "
+    "threads run at once; repeatable, comma-separated; what cannot be measured so is skipped with the reason",
     metavar="GLOB",
     many=True,
     required=True,

@@ -43,6 +43,14 @@ class ExistingTests:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.patterns = patterns
+        self.found = False
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Refuse globs that match nothing: the run would be green."""
+        if not self.found and not session.testsfailed:
+            given = f"--ftgate-existing={','.join(self.patterns)}"
+            fix = "a glob is of a whole node id without parameters, such as 'tests/test_cache.py::*' or '*::test_get*'"
+            raise pytest.UsageError(f"{given} matches none of the tests without a decorator: {fix}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makeitem(self, collector: Any, name: str, obj: Any) -> object:
@@ -59,6 +67,7 @@ class ExistingTests:
         if not self._matches(f"{collector.nodeid}::{name}"):
             return None if case is None else _skipped(collector, name, obj, "others of its class are measured")
         # 1. What says at once that it cannot be measured.
+        self.found = True
         owner = case or (collector.obj if isinstance(collector, pytest.Class) else None)
         if not inspect.isfunction(obj):
             return _skipped(collector, name, obj, "it is no plain function")
