@@ -265,12 +265,17 @@ def test_a_test_has_the_advice_that_follows_from_its_figures() -> None:
     assert f"Advice {html.escape(first.sentences[0].text)}" in text
 
 
-def test_tests_without_room_keep_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_without_room_keep_each_cell_with_its_verdict_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_module, "PLOTS_BYTES", 9_000)
     text = rendered(full())
-    assert 0 < len(block(text)["tests"]) < 5
-    assert "The plots and details of this test are left out" in text
+    _, *rest = text.split('<section class="test"')
+    short = [each for each in rest if "The other figures, plots and details of this test are left out" in each]
+    assert 0 < len(block(text)["tests"]) == len(rest) - len(short) < 5
     assert text.count("<tr id=") == 23
+    for each in short:
+        heads = re.findall(r'<button type="button">([^<]*)<', each)
+        assert heads == [head for head in ("cell", "verdict", "wall", "change") if head in heads]
+        assert {"cell", "verdict"} < {*heads}
 
 
 def test_sixty_cells_take_less_than_two_megabytes() -> None:

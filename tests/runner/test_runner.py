@@ -593,18 +593,17 @@ def test_an_exit_and_a_death_by_a_signal_are_errors(bench: Bench, executor: Exec
 @pytest.mark.parametrize("executor", [THREADS, SPAWN], ids=lambda executor: executor.label)
 def test_a_hang_ends_with_its_whole_tree(bench: Bench, executor: Executor) -> None:
     bench.write("""
-        import time
+        import os, time
 
         @ftgate.compare(threads)
         def test_it(worker):
-            print("waiting for ever", flush=True)
+            os.write(1, b"waiting for ever\\n")  # whole, also where two threads do it at once
             time.sleep(600)
     """)
     handle = bench.start(executor)
     assert isinstance(handle, WorkloadHandle)
     handle.ready()
     process = handle.process
-    # Two threads that print at once may write a line twice or lose one: either line is enough.
     handle.clock = lambda: 1000.0 if "waiting for ever" in process.tail() else 0.0
     with pytest.raises(LaunchFailed, match=r"did not end a cold iteration within 30 s") as failed:
         handle.iteration(COLD)

@@ -145,15 +145,20 @@ def workload_path(config: pytest.Config) -> list[str]:
     These are the entries before the standard library (from pytest, a conftest.py, PYTHONPATH or the `pythonpath`
     ini) and those under the rootdir. All others belong to this interpreter and must not be used by another.
     """
-    roots = [config.rootpath, config.invocation_params.dir]
-    named = [Path(entry) for entry in config.getini("pythonpath")]
-    named += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    chosen = {path.resolve() for path in named}
+    named = [*map(str, config.getini("pythonpath")), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    roots = (config.rootpath, config.invocation_params.dir)
+    return _users(roots, tuple(filter(None, named)), tuple(filter(None, sys.path)))
+
+
+@functools.cache
+def _users(roots: Sequence[Path], named: Sequence[str], entries: Sequence[str]) -> list[str]:
+    """The entries that belong to the user: each test asks for them, and most tests find the same sys.path."""
+    chosen = {Path(each).resolve() for each in named}
     stdlib = _folder("stdlib")
-    entries = [Path(entry).resolve() for entry in sys.path if entry]
-    front = entries.index(stdlib) if stdlib in entries else 0
+    paths = [Path(entry).resolve() for entry in entries]
+    front = paths.index(stdlib) if stdlib in paths else 0
     found: dict[str, None] = {}
-    for position, path in enumerate(entries):
+    for position, path in enumerate(paths):
         users = position < front or any(path.is_relative_to(root) for root in roots)
         if path in chosen or (users and not _of_this_interpreter(path)):
             found.setdefault(str(path))
