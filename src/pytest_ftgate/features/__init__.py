@@ -20,6 +20,7 @@ FEATURES: Final = {
     "hosts": "run",
     "shards": "option run",
     "trust": "option run",
+    "existing": "option run",
     "decide": "option command",
     "report": "command",
     "diff": "command",

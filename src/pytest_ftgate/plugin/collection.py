@@ -61,6 +61,7 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
         qualname=name if metafunc.cls is None else f"{metafunc.cls.__qualname__}.{name}",
         import_mode=str(metafunc.config.getoption("importmode")),
         sys_path=tuple(workload_path(metafunc.config)),
+        adapter=declared.adapter,
     )
     tests.check_function(declared, source, metafunc.function, name, metafunc.cls)
     spec = tests.spec_of(declared, source, definition.nodeid)
@@ -72,9 +73,9 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     except FtgateError as error:
         raise arguments.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
     requested = [name for mark in definition.iter_markers("usefixtures") for name in mark.args]
-    parametrized = _parametrized(metafunc)
+    parametrized = parametrized_names(definition)
     tests.check_arguments(declared, source, parametrized, requested)
-    tests.check_surroundings(declared, source, _written_around(metafunc))
+    tests.check_surroundings(declared, source, written_around(definition))
     tests.check_placeholders(declared, spec, parametrized)
     timeout_s = options.declared("timeout", spec.timeout_s)
     known = () if metafunc.config.getoption("runxfail") else spec.xfails
@@ -97,13 +98,12 @@ def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
     return tuple(name for name in named if name not in options.metrics and name in declared)
 
 
-def _written_around(metafunc: pytest.Metafunc) -> Iterator[str]:
+def written_around(test: pytest.Function) -> Iterator[str]:
     """The autouse fixtures that the test's own file defines for it, among them pytest's for `setup_method` and such.
 
     Those of a conftest.py and of plugins are for all tests, and do no harm: pytest runs them around the cell.
     """
-    module = metafunc.definition.getparent(pytest.Module)
-    found = metafunc.definition._fixtureinfo
+    module, found = test.getparent(pytest.Module), test._fixtureinfo
     for name in found.initialnames:
         places = [fixture.baseid for fixture in found.name2fixturedefs.get(name, ())[-1:]]
         if module is not None and any(
@@ -127,10 +127,10 @@ def default_pair(config: pytest.Config) -> DefaultPair:
     return config.stash[DEFAULT]
 
 
-def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
+def parametrized_names(test: pytest.Function) -> dict[str, bool]:
     """The names that `parametrize` gives, each with whether a fixture makes its value (`indirect`)."""
     names: dict[str, bool] = {}
-    for mark in metafunc.definition.iter_markers("parametrize"):
+    for mark in test.iter_markers("parametrize"):
         argnames = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
         split = argnames.split(",") if isinstance(argnames, str) else argnames
         indirect = mark.kwargs.get("indirect", mark.args[2] if len(mark.args) > 2 else False)
