@@ -124,7 +124,7 @@ def modules_of(source: Path) -> list[Module]:
 
 
 MODULES = modules_of(SOURCE)
-OBSERVERS = {metrics.row(name).observer for name in metrics.OBSERVED}
+OBSERVERS = {row.observer for row in metrics.TABLE.values() if row.observer}
 NAMES = {module.name for module in MODULES}
 
 

@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     args = parser.parse_args()
     environment = {**os.environ, "PYTHONPATH": str(install_runner(Path(tempfile.mkdtemp())))}
-    observers = {metrics.row(name).observer: name for name in reversed(metrics.OBSERVED)}
+    observers = {row.observer: row.name for row in reversed(metrics.TABLE.values()) if row.observer}
     print(f"load {os.getloadavg()[0]:.1f}")
     for build in args.python:
         python = find_interpreter(parse_target(build)).executable

@@ -43,6 +43,7 @@ TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
     by_name("unchanged").parse: ("skip", "measure", "skip"),
     by_name("trust").parse: ("base", "head", "base"),
     by_name("until").parse: ("failure", "time", "failure"),
+    by_name("existing").parse: ("*::test_a", "test_a.py::*", "*"),
     shard: ("1/2", "2/5", "7/7"),
     options.revision: ("merge-base", "v1.0~2", "dist:numpy==2.1"),
     options.threshold: ("wall:margin=3%", "tail:effect=80%,margin=.2", "uss:floor=1MiB"),
@@ -421,7 +422,7 @@ def test_what_only_a_measuring_run_uses_is_refused_on_the_command_line_of_anothe
     for option in (each for each in table() if not each.ini_only):
         text = TEXTS[option.parse][0]
         result = example.run_pytest(option.cli if option.flag else f"{option.cli}={text}", "--ftgate-timeout=9s", "-q")
-        if option.name in ("ftgate", "update", "against"):  # measures; what for, others tests say
+        if option.name in ("ftgate", "update", "against", "existing"):  # measures; what for, others tests say
             assert "would do nothing" not in result.stderr.str()
         elif option.name in ("python", "timeout"):
             assert result.ret == 0

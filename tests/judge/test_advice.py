@@ -280,12 +280,40 @@ def speeds(serial: float, *counts: int, base: int = 1) -> list[Candidate]:
 def test_the_serial_fraction_follows_from_any_two_counts(base: int, counts: tuple[int, ...]) -> None:
     (found,) = advised(*speeds(0.1, *counts, base=base)).scaling
     assert found.base == base
-    assert found.serial is not None
-    assert math.isclose(found.serial.value, 0.1, rel_tol=0.05)
-    assert found.serial.low < 0.1 < found.serial.high
+    assert found.terms is not None
+    assert math.isclose(found.terms.contention.value, 0.1, rel_tol=0.05)
+    assert found.terms.contention.low < 0.1 < found.terms.contention.high
     # S(n + 1) / S(n) falls below 1.05 beyond 10 workers: 1 / (0.1 + 0.9 / n).
     assert found.enough == 10
     assert not found.measured
+
+
+def test_four_counts_within_the_cores_give_both_terms_of_the_universal_scalability_law() -> None:
+    def usl(count: int) -> float:
+        return (1 + 0.05 * (count - 1) + 0.01 * count * (count - 1)) / count
+
+    sides = [candidate("threads", workers=count, wall=1e6 * usl(count)) for count in (1, 2, 3, 4, 8)]
+    (found,) = advised(*sides).scaling  # on four cores
+    assert found.terms is not None
+    assert found.terms.coherency is not None
+    assert found.terms.contention.low < 0.05 < found.terms.contention.high
+    assert found.terms.coherency.low < 0.01 < found.terms.coherency.high
+    text = " ".join(str(said(advised(*sides[:4]))).split())
+    assert "more than 7 do not pay, by the Universal Scalability Law, given the cores; contention 0.0" in text
+    assert "; coherency 0.01" in text
+    (few,) = advised(*sides[:3], sides[4]).scaling
+    assert few.terms is not None
+    assert few.terms.coherency is None
+
+
+def test_workers_of_which_one_is_slower_are_named() -> None:
+    both = [
+        candidate(name, wall=wall, lock_wait=0.0, figures=Figures(lock_wait=0.0, observed={"imbalance": imbalance}))
+        for name, wall, imbalance in (("threads", 1.0, 1.24), ("fork", 2.0, 1.8))
+    ]
+    text = " ".join(str(said(advised(*both))).replace("\\n", " ").split())
+    assert "what the slowest worker takes over the median one: fork on 3.14 1.80x" in text
+    assert "1.24x" not in text
 
 
 def test_amdahl_says_the_count_from_which_the_next_adds_too_little() -> None:
@@ -307,8 +335,8 @@ def test_scaling_beside_one_worker_is_that_of_the_report() -> None:
     known = Figures(scaling=Interval(value=4.0, low=3.8, high=4.2, level=0.95))
     (found,) = advised(candidate("threads", wall=1.0, figures=known)).scaling
     assert found.base == 1
-    assert found.serial is not None
-    assert found.serial.value == pytest.approx((1 / 4 - 1 / 8) / (1 - 1 / 8))
+    assert found.terms is not None
+    assert found.terms.contention.value == pytest.approx((1 / 4 - 1 / 8) / (1 - 1 / 8))
     assert advised(candidate("threads", wall=1.0)).scaling == ()
 
 

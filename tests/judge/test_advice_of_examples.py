@@ -178,7 +178,7 @@ def test_more_writers_do_not_pay_on_two_cores() -> None:
     # The write-up has 16 cores, and gains 2.2x with 8 writers.
     scaling = stored(f"{SHARDED}test_sharded_writers").scaling
     assert {each.enough for each in scaling} == {9}
-    assert all(each.serial is None for each in scaling)  # its law is not one of workers with different roles
+    assert all(each.terms is None for each in scaling)  # its law is not one of workers with different roles
 
 
 # ---- scenario 4: Granian

@@ -61,6 +61,7 @@ def launch(order: int, cell: Cell, factor: float) -> Launch:
         cpu_ns=round(3 * wall * factor),
         ops=100,
         rate=1e9 / wall,
+        slowest=factor,
         latency=latency if cell.executor.kind == "server" else None,
     )
     return Launch(
@@ -250,8 +251,9 @@ def test_what_features_observe_is_shown_and_no_figure_of_the_workloads_own() -> 
         **dict.fromkeys(("neighbour_wait", "gc_time"), 0.1),
         "collections": 1.0,
         "garbage": 10_000.0,
+        "imbalance": 1.0,
     }
-    assert [*shown.observed] == [*metrics.OBSERVED]
+    assert [*shown.observed] == [*metrics.OF_FEATURES]
     assert (shown.of("gap"), shown.of("peak.gap"), [*shown.peaks]) == (5 * MS, None, ["depth"])
 
 

@@ -55,7 +55,7 @@ def observed(
     bench: Bench, executor: Executor, build: str, name: str, iterations: int = 3, workers: int = 1, loops: int = 1
 ) -> Launch:
     """A launch that the features of these metrics observe."""
-    observers = tuple({metrics.row(each).observer for each in metrics.OBSERVED})
+    observers = tuple({row.observer for row in metrics.TABLE.values() if row.observer})
     handle = bench.ready(executor, build=build, side="observed", test=name, workers=workers, observers=observers)
     for kind in (COLD, WARMUP, *[MEASURED] * iterations):
         handle.iteration(kind, loops)

@@ -16,7 +16,7 @@ from pytest_ftgate.model.sample import Launch
 from pytest_ftgate.model.spec import Executor
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
-FILES = tuple(dict.fromkeys(metrics.row(name).observer for name in metrics.OBSERVED))
+FILES = tuple(dict.fromkeys(row.observer for row in metrics.TABLE.values() if row.observer))
 OWN = """
     import sys
 

@@ -525,6 +525,27 @@ def test_the_rate_and_the_time_of_a_row_are_those_that_the_body_itself_counts(be
     assert shown.ops_per_s < 2 / 0.005
 
 
+@pytest.mark.parametrize("window_ns", [0, 300_000_000])
+@pytest.mark.parametrize("executor", [THREADS, FORK, TASKS], ids=lambda executor: executor.label)
+def test_the_slowest_worker_is_that_which_does_more(bench: Bench, executor: Executor, window_ns: int) -> None:
+    bench.write("""
+        import asyncio, time
+
+        @ftgate.compare(threads, processes)
+        def test_it(worker):
+            time.sleep(0.06 if worker.index == 1 else 0.02)
+
+        @ftgate.compare(tasks)
+        async def test_task(worker):
+            await asyncio.sleep(0.06 if worker.index == 1 else 0.02)
+    """)
+    test = "test_task" if executor is TASKS else "test_it"
+    handle = bench.ready(executor, test=test, workers=3)
+    slowest = [handle.iteration(MEASURED, 1, window_ns).slowest for _ in range(3)]
+    assert 2.5 < sorted(slowest)[1] < 3.2
+    assert bench.ready(executor, test=test, workers=1).iteration(MEASURED, 1, window_ns).slowest == 0
+
+
 def test_serial_workers_share_their_window(bench: Bench) -> None:
     bench.write("""
         import time

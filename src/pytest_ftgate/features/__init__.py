@@ -20,6 +20,7 @@ FEATURES: Final = {
     "hosts": "run",
     "shards": "option run",
     "trust": "option run",
+    "existing": "option run",
     "decide": "option command",
     "report": "command",
     "diff": "command",
@@ -32,6 +33,7 @@ FEATURES: Final = {
     "neighbour": "metric",
     "garbage": "metric",
     "until": "option run",
+    "fairness": "metric",
 }
 """Where each takes part: hooks are called in this order.
 

@@ -80,7 +80,7 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         memory_dropped=sum(launch.dropped for launch in sample.of("memory")),
         floor_uss_bytes=steady(sample.of("empty"), lambda part: part.steadiest_bytes),
         floor_pss_bytes=steady(sample.of("empty"), lambda part: part.pss_bytes),
-        observed={name: value for name in metrics.OBSERVED if (value := of.middle(name)) is not None},
+        observed={name: value for name in metrics.OF_FEATURES if (value := of.middle(name)) is not None},
         growth_bytes=growth(sample.of("growth"), sample.of("growth_empty")),
         scaling=scaling,
         efficiency=scaling.value / workers if scaling else None,

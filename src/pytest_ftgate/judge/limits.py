@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -172,8 +173,11 @@ def effective(
     return Limits(margin, effect, floor)
 
 
-def check(*, cli: Sequence[Threshold] = (), declared: Sequence[Threshold] = (), ini: Sequence[Threshold] = ()) -> None:
-    """Raise ThresholdError if a metric on any basis would have contradictory thresholds."""
+@functools.cache
+def check(
+    *, cli: tuple[Threshold, ...] = (), declared: tuple[Threshold, ...] = (), ini: tuple[Threshold, ...] = ()
+) -> None:
+    """Raise ThresholdError if a metric on any basis would have contradictory thresholds; each test asks for it."""
     bases: tuple[BasisKind, ...] = ("paired", "stored")
     named = {each.metric for each in (*cli, *declared, *ini)}
     for metric in dict.fromkeys((*metrics.NAMES, *sorted(named))):

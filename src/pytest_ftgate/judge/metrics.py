@@ -174,6 +174,7 @@ def _answer(name: str, of: Callable[[Latency], float]) -> MetricRow:
     return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, meaning=meaning)
 
 
+_OF_FEATURES: Final = tuple(itertools.chain.from_iterable(hookspec.features("metric").hook.ftgate_metrics()))
 TABLE: Final[Mapping[str, MetricRow]] = {
     row.name: row
     for row in (
@@ -305,7 +306,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             applies=_is_no_command,
             meaning="the length of single waits for the GIL in a launch, 0 if none was seen",
         ),
-        *itertools.chain.from_iterable(hookspec.features("metric").hook.ftgate_metrics()),
+        *_OF_FEATURES,
     )
 }
 _DERIVED: Final[Mapping[str, MetricRow]] = {
@@ -328,8 +329,7 @@ is of another machine), what scaling can be at most on this machine (of contract
 contract is broken."""
 GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
 """What gates by default; `declare.options.DEFAULT_METRICS` repeats it so that plain runs need not import this."""
-OBSERVED: Final = tuple(row.name for row in TABLE.values() if row.observer)
-"""The metrics of features."""
+OF_FEATURES: Final = tuple(row.name for row in _OF_FEATURES)
 NAMES: Final = (*TABLE, Metric.RATIO)
 """Metrics that take thresholds; a workload's own metrics take them too."""
 WHICH: Final = f"{listed(GATING, 'and')} gate by default, docs/metrics.md lists the others"

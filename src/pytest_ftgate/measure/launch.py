@@ -98,6 +98,7 @@ def setup_of(cell: Cell, spec: Spec, *, stand_in: str = "", copies: tuple[str, .
         "import_mode": spec.source.import_mode,
         "sys_path": [entry for entry in spec.source.sys_path if entry not in behind],
         "behind": behind,
+        "adapter": spec.source.adapter,
         "kind": cell.executor.kind,
         "method": cell.executor.method,
         "name": cell.executor.name,

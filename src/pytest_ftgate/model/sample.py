@@ -53,7 +53,8 @@ class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
     wall_ns = start_ns + work_ns + join_ns; the last is, of workers that are kept, until all have reported. `ops` counts
     body calls over all workers (of the leading role, where there are roles), or a server's answers; `rate` is
-    operations per second over the measured window. `latency` is a server's alone.
+    operations per second over the measured window. `slowest` is what a call takes in the slowest worker over the median
+    one; 0: of one worker. `latency` is a server's alone.
     """
 
     wall_ns: Natural
@@ -63,6 +64,7 @@ class Iteration(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     cpu_ns: Natural = 0
     ops: Natural = 0
     rate: Rate = 0.0
+    slowest: Rate = 0.0
     latency: Latency | None = None
 
 

@@ -131,7 +131,7 @@ class DeclaredContract(Struct, frozen=True, kw_only=True):
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """The place of the workload, and how pytest imported it."""
+    """The place of the workload, and how pytest imported it; `adapter` as in its `Declaration`."""
 
     path: str
     line: int
@@ -139,6 +139,7 @@ class Source(Struct, frozen=True, kw_only=True):
     qualname: str
     import_mode: str = "prepend"
     sys_path: tuple[str, ...] = ()
+    adapter: str = ""
 
 
 class Load(Struct, frozen=True, kw_only=True, repr_omit_defaults=True):

@@ -61,6 +61,7 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
         qualname=name if metafunc.cls is None else f"{metafunc.cls.__qualname__}.{name}",
         import_mode=str(metafunc.config.getoption("importmode")),
         sys_path=tuple(workload_path(metafunc.config)),
+        adapter=declared.adapter,
     )
     tests.check_function(declared, source, metafunc.function, name, metafunc.cls)
     spec = tests.spec_of(declared, source, definition.nodeid)
@@ -72,9 +73,9 @@ def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
     except FtgateError as error:
         raise arguments.DeclarationError(f"{source.path}:{source.line}: {source.qualname}: {error}") from None
     requested = [name for mark in definition.iter_markers("usefixtures") for name in mark.args]
-    parametrized = _parametrized(metafunc)
+    parametrized = parametrized_names(definition)
     tests.check_arguments(declared, source, parametrized, requested)
-    tests.check_surroundings(declared, source, _written_around(metafunc))
+    tests.check_surroundings(declared, source, written_around(definition))
     tests.check_placeholders(declared, spec, parametrized)
     timeout_s = options.declared("timeout", spec.timeout_s)
     known = () if metafunc.config.getoption("runxfail") else spec.xfails
@@ -97,13 +98,12 @@ def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
     return tuple(name for name in named if name not in options.metrics and name in declared)
 
 
-def _written_around(metafunc: pytest.Metafunc) -> Iterator[str]:
+def written_around(test: pytest.Function) -> Iterator[str]:
     """The autouse fixtures that the test's own file defines for it, among them pytest's for `setup_method` and such.
 
     Those of a conftest.py and of plugins are for all tests, and do no harm: pytest runs them around the cell.
     """
-    module = metafunc.definition.getparent(pytest.Module)
-    found = metafunc.definition._fixtureinfo
+    module, found = test.getparent(pytest.Module), test._fixtureinfo
     for name in found.initialnames:
         places = [fixture.baseid for fixture in found.name2fixturedefs.get(name, ())[-1:]]
         if module is not None and any(
@@ -127,10 +127,10 @@ def default_pair(config: pytest.Config) -> DefaultPair:
     return config.stash[DEFAULT]
 
 
-def _parametrized(metafunc: pytest.Metafunc) -> dict[str, bool]:
+def parametrized_names(test: pytest.Function) -> dict[str, bool]:
     """The names that `parametrize` gives, each with whether a fixture makes its value (`indirect`)."""
     names: dict[str, bool] = {}
-    for mark in metafunc.definition.iter_markers("parametrize"):
+    for mark in test.iter_markers("parametrize"):
         argnames = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
         split = argnames.split(",") if isinstance(argnames, str) else argnames
         indirect = mark.kwargs.get("indirect", mark.args[2] if len(mark.args) > 2 else False)
@@ -145,15 +145,20 @@ def workload_path(config: pytest.Config) -> list[str]:
     These are the entries before the standard library (from pytest, a conftest.py, PYTHONPATH or the `pythonpath`
     ini) and those under the rootdir. All others belong to this interpreter and must not be used by another.
     """
-    roots = [config.rootpath, config.invocation_params.dir]
-    named = [Path(entry) for entry in config.getini("pythonpath")]
-    named += [Path(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    chosen = {path.resolve() for path in named}
+    named = [*map(str, config.getini("pythonpath")), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    roots = (config.rootpath, config.invocation_params.dir)
+    return _users(roots, tuple(filter(None, named)), tuple(filter(None, sys.path)))
+
+
+@functools.cache
+def _users(roots: Sequence[Path], named: Sequence[str], entries: Sequence[str]) -> list[str]:
+    """The entries that belong to the user: each test asks for them, and most tests find the same sys.path."""
+    chosen = {Path(each).resolve() for each in named}
     stdlib = _folder("stdlib")
-    entries = [Path(entry).resolve() for entry in sys.path if entry]
-    front = entries.index(stdlib) if stdlib in entries else 0
+    paths = [Path(entry).resolve() for entry in entries]
+    front = paths.index(stdlib) if stdlib in paths else 0
     found: dict[str, None] = {}
-    for position, path in enumerate(entries):
+    for position, path in enumerate(paths):
         users = position < front or any(path.is_relative_to(root) for root in roots)
         if path in chosen or (users and not _of_this_interpreter(path)):
             found.setdefault(str(path))

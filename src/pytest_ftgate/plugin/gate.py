@@ -178,7 +178,9 @@ class Gate:
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if failed := self._failed(row):
             item.stash[HEADLINE] = said.headline(failed)
-            pytest.fail(terminal.cell_text(failed, max(0, self.config.get_verbosity())), pytrace=False)
+            plain = not item.stash[CELL][0].source.adapter
+            text = terminal.cell_text(failed, max(0, self.config.get_verbosity()), plain=plain)
+            pytest.fail(text, pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(said.known_text(row.verdict))
         if _is_strict(row.verdict):

@@ -65,7 +65,8 @@ def _ini(config: pytest.Config, option: Option) -> Any:
 def measures(config: pytest.Config) -> bool:
     """Whether an option asks for a measurement, wherever it is said. Raises pytest.UsageError."""
     rows = [option for option in options.table() if option.measures]
-    return any(getattr(_read(config, rows), option.name) for option in rows)
+    given = _read(config, rows)
+    return any(option.of(given) for option in rows)
 
 
 def check_values(config: pytest.Config) -> None:
@@ -85,7 +86,7 @@ def check_values(config: pytest.Config) -> None:
     words = {str(word).partition("=")[0] for word in config.invocation_params.args}
     idle = (option for option in options.table() if not (option.measures or option.plain))
     said = [option.cli for option in idle if option.cli in words]
-    measuring = given.ftgate or given.update or given.against
+    measuring = any(option.of(given) for option in options.table() if option.measures)
     if said and not measuring and not config.option.collectonly:
         raise pytest.UsageError(f"this run measures nothing, so {listed(said, 'and')} would do nothing: add --ftgate")
     if given.update and given.against:

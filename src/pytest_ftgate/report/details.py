@@ -175,7 +175,12 @@ def _own(figures: Figures, style: Style) -> list[str]:
     parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
     parts += [f"{name} {units.time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
     parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
-    parts += [f"{name} {units.of(metrics.row(name).unit, value)}" for name, value in figures.observed.items()]
+    rows = ((metrics.row(name), value) for name, value in figures.observed.items())
+    parts += [
+        f"{row.name} {units.of(row.unit, value)}"
+        for row, value in rows
+        if row.observer or style.verbosity > 0  # an observer is there because someone asked for it
+    ]
     if style.verbosity > 0:
         # A window of load has no start and no join, and its length is fixed.
         phases = ("start", "work", "join", "cold", "cpu") if figures.latency is None else ("cold", "cpu")

@@ -156,6 +156,7 @@ class Declaration:
     """The arguments of `decorator` ("compare" or "serve") as written, and the functions that belong to the test."""
 
     __slots__ = (
+        "adapter",
         "args",
         "body",
         "check",
@@ -173,6 +174,8 @@ class Declaration:
         self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], decorator: str = "compare"
     ) -> None:
         self.decorator = decorator
+        self.adapter = ""
+        """The file that makes this declaration of a test without a decorator, see `loading.adapted`; else empty."""
         self.body = body
         self.args = args
         self.kwargs = kwargs

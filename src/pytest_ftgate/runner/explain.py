@@ -56,12 +56,12 @@ def _without_shared(error: BaseException) -> str:
 
 
 def is_ours(code: CodeType) -> bool:
-    """Whether code is the runner's."""
+    """Whether code is the runner's, or the adapter's."""
     return _is_path_of_ours(code.co_filename)
 
 
 def _is_path_of_ours(path: str) -> bool:
-    return os.path.abspath(path).startswith(HERE)
+    return path == state.adapter or os.path.abspath(path).startswith(HERE)
 
 
 # ---- a failed assert

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     # What a worker needs to find its body; plain values, which can be sent to any worker.
     # Keys: module, path, qualname, import_mode, sys_path, behind (the entries that come last, since they have a source
-    # folder of what is installed), kind, method, name (of the user's factory), processes
-    # (whether the workers of his own executor are), workers, shape, params (name -> literal),
+    # folder of what is installed), adapter (the file that declares a test without a decorator, see `adapted`; else
+    # empty), kind, method, name (of the user's factory), processes (whether the workers of his own executor are),
+    # workers, shape, params (name -> literal),
     # roles (pairs of a name and a number of workers, whose sum is `workers`; the first leads; empty: none),
     # switch_s, control (what replaces the workload: "burn" or "empty", else ""), gil_note (a file that a pool's
     # worker writes if it ends with the GIL, or None), stacks (a folder for files of stacks and the signal that asks for
@@ -145,11 +146,25 @@ def declaration(setup: Setup) -> tuple[Declaration, Any]:
     test: Any = module
     for part in setup["qualname"].split("."):
         owner, test = test, getattr(test, part)
+    if setup["adapter"]:
+        return adapted(setup["adapter"], test, owner if isinstance(owner, type) else None), None
     if not isinstance(owner, type):
         return test.__ftgate__, None
     if owner not in _instances:
         _instances[owner] = owner()
     return test.__ftgate__, _instances[owner]
+
+
+def adapted(adapter: str, test: Any, owner: type | None) -> Declaration:
+    """What a feature's file makes of a test without a decorator: its `declared(test, owner)`, with the test's class.
+
+    The file needs the standard library and the runner alone. The body of the declaration takes no `self`.
+    """
+    state.adapter = adapter
+    name = f"ftgate_adapter_{os.path.basename(os.path.dirname(adapter))}"
+    declared: Declaration = (sys.modules.get(name) or execute(name, adapter)).declared(test, owner)
+    declared.adapter = adapter
+    return declared
 
 
 def owned(function: Any, instance: Any) -> Any:

@@ -238,6 +238,7 @@ class MeasuredCell:
             "cpu_ns": outcome.cpu_ns,
             "ops": sum(each["ops"] for each in led),
             "rate": sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in led if r["end_ns"] > r["begin_ns"]),
+            "slowest": slowest([(r["end_ns"] - r["begin_ns"]) / r["ops"] for r in led if r["ops"]]),
         }
         observed = [*observer.figures, *(each["observed"] for each in outcome.reports if "observed" in each)]
         self.record.add(kind, iteration["wall_ns"], outcome.reports, observed)
@@ -291,6 +292,13 @@ class MeasuredCell:
                 end()
             except BaseException:
                 pass
+
+
+def slowest(call_ns: list[float]) -> float:
+    """What a call takes in the slowest worker, over the median worker; 0 for a single worker."""
+    ordered = sorted(call_ns)
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if len(ordered) > 1 else 0
+    return ordered[-1] / middle if middle else 0.0
 
 
 def _write_result(path: str, result: dict[str, Any]) -> None:

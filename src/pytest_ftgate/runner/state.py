@@ -7,5 +7,7 @@ if TYPE_CHECKING:
 shared: "Any" = None
 without_shared: str = ""
 """The name of the test whose body was loaded last, if it has no `@test.shared`."""
+adapter: str = ""
+"""The file that has made the bodies of tests without a decorator."""
 passed: "tuple[type[BaseException], ...]" = ()
 """What a body in the main thread may raise through its worker: in a plain test run, what ends the run."""

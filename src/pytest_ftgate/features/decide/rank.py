@@ -22,7 +22,8 @@ from ...model.report import Figures, Report, Row
 from ...model.sample import ByRound
 from ...model.spec import Reuse
 from ...model.verdict import Decision
-from ...stats import moderated
+from ...stats import moderated, scalability
+from ...stats.scalability import Terms
 from ...store.names import split_nodeid
 from ...store.schema import StoredCell, TestBaseline
 
@@ -158,6 +159,8 @@ class Contention(Fact, frozen=True, kw_only=True):
     """The speed-up that the machine's cores leave; None where it is not known."""
     site: str = ""
     """The lock that is waited for longest."""
+    imbalance: float | None = None
+    """What the slowest worker takes over the median one."""
 
 
 class ScalingAdvice(Fact, frozen=True, kw_only=True):
@@ -166,8 +169,8 @@ class ScalingAdvice(Fact, frozen=True, kw_only=True):
     base: int
     points: tuple[tuple[int, Interval], ...]
     """The throughput with so many workers over that with `base`."""
-    serial: Interval | None = None
-    """The serial fraction of Amdahl's law."""
+    terms: Terms | None = None
+    """Of the Universal Scalability Law where enough counts were measured, else the serial fraction of Amdahl's law."""
     enough: int | None = None
     """More workers do not pay; None: not known."""
     measured: bool = False
@@ -481,7 +484,7 @@ def of_candidates(test: str, source: str, sides: Iterable[Candidate], cores: int
         starts=tuple(each for group in groups for each in _starts(group)),
         memory=tuple(use for side in largest if (use := _memory_use(side, known))),
         contention=tuple(waits for side in largest if (waits := _contention(side, cores))),
-        scaling=tuple(_scaling(known)),
+        scaling=tuple(_scaling(known, cores)),
         weights=weights,
     )
     topics = {"time": found.choices, "start-up": found.starts, "memory": found.memory}
@@ -706,14 +709,18 @@ def _contention(side: Candidate, cores: int) -> Contention | None:
         by_waits=1 / (1 - min(sum(shares), 0.999)),
         by_cores=max(1.0, cores / figures.cores) if cores and figures.cores else None,
         site="" if site is None or not site.share else f"{site.file}:{site.line} {site.kind}",
+        imbalance=figures.observed.get("imbalance"),
     )
 
 
 # ---- scaling
 
 
-def _scaling(known: Iterable[Candidate]) -> Iterator[ScalingAdvice]:
-    """The scaling of each executor on each target in each setting that has several worker counts, the fastest first."""
+def _scaling(known: Iterable[Candidate], cores: int) -> Iterator[ScalingAdvice]:
+    """The scaling of each executor on each target in each setting that has several worker counts, the fastest first.
+
+    More workers than cores wait for a core, of which the Universal Scalability Law says nothing.
+    """
     counted = (side for side in known if side.counted and side.target)
     ordered = sorted(counted, key=lambda side: (side.setting, side.name, side.workers))
     groups = [list(sides) for _, sides in groupby(ordered, key=lambda side: (side.setting, side.name))]
@@ -731,14 +738,18 @@ def _scaling(known: Iterable[Candidate]) -> Iterator[ScalingAdvice]:
         if not points or points[-1][0] == base:
             continue
         # Workers of different roles do not share one piece of work.
-        serial = _serial_fraction(base, *points[-1]) if re.fullmatch(r"w\d+|wcores", sides[-1].counted) else None
-        enough, measured = _enough(base, points, serial)
+        found = None
+        if re.fullmatch(r"w\d+|wcores", sides[-1].counted):
+            able = [point for point in points if point[0] <= cores]
+            found = scalability.terms(able) if base == 1 else None
+            found = found or Terms(contention=_serial_fraction(base, *points[-1]))
+        enough, measured = _enough(base, points, found)
         yield ScalingAdvice(
             name=sides[0].name,
             setting=sides[0].setting,
             base=base,
             points=tuple(points),
-            serial=serial,
+            terms=found,
             enough=enough,
             measured=measured,
         )
@@ -760,16 +771,16 @@ def _serial_fraction(base: int, workers: int, times: Interval) -> Interval:
     return Interval(value=value, low=low, high=high, level=times.level)
 
 
-def _enough(base: int, points: Sequence[tuple[int, Interval]], serial: Interval | None) -> tuple[int | None, bool]:
-    """The count beyond which more do not pay, and whether that was seen; else it is Amdahl's law that says it."""
+def _enough(base: int, points: Sequence[tuple[int, Interval]], terms: Terms | None) -> tuple[int | None, bool]:
+    """The count beyond which more do not pay, and whether that was seen; else it is the law that says it."""
     best, reached = base, 1.0
     for workers, times in points:
         if times.low > 1 and times.low > reached:
             best, reached = workers, times.value
     if best < points[-1][0]:
         return best, True
-    if serial is None:
+    if terms is None:
         return None, False
-    times_of = [serial.value + (1 - serial.value) / count for count in range(1, MOST + 1)]
-    slow = (count for count, (few, more) in enumerate(pairwise(times_of), 1) if few < more * (1 + PAYS))
+    gains = pairwise(map(terms.throughput, range(1, MOST + 1)))
+    slow = (count for count, (few, more) in enumerate(gains, 1) if more < few * (1 + PAYS))
     return next(slow, None), False

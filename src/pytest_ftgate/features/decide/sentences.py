@@ -29,6 +29,8 @@ LEAST_SHARE = 0.05
 """Candidates that wait for less than this share of the time have one line together."""
 ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
+UNFAIR = 1.25
+"""From this imbalance of its workers on a candidate is named."""
 WEIGH = "to choose, say in the ini what counts, such as ftgate_weights = time=1 memory=0.5"
 KINDS = {"lock": "for locks", "gil": "for the GIL", "unattributed": "unattributed"}
 MOST_NAMED = 6
@@ -303,6 +305,11 @@ def _contention(advice: Advice, at: Place) -> list[str]:
     texts = [head + _lines(pairs)] if pairs else []
     if quiet := [each for each in advice.contention if each not in waiting]:
         texts.append(f"{_names([each.name for each in quiet])} wait less than {percent(LEAST_SHARE)} of the time")
+    unfair = [each for each in advice.contention if (each.imbalance or 0) >= UNFAIR]
+    if unfair:
+        pairs = [(f"{at(each)}{each.name}", units.ratio(each.imbalance or 0)) for each in unfair[:NAMED]]
+        pairs += _more(unfair[NAMED:], [each.imbalance or 0 for each in unfair[NAMED:]])
+        texts.append(f"what the slowest worker takes over the median one:{_lines(pairs)}")
     return texts
 
 
@@ -313,13 +320,19 @@ def _scaling(found: Sequence[ScalingAdvice], at: Place) -> list[str]:
         points = ", ".join(f"{workers} workers {_ratio(times)}" for workers, times in each.points)
         enough = "the count beyond which more do not pay is not known"
         if each.enough is not None:
-            by = "as measured" if each.measured else "by Amdahl's law, given the cores"
+            law = "Amdahl's law" if each.terms and each.terms.coherency is None else "the Universal Scalability Law"
+            by = "as measured" if each.measured else f"by {law}, given the cores"
             enough = f"more than {each.enough} do not pay, {by}"
-        serial = ""
-        if each.serial:
-            ends = f"[{units.number(each.serial.low)}, {units.number(each.serial.high)}]"
-            serial = f"; serial fraction {units.number(each.serial.value)} {ends}"
-        pairs.append((f"{at(each)}{each.name}", f"{points} that of {each.base}; {enough}{serial}"))
+        terms = [] if each.terms is None else [("contention", each.terms.contention)]
+        if each.terms and each.terms.coherency:
+            terms.append(("coherency", each.terms.coherency))
+        elif terms:
+            terms = [("serial fraction", terms[0][1])]
+        texts = [f"{points} that of {each.base}", enough]
+        texts += [
+            f"{name} {units.number(t.value)} [{units.number(t.low)}, {units.number(t.high)}]" for name, t in terms
+        ]
+        pairs.append((f"{at(each)}{each.name}", "; ".join(texts)))
     pairs += _more(found[NAMED:], [each.points[-1][1].value for each in found[NAMED:]])
     return [f"throughput over that of fewer workers:{_lines(pairs)}"] if pairs else []
 

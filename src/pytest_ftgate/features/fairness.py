@@ -1,0 +1,46 @@
+"""Feature: whether the workers of a cell share what there is: the slowest one beside the median one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..hookspec import hookimpl
+
+if TYPE_CHECKING:
+    from ..judge.metrics import MetricRow
+    from ..model.sample import Columns
+    from ..stats.rank_tests import Floats
+
+
+@hookimpl
+def ftgate_metrics() -> Sequence[MetricRow]:
+    """The imbalance of the workers, from the timed iterations themselves."""
+    from ..judge.metrics import MetricRow, is_workload
+    from ..model.verdict import Limits
+
+    return (
+        MetricRow(
+            "imbalance",
+            "ratio",
+            None,
+            column=_imbalances,
+            paired=Limits(0.10, 0.25),
+            apart=Limits(0.15, 0.40),
+            spread=0.1,
+            between=0.1,
+            applies=lambda cell: is_workload(cell) and cell.body == "worker" and cell.workers > 1,
+            why_none="it has no several workers of ours",
+            meaning="what a call of the body takes in the slowest worker over the median worker",
+        ),
+    )
+
+
+def _imbalances(of: Columns) -> Floats:
+    """The median over the iterations of each launch; NaN where none has several workers."""
+    import numpy as np
+
+    from ..stats import rank_tests
+
+    found = of.of("slowest")
+    return rank_tests.row_medians(np.where(found > 0, found, np.nan))

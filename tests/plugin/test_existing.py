@@ -1,0 +1,190 @@
+"""`--ftgate-existing`: which undecorated tests become cells, what is said of the others, and how their bodies run."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from example import Example, assert_usage_error
+
+from pytest_ftgate.features.existing import adapter
+
+PATTERN = "--ftgate-existing=*::test_[!n]*,*::Test*"
+QUICK = (
+    "-p",
+    "fake_run",
+    PATTERN,
+    "-oftgate_launches=2",
+    "-oftgate_iterations=2",
+    "--ftgate-python=3.14t",
+    "-v",
+    "-rs",
+)
+CELLS = {
+    "test_plain": ["w1", "w2"],
+    "test_made": ["w1", "w2"],
+    "test_params": ["w1-1", "w2-1"],
+    "TestPlain::test_method": ["w1", "w2"],
+    "TestCase::test_unit": ["w1", "w2"],
+}
+SKIPPED = {
+    "test_capsys": "fixture 'capsys' is not of the test's file",
+    "test_deep": "fixture 'monkeypatch' is not of the test's file",
+    "test_session": "fixture 'for_all' has the scope session",
+    "test_used": "fixture 'made' of usefixtures runs in pytest's process",
+    "test_params": "parameter n=<object object at",
+    "test_warns": "it uses catch_warnings: the filters of warnings are those of the process",
+    "test_patched": "it uses mock: a patch holds for all threads",
+    "test_async": "it is async",
+    "test_known": "it is marked xfail",
+    "test_alone": "it is marked thread_unsafe",
+    "TestSetup::test_around": "setup_method or teardown_method runs in pytest's process",
+    "TestOnce::test_unit": "its class has setUpClass",
+}
+TESTS = """
+    import unittest
+    import warnings
+    from unittest.mock import patch
+
+    import pytest
+
+    @pytest.fixture
+    def made():
+        yield 1
+
+    @pytest.fixture
+    def deep(made, monkeypatch): ...
+
+    @pytest.fixture(scope="session")
+    def for_all(): ...
+
+    def test_plain(): ...
+    def test_not_named(): ...
+    def test_made(tmp_path, made): ...
+    @pytest.mark.parametrize("n", [1, object()])
+    def test_params(n): ...
+    def test_capsys(capsys): ...
+    def test_deep(deep): ...
+    def test_session(for_all): ...
+    @pytest.mark.usefixtures("made")
+    def test_used(): ...
+    def test_warns():
+        with warnings.catch_warnings(): ...
+    @patch("os.getcwd")
+    def test_patched(getcwd): ...
+    async def test_async(): ...
+    @pytest.mark.xfail
+    def test_known(): ...
+    @pytest.mark.thread_unsafe
+    def test_alone(): ...
+    @pytest.mark.skipif(True, reason="its own reason")
+    def test_skipped(capsys): ...
+
+    class TestPlain:
+        def test_method(self): ...
+
+    class TestSetup:
+        def setup_method(self): ...
+        def test_around(self): ...
+
+    class TestCase(unittest.TestCase):
+        def test_unit(self): ...
+
+    class TestOnce(unittest.TestCase):
+        @classmethod
+        def setUpClass(cls): ...
+        def test_unit(self): ...
+"""
+
+
+def test_what_is_measured_and_what_is_skipped(pytester: pytest.Pytester, scripted_runs: None) -> None:
+    example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": TESTS})
+    result = example.run_pytest(*QUICK)
+    text = result.stdout.str()
+    wanted = [f"test_a.py::{test}[3.14t-threads-{each}]" for test, cells in CELLS.items() for each in cells]
+    assert sorted(row["cell"]["nodeid"] for row in example.rows()) == sorted(wanted)
+    for test, reason in SKIPPED.items():
+        assert f"--ftgate-existing cannot measure it: {reason}" in text, test
+        result.stdout.fnmatch_lines([f"test_a.py::{test}* SKIPPED *"])
+    result.stdout.fnmatch_lines(["*test_not_named PASSED*", "*its own reason*"])
+    result.assert_outcomes(passed=1, skipped=len(SKIPPED) + 1)
+
+
+def test_a_glob_that_is_empty_or_matches_nothing_is_refused(pytester: pytest.Pytester, scripted_runs: None) -> None:
+    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
+    assert_usage_error(example.run_pytest("--ftgate-existing="), "takes at least one GLOB")
+    refused = example.run_pytest("-p", "fake_run", "--ftgate-existing=test_a.py")
+    assert_usage_error(refused, "--ftgate-existing=test_a.py matches none", "such as 'tests/test_cache.py::*'")
+
+
+# -- the body, as the measured process makes it ---------------------------------------------------------------------
+
+SEEN: list[Any] = []
+
+
+def made() -> Iterator[list[int]]:
+    value: list[int] = []
+    yield value
+    SEEN.append(f"ended with {value}")
+
+
+def taker(made: list[int], tmp_path: Path, n: int, unused: int = 7) -> None:
+    (tmp_path / "file").touch(exist_ok=False)
+    made.append(n)
+    SEEN.append((made, tmp_path))
+    if n == 2:
+        raise ValueError("two")
+
+
+class Case(unittest.TestCase):
+    __test__ = False
+
+    def setUp(self) -> None:
+        self.order = ["set up"]
+
+    def test_it(self) -> None:
+        self.order.append("called")
+
+    def tearDown(self) -> None:
+        SEEN.append(self.order)
+
+    @unittest.skip("of unittest")
+    def test_skipped(self) -> None: ...
+
+
+class Plain:
+    def test_it(self) -> None:
+        SEEN.append(self)
+
+
+def body(test: Callable[..., Any], owner: type | None = None) -> Callable[..., Any]:
+    SEEN.clear()
+    return adapter.declared(test, owner).body
+
+
+def test_each_call_has_its_own_fixtures_which_end_after_an_error_too() -> None:
+    call = body(taker)
+    call("worker", n=1)
+    with pytest.raises(ValueError, match="two"):
+        call("worker", n=2)
+    (first, folder), ended, (second, other), ended_too = SEEN
+    assert first is not second
+    assert folder != other
+    assert not folder.exists()
+    assert not other.exists()
+    assert (ended, ended_too) == ("ended with [1]", "ended with [2]")
+
+
+def test_each_call_has_its_own_instance() -> None:
+    call = body(Plain.test_it, Plain)
+    call("worker")
+    call("worker")
+    assert SEEN[0] is not SEEN[1]
+    call = body(Case.test_it, Case)
+    call("worker")
+    assert SEEN == [["set up", "called"]]
+    with pytest.raises(unittest.SkipTest, match="of unittest"):
+        body(Case.test_skipped, Case)("worker")
