@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from ..kit.text import plural
 from ..kit.values import Struct, grouped
 from ..model.sample import (
     EVERYTHING,
@@ -205,8 +206,9 @@ def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadE
         right = counted.most_common(1)[0][0] if counted else None
         for cell_run, results in group:
             if len(results) > 1:
+                often = sorted(results, key=lambda each: -each[1])[:4]
                 shown = "\n".join(
-                    f"  {result}" + (f" ({times:,} times)" if times else "") for result, times in results[:4]
+                    f"  {result}" + f" ({plural(times, 'time')})" * (times > 0) for result, times in often
                 )
                 reason = f"gave {len(results)} different results from one iteration to the next"
                 errors.append((cell_run, WorkloadError(reason=reason, detail=f"{shown}\n{fix}")))
