@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from time import sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+LOOKS, LOOK_S = 100, 0.01
 _BEFORE = "global interpreter lock (GIL) has been enabled to load module '"
 
 
@@ -19,21 +21,33 @@ def gil_enabled() -> bool:
 
 
 class GilWatch:
-    """Keeps the name of the module in the interpreter's own warning that the GIL has been enabled."""
+    """Whether the GIL is on again, and the name of the module in the interpreter's own warning of it."""
 
     def __init__(self) -> None:
         self.module = ""
+        self.was_off = False
         self._show: Callable[..., None] | None = None
 
     def install(self) -> None:
         """Listen to warnings from now on. Call it before the workload is imported."""
         if gil_enabled():
             return
+        self.was_off = True
         import warnings
 
         if warnings.showwarning != self._listen:
             self._show = warnings.showwarning
             warnings.showwarning = self._listen
+
+    def enabled(self) -> bool:
+        """Whether the GIL is on, where it was off for longer than an import: CPython turns it on while any thread
+        loads an extension module, and off again once that has said that it can do without.
+        """
+        for _ in range(LOOKS if self.was_off else 0):
+            if not gil_enabled():
+                return False
+            sleep(LOOK_S)
+        return gil_enabled()
 
     def _listen(self, message: Warning | str, *args: Any, **kwargs: Any) -> None:
         after = str(message).partition(_BEFORE)[2]

@@ -11,7 +11,7 @@ from time import process_time_ns
 
 from . import state
 from .clock import ended_cpu_ns, now_ns
-from .gil import gil_enabled, watch
+from .gil import watch
 from .protocol import Failure, Unsupported
 
 TYPE_CHECKING = False
@@ -285,7 +285,7 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
         cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
         report["cpu_ns"] = cpu_ns - worker._cpu_ns
         worker._cpu_ns = cpu_ns
-        report["gil"] = gil_enabled()
+        report["gil"] = watch.enabled()
         report["gil_module"] = watch.module
         report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
         report["peaks"] = dict(worker.peaks)
@@ -566,6 +566,6 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
 
 def note_gil(path: str) -> None:
     """Leave a note if this worker has the GIL: tasks of a pool send no report, and checking in each would cost time."""
-    if gil_enabled():
+    if watch.enabled():
         with open(path, "w", encoding="utf-8") as file:
             file.write(watch.module)
