@@ -1,4 +1,4 @@
-"""Long calls of published packages, of which some keep the GIL, for docs/appendix/packages.md.
+"""Long calls of published packages, of which some keep the GIL, for docs/races.md.
 
 pytest benchmarks/races/packages_gil.py --ftgate --ftgate-test-time=16s -o ftgate_launches=3
 """

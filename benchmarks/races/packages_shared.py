@@ -1,4 +1,4 @@
-"""Objects of published packages that three threads share without the GIL, for docs/appendix/packages.md.
+"""Objects of published packages that three threads share without the GIL, for docs/races.md.
 
 pytest benchmarks/races/packages_shared.py --ftgate --ftgate-until=failure --ftgate-test-time=14s
 """

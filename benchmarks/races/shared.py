@@ -59,23 +59,20 @@ def main():
     parser.add_argument("--rounds", type=int, default=20_000, help="calls of each thread (default: 20 000)")
     options = parser.parse_args()
     use = globals()[options.package](__import__(options.package))
-    together, errors = threading.Barrier(WORKERS), []
+    together, ended = threading.Barrier(WORKERS), []
 
     def work():
         together.wait()
         for _ in range(options.rounds):
-            try:
-                use()
-            except Exception as error:
-                errors.append(f"{type(error).__name__}: {error}")
-                return
+            use()
+        ended.append(True)
 
     workers = [threading.Thread(target=work) for _ in range(WORKERS)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    print(f"{len(errors)} of {WORKERS} threads failed", *sorted(set(errors)), sep="\n")
+    print(f"{WORKERS - len(ended)} of {WORKERS} threads failed")
 
 
 if __name__ == "__main__":
