@@ -1,6 +1,6 @@
 """Replays commits of three projects through the gate: what is measured of them, what that costs, and what it misses.
 
-    python benchmarks/changes/histories.py [--commits 50] [--log docs/appendix/changes.md] [--from NAME=REPOSITORY ...]
+    python benchmarks/changes/histories.py [--commits 50] [--from NAME=REPOSITORY ...]
 
 Each of the newest commits of a project's main branch is compared with the one before, with a test of the project's own
 code added to both: once as a pull request is, and once with `--ftgate-unchanged=measure`. A cell that the first run
@@ -23,14 +23,6 @@ from typing import NamedTuple
 CELLS = ("project", "commits", "cells", "measured", "seconds", "seconds, all measured", "unchanged but slower")
 REASONS = ("project", "commit", "test", "verdict", "what the check found")
 FAILS = ("regressed", "suspect")
-INTRODUCTION = """\
-# What commits of three projects cost
-
-`benchmarks/changes/histories.py` compares each of the newest commits of a project's main branch with the one before,
-with a test of the project's own code added to both: once as a pull request is, and once with
-`--ftgate-unchanged=measure`. It printed the tables. *Unchanged but slower* counts cells that the first run found
-unchanged and the second one regressed or suspect.
-"""
 HEAD = """\
 from pytest_ftgate import ftgate, threads
 """
@@ -181,7 +173,6 @@ def main() -> None:
     parser.add_argument(
         "--option", action="append", default=[], help="of both runs, such as --option=--ftgate-time=60s"
     )
-    parser.add_argument("--log", type=Path)
     parser.add_argument("projects", nargs="*", metavar="PROJECT", help=f"of {', '.join(PROJECTS)}; by default all")
     arguments = parser.parse_args()
     repositories = {name: project.repository for name, project in PROJECTS.items()}
@@ -193,10 +184,7 @@ def main() -> None:
             for row in rows:
                 print(*row, sep=" | ", flush=True)
                 (reasons if len(row) == len(REASONS) else sums).append(row)
-    page = f"{INTRODUCTION}\n{table(CELLS, sums)}\n\n{table(REASONS, reasons)}\n"
-    print(page)
-    if arguments.log:
-        arguments.log.write_text(page, encoding="utf-8")
+    print(table(CELLS, sums), table(REASONS, reasons), sep="\n\n")
 
 
 if __name__ == "__main__":
