@@ -19,7 +19,7 @@ from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.model.report import Row
-from pytest_ftgate.run import phase, run
+from pytest_ftgate.run import run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
@@ -70,9 +70,7 @@ def scripted() -> Any:
     """Runs of scripted launches on a clock that they alone move."""
     with pytest.MonkeyPatch.context() as patch:
         clock = Clock()
-        monotonic = types.SimpleNamespace(monotonic=clock)
-        for module in (phase, run):
-            patch.setattr(module, "time", monotonic)
+        patch.setattr(run, "time", types.SimpleNamespace(monotonic=clock))
         patch.setattr(run, "read_machine", lambda: MACHINE)
         patch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
         patch.setattr(decide, "deviation", lambda *_: 0.0)

@@ -15,6 +15,7 @@ from example import Example
 
 from pytest_ftgate.measure.cell_run import CellRun, disagreements
 from pytest_ftgate.measure.launch import Handle, LaunchFailed, setup_of
+from pytest_ftgate.model.sample import Launch
 from pytest_ftgate.model.spec import Cell, Executor, Param, RoleCounts, Source, Spec, Target
 from pytest_ftgate.run import plain
 from pytest_ftgate.runner import loading
@@ -449,7 +450,7 @@ def test_pytest_ends_though_threads_wait_for_a_worker_that_failed(pytester: pyte
 def test_cells_of_other_roles_may_give_other_results() -> None:
     def entry(role_count: RoleCounts, result: str) -> CellRun:
         cell = cell_of(Path("test_a.py"), THREADS, role_count)[0]
-        return cast(CellRun, SimpleNamespace(cell=cell, of=lambda _: [SimpleNamespace(results=(result,))]))
+        return cast(CellRun, SimpleNamespace(cell=cell, of=lambda _: [Launch(results=(result,))]))
 
     first, second = (("producer", 3), ("writer", 1)), (("producer", 2), ("writer", 2))
     assert disagreements([entry(first, "1"), entry(second, "2")]) == []
