@@ -25,6 +25,7 @@ from pytest_ftgate.model.sample import (
     Iteration,
     Latency,
     Launch,
+    LockHolder,
     LockSite,
     LockWaits,
     MemoryPoint,
@@ -100,9 +101,12 @@ def locks(order: int, factor: float) -> Launch:
 
     def site(line: int, waits_for: WaitsFor) -> LockSite:
         waits: dict[str, Any] = {"contended": 3, "total_ns": total, "max_ns": total, "histogram": {9: 3}}
-        return LockSite(file="work.py", line=line, kind="Lock", waits_for=waits_for, **waits)
+        return LockSite(file="work.py", line=line, kind="Lock", waits_for=waits_for, holders=(holder,), **waits)
 
-    return Launch(order=order, locks=LockWaits(work_ns=1_000_000, ops=10, sites=(site(7, "lock"), site(9, "queue"))))
+    place: dict[str, Any] = {"file": "work.py", "line": 8, "waiter_file": "work.py", "waiter_line": 8}
+    holder = LockHolder(function="work", waited_ns=total, held={bucket_of(total): 3}, **place)
+    waits = LockWaits(work_ns=1_000_000, ops=10, counted_ops=10, sites=(site(7, "lock"), site(9, "queue")))
+    return Launch(order=order, locks=waits)
 
 
 def observed(order: int, factor: float) -> Launch:

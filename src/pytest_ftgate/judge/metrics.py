@@ -306,6 +306,19 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             applies=_is_no_command,
             meaning="the length of single waits for the GIL in a launch, 0 if none was seen",
         ),
+        MetricRow(
+            "lock_hold_p95",
+            "time",
+            readers.lock_holds,
+            "locks",
+            may_be_zero=True,
+            paired=Limits(0.25, 0.5),
+            apart=Limits(0.25, 0.5),
+            spread=0.3,
+            applies=lambda cell: cell.executor.kind == "threads",
+            why_none="who holds a lock is known of threads",
+            meaning="how long a lock was held for which others waited, 0 if none did",
+        ),
         *_OF_FEATURES,
     )
 }

@@ -383,6 +383,21 @@ def _site(seen: Sequence[tuple[LockWaits, LockSite]], launches: Sequence[LockWai
     )
 
 
+def lock_holds(sample: Sample) -> dict[int, float]:
+    """Launch order -> the 95th percentile in ns of how long locks were held while others waited; 0 if nobody did.
+
+    A launch that counted no acquisitions has none.
+    """
+    found = {}
+    for order, locks in _lock_waits(sample).items():
+        if locks.counted_ops:
+            held = Counter[int]()
+            for holder in (each for site in locks.sites for each in site.holders):
+                held.update(holder.held)
+            found[order] = percentile(held, 0.95)
+    return found
+
+
 def _holders(seen: Sequence[LockHolder]) -> tuple[HolderFigures, ...]:
     """The lines that others waited for most."""
     by_place: dict[tuple[str, int, str], list[LockHolder]] = {}
