@@ -1,6 +1,6 @@
 """What a project's pull requests cost in runner minutes, by simulation: measured as a whole, or what runs changed code.
 
-    python benchmarks/scale/runners.py [--cells 2000] [--pulls 200] [--measured 1 0.2 0.05] [--cell-s 17] ...
+    python benchmarks/scale/runners.py [--cells 2000] [--pulls 200] [--measured 1 0.2 0.05] [--cell-s 8.25] ...
 
 A pull request comes at a random time of the working hours. Each of its tests runs changed code with the probability
 `--measured` (1: with `--ftgate-unchanged=measure`, no check is made); its cells are measured, those of the others are
@@ -100,7 +100,7 @@ def main() -> None:
     print(f"{given.job_s:g} s of a fresh runner: assumed")
 
 
-CELL_S, CHECK_S, START_S, JOB_S = 67 / 4, 0.34, 7.5, 45.0
+CELL_S, CHECK_S, START_S, JOB_S = 33 / 4, 0.34, 7.5, 45.0
 
 if __name__ == "__main__":
     main()

@@ -260,7 +260,7 @@ def others() -> list[Workload]:
             test=TEST.format(executors="threads", workers=[1, 2], pythons=["3.14"]),
             before=LOCK.format(guard="contextlib.nullcontext()"),
             after=LOCK.format(guard="threading.Lock()"),
-            aim_s=25.0,
+            aim_s=12.0,
         ),
         Workload(
             name="serial coroutines",
@@ -269,8 +269,8 @@ def others() -> list[Workload]:
             before=COROUTINES.format(serial=False),
             after=COROUTINES.format(serial=True),
         ),
-        unchanged("four unchanged cells", 'threads, processes("fork")', "2", aim_s=45.0),
-        unchanged("sixteen unchanged cells", sixteen, "[1, 2]", aim_s=180.0),
+        unchanged("four unchanged cells", 'threads, processes("fork")', "2", aim_s=30.0),
+        unchanged("sixteen unchanged cells", sixteen, "[1, 2]", aim_s=90.0),
         Workload(
             name="slow server",
             change=500.0,
