@@ -8,7 +8,8 @@ from collections import Counter
 import msgspec
 import pytest
 from fake_launcher import EXECUTORS, MS, FakeLauncher, group_of, spec_of
-from test_trial import Desk, required, rows_of, run
+from scripted import required
+from test_trial import Desk, rows_of, run
 
 from pytest_ftgate.measure.memory_round import BARRIERS
 from pytest_ftgate.model.report import Row

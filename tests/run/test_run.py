@@ -33,6 +33,7 @@ from fake_launcher import (
     spec_of,
     unsupported,
 )
+from scripted import FORK, THREADS, TWO, alone, cells_slower, day, of_counts, required
 from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
@@ -44,7 +45,6 @@ from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric, Threshold
-from pytest_ftgate.measure import conditions as conditions_module
 from pytest_ftgate.measure import machine
 from pytest_ftgate.measure.capacity import Capacity
 from pytest_ftgate.measure.cell_run import PreparedTarget
@@ -68,8 +68,6 @@ from pytest_ftgate.targets.describe import build_key
 from pytest_ftgate.targets.environments import InstallError
 
 GIL_KEY = build_key(GIL)
-THREADS, FORK = f"{TEST}[3.14-threads-w2]", f"{TEST}[3.14-fork-w2]"
-TWO = group_of("threads", "fork")
 
 
 LOOKUP = Targets.lookup
@@ -120,11 +118,7 @@ class Project:
         self.machine = MACHINE
         self.paired = True
         monkeypatch.setattr(session_module, "read_machine", lambda: self.machine)
-        monkeypatch.setattr(conditions_module, "calibration_ns", lambda *_: 5_000_000)
-        monkeypatch.setattr(decide, "deviation", lambda *_: 0.0)
-        monkeypatch.setattr(decide, "unfit", lambda *_: "")  # what else runs here says nothing of scripts
-        monkeypatch.setattr(conditions_module, "cpu_s", lambda _: 0.0)  # nor what else this process started
-        monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
+        alone(monkeypatch)
         monkeypatch.setattr(References, "requested", lambda _: self.pair(self.label))
         monkeypatch.setattr(References, "recorded", lambda *_: self.pair("the baseline's commit"))
         monkeypatch.setattr(References, "relocated", lambda _, spec, checkout: spec)
@@ -201,21 +195,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(tmp_path, monkeypatch)
 
 
-def day(
-    slower: Callable[[At], float] = lambda _: 1.0, *, uss_bytes: int = 20 * MIB, between: float = 0.003, seed: int = 2
-) -> FakeLauncher:
-    """A day's launches, of 20 ms an iteration: what `slower` says times as slow."""
-    conditions = noisy(20 * MS, between, seed=seed)
-    launcher = FakeLauncher(wall_ns=lambda at: conditions(at) * slower(at))
-    launcher.memory = lambda _: memory_of(uss_bytes)
-    return launcher
-
-
-def cell_slower(factor: float, label: str = "3.14-threads-w2") -> Callable[[At], float]:
-    """One cell's own work costs `factor`, the control workload and the reference what they did."""
-    return lambda at: factor if at.label == label and not (at.control or at.reference) else 1.0
-
-
 def points(text: str) -> tuple[Threshold, ...]:
     """Thresholds as the command line has them."""
     return tuple(thresholds.parse(each) for each in text.split(";"))
@@ -245,7 +224,7 @@ def test_an_update_records_what_is_new_with_few_launches(project: Project) -> No
 
 
 def test_what_is_stored_is_what_the_launches_gave(project: Project) -> None:
-    launcher = day(cell_slower(3.0))
+    launcher = day(cells_slower(3.0))
     outcome = project.record(launcher)
     entry = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert entry is not None
@@ -271,7 +250,7 @@ def test_the_same_speeds_pass(project: Project) -> None:
 
 def test_a_slower_cell_regresses_by_its_wall_time(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(cell_slower(1.3)))
+    outcome = project.run(day(cells_slower(1.3)))
     assert outcome.decision() is Decision.REGRESSED
     wall = outcome.metric(Metric.WALL)
     assert outcome.reason().startswith(f"wall: {wall.reason}")
@@ -297,7 +276,7 @@ def test_more_memory_in_each_worker_regresses_by_its_uss(project: Project) -> No
 
 def test_faster_or_smaller_is_improved(project: Project) -> None:
     project.recorded()
-    assert project.run(day(cell_slower(0.7))).decision() is Decision.IMPROVED
+    assert project.run(day(cells_slower(0.7))).decision() is Decision.IMPROVED
     outcome = project.run(day(uss_bytes=10 * MIB))
     assert outcome.decision() is Decision.IMPROVED
     assert outcome.reason().startswith("uss: -50 %")
@@ -305,7 +284,7 @@ def test_faster_or_smaller_is_improved(project: Project) -> None:
 
 def test_faster_by_more_memory_is_a_regression(project: Project) -> None:
     project.recorded()
-    launcher = day(cell_slower(0.7))
+    launcher = day(cells_slower(0.7))
     launcher.memory = lambda at: memory_of((20 if at.reference else 30) * MIB)
     outcome = project.run(launcher)
     assert outcome.decision() is Decision.REGRESSED
@@ -314,21 +293,21 @@ def test_faster_by_more_memory_is_a_regression(project: Project) -> None:
 
 def test_too_few_launches_are_inconclusive_and_say_what_would_settle_it(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(cell_slower(1.09)), launches=2)
+    outcome = project.run(day(cells_slower(1.09)), launches=2)
     assert outcome.decision() is Decision.INCONCLUSIVE
     wall = outcome.metric(Metric.WALL)
     assert "rules out +" in wall.reason
     assert wall.more is not None
     assert f" needs about {wall.more} more pair" in wall.reason
-    settled = project.run(day(cell_slower(1.09)), launches=wall.launches + wall.more)
+    settled = project.run(day(cells_slower(1.09)), launches=wall.launches + wall.more)
     assert settled.decision() is Decision.REGRESSED
 
 
 def test_too_few_launches_of_what_is_obvious_fail(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(cell_slower(1.3)), launches=2)
+    outcome = project.run(day(cells_slower(1.3)), launches=2)
     assert outcome.decision() in (Decision.REGRESSED, Decision.SUSPECT)
-    assert project.run(day(cell_slower(20.0)), launches=2).decision() is Decision.REGRESSED
+    assert project.run(day(cells_slower(20.0)), launches=2).decision() is Decision.REGRESSED
 
 
 @pytest.mark.parametrize(
@@ -344,7 +323,7 @@ def test_a_slowdown_up_to_the_margin_is_none(
     project: Project, factor: float, margin: int, effect: int, decision: Decision
 ) -> None:
     limits = points(f"wall: margin={margin}%, effect={effect}%; tail: margin={margin}%, effect={effect + 10}%")
-    outcome = project.run(day(cell_slower(factor)), against="main", thresholds=limits)
+    outcome = project.run(day(cells_slower(factor)), against="main", thresholds=limits)
     assert outcome.decision() is decision
 
 
@@ -483,7 +462,7 @@ def test_an_update_of_new_cells_leaves_what_is_stored(project: Project) -> None:
 def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
     project.recorded()
     old = project.run().session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
-    outcome = project.record(day(cell_slower(1.3), seed=5), update="all")
+    outcome = project.record(day(cells_slower(1.3), seed=5), update="all")
     assert outcome.decision() is Decision.REGRESSED
     store = outcome.session.stored.store
     assert store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY) == old
@@ -496,15 +475,15 @@ def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
 
 def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> None:
     project.recorded()
-    outcome = project.record(day(cell_slower(1.3), seed=5), update=THREADS)
+    outcome = project.record(day(cells_slower(1.3), seed=5), update=THREADS)
     assert outcome.decision() is Decision.REGRESSED
     stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
     assert stored is not None
     assert len(stored.recordings) == 1  # what changed begins anew
     (recorded,) = stored.recordings
     assert recorded.recorded_at == outcome.report.started_at
-    assert project.run(day(cell_slower(1.3))).decision() is Decision.PASSED
-    assert project.run(day(cell_slower(0.7))).decision() is Decision.IMPROVED
+    assert project.run(day(cells_slower(1.3))).decision() is Decision.PASSED
+    assert project.run(day(cells_slower(0.7))).decision() is Decision.IMPROVED
 
 
 def test_a_row_has_the_wall_times_of_its_recordings(project: Project) -> None:
@@ -579,7 +558,7 @@ def test_of_another_machine_its_commit_is_measured_here(project: Project) -> Non
     verdict = outcome.rows[FORK].verdict
     assert (verdict.basis, outcome.rows[FORK].paired) == ("paired", None)  # without a screen
     assert verdict.why == "another machine or build recorded it, so its commit is measured here"
-    slower = project.run(day(cell_slower(1.3, "3.14-fork-w2")))
+    slower = project.run(day(cells_slower(1.3, FORK)))
     assert (slower.decision(FORK), slower.decision()) == (Decision.REGRESSED, Decision.PASSED)
 
 
@@ -593,7 +572,7 @@ def test_of_another_machine_only_what_travels_is_compared_without_the_commit(pro
     assert verdict.basis == "portable"
     assert f"recorded on another machine or build ({MACHINE.fingerprint}/{GIL_KEY})" in verdict.why
     assert {each.metric for each in verdict.metrics} == {Metric.USS, Metric.LOCK_WAIT, Metric.RATIO}
-    doubled = project.run(day(cell_slower(2.0, "3.14-fork-w2")))
+    doubled = project.run(day(cells_slower(2.0, FORK)))
     assert doubled.decision(FORK) is Decision.INCONCLUSIVE
     assert "what another machine recorded fails nothing without a pair of launches here" in doubled.reason(FORK)
     assert doubled.rows[FORK].verdict.basis == "portable"
@@ -616,11 +595,11 @@ def test_the_code_that_another_machine_recorded_is_unchanged_and_measured_for_co
     assert outcome.decision() is outcome.decision(FORK) is Decision.UNCHANGED
     assert "which another machine or build recorded" in outcome.reason()
     assert not outcome.launcher.requests
-    outcome = project.run(day(cell_slower(4.0, "3.14-fork-w2")), group)
+    outcome = project.run(day(cells_slower(4.0, FORK)), group)
     assert (outcome.decision(FORK), outcome.rows[FORK].verdict.basis) == (Decision.PASSED, "")
     assert outcome.decision() is Decision.UNCHANGED  # it is measured, and no contract is judged at it
     assert outcome.rows[THREADS].sample is not None
-    outcome = project.run(day(cell_slower(1.1, "3.14-fork-w2")), group)
+    outcome = project.run(day(cells_slower(1.1, FORK)), group)
     assert outcome.decision(FORK) is Decision.BROKEN
 
 
@@ -721,7 +700,7 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
 
 def test_a_second_process_of_a_run_reads_the_rows_of_the_first(project: Project) -> None:
     project.recorded()
-    first, second = day(cell_slower(1.3)), FakeLauncher()
+    first, second = day(cells_slower(1.3)), FakeLauncher()
     rows = project.session(first, run="shared").row(THREADS).row
     other = project.session(second, run="shared")
     assert other.row(THREADS).row == rows
@@ -872,12 +851,6 @@ def test_the_report_holds_everything(project: Project) -> None:
 # -- lock wait, scaling, and sampling overhead --------------------------------------------------------------------
 
 
-def of_counts(*counts: int) -> Group:
-    """One test's threads at each of these worker counts."""
-    groups = [group_of(spec=spec_of("threads", workers=count)) for count in counts]
-    return Group(key="k", spec=groups[0].spec, cells=tuple(cell for group in groups for cell in group.cells))
-
-
 def waiting(share: float, slower: Callable[[At], float] = lambda _: 1.0, seed: int = 2) -> FakeLauncher:
     """Launches whose workers wait for a lock for about that share of the time, where the reference waits for 10 %."""
     launcher = day(slower, seed=seed)
@@ -973,7 +946,7 @@ def test_without_its_one_worker_cell_scaling_is_not_judged(project: Project) -> 
 
 def test_a_miss_is_paired_with_the_commit_of_its_baseline(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(cell_slower(1.3)))
+    outcome = project.run(day(cells_slower(1.3)))
     row = outcome.rows[THREADS]
     assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "paired")
     assert row.verdict.baseline == "the baseline's commit"
@@ -995,16 +968,16 @@ def test_a_day_that_the_control_workload_does_not_cancel_passes_when_paired_with
 def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> None:
     project.recorded()
     project.paired = False
-    slower = project.run(day(cell_slower(1.1)))
+    slower = project.run(day(cells_slower(1.1)))
     assert (slower.decision(), slower.rows[THREADS].verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
     assert slower.rows[THREADS].verdict.why == "no git here"
     assert slower.decision(FORK) is Decision.PASSED
-    assert project.run(day(cell_slower(1.3))).decision() is Decision.REGRESSED
+    assert project.run(day(cells_slower(1.3))).decision() is Decision.REGRESSED
 
 
 def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
     def allowed() -> float:
-        return project.run(day(cell_slower(1.1))).metric(Metric.WALL).allowed or 0.0
+        return project.run(day(cells_slower(1.1))).metric(Metric.WALL).allowed or 0.0
 
     project.recorded()
     project.paired = False
@@ -1016,7 +989,7 @@ def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
 
 def test_escalation_can_be_turned_off(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(cell_slower(1.2)), escalate=False)
+    outcome = project.run(day(cells_slower(1.2)), escalate=False)
     assert outcome.rows[THREADS].verdict.basis == "predicted"
     assert "--ftgate-escalate" in outcome.rows[THREADS].verdict.why
 
@@ -1034,7 +1007,7 @@ def test_the_last_twenty_recordings_stay(project: Project, monkeypatch: pytest.M
 
 
 def test_against_a_revision_nothing_stored_is_needed(project: Project) -> None:
-    outcome = project.run(day(cell_slower(1.3, "3.14-fork-w2")), against="main")
+    outcome = project.run(day(cells_slower(1.3, FORK)), against="main")
     assert outcome.decision() is Decision.PASSED
     assert outcome.decision(FORK) is Decision.REGRESSED
     verdict = outcome.rows[FORK].verdict
@@ -1111,7 +1084,7 @@ def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monk
     outcome = project.run(against="main")
     assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
     assert "cannot install" in outcome.reason()
-    screened = project.run(day(cell_slower(1.2)))
+    screened = project.run(day(cells_slower(1.2)))
     assert screened.rows[THREADS].verdict.basis == "predicted"
     assert "cannot install" in screened.rows[THREADS].verdict.why
 
@@ -1131,7 +1104,7 @@ def test_a_busy_machine_hides_no_doubling_and_passes_only_memory(
     project.recorded()
     project.paired = False
     monkeypatch.setattr(decide, "deviation", lambda *_: decide.MOVED)
-    outcome = project.run(day(cell_slower(2.0)))
+    outcome = project.run(day(cells_slower(2.0)))
     assert outcome.decision() in (Decision.REGRESSED, Decision.SUSPECT)
     assert outcome.decision(FORK) is Decision.INCONCLUSIVE
     assert outcome.metric(Metric.USS, FORK).decision is Decision.PASSED
@@ -1147,9 +1120,9 @@ def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_f
 
     project.recorded()
     monkeypatch.setattr(Targets, "lookup", lookup)
-    assert project.run(day(cell_slower(3.0))).decision() is Decision.REGRESSED
+    assert project.run(day(cells_slower(3.0))).decision() is Decision.REGRESSED
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
-    elsewhere = project.run(day(cell_slower(3.0, "3.14-fork-w2")))
+    elsewhere = project.run(day(cells_slower(3.0, FORK)))
     assert (elsewhere.decision(FORK), elsewhere.rows[FORK].verdict.basis) == (Decision.INCONCLUSIVE, "portable")
 
 
@@ -1163,7 +1136,7 @@ def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     assert "boom" in against.reason()
     assert against.launches() < 8
     project.recorded()
-    screened = project.run(dying(day(cell_slower(1.5))))
+    screened = project.run(dying(day(cells_slower(1.5))))
     assert screened.decision() is Decision.REGRESSED
     assert screened.rows[THREADS].verdict.basis == "predicted"
     assert "boom" in screened.rows[THREADS].verdict.why
@@ -1185,7 +1158,7 @@ def test_code_that_did_not_change_does_not_regress_and_is_recorded(
 
     project.recorded()
     monkeypatch.setattr(References, "recorded", same)
-    outcome = project.run(day(cell_slower(3.0)), update=("all",))
+    outcome = project.run(day(cells_slower(3.0)), update=("all",))
     assert outcome.decision() is Decision.UNCHANGED
     assert "the code is that of the baseline" in outcome.reason()
     stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
@@ -1196,7 +1169,7 @@ def test_code_that_did_not_change_does_not_regress_and_is_recorded(
 def test_the_one_worker_cell_is_measured_no_longer_than_the_scaling_of_the_other_needs_it(project: Project) -> None:
     one, two = (f"{TEST}[3.14-threads-w{count}]" for count in (1, 2))
     project.record(day(seed=1), of_counts(1, 2))
-    outcome = project.run(day(cell_slower(1.5, "3.14-threads-w2"), between=0.02), of_counts(1, 2))
+    outcome = project.run(day(cells_slower(1.5), between=0.02), of_counts(1, 2))
     assert outcome.decision(two) is Decision.REGRESSED
     assert outcome.rows[one].verdict.basis == "stored"
     paired = [event.at for event in outcome.launcher.of(MEASURED, side="own") if event.at.reference]
@@ -1233,18 +1206,11 @@ def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
 # -- contracts -----------------------------------------------------------------------------------------------------
 
 
-def required(*texts: str) -> Group:
-    spec = msgspec.structs.replace(
-        spec_of("threads", "fork"), contracts=tuple(DeclaredContract(text=text) for text in texts)
-    )
-    return group_of(spec=spec)
-
-
 def test_a_contract_needs_no_baseline(project: Project) -> None:
     slower = day(lambda at: 1.3 if at.label == "3.14-fork-w2" else 1.0)
-    holds = project.run(slower, required("threads.wall < 0.9 * processes[fork].wall", "uss < 64 MiB"))
+    holds = project.run(slower, required(TWO, "threads.wall < 0.9 * processes[fork].wall", "uss < 64 MiB"))
     assert holds.decision() is holds.decision(FORK) is Decision.PASSED
-    broken = project.run(day(), required("threads.wall < 0.9 * processes[fork].wall"))
+    broken = project.run(day(), required(TWO, "threads.wall < 0.9 * processes[fork].wall"))
     assert broken.decision() is Decision.BROKEN
     assert broken.decision(FORK) is Decision.NO_BASELINE  # it belongs to the cell that is named first
     (verdict,) = broken.rows[THREADS].verdict.metrics
@@ -1279,12 +1245,12 @@ def test_scaling_is_held_against_what_the_machine_gives(project: Project, agains
 
 
 def test_a_contract_is_judged_together_with_what_is_stored(project: Project) -> None:
-    project.record(None, required("uss < 64 MiB"))
-    outcome = project.run(day(cell_slower(1.3)), required("uss < 64 MiB"))
+    project.record(None, required(TWO, "uss < 64 MiB"))
+    outcome = project.run(day(cells_slower(1.3)), required(TWO, "uss < 64 MiB"))
     assert outcome.decision() is Decision.REGRESSED
     assert outcome.metric(Metric.CONTRACT).decision is Decision.PASSED
     assert outcome.rows[THREADS].verdict.basis == "paired"
-    too_much = project.run(day(uss_bytes=65 * MIB), required("uss < 64 MiB"), against="main")
+    too_much = project.run(day(uss_bytes=65 * MIB), required(TWO, "uss < 64 MiB"), against="main")
     assert too_much.decision() is Decision.BROKEN
 
 
@@ -1328,7 +1294,7 @@ def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch, budget_s: float
 ) -> None:
     project.recorded()
-    launcher = day(cell_slower(3.0))
+    launcher = day(cells_slower(3.0))
     monkeypatch.setattr(time, "monotonic", launcher.clock)
     outcome = project.run(launcher, time=budget_s)
     assert outcome.decision() in (Decision.REGRESSED, Decision.ERROR)

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,17 +14,15 @@ import pytest
 from fake_launcher import (
     CONFIG,
     GIL,
-    MIB,
     MS,
     At,
     FakeLauncher,
     Quiet,
     failed,
     group_of,
-    memory_of,
     noisy,
-    spec_of,
 )
+from scripted import FORK, THREADS, TWO, alone, cells_slower, day, of_counts, required
 from stored_values import MACHINE
 from values import entry
 
@@ -39,14 +37,13 @@ from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
 from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.capacity import Capacity
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, executor_cell
-from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, Xfail, parse_target
+from pytest_ftgate.model.spec import Cell, Group, Spec, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
@@ -61,9 +58,7 @@ from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.stats import alpha_spending
 
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
-TWO = group_of("threads", "fork")
 THREADS_ALONE = group_of("threads")
-THREADS, FORK = (cell.nodeid for cell in TWO.cells)
 NOTHING = ComparedWith(why="nothing is stored for it")
 CLEAN = Conditions(span_s=60.0, cores=2)
 
@@ -194,26 +189,8 @@ class Desk:
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What else runs on this machine says nothing of scripts."""
-    monkeypatch.setattr(conditions, "calibration_ns", lambda *_: 5_000_000)
-    monkeypatch.setattr(conditions, "cpu_s", lambda _: 0.0)
-    monkeypatch.setattr(decide, "deviation", lambda *_: 0.0)
-    monkeypatch.setattr(decide, "unfit", lambda *_: "")
-    monkeypatch.setattr(worktrees, "lacks", lambda side, test: side.label == "without it")
-
-
-def day(slower: Callable[[At], float] = lambda _: 1.0, between: float = 0.003, seed: int = 2) -> FakeLauncher:
-    noise_of = noisy(20 * MS, between, seed=seed)
-    launcher = FakeLauncher(wall_ns=lambda at: noise_of(at) * slower(at))
-    launcher.memory = lambda _: memory_of(20 * MIB)
-    return launcher
-
-
-def cells_slower(factor: float, *nodeids: str) -> Callable[[At], float]:
-    """The cells' own work costs `factor`, the control workload and the reference what they did."""
-    labels = [nodeid.partition("[")[2].removesuffix("]") for nodeid in nodeids]
-    return lambda at: factor if at.label in labels and not (at.control or at.reference) else 1.0
+def nothing_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch)
 
 
 def run(trial: Trial) -> dict[str, Row]:
@@ -256,18 +233,6 @@ def screening(
         )
     desk.references.refused = refused or {}
     return desk
-
-
-def required(group: Group, *texts: str) -> Group:
-    spec = msgspec.structs.replace(group.spec, contracts=tuple(DeclaredContract(text=text) for text in texts))
-    return msgspec.structs.replace(group, spec=spec)
-
-
-def of_counts(*counts: int, executors: Iterable[str] = ("threads",)) -> Group:
-    """One test at each of these worker counts."""
-    groups = [group_of(spec=spec_of(*executors, workers=count)) for count in counts]
-    spec = msgspec.structs.replace(groups[0].spec, workers=counts)
-    return Group(key=f"counts {counts}", spec=spec, cells=tuple(cell for group in groups for cell in group.cells))
 
 
 def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
