@@ -148,7 +148,7 @@ class Project:
     def session(self, launcher: FakeLauncher, *groups: Group, run: str = "", **changed: Any) -> Run:
         self.count += 1
         config = dataclasses.replace(CONFIG, **changed)
-        made = Run(config, self.root, run or f"run-{self.count}", Watcher(), launcher)
+        made = Run(config, self.root, run or f"run-{self.count}", Watcher(), launcher, clock=launcher.clock)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
         return made
