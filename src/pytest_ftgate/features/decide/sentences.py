@@ -320,21 +320,21 @@ def _scaling(found: Sequence[ScalingAdvice], at: Place) -> list[str]:
         points = ", ".join(f"{workers} workers {_ratio(times)}" for workers, times in each.points)
         enough = "the count beyond which more do not pay is not known"
         if each.enough is not None:
-            law = "Amdahl's law" if each.terms and each.terms.coherency is None else "the Universal Scalability Law"
+            law = "the Universal Scalability Law" if each.terms and each.terms.coherency else "Amdahl's law"
             by = "as measured" if each.measured else f"by {law}, given the cores"
             enough = f"more than {each.enough} do not pay, {by}"
-        terms = [] if each.terms is None else [("contention", each.terms.contention)]
-        if each.terms and each.terms.coherency:
-            terms.append(("coherency", each.terms.coherency))
-        elif terms:
-            terms = [("serial fraction", terms[0][1])]
         texts = [f"{points} that of {each.base}", enough]
-        texts += [
-            f"{name} {units.number(t.value)} [{units.number(t.low)}, {units.number(t.high)}]" for name, t in terms
-        ]
+        if each.terms and each.terms.coherency:
+            texts += [_term("contention", each.terms.contention), _term("coherency", each.terms.coherency)]
+        elif each.terms:
+            texts.append(_term("serial fraction", each.terms.contention))
         pairs.append((f"{at(each)}{each.name}", "; ".join(texts)))
     pairs += _more(found[NAMED:], [each.points[-1][1].value for each in found[NAMED:]])
     return [f"throughput over that of fewer workers:{_lines(pairs)}"] if pairs else []
+
+
+def _term(name: str, term: Interval) -> str:
+    return f"{name} {units.number(term.value)} [{units.number(term.low)}, {units.number(term.high)}]"
 
 
 # ---- words

@@ -77,7 +77,7 @@ class RaceSearch:
         self.first_only = first_only
         self.measurement = phase.measurement
         every = [side for cell_run in self.measurement.cell_runs for side in cell_run.sides]
-        self.sides = {id(each): CountedSide(each, run.config.timeout) for each in every}
+        self.sides = {each: CountedSide(each, run.config.timeout) for each in every}
         for each in every:
             each.observers = (STRESS,)
 
@@ -89,7 +89,7 @@ class RaceSearch:
         return [
             each
             for each in self.measurement.cell_runs
-            if each.alive and not (self.first_only and self.sides[id(each)].error)
+            if each.alive and not (self.first_only and self.sides[each].error)
         ]
 
     def step(self) -> bool:
@@ -101,12 +101,12 @@ class RaceSearch:
             for cell_run in self.measurement.shuffled(self._open):
                 for each in self.measurement.shuffled(cell_run.sides):
                     if each.alive and (role == "own" or each.probed):  # in a program there is no thread of ours
-                        self._launch(self.sides[id(each)], role)
+                        self._launch(self.sides[each], role)
         plan.end_round()
         # Results that differ in a launch, between launches, or between cells.
         for cell_run, error in disagreements([each for each in self.measurement.cell_runs if each.alive]):
-            if not self.sides[id(cell_run)].raised:
-                self.sides[id(cell_run)].error = error
+            if not self.sides[cell_run].raised:
+                self.sides[cell_run].error = error
         return bool(self._open) and plan.left_s > 0
 
     def _launch(self, side: CountedSide, role: LaunchRole) -> None:
@@ -153,14 +153,14 @@ class RaceSearch:
     def rows(self) -> Iterator[Row]:
         """A cell that has failed has its error, with the rates of both sides; the others pass with their bounds."""
         for cell_run in self.measurement.cell_runs:
-            cell, side = cell_run.cell, self.sides[id(cell_run)]
+            cell, side = cell_run.cell, self.sides[cell_run]
             decision, text, error = Decision.PASSED, "", side.error
             if cell_run.unsupported is not None:
                 decision, text = Decision.UNSUPPORTED, cell_run.unsupported
             elif not side.iterations:
                 decision, text = Decision.NOT_MEASURED, "the time ended before an iteration did: give more of it"
             else:
-                reference = cell_run.reference and self.sides[id(cell_run.reference)]
+                reference = cell_run.reference and self.sides[cell_run.reference]
                 there = f"; of the reference: {reference.text}" if reference and reference.iterations else ""
                 text = side.text + there
             if error is not None:
