@@ -105,7 +105,7 @@ def test_the_workers_of_a_pool_are_sampled_and_what_waits_for_them_is_not(
     assert found["test_it"] < 0.2
 
 
-def test_a_launch_with_sub_interpreters_runs_though_nothing_is_sampled_in_them(bench: Bench) -> None:
+def test_nothing_is_sampled_beside_sub_interpreters_where_it_may_crash(bench: Bench) -> None:
     bench.write(
         HELPERS
         + """
@@ -114,7 +114,7 @@ def test_a_launch_with_sub_interpreters_runs_though_nothing_is_sampled_in_them(b
         Parser().slow()
 """
     )
-    assert shares(profile_of(bench, INTERPRETERS, "3.14t", iterations=2)) == {}
+    assert not profile_of(bench, INTERPRETERS, "3.14t", iterations=2).samples
 
 
 def named(bench: Bench, executor: Executor, build: str, before: str, after: str, ratio: float) -> list[str]:
