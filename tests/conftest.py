@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench import BUILDS, Bench
+from scripted import Project
 
 from pytest_ftgate import cli
 from pytest_ftgate.model.spec import parse_target
@@ -73,6 +74,12 @@ def bare_git(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A folder in which scripted runs follow each other."""
+    return Project(tmp_path, monkeypatch)
 
 
 @pytest.fixture

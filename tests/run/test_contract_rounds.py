@@ -7,8 +7,7 @@ from collections import Counter
 import msgspec
 import pytest
 from fake_launcher import EXECUTORS, MS, FakeLauncher, group_of, spec_of
-from scripted import required
-from test_trial import Desk, rows_of, run
+from scripted import Project, finish, required, rows_of
 
 from pytest_ftgate.measure.memory_round import BARRIERS
 from pytest_ftgate.model.report import Row
@@ -20,29 +19,29 @@ CELLS = ("threads", "fork", "spawn", "interpreters")
 WALLS_NS = {"3.14-threads-w2": 10 * MS, "3.14-fork-w2": 40 * MS}
 
 
-def launched(desk: Desk) -> dict[str, Counter[str]]:
+def launched(launcher: FakeLauncher) -> dict[str, Counter[str]]:
     """By label how many launches of each role there were; memory launches are a cell's own as well."""
     found: dict[str, Counter[str]] = {}
-    for request in desk.launcher.requests:
+    for request in launcher.requests:
         found.setdefault(request.cell.label.split("-")[1], Counter())[request.role] += 1
     return found
 
 
-def desk_of(walls_ns: dict[str, int] = WALLS_NS) -> Desk:
-    return Desk(FakeLauncher(wall_ns=lambda at: walls_ns.get(at.label, 20 * MS)))
+def launcher_of(walls_ns: dict[str, int] = WALLS_NS) -> FakeLauncher:
+    return FakeLauncher(wall_ns=lambda at: walls_ns.get(at.label, 20 * MS))
 
 
-def held(*contracts: str, desk: Desk) -> tuple[dict[str, Row], int]:
-    trial = desk.trial(required(group_of(*CELLS), *contracts))
-    return run(trial), trial.rounds
+def held(project: Project, launcher: FakeLauncher, *contracts: str) -> tuple[dict[str, Row], int]:
+    trial = project.trial(launcher, required(group_of(*CELLS), *contracts))
+    return finish(trial), trial.rounds
 
 
-def test_one_round_of_bare_launches_decides_what_is_met_by_far() -> None:
-    desk = desk_of()
-    rows, rounds = held("threads.wall < 0.5 * processes[fork].wall", desk=desk)
+def test_one_round_of_bare_launches_decides_what_is_met_by_far(project: Project) -> None:
+    launcher = launcher_of()
+    rows, rounds = held(project, launcher, "threads.wall < 0.5 * processes[fork].wall")
     assert rounds == 1
     bare = {cell: Counter(own=1) for cell in CELLS}
-    assert launched(desk) == bare, "no control workload, lock probe or memory launch"
+    assert launched(launcher) == bare, "no control workload, lock probe or memory launch"
     (verdict,) = (row.verdict for row in rows.values() if row.verdict.metrics)
     assert verdict.decision is Decision.PASSED
     shown = [row.figures for row in rows.values()]
@@ -51,22 +50,25 @@ def test_one_round_of_bare_launches_decides_what_is_met_by_far() -> None:
     assert {(each.control_ratio, each.uss_bytes, each.lock_wait) for each in shown} == {nothing}
 
 
-def test_memory_and_locks_are_launched_for_the_cells_that_a_contract_names() -> None:
-    desk = desk_of()
-    _, rounds = held("processes[fork].uss < 64 MiB", "threads.lock_wait < 0.5", desk=desk)
+def test_memory_and_locks_are_launched_for_the_cells_that_a_contract_names(project: Project) -> None:
+    launcher = launcher_of()
+    _, rounds = held(project, launcher, "processes[fork].uss < 64 MiB", "threads.lock_wait < 0.5")
     bare, held_too = Counter(own=1), Counter(own=2)
     probed = Counter(own=rounds, locks=rounds)
-    assert launched(desk) == {"threads": probed, "fork": held_too, "spawn": bare, "interpreters": bare}
-    assert len(desk.launcher.of(BARRIER, label="3.14-fork-w2")) <= max(BARRIERS), "no growth is measured"
+    assert launched(launcher) == {"threads": probed, "fork": held_too, "spawn": bare, "interpreters": bare}
+    assert len(launcher.of(BARRIER, label="3.14-fork-w2")) <= max(BARRIERS), "no growth is measured"
 
 
-def test_only_the_cells_of_what_is_undecided_have_more_rounds() -> None:
-    desk = desk_of({**WALLS_NS, "3.14-spawn-w2": 20 * MS, "3.14-interpreters-w2": 20 * MS})
+def test_only_the_cells_of_what_is_undecided_have_more_rounds(project: Project) -> None:
+    launcher = launcher_of({**WALLS_NS, "3.14-spawn-w2": 20 * MS, "3.14-interpreters-w2": 20 * MS})
     _, rounds = held(
-        "threads.wall < 0.5 * processes[fork].wall", "processes[spawn].wall < 1.02 * interpreters.wall", desk=desk
+        project,
+        launcher,
+        "threads.wall < 0.5 * processes[fork].wall",
+        "processes[spawn].wall < 1.02 * interpreters.wall",
     )
     assert rounds > 1
-    counts = {name: roles["own"] for name, roles in launched(desk).items()}
+    counts = {name: roles["own"] for name, roles in launched(launcher).items()}
     assert counts == {"threads": 1, "fork": 1, "spawn": rounds, "interpreters": rounds}
 
 
@@ -79,27 +81,25 @@ def twenty(*contracts: str) -> Group:
 
 
 @pytest.mark.parametrize("budget_s", [120.0, 35.0])
-def test_twenty_cells_of_one_second_take_a_round_of_twenty(budget_s: float) -> None:
-    desk = desk_of({f"3.14-threads-w{count}": 10 * MS for count in (1, 2, 4, 8)})
-    desk.budget_s = budget_s
-    trial = desk.trial(twenty("threads.ops_per_s > 1.2 * serial.ops_per_s"))
-    rows = run(trial)
+def test_twenty_cells_of_one_second_take_a_round_of_twenty(project: Project, budget_s: float) -> None:
+    launcher = launcher_of({f"3.14-threads-w{count}": 10 * MS for count in (1, 2, 4, 8)})
+    trial = project.trial(launcher, twenty("threads.ops_per_s > 1.2 * serial.ops_per_s"), test_time=budget_s)
+    rows = finish(trial)
     assert len(rows) == 20
     assert trial.rounds == 1
-    assert not desk.listener.warnings
-    windows = Counter(event.at.label for event in desk.launcher.of(MEASURED))
+    assert not project.listener.warnings
+    windows = Counter(event.at.label for event in launcher.of(MEASURED))
     assert set(windows.values()) == ({10} if budget_s == 120 else {6})
-    assert desk.launcher.clock() < 28
+    assert launcher.clock() < 28
     judged = [row.verdict for row in rows.values() if row.verdict.metrics]
     assert {verdict.decision for verdict in judged} == {Decision.PASSED}
 
 
-def test_a_time_without_a_round_asks_for_two_rounds_at_most() -> None:
-    desk = desk_of({})
-    desk.budget_s = 4.0
-    trial = desk.trial(twenty("threads.ops_per_s > 0.5 * serial.ops_per_s"))
-    rows = run(trial)
-    (warning,) = desk.listener.warnings
+def test_a_time_without_a_round_asks_for_two_rounds_at_most(project: Project) -> None:
+    launcher = launcher_of({})
+    trial = project.trial(launcher, twenty("threads.ops_per_s > 0.5 * serial.ops_per_s"), test_time=4.0)
+    rows = finish(trial)
+    (warning,) = project.listener.warnings
     assert warning.endswith("about 1 is needed to decide: use --ftgate-test-time=30s or fewer cells")
     assert {row.verdict.decision for row in rows_of(trial).values()} == {Decision.ERROR}
     assert len(rows) == 20

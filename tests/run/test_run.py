@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import re
-import tempfile
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
-from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import pytest
 from fake_launcher import (
-    CONFIG,
     GIL,
     MIB,
     MS,
     TEST,
     At,
     FakeLauncher,
-    Quiet,
     failed,
     group_of,
     memory_of,
@@ -32,7 +26,7 @@ from fake_launcher import (
     spec_of,
     unsupported,
 )
-from scripted import FORK, THREADS, TWO, alone, cells_slower, day, of_counts, required
+from scripted import FORK, THREADS, TWO, Project, Watcher, cells_slower, day, of_counts, required
 from stored_values import MACHINE, ratios_of
 
 from pytest_ftgate.declare import plan
@@ -41,20 +35,15 @@ from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import Judge
 from pytest_ftgate.judge.values import Values
-from pytest_ftgate.kit import git
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.measure import machine
 from pytest_ftgate.measure.capacity import Capacity
-from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS
-from pytest_ftgate.model.report import Report
-from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Target
+from pytest_ftgate.model.spec import DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.run import rows as rows_module
-from pytest_ftgate.run import run as session_module
 from pytest_ftgate.run.phase import LAUNCHES
-from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
@@ -70,128 +59,6 @@ GIL_KEY = build_key(GIL)
 
 
 LOOKUP = Targets.lookup
-
-
-class Watcher(Quiet):
-    """Keeps what began, and nothing else."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun: list[str] = []
-
-    def begin(self, title: str, cells: Sequence[str]) -> None:
-        self.begun.append(f"{title}: {', '.join(cells)}")
-
-
-class Outcome:
-    """One run from its plan to its report."""
-
-    def __init__(self, running: Run, launcher: FakeLauncher, report: Report) -> None:
-        self.session = running
-        self.launcher = launcher
-        self.report = report
-        self.rows = {row.cell.nodeid: row for table in report.tables for row in table.rows}
-        self.begun = cast(Watcher, running.listener).begun
-
-    def decision(self, nodeid: str = THREADS) -> Decision:
-        return self.rows[nodeid].verdict.decision
-
-    def reason(self, nodeid: str = THREADS) -> str:
-        return self.rows[nodeid].verdict.reason
-
-    def metric(self, metric: Metric, nodeid: str = THREADS) -> MetricVerdict:
-        return next(found for found in self.rows[nodeid].verdict.metrics if found.metric == metric)
-
-    def launches(self, nodeid: str = THREADS) -> int:
-        sample = self.rows[nodeid].sample
-        return len(sample.launches) if sample else 0
-
-
-class Project:
-    """A folder in which runs follow each other, on scripted launches."""
-
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.root = root
-        self.count = 0
-        self.missing: dict[str, str] = {}
-        self.machine = MACHINE
-        self.paired = True
-        monkeypatch.setattr(session_module, "read_machine", lambda: self.machine)
-        alone(monkeypatch)
-        monkeypatch.setattr(References, "requested", lambda _: self.pair(self.label))
-        monkeypatch.setattr(References, "recorded", lambda *_: self.pair("the baseline's commit"))
-        monkeypatch.setattr(References, "relocated", lambda _, spec, checkout: spec)
-        monkeypatch.setattr(Targets, "lookup", lambda _, cell, requires, checkout=None: self.lookup(cell.target))
-
-    def lookup(self, target: Target) -> TargetLookup:
-        spec = target.spec
-        if spec in self.missing:
-            return TargetLookup(reason=self.missing[spec])
-        free = spec.endswith("t")
-        interpreter = msgspec.structs.replace(GIL, free_threaded=free, gil_enabled=not free)
-        return TargetLookup(
-            target=PreparedTarget(
-                interpreter=interpreter, python="/opt/env/bin/python", key=build_key(interpreter), environment={}
-            )
-        )
-
-    def pair(self, label: str) -> worktrees.Pair:
-        """Both sides, of which the reference's launches are scripted apart; none where there is no git."""
-        if not self.paired:
-            raise git.AgainstError("no git here")
-        sides = (git.Checkout(label=name, commit="1eb3b87", root=str(self.root)) for name in (label, "work tree"))
-        return worktrees.Pair(reference=next(sides), changed=next(sides))
-
-    label = "main (1eb3b87)"
-
-    def session(self, launcher: FakeLauncher, *groups: Group, run: str = "", **changed: Any) -> Run:
-        self.count += 1
-        config = dataclasses.replace(CONFIG, **changed)
-        made = Run(config, self.root, run or f"run-{self.count}", Watcher(), launcher, clock=launcher.clock)
-        made.start()
-        made.collect(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
-        return made
-
-    def run(self, launcher: FakeLauncher | None = None, *groups: Group, **changed: Any) -> Outcome:
-        launcher = launcher or day()
-        running = self.session(launcher, *groups, **changed)
-        nodeids = [cell.nodeid for group in running.plan for cell in group.cells]
-        messages = [running.row(nodeid) for nodeid in nodeids]
-        report = running.report(reversed(messages), "0.1", nodeids)
-        # Scripted runs follow each other within a second; real ones do not.
-        started = datetime.fromisoformat(report.started_at) + timedelta(minutes=self.count)
-        report = msgspec.structs.replace(report, started_at=started.isoformat())
-        return Outcome(running, launcher, running.store(report))
-
-    def record(self, launcher: FakeLauncher | None = None, *groups: Group, update: str = "new") -> Outcome:
-        return self.run(launcher or day(seed=1), *groups, update=(update,))
-
-    def recorded(self) -> None:
-        """As after `record()`: of one such run the files are kept for all tests."""
-        self.count += 1
-        for name, content in baseline_files().items():
-            path = self.root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-
-    @property
-    def baseline(self) -> Path:
-        """The file of the only recording."""
-        (path,) = (self.root / "baselines" / "test_work.py" / "test_work").iterdir()
-        return path
-
-
-@cache
-def baseline_files() -> dict[str, bytes]:
-    """What one recording of the two cells leaves in `baselines`."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        Project(root := Path(folder), patch).record()
-        return {str(path.relative_to(root)): path.read_bytes() for path in (root / "baselines").rglob("*.json")}
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    return Project(tmp_path, monkeypatch)
 
 
 def points(text: str) -> tuple[Threshold, ...]:
@@ -947,7 +814,7 @@ def test_a_miss_is_paired_with_the_commit_of_its_baseline(project: Project) -> N
     outcome = project.run(day(cells_slower(1.3)))
     row = outcome.rows[THREADS]
     assert (row.verdict.decision, row.verdict.basis) == (Decision.REGRESSED, "paired")
-    assert row.verdict.baseline == "the baseline's commit"
+    assert row.verdict.baseline == "1eb3b87"
     assert "it missed its baseline" in row.verdict.why
     assert row.paired is not None
     assert row.paired.reference is not None
@@ -1026,17 +893,11 @@ def test_a_reference_that_lacks_the_test_is_no_baseline(project: Project) -> Non
 
 
 def test_a_reference_that_lacks_the_test_is_not_built(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, looked = list[str](), list[str]()
-
-    def lookup(targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout) -> TargetLookup:
-        looked.append(checkout.label)
-        return project.lookup(cell.target)
-
+    made: list[str] = []
     monkeypatch.setattr(Targets, "make_all", lambda _, group, sides: made.extend(side.label for side in sides))
-    monkeypatch.setattr(Targets, "lookup", lookup)
     project.label = "without it"
     assert project.run(against="main").decision() is Decision.NO_BASELINE
-    assert "without it" not in {*made, *looked}
+    assert "without it" not in {*made, *project.looked}
     assert len(set(made)) == 1
 
 
@@ -1044,7 +905,8 @@ def test_a_reference_that_lacks_the_test_is_not_built(project: Project, monkeypa
 def test_what_the_reference_lacks_is_said_once_before_anything_is_measured(project: Project, there: bool) -> None:
     project.label = "without it"
     if there:  # another test is in that file
-        (project.root / "test_work.py").touch()
+        (project.root / "old").mkdir()
+        (project.root / "old/test_work.py").touch()
     (project.root / "pyproject.toml").write_text("[project]\nname = 'Mine'\n")
     running = project.session(day(), against="main")
     running.tell_new()
@@ -1067,18 +929,9 @@ def test_nothing_is_said_where_the_reference_has_it_or_there_is_none(project: Pr
     assert cast(Watcher, running.listener).warnings == []
 
 
-def test_a_reference_that_cannot_be_installed_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    def prepared(
-        targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None
-    ) -> PreparedTarget:
-        if checkout is not None and checkout.label != "work tree":
-            raise InstallError("cannot install -e . (of old): no such package")
-        target = targets.lookup(cell, requires).target
-        assert target is not None
-        return target
-
+def test_a_reference_that_cannot_be_installed_is_an_error(project: Project) -> None:
     project.recorded()
-    monkeypatch.setattr(Targets, "prepared", prepared)
+    project.uninstallable = {project.label, "1eb3b87"}
     outcome = project.run(against="main")
     assert outcome.decision() is outcome.decision(FORK) is Decision.ERROR
     assert "cannot install" in outcome.reason()
@@ -1108,16 +961,9 @@ def test_a_busy_machine_hides_no_doubling_and_passes_only_memory(
     assert outcome.metric(Metric.USS, FORK).decision is Decision.PASSED
 
 
-def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_fails(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lookup(_: Targets, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None) -> TargetLookup:
-        if checkout is not None and checkout.label != "work tree":
-            return TargetLookup(reason="cannot install -e .: no network", failed=True)
-        return project.lookup(cell.target)
-
+def test_a_regression_is_predicted_where_only_the_environment_of_its_reference_fails(project: Project) -> None:
     project.recorded()
-    monkeypatch.setattr(Targets, "lookup", lookup)
+    project.uninstallable = {"1eb3b87"}
     assert project.run(day(cells_slower(3.0))).decision() is Decision.REGRESSED
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     elsewhere = project.run(day(cells_slower(3.0, FORK)))
@@ -1186,15 +1032,13 @@ def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
         tries.append(target.spec)
         if target.spec == "3.14t":
             raise InstallError("cannot install -e . for 3.14t: no such wheel")
-        return project.lookup(target)
+        return project.lookup(fine.cells[0])
 
-    monkeypatch.undo()
-    fresh = Project(project.root, monkeypatch)
     monkeypatch.setattr(Targets, "lookup", LOOKUP)
     monkeypatch.setattr(Targets, "_prepare", prepare)
     fine = group_of(spec=spec_of("threads", nodeid="test_a.py::test_it"))
     broken = group_of(spec=spec_of("threads", nodeid="test_b.py::test_it"), targets=("3.14t",))
-    outcome = fresh.run(None, fine, broken)
+    outcome = project.run(None, fine, broken)
     assert outcome.decision("test_a.py::test_it[3.14-threads-w2]") is Decision.NO_BASELINE
     assert outcome.decision("test_b.py::test_it[3.14t-threads-w2]") is Decision.ERROR
     assert outcome.reason("test_b.py::test_it[3.14t-threads-w2]") == "cannot install -e . for 3.14t: no such wheel"

@@ -2,237 +2,49 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from fake_launcher import (
-    CONFIG,
     GIL,
     MS,
     At,
     FakeLauncher,
-    Quiet,
     failed,
     group_of,
     noisy,
 )
-from scripted import FORK, THREADS, TWO, alone, cells_slower, day, of_counts, required
-from stored_values import MACHINE
-from values import entry
+from scripted import COMMIT, FORK, THREADS, TWO, Project, cells_slower, day, finish, of_counts, required, rows_of
 
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
 from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
 from pytest_ftgate.hookspec import hookimpl
-from pytest_ftgate.judge import decide, explain, metrics
+from pytest_ftgate.judge import decide, explain
 from pytest_ftgate.judge.decide import MOVED
-from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Policy
+from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
-from pytest_ftgate.kit import git
-from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Metric
-from pytest_ftgate.measure.capacity import Capacity
-from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, executor_cell
-from pytest_ftgate.model.spec import Cell, Group, Spec, Xfail, parse_target
+from pytest_ftgate.model.spec import Cell, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
-from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.run import Run, RunTime
-from pytest_ftgate.run.sides import worktrees
-from pytest_ftgate.run.sides.references import References
-from pytest_ftgate.run.stored import StoredBaselines
-from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
-from pytest_ftgate.run.trial import Trial
+from pytest_ftgate.run.run import RunTime
 from pytest_ftgate.runner.protocol import MEASURED
-from pytest_ftgate.stats import alpha_spending
 
-POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 8, beta=alpha_spending.BETA, probe_cost=0.25)
 THREADS_ALONE = group_of("threads")
-NOTHING = ComparedWith(why="nothing is stored for it")
+AB = ("a" * 40, "b" * 40)
+SIDES = ((True, "old"), (False, "new"))
 CLEAN = Conditions(span_s=60.0, cores=2)
 
 
-FOLDER = RunFolder(Path("/project"), "run")
-
-
-class Watcher(Quiet):
-    """Says nothing of what begins either."""
-
-    def begin(self, title: str, cells: Sequence[str]) -> None:
-        pass
-
-
-class ScriptedTargets(Targets):
-    """Targets that are all there, but for those in `missing` and checkouts in `uninstallable`."""
-
-    def __init__(self) -> None:
-        super().__init__(FOLDER, (), Quiet(), Spent(time.monotonic))
-        self.missing: set[str] = set()
-        self.uninstallable: set[str] = set()
-
-    def lookup(self, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None) -> TargetLookup:
-        if cell.nodeid in self.missing:
-            return TargetLookup(reason="no 3.14")
-        return TargetLookup(
-            target=PreparedTarget(interpreter=GIL, python="/opt/env/bin/python", key="k", environment={})
-        )
-
-    def prepared(self, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None) -> PreparedTarget:
-        if checkout is not None and checkout.label in self.uninstallable:
-            raise FtgateError(f"cannot install {checkout.label}: no such package\nand more of it")
-        return super().prepared(cell, requires, checkout)
-
-
-class ScriptedReferences(References):
-    """Checkouts without git, and a note of which recorded ones were requested."""
-
-    def __init__(self) -> None:
-        super().__init__(FOLDER, "main", Quiet())
-        self.pairs: list[tuple[str, str]] = []
-        self.checked_out: set[str] = set()
-        self.refused: Mapping[str, FtgateError] = {}
-        self.label = ""
-        self.hinted = ""
-
-    def requested(self) -> worktrees.Pair:
-        return self.scripted("main")
-
-    def recorded(self, compared_with: ComparedWith, test: str) -> worktrees.Pair:
-        self.pairs.append((compared_with.commit, test))
-        return self.scripted(compared_with.commit)
-
-    def scripted(self, commit: str) -> worktrees.Pair:
-        self.checked_out.add(commit)
-        if commit in self.refused:
-            raise self.refused[commit]
-        labels = (self.label or commit, "work tree")
-        sides = (git.Checkout(label=label, commit=commit, root=f"/trees/{label}") for label in labels)
-        return worktrees.Pair(reference=next(sides), changed=next(sides))
-
-    def relocated(self, spec: Spec, checkout: git.Checkout) -> Spec:
-        return msgspec.structs.replace(spec, pythons=(checkout.label,))
-
-    def hint(self, detail: str, checkout: git.Checkout | None) -> str:
-        return self.hinted if checkout else ""
-
-
-class ScriptedStored(StoredBaselines):
-    """Baselines that are set."""
-
-    def __init__(self, targets: Targets) -> None:
-        super().__init__(CONFIG, FOLDER, MACHINE, targets)
-        self.all_compared: dict[str, ComparedWith] = {}
-        self.recording = False
-
-    def entry(self, group: Group, cell: Cell) -> None:
-        return None
-
-    def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
-        return self.all_compared.get(cell.nodeid, NOTHING)
-
-    def records(self, group: Group, cells: Sequence[Cell]) -> bool:
-        return self.recording
-
-
-class Desk:
-    """What the measurements of a run share, scripted."""
-
-    def __init__(self, launcher: FakeLauncher) -> None:
-        self.launcher = launcher
-        self.spent = Spent(launcher.clock)
-        self.targets = ScriptedTargets()
-        self.references = ScriptedReferences()
-        self.stored = ScriptedStored(self.targets)
-        self.listener = Watcher()
-        self.launches: int | None = None
-        self.budget_s = 1e9
-
-    def trial(
-        self,
-        group: Group,
-        *,
-        escalates: bool = True,
-        against: str = "",
-        run_s: float | None = None,
-        explains: bool = True,
-        until: str = "",
-    ) -> Trial:
-        """A trial of this group that has begun."""
-        config = dataclasses.replace(
-            CONFIG,
-            escalate=escalates,
-            against=against,
-            launches=self.launches,
-            test_time=self.budget_s,
-            explain=explains,
-            others={**CONFIG.others, "until": until},
-        )
-        session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher, clock=self.launcher.clock)
-        session.targets, session.references, session.stored = self.targets, self.references, self.stored
-        session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s, self.launcher.clock)
-        session.empty, session.capacity = {}, Capacity()
-        session.hooks.ftgate_begin(run=session)
-        trial = Trial(session, group)
-        trial.begin()
-        return trial
-
-
-@pytest.fixture(autouse=True)
-def nothing_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone(monkeypatch)
-
-
-def run(trial: Trial) -> dict[str, Row]:
-    while trial.open:
-        trial.step()
-    return rows_of(trial)
-
-
-def rows_of(trial: Trial) -> dict[str, Row]:
-    return {row.cell.nodeid: row for row in trial.rows()}
-
-
-def recorded(group: Group) -> dict[str, Sample]:
-    """The samples of a day before, of a run that records."""
-    desk = Desk(day(seed=1))
-    desk.stored.recording, desk.launches = True, 12
-    rows = run(desk.trial(group))
-    return {nodeid: row.sample for nodeid, row in rows.items() if row.sample is not None}
-
-
 BUSY = "others kept the cores busy"
-recorded_once: dict[tuple[Cell, ...], dict[str, Sample]] = {}
-"""By cells: what a day before left."""
-
-
-def screening(
-    launcher: FakeLauncher,
-    group: Group = TWO,
-    commits: dict[str, str] | None = None,
-    refused: Mapping[str, FtgateError] | None = None,
-) -> Desk:
-    """A run in which every cell of the group has something stored; `commits` are those of their recordings."""
-    if group.cells not in recorded_once:
-        recorded_once[group.cells] = recorded(group)
-    desk = Desk(launcher)
-    for nodeid, sample in recorded_once[group.cells].items():
-        commit = (commits or {}).get(nodeid, "1eb3b87")
-        desk.stored.all_compared[nodeid] = ComparedWith(
-            basis="stored", entry=entry(sample), baseline="baselines/x.json (monday)", commit=commit
-        )
-    desk.references.refused = refused or {}
-    return desk
 
 
 def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
@@ -245,74 +57,74 @@ def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
 class TestFirstPhase:
     @pytest.mark.parametrize(("between", "launches"), [(0.003, LEAST_LAUNCHES), (0.3, SCREEN_LAUNCHES)])
     def test_a_screen_that_decides_nothing_ends_when_more_would_hardly_help(
-        self, between: float, launches: int
+        self, project: Project, between: float, launches: int
     ) -> None:
-        desk = screening(day(cells_slower(1.12, THREADS), between=between), THREADS_ALONE)
-        row = run(desk.trial(THREADS_ALONE, escalates=False))[THREADS]
+        project.recorded(THREADS_ALONE, launches=12)
+        launcher = day(cells_slower(1.12, THREADS), between=between)
+        row = finish(project.trial(launcher, THREADS_ALONE, escalate=False))[THREADS]
         assert row.verdict.decision is Decision.INCONCLUSIVE
         assert row.sample is not None
         assert len(row.sample.launches) == launches
 
-    def test_against_a_revision_all_cells_are_paired_with_it(self) -> None:
-        desk = Desk(day(cells_slower(1.3, FORK)))
-        trial = desk.trial(TWO, against="main")
-        rows = run(trial)
-        assert (desk.references.checked_out, desk.references.pairs) == ({"main"}, [])
+    def test_against_a_revision_all_cells_are_paired_with_it(self, project: Project) -> None:
+        launcher = day(cells_slower(1.3, FORK))
+        trial = project.trial(launcher, TWO, against="main")
+        rows = finish(trial)
+        assert project.recorded_pairs == []
         assert [row.verdict.decision for row in rows.values()] == [Decision.PASSED, Decision.REGRESSED]
         assert {(row.verdict.basis, row.verdict.why, row.verdict.baseline) for row in rows.values()} == {
-            ("paired", "--ftgate-against main", "main")
+            ("paired", "--ftgate-against main", project.label)
         }
-        specs = {(request.reference, request.spec.pythons) for request in desk.launcher.requests}
-        assert specs == {(True, ("main",)), (False, ("work tree",))}
+        files = {(request.reference, request.spec.source.path) for request in launcher.requests}
+        assert files == {(reference, f"{project.root}/{side}/test_work.py") for reference, side in SIDES}
         assert not trial.phases
 
     @pytest.mark.parametrize("computes", [True, False])
-    def test_beside_other_work_a_body_that_computes_passes_by_cpu_time(self, computes: bool) -> None:
+    def test_beside_other_work_a_body_that_computes_passes_by_cpu_time(self, project: Project, computes: bool) -> None:
         wall_of, cpu_of = noisy(1.3, 0.2, 0.2, seed=2), noisy(20 * MS if computes else 10 * MS, 0.003, seed=6)
-        desk = Desk(FakeLauncher(wall_ns=lambda at: 20 * MS * max(1.0, wall_of(at))))
-        desk.launcher.cpu_ns, desk.launches = cpu_of, 10
-        (row,) = run(desk.trial(THREADS_ALONE, against="main")).values()
+        launcher = FakeLauncher(wall_ns=lambda at: 20 * MS * max(1.0, wall_of(at)))
+        launcher.cpu_ns = cpu_of
+        (row,) = finish(project.trial(launcher, THREADS_ALONE, against="main", launches=10)).values()
         wall = next(each for each in row.verdict.metrics if each.metric == "wall")
         assert wall.reason.startswith("by CPU time, ") is computes
         assert wall.decision is (Decision.PASSED if computes else Decision.INCONCLUSIVE)
 
-    def test_with_no_cell_left_nothing_begins(self) -> None:
-        desk = Desk(day())
-        desk.targets.missing = {cell.nodeid for cell in TWO.cells}
-        trial = desk.trial(TWO, against="main")
+    def test_with_no_cell_left_nothing_begins(self, project: Project) -> None:
+        launcher = day()
+        project.missing = {cell.nodeid: "no 3.14" for cell in TWO.cells}
+        trial = project.trial(launcher, TWO, against="main")
         assert not trial.open
         assert trial.rounds == 0
         assert [row.verdict.decision for row in trial.rows()] == [Decision.UNSUPPORTED] * 2
-        assert desk.references.pairs == []
+        assert project.recorded_pairs == []
         trial.step()
         trial.close()
-        assert not desk.launcher.requests
+        assert not launcher.requests
 
-    def test_an_error_for_want_of_a_file_says_so(self) -> None:
+    def test_an_error_for_want_of_a_file_says_so(self, project: Project) -> None:
         launcher = day()
         launcher.trouble = lambda at: None if at.reference else failed("FileNotFoundError", "Traceback: x.csv")
-        desk = Desk(launcher)
-        desk.references.hinted = "x.csv is ignored by git"
-        error = run(desk.trial(TWO, against="main"))[THREADS].error
+        project.hinted = "x.csv is ignored by git"
+        error = finish(project.trial(launcher, TWO, against="main"))[THREADS].error
         assert error is not None
         assert error.detail == "Traceback: x.csv\nx.csv is ignored by git"
-        here = run(desk.trial(TWO))[THREADS].error
+        here = finish(project.trial(launcher, TWO))[THREADS].error
         assert here is not None
         assert here.detail == "Traceback: x.csv"
 
-    def test_an_error_for_want_of_a_module_that_pytest_has_says_so(self) -> None:
+    def test_an_error_for_want_of_a_module_that_pytest_has_says_so(self, project: Project) -> None:
         launcher = day()
         trace = "Traceback\nModuleNotFoundError: No module named 'iniconfig'"
         launcher.trouble = lambda at: failed("raised ModuleNotFoundError: No module named 'iniconfig'", trace)
-        error = run(Desk(launcher).trial(TWO))[THREADS].error
+        error = finish(project.trial(launcher, TWO))[THREADS].error
         assert error is not None
         assert error.detail.startswith(f"{trace}\niniconfig is installed where pytest runs, not in the environment of ")
 
 
 class TestFollowUp:
-    def test_an_error_beside_the_commit_is_one_of_the_cell(self) -> None:
+    def test_an_error_beside_the_commit_is_one_of_the_cell(self, project: Project) -> None:
         launcher = day(cells_slower(1.3, THREADS))
-        desk = screening(launcher, THREADS_ALONE)
+        project.recorded(THREADS_ALONE, launches=12)
         paired: list[bool] = []
 
         def trouble(at: At) -> BaseException | None:
@@ -320,24 +132,25 @@ class TestFollowUp:
             return failed("lost") if any(paired) and not at.reference and at.event == MEASURED else None
 
         launcher.trouble = trouble
-        row = run(desk.trial(THREADS_ALONE))[THREADS]
+        row = finish(project.trial(launcher, THREADS_ALONE))[THREADS]
         assert (row.verdict.decision, row.verdict.reason) == (Decision.ERROR, "lost")
         assert row.error is not None
         assert row.paired is not None
         assert row.paired.reference is not None
         assert (row.paired.reference.error, row.paired.reference.begun >= 3) == (None, True)
 
-    def test_an_error_of_what_is_stored_names_its_commit(self) -> None:
+    def test_an_error_of_what_is_stored_names_its_commit(self, project: Project) -> None:
         launcher = day()
         launcher.trouble = lambda at: failed("lost") if at.event == MEASURED else None
-        row = run(screening(launcher, THREADS_ALONE).trial(THREADS_ALONE))[THREADS]
-        assert (row.verdict.decision, row.verdict.commit, row.verdict.basis) == (Decision.ERROR, "1eb3b87", "stored")
+        project.recorded(THREADS_ALONE, launches=12)
+        row = finish(project.trial(launcher, THREADS_ALONE))[THREADS]
+        assert (row.verdict.decision, row.verdict.commit, row.verdict.basis) == (Decision.ERROR, COMMIT, "stored")
 
-    def test_cells_of_two_commits_make_two_phases(self) -> None:
+    def test_cells_of_two_commits_make_two_phases(self, project: Project) -> None:
         slower = (cells_slower(2.0, THREADS), cells_slower(1.3, FORK))
         launcher = day(lambda at: slower[0](at) * slower[1](at))
-        desk = screening(launcher, commits={THREADS: "aaa", FORK: "bbb"})
-        trial = desk.trial(TWO)
+        project.recorded(launches=12, commits=AB)
+        trial = project.trial(launcher, TWO)
         seen: list[tuple[str, ...]] = []
         while trial.open:
             assert trial.active is not None
@@ -346,25 +159,27 @@ class TestFollowUp:
             if key not in seen:
                 seen.append(key)
             trial.step()
-        assert seen == [("", THREADS, FORK), ("aaa", THREADS), ("bbb", FORK)]
+        assert seen == [("", THREADS, FORK), (AB[0], THREADS), (AB[1], FORK)]
         rows = rows_of(trial)
-        assert [row.verdict.baseline for row in rows.values()] == ["aaa", "bbb"]
+        assert [row.verdict.baseline for row in rows.values()] == ["aaaaaaa", "bbbbbbb"]
         assert {row.verdict.decision for row in rows.values()} == {Decision.REGRESSED}
 
-    def test_cells_of_one_commit_share_a_phase(self) -> None:
-        desk = screening(day(cells_slower(1.3, THREADS, FORK)))
-        trial = desk.trial(TWO)
+    def test_cells_of_one_commit_share_a_phase(self, project: Project) -> None:
+        project.recorded(launches=12)
+        launcher = day(cells_slower(1.3, THREADS, FORK))
+        trial = project.trial(launcher, TWO)
         while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
         assert [cell.nodeid for cell in trial.active.cells] == [THREADS, FORK]
         assert trial.phases == []
 
-    def test_the_one_worker_cell_comes_along(self) -> None:
+    def test_the_one_worker_cell_comes_along(self, project: Project) -> None:
         group = of_counts(1, 4)
         one, four = (cell.nodeid for cell in group.cells)
-        desk = screening(day(cells_slower(1.3, four)), group)
-        trial = desk.trial(group)
+        project.recorded(group, launches=12)
+        launcher = day(cells_slower(1.3, four))
+        trial = project.trial(launcher, group)
         while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
@@ -374,80 +189,92 @@ class TestFollowUp:
             four: True,
             one: False,
         }
-        rows = run(trial)
+        rows = finish(trial)
         assert decision(rows, four, Metric.WALL) is Decision.REGRESSED
         sample = rows[four].paired
         assert sample is not None
         assert (rows[one].verdict.basis, rows[one].verdict.decision) == ("stored", Decision.PASSED)
         assert rows[one].paired is None
 
-    def test_a_contract_is_judged_in_the_first_phase_and_kept(self) -> None:
+    def test_a_contract_is_judged_in_the_first_phase_and_kept(self, project: Project) -> None:
         group = required(TWO, "uss < 1 MiB")
-        desk = screening(day(cells_slower(1.3, THREADS)), group)
-        trial = desk.trial(group)
+        project.recorded(group, launches=12)
+        launcher = day(cells_slower(1.3, THREADS))
+        trial = project.trial(launcher, group)
         while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
         assert trial.active.judge.contracts == []
-        rows = run(trial)
+        rows = finish(trial)
         assert rows[THREADS].verdict.basis == "paired"
         assert decision(rows, THREADS, Metric.CONTRACT) is Decision.BROKEN
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
         assert [each.metric for each in rows[THREADS].verdict.metrics].count(Metric.CONTRACT) == 1
 
-    def test_a_broken_contract_alone_is_not_paired_with_anything(self) -> None:
+    def test_a_broken_contract_alone_is_not_paired_with_anything(self, project: Project) -> None:
         group = required(TWO, "uss < 1 MiB")
-        desk = screening(day(), group)
-        rows = run(desk.trial(group))
+        project.recorded(group, launches=12)
+        launcher = day()
+        rows = finish(project.trial(launcher, group))
         assert rows[THREADS].verdict.decision is Decision.BROKEN
-        assert desk.references.pairs == []
+        assert project.recorded_pairs == []
 
     def test_what_cannot_pass_beside_other_work_is_paired_with_its_commit(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(decide, "deviation", lambda *_: MOVED)
-        desk = screening(day(), THREADS_ALONE)
-        row = run(desk.trial(THREADS_ALONE))[THREADS]
+        project.recorded(THREADS_ALONE, launches=12)
+        launcher = day()
+        row = finish(project.trial(launcher, THREADS_ALONE))[THREADS]
         assert row.paired is not None
         assert (row.verdict.decision, row.verdict.basis) == (Decision.PASSED, "paired")
         assert not row.paired.of("memory")  # memory is not moved
 
-    def test_later_conditions_do_not_count_for_what_was_screened(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        desk = screening(day(cells_slower(2.0, THREADS)))
+    def test_later_conditions_do_not_count_for_what_was_screened(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        project.recorded(launches=12)
+        launcher = day(cells_slower(2.0, THREADS))
         seen = iter([Conditions(others=0.0), Conditions(others=1.0)])
         monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: next(seen))
         monkeypatch.setattr(decide, "deviation", lambda seen, _: MOVED * seen.others)
-        rows = run(desk.trial(TWO))
+        rows = finish(project.trial(launcher, TWO))
         assert next(seen, None) is None
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
         assert rows[THREADS].verdict.basis == "paired"
 
 
 class TestPredicted:
-    def test_where_the_phase_cannot_begin(self) -> None:
-        desk = screening(day(cells_slower(2.0, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
-        desk.targets.uninstallable = {"aaa"}
-        rows = run(desk.trial(TWO))
+    def test_where_the_phase_cannot_begin(self, project: Project) -> None:
+        project.recorded(launches=12, commits=AB)
+        launcher = day(cells_slower(2.0, THREADS, FORK))
+        project.uninstallable = {"aaaaaaa"}
+        rows = finish(project.trial(launcher, TWO))
         threads, fork = (rows[nodeid].verdict for nodeid in (THREADS, FORK))
         assert (threads.decision, threads.basis) == (Decision.REGRESSED, "predicted")
-        assert threads.why == "cannot install aaa: no such package: its reference cannot be measured"
-        assert [line.partition(": ")[2] for line in desk.listener.warnings] == [
-            "aaa cannot be measured: cannot install aaa: no such package"
+        assert threads.why == "cannot install aaaaaaa: no such package: its reference cannot be measured"
+        assert [line.partition(": ")[2] for line in project.listener.warnings] == [
+            "aaaaaaa cannot be measured: cannot install aaaaaaa: no such package"
         ]
-        assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbb")
+        assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbbbbbb")
 
-    def test_what_reads_the_same_as_its_baseline_is_not_paired(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_reads_the_same_as_its_baseline_is_not_paired(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Of two cells that missed: the screen stands, and the code is not blamed."""
         same = {FORK: "nothing that it runs or reads differs at main"}
         monkeypatch.setattr(UnchangedCells, "check", hookimpl(specname="ftgate_settle")(lambda self: Checked(same)))
-        desk = screening(day(cells_slower(2.0, THREADS, FORK)))
-        rows = run(desk.trial(TWO))
+        project.recorded(launches=12)
+        launcher = day(cells_slower(2.0, THREADS, FORK))
+        rows = finish(project.trial(launcher, TWO))
         assert (rows[THREADS].verdict.decision, rows[THREADS].verdict.basis) == (Decision.REGRESSED, "paired")
         assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.UNCHANGED, "stored")
         assert rows[FORK].paired is None
         assert "nothing that it runs or reads differs at main, so the machine or" in rows[FORK].verdict.reason
 
-    def test_what_runs_a_changed_function_says_so_to_who_explains_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_runs_a_changed_function_says_so_to_who_explains_it(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         changed = {("work.py", "body")}
         settle = hookimpl(specname="ftgate_settle")(lambda self: Checked({}, "body() in work.py differs", changed))
         monkeypatch.setattr(UnchangedCells, "check", settle)
@@ -458,19 +285,23 @@ class TestPredicted:
             return "none"
 
         monkeypatch.setattr(explain, "slower_functions", functions)
-        desk = screening(day(cells_slower(2.0, THREADS, FORK)))
-        trial = desk.trial(TWO)
+        project.recorded(launches=12)
+        launcher = day(cells_slower(2.0, THREADS, FORK))
+        trial = project.trial(launcher, TWO)
         before = trial.suspect
-        run(trial)
+        finish(trial)
         assert [before, trial.suspect] == [False, True]
         assert told == [changed] * len(told) != []
 
-    def test_once_the_time_of_the_run_is_over_nothing_is_checked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_once_the_time_of_the_run_is_over_nothing_is_checked(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         def check(*_: object) -> Checked:
             raise AssertionError("a check launch begins")
 
         monkeypatch.setattr(UnchangedCells, "check", check)
-        trial = screening(day(cells_slower(2.0, THREADS))).trial(TWO)
+        project.recorded(launches=12)
+        trial = project.trial(day(cells_slower(2.0, THREADS)))
         for _ in range(4):
             trial.step()
         monkeypatch.setattr(RunTime, "left_s", 0.0)
@@ -479,20 +310,21 @@ class TestPredicted:
         assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
 
     def test_a_paired_regression_is_suspect_where_the_workers_mostly_wait(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(decide, "unfit", lambda _, limits: BUSY if limits is decide.PAIRED else "")
-        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        assert run(desk.trial(THREADS_ALONE))[THREADS].verdict.decision is Decision.SUSPECT
+        project.recorded(THREADS_ALONE, launches=12)
+        launcher = day(cells_slower(2.0, THREADS))
+        assert finish(project.trial(launcher, THREADS_ALONE))[THREADS].verdict.decision is Decision.SUSPECT
 
 
 # -- time ----------------------------------------------------------------------------------------------------------
 
 
 class TestEndedEarly:
-    def test_it_is_judged_with_what_there_is(self) -> None:
-        desk = Desk(day(cells_slower(1.3, FORK)))
-        trial = desk.trial(TWO, against="main")
+    def test_it_is_judged_with_what_there_is(self, project: Project) -> None:
+        launcher = day(cells_slower(1.3, FORK))
+        trial = project.trial(launcher, TWO, against="main")
         trial.step()
         assert (trial.open, trial.rounds) == (True, 1)
         trial.close()
@@ -505,21 +337,22 @@ class TestEndedEarly:
         assert wall.ratio is not None
         assert wall.ratio.value == pytest.approx(1.3, rel=0.02)
 
-    def test_before_the_first_round_more_time_is_asked_for(self) -> None:
-        trial = Desk(day()).trial(TWO, against="main")
+    def test_before_the_first_round_more_time_is_asked_for(self, project: Project) -> None:
+        trial = project.trial(day(), TWO, against="main")
         trial.close()
         rows = rows_of(trial)
         assert {row.verdict.decision for row in rows.values()} == {Decision.NOT_MEASURED}
         assert all("--ftgate-time" in row.verdict.reason for row in rows.values())
 
-    def test_nothing_more_begins_and_what_missed_is_predicted(self) -> None:
-        desk = screening(day(cells_slower(2.0, THREADS)))
-        trial = desk.trial(TWO)
+    def test_nothing_more_begins_and_what_missed_is_predicted(self, project: Project) -> None:
+        project.recorded(launches=12)
+        launcher = day(cells_slower(2.0, THREADS))
+        trial = project.trial(launcher, TWO)
         for _ in range(4):
             trial.step()
         trial.close()
         assert not trial.open
-        assert not any(request.reference for request in desk.launcher.requests)
+        assert not any(request.reference for request in launcher.requests)
         rows = rows_of(trial)
         verdict = rows[THREADS].verdict
         assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
@@ -528,9 +361,12 @@ class TestEndedEarly:
         assert rows[FORK].verdict.decision is not Decision.REGRESSED
 
     @pytest.mark.parametrize("texts", [(), ("uss < 64 MiB",)], ids=["alone", "with a contract"])
-    def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(self, texts: tuple[str, ...]) -> None:
+    def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(
+        self, project: Project, texts: tuple[str, ...]
+    ) -> None:
         group = required(TWO, *texts)
-        trial = screening(day(cells_slower(1.1, THREADS)), group).trial(group)
+        project.recorded(group, launches=12)
+        trial = project.trial(day(cells_slower(1.1, THREADS)), group)
         while trial.active is not None and trial.active.pair is None:
             trial.step()
         assert trial.active is not None
@@ -543,9 +379,10 @@ class TestEndedEarly:
         assert sum(bool(each.contract) for each in verdict.metrics) == len(texts)
         assert rows[FORK].verdict.decision is Decision.PASSED
 
-    def test_a_paired_phase_of_few_rounds_may_still_be_predicted(self) -> None:
-        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        trial = desk.trial(THREADS_ALONE)
+    def test_a_paired_phase_of_few_rounds_may_still_be_predicted(self, project: Project) -> None:
+        project.recorded(THREADS_ALONE, launches=12)
+        launcher = day(cells_slower(2.0, THREADS))
+        trial = project.trial(launcher, THREADS_ALONE)
         while trial.active is not None and trial.active.pair is None:
             trial.step()
         trial.step()
@@ -556,8 +393,8 @@ class TestEndedEarly:
         assert paired is not None
         assert len(paired.launches) == 1
 
-    def test_closing_twice_is_closing_once(self) -> None:
-        trial = Desk(day()).trial(TWO, against="main")
+    def test_closing_twice_is_closing_once(self, project: Project) -> None:
+        trial = project.trial(day(), TWO, against="main")
         trial.step()
         trial.close()
         before = trial.rows()
@@ -567,36 +404,34 @@ class TestEndedEarly:
 
 
 class TestBudget:
-    def test_a_step_without_time_left_ends_the_phase(self) -> None:
-        desk = Desk(day(cells_slower(1.08, THREADS)))
-        trial = desk.trial(TWO, against="main")
+    def test_a_step_without_time_left_ends_the_phase(self, project: Project) -> None:
+        launcher = day(cells_slower(1.08, THREADS))
+        trial = project.trial(launcher, TWO, against="main")
         for _ in range(3):
             trial.step(1e6, 1e6)
         assert trial.rounds == 3
-        started = len(desk.launcher.requests)
+        started = len(launcher.requests)
         trial.step(0.0, 0.0)
         assert not trial.open
-        assert len(desk.launcher.requests) == started
+        assert len(launcher.requests) == started
         assert all(row.sample and len(row.sample.launches) == 3 for row in trial.rows())
 
-    def test_the_time_of_the_test_ends_it_whatever_the_run_has_left(self) -> None:
-        desk = Desk(day(cells_slower(1.08, THREADS)))
-        desk.budget_s = 4.0
+    def test_the_time_of_the_test_ends_it_whatever_the_run_has_left(self, project: Project) -> None:
+        launcher = day(cells_slower(1.08, THREADS))
         for left_s in (None, 1e6):
-            began_s = desk.launcher.clock()
-            trial = desk.trial(TWO, against="main")
+            began_s = launcher.clock()
+            trial = project.trial(launcher, TWO, against="main", test_time=4.0)
             while trial.open:
                 trial.step(left_s, left_s)
-            assert 3.0 < desk.launcher.clock() - began_s < 4.3  # a launch is held for 250 ms
+            assert 3.0 < launcher.clock() - began_s < 4.3  # a launch is held for 250 ms
             assert any(row.sample and len(row.sample.launches) >= 2 for row in rows_of(trial).values())
 
-    def test_where_the_time_is_too_short_for_all_cells_some_are_decided(self) -> None:
+    def test_where_the_time_is_too_short_for_all_cells_some_are_decided(self, project: Project) -> None:
         """Twelve cells with the time of three or four: whichever come first, each to its end."""
         group = group_of("threads", "fork", targets=tuple(f"3.{minor}" for minor in range(14, 20)))
         slower = [cell.nodeid for cell in group.cells]
-        desk = Desk(day(cells_slower(1.6, *slower)))
-        desk.budget_s = 25.0
-        rows = run(desk.trial(group, against="main"))
+        launcher = day(cells_slower(1.6, *slower))
+        rows = finish(project.trial(launcher, group, against="main", test_time=25.0))
         found = Counter(row.verdict.decision for row in rows.values())
         assert found[Decision.REGRESSED] >= 3, found
         assert found.keys() <= {Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE, Decision.NOT_MEASURED}
@@ -606,21 +441,20 @@ class TestBudget:
         rounds = [len(row.sample.launches) for row in rows.values() if row.sample and row.sample.launches]
         assert max(rounds) >= 3, "one after the other, not all a little"
 
-    def test_a_test_without_its_first_round_asks_for_more_time(self) -> None:
-        desk = Desk(day())
-        desk.budget_s = 1e-9
-        rows = run(desk.trial(TWO, against="main"))
+    def test_a_test_without_its_first_round_asks_for_more_time(self, project: Project) -> None:
+        launcher = day()
+        rows = finish(project.trial(launcher, TWO, against="main", test_time=1e-9))
         assert all("--ftgate-test-time" in row.verdict.reason for row in rows.values())
 
     @pytest.mark.parametrize("budget_s", [4.0, 12.0, 20.0])
     @pytest.mark.parametrize("factor", [1.2, 2.0])
     def test_a_screen_and_what_follows_its_misses_share_the_time_of_the_test(
-        self, budget_s: float, factor: float
+        self, project: Project, budget_s: float, factor: float
     ) -> None:
-        desk = screening(day(cells_slower(factor, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
-        desk.budget_s = budget_s
-        began_s, seen = desk.launcher.clock(), []
-        trial = desk.trial(TWO)
+        project.recorded(launches=12, commits=AB)
+        launcher = day(cells_slower(factor, THREADS, FORK))
+        began_s, seen = launcher.clock(), []
+        trial = project.trial(launcher, TWO, test_time=budget_s)
         while trial.open:
             assert trial.active is not None
             seen.append(trial.active)
@@ -632,15 +466,15 @@ class TestBudget:
         assert spent_s[screen] < budget_s / 2 + 0.3
         first_s, _ = (spent_s[phase] for phase in follow_ups)
         assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
-        assert desk.launcher.clock() - began_s < budget_s + 0.3
+        assert launcher.clock() - began_s < budget_s + 0.3
 
     @pytest.mark.parametrize("worst", ["threads", "fork"])
-    def test_with_little_time_the_cells_that_are_worst_are_paired_first(self, worst: str) -> None:
+    def test_with_little_time_the_cells_that_are_worst_are_paired_first(self, project: Project, worst: str) -> None:
         slower = {THREADS: 1.3, FORK: 3.0} if worst == "fork" else {THREADS: 3.0, FORK: 1.3}
         factors = [cells_slower(factor, nodeid) for nodeid, factor in slower.items()]
-        desk = screening(day(lambda at: factors[0](at) * factors[1](at)))
-        desk.budget_s = 7.0
-        trial, seen = desk.trial(TWO), []
+        project.recorded(launches=12)
+        launcher = day(lambda at: factors[0](at) * factors[1](at))
+        trial, seen = project.trial(launcher, TWO, test_time=7.0), []
         while trial.open:
             assert trial.active is not None
             seen.append(trial.active)
@@ -656,25 +490,28 @@ class TestBudget:
     @pytest.mark.parametrize("wall_ns", [2 * MS, 1500 * MS])
     @pytest.mark.parametrize("basis", ["paired", "stored", "contract", "run"])
     def test_a_time_that_is_too_short_is_said_early_and_the_recommended_one_decides(
-        self, basis: str, wall_ns: int
+        self, project: Project, basis: str, wall_ns: int
     ) -> None:
-        def measured(budget_s: float) -> tuple[Desk, list[Row], list[int]]:
-            noise_of = noisy(wall_ns, 0.03, seed=3)
-            launcher = FakeLauncher(wall_ns=noise_of)
-            desk = screening(launcher) if basis == "stored" else Desk(launcher)
-            group = required(TWO, "threads.wall < 2 * processes[fork].wall") if basis == "contract" else TWO
-            run_s, desk.budget_s = (budget_s, 1e6) if basis == "run" else (None, budget_s)
-            against = "main" if basis in ("paired", "run") else ""
-            trial, said = desk.trial(group, against=against, run_s=run_s), []
+        if basis == "stored":
+            project.recorded(launches=12)
+        group = required(TWO, "threads.wall < 2 * processes[fork].wall") if basis == "contract" else TWO
+        against = "main" if basis in ("paired", "run") else ""
+
+        def measured(budget_s: float) -> tuple[list[Row], list[int]]:
+            given = {"time": budget_s, "test_time": 1e6} if basis == "run" else {"test_time": budget_s}
+            trial, said = (
+                project.trial(FakeLauncher(wall_ns=noisy(wall_ns, 0.03, seed=3)), group, against=against, **given),
+                [],
+            )
             while trial.open:
                 left_s = trial.run.time.left_s
                 trial.step(left_s, left_s)
-                said.append(len(desk.listener.warnings))
-            return desk, trial.rows(), said
+                said.append(len(project.listener.warnings))
+            return trial.rows(), said
 
         round_s = (8 * wall_ns + 700 * MS) / 1e9
-        desk, rows, said = measured({"stored": 4, "contract": 0.1}.get(basis, 2) * round_s)
-        (warning,) = desk.listener.warnings
+        rows, said = measured({"stored": 4, "contract": 0.1}.get(basis, 2) * round_s)
+        (warning,) = project.listener.warnings
         assert said[0] == 1, "with the first round"
         option = "--ftgate-time" if basis == "run" else "--ftgate-test-time"
         asked = re.search(
@@ -685,60 +522,62 @@ class TestBudget:
         assert {row.cell.nodeid for row in rows if row.shortfall} <= {row.cell.nodeid for row in undecided}
         if basis != "stored":  # where the phase after the screen had enough rounds
             assert all(row.shortfall for row in undecided)
-        desk, rows, _ = measured(seconds(asked[1]))
+        rows, _ = measured(seconds(asked[1]))
         assert {row.verdict.decision for row in rows} <= {Decision.PASSED, Decision.NO_BASELINE}
         assert rows[0].verdict.decision is Decision.PASSED
-        assert not desk.listener.warnings
+        assert not project.listener.warnings
         assert not any(row.shortfall for row in rows)
 
-    def test_what_is_not_judged_needs_no_rounds(self) -> None:
-        desk = Desk(day())
-        desk.budget_s = 2.0
-        run(desk.trial(TWO))
-        assert not desk.listener.warnings
+    def test_what_is_not_judged_needs_no_rounds(self, project: Project) -> None:
+        launcher = day()
+        finish(project.trial(launcher, TWO, test_time=2.0))
+        assert not project.listener.warnings
 
-    def test_what_is_measured_again_says_why_it_takes_longer(self) -> None:
-        desk = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        run(desk.trial(THREADS_ALONE))
-        assert desk.listener.reasons == ["measured again beside the baseline's commit: it missed its baseline"]
+    def test_what_is_measured_again_says_why_it_takes_longer(self, project: Project) -> None:
+        project.recorded(THREADS_ALONE, launches=12)
+        launcher = day(cells_slower(2.0, THREADS))
+        finish(project.trial(launcher, THREADS_ALONE))
+        assert project.listener.reasons == ["measured again beside the baseline's commit: it missed its baseline"]
 
-    def test_a_screen_that_nothing_follows_has_all_the_time(self) -> None:
-        for desk, escalates in ((screening(day(cells_slower(1.12, THREADS))), False), (Desk(day()), True)):
-            desk.budget_s = 50.0
-            trial = desk.trial(TWO, escalates=escalates)
+    def test_a_screen_that_nothing_follows_has_all_the_time(self, project: Project) -> None:
+        first = project.trial(day(), test_time=50.0)
+        project.recorded(launches=12)
+        second = project.trial(day(cells_slower(1.12, THREADS)), escalate=False, test_time=50.0)
+        for trial in (first, second):
             assert trial.active is not None
             assert trial.active.budget_s == 50.0
 
-    def test_rounds_are_those_of_all_phases(self) -> None:
-        trial = screening(day(cells_slower(2.0, THREADS)), THREADS_ALONE).trial(THREADS_ALONE)
+    def test_rounds_are_those_of_all_phases(self, project: Project) -> None:
+        project.recorded(THREADS_ALONE, launches=12)
+        trial = project.trial(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
         counted = []
         while trial.open:
             trial.step()
             counted.append(trial.rounds)
         assert counted == [*range(1, len(counted) + 1)]
 
-    def test_no_phase_begins_when_the_time_of_the_run_is_over(self) -> None:
-        desk = screening(day(cells_slower(2.0, THREADS)))
-        trial = desk.trial(TWO, run_s=10.0)
+    def test_no_phase_begins_when_the_time_of_the_run_is_over(self, project: Project) -> None:
+        project.recorded(launches=12)
+        launcher = day(cells_slower(2.0, THREADS))
+        trial = project.trial(launcher, TWO, time=10.0)
         for _ in range(3):
             trial.step(10.0, 10.0)
         assert trial.active is not None
-        desk.launcher.clock.ns += 10**11
+        launcher.clock.ns += 10**11
         trial.step(0.0, 0.0)
         assert not trial.open
-        assert not any(request.reference for request in desk.launcher.requests)
+        assert not any(request.reference for request in launcher.requests)
         assert rows_of(trial)[THREADS].verdict.basis == "predicted"
 
-    def test_a_paired_phase_has_room_for_all_its_rounds(self) -> None:
-        desk = Desk(day(cells_slower(1.05, THREADS), between=0.01))
-        sample = run(desk.trial(THREADS_ALONE, against="main"))[THREADS].sample
+    def test_a_paired_phase_has_room_for_all_its_rounds(self, project: Project) -> None:
+        launcher = day(cells_slower(1.05, THREADS), between=0.01)
+        sample = finish(project.trial(launcher, THREADS_ALONE, against="main"))[THREADS].sample
         assert sample is not None
         assert SCREEN_LAUNCHES < len(sample.launches) <= PAIRED_ROUNDS
 
-    def test_a_number_that_was_asked_for_is_taken(self) -> None:
-        desk = Desk(day(cells_slower(1.08, THREADS)))
-        desk.launches = 7
-        rows = run(desk.trial(TWO, against="main"))
+    def test_a_number_that_was_asked_for_is_taken(self, project: Project) -> None:
+        launcher = day(cells_slower(1.08, THREADS))
+        rows = finish(project.trial(launcher, TWO, against="main", launches=7))
         sample = rows[THREADS].sample
         assert sample is not None
         assert len(sample.launches) == 7
@@ -748,52 +587,10 @@ class TestBudget:
 # -- another interpreter as the reference --------------------------------------------------------------------------
 
 
-def build(spec: str) -> TargetLookup:
-    """A target of the fake machine: its version and settings are what it is called."""
-    parsed = parse_target(spec)
-    threaded = parsed.request.endswith("t")
-    interpreter = msgspec.structs.replace(
-        GIL,
-        executable=f"/opt/{parsed.request}/bin/python",
-        version=f"{parsed.request.removesuffix('t')}.7",
-        free_threaded=threaded,
-        gil_enabled=not threaded or parsed.settings.gil == "on",
-    )
-    return TargetLookup(
-        target=PreparedTarget(interpreter=interpreter, python=f"/env/{spec}", key=spec, environment={"SPEC": spec})
-    )
-
-
-class Builds(ScriptedTargets):
-    """Every target is there."""
-
-    def lookup(self, cell: Cell, requires: tuple[str, ...], checkout: git.Checkout | None = None) -> TargetLookup:
-        return build(target_of(cell, checkout).spec)
-
-
-class AnotherInterpreter(ScriptedReferences):
-    """The same files, run by another interpreter."""
-
-    def __init__(self, python: str) -> None:
-        super().__init__()
-        self.python = python
-
-    def requested(self) -> worktrees.Pair:
-        here = git.Checkout(label="as installed", commit="", root="/project")
-        return worktrees.Pair(
-            reference=msgspec.structs.replace(here, label=self.python, python=self.python), changed=here
-        )
-
-
-def against_python(python: str, group: Group) -> tuple[FakeLauncher, dict[str, Row]]:
-    desk = Desk(day())
-    desk.targets, desk.references, desk.launches = Builds(), AnotherInterpreter(python), 5
-    return desk.launcher, run(desk.trial(group, against=f"python:{python}"))
-
-
-def test_each_target_is_paired_with_the_reference_interpreter_but_for_that_itself() -> None:
+def test_each_target_is_paired_with_the_reference_interpreter_but_for_that_itself(project: Project) -> None:
     group = group_of("threads", targets=("3.14", "3.14t", "3.14t[gil=on]"))
-    launcher, rows = against_python("3.14t[gil=on]", group)
+    launcher = day()
+    rows = finish(project.trial(launcher, group, against="python:3.14t[gil=on]", launches=5))
     plain, threaded, itself = (rows[cell.nodeid] for cell in group.cells)
     assert itself.verdict.decision is Decision.UNSUPPORTED
     assert itself.verdict.reason == "3.14t[gil=on] is 3.14t[gil=on] itself, with which the targets are compared"
@@ -806,25 +603,24 @@ def test_each_target_is_paired_with_the_reference_interpreter_but_for_that_itsel
         assert row.sample.reference.of("memory")
         assert row.sample.reference.of("locks")
     requests = [request for request in launcher.requests if request.reference]
-    assert {request.python for request in requests} == {"/env/3.14t[gil=on]"}
-    assert {(request.expect_gil, request.environment["SPEC"]) for request in requests} == {(True, "3.14t[gil=on]")}
+    assert {(request.python, request.expect_gil) for request in requests} == {
+        (f"{project.root}/old/3.14t[gil=on]/bin/python", True)
+    }
     own = {request.python: request.expect_gil for request in launcher.requests if not request.reference}
-    assert own == {"/env/3.14": True, "/env/3.14t": False}
+    assert own == {f"{project.root}/new/{spec}/bin/python": spec == "3.14" for spec in ("3.14", "3.14t")}
 
 
-def test_a_reference_without_sub_interpreters_is_no_reference_for_them() -> None:
+def test_a_reference_without_sub_interpreters_is_no_reference_for_them(project: Project) -> None:
     group = group_of("interpreters", targets=("3.14",))
-    _, rows = against_python("3.13", group)
-    (row,) = rows.values()
+    (row,) = finish(project.trial(day(), group, against="python:3.13", launches=5)).values()
     assert row.verdict.decision is Decision.NO_BASELINE
     assert "3.13 cannot run it: sub-interpreters need CPython 3.14 or newer, and this is 3.13.7" in row.verdict.reason
 
 
-def test_a_target_without_sub_interpreters_is_unsupported() -> None:
+def test_a_target_without_sub_interpreters_is_unsupported(project: Project) -> None:
     group = group_of("threads", "interpreters", targets=("3.13t",))
-    desk = Desk(day())
-    desk.targets, desk.launches = Builds(), 1
-    rows = run(desk.trial(group))
+    launcher = day()
+    rows = finish(project.trial(launcher, group))
     decisions = [rows[cell.nodeid].verdict.decision for cell in group.cells]
     assert decisions == [Decision.NO_BASELINE, Decision.UNSUPPORTED]
 
@@ -848,11 +644,14 @@ def recorded_sample(cell: Cell) -> Sample:
     return Sample(cell=cell, interpreter=GIL, key=cell.nodeid)
 
 
-def test_what_else_went_on_stands_on_every_row_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_else_went_on_stands_on_every_row_that_was_measured(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: CLEAN)
-    desk = screening(day())
-    desk.targets.missing = {FORK}
-    rows = run(desk.trial(TWO))
+    project.recorded(launches=12)
+    launcher = day()
+    project.missing = {FORK: "no 3.14"}
+    rows = finish(project.trial(launcher, TWO))
     assert rows[THREADS].conditions == CLEAN
     assert rows[FORK].conditions is None
 
@@ -878,15 +677,15 @@ def profiled(launcher: FakeLauncher) -> FakeLauncher:
     return launcher
 
 
-def profiles_of(desk: Desk) -> list[tuple[str, bool]]:
-    return sorted((each.cell.nodeid, each.reference) for each in desk.launcher.requests if each.role == "profile")
+def profiles_of(launcher: FakeLauncher) -> list[tuple[str, bool]]:
+    return sorted((each.cell.nodeid, each.reference) for each in launcher.requests if each.role == "profile")
 
 
 class TestExplanation:
-    def test_a_regressed_cell_costs_one_pair_of_launches_and_others_none(self) -> None:
-        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        rows = run(desk.trial(TWO, against="main"))
-        assert profiles_of(desk) == [(FORK, False), (FORK, True)]
+    def test_a_regressed_cell_costs_one_pair_of_launches_and_others_none(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(1.8, FORK)))
+        rows = finish(project.trial(launcher, TWO, against="main"))
+        assert profiles_of(launcher) == [(FORK, False), (FORK, True)]
         assert rows[THREADS].explanation is None
         explanation = rows[FORK].explanation
         assert explanation is not None
@@ -897,66 +696,67 @@ class TestExplanation:
         assert function.added_ns == pytest.approx(12.8 * MS, rel=0.05)  # half of 28.8 ms, a tenth of 16
         assert explanation.added_ns == pytest.approx(12.8 * MS, rel=0.05)
 
-    def test_a_cell_that_missed_its_baseline_is_explained_once_it_was_paired(self) -> None:
-        desk = screening(profiled(day(cells_slower(1.8, FORK))))
-        rows = run(desk.trial(TWO))
-        assert profiles_of(desk) == [(FORK, False), (FORK, True)]
+    def test_a_cell_that_missed_its_baseline_is_explained_once_it_was_paired(self, project: Project) -> None:
+        project.recorded(launches=12)
+        launcher = profiled(day(cells_slower(1.8, FORK)))
+        rows = finish(project.trial(launcher, TWO))
+        assert profiles_of(launcher) == [(FORK, False), (FORK, True)]
         assert [each.name for each in rows[FORK].explanation.functions] == ["parse"]  # type: ignore[union-attr]
 
-    def test_nothing_is_launched_where_it_is_turned_off(self) -> None:
-        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        rows = run(desk.trial(TWO, against="main", explains=False))
-        assert profiles_of(desk) == []
+    def test_nothing_is_launched_where_it_is_turned_off(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(1.8, FORK)))
+        rows = finish(project.trial(launcher, TWO, against="main", explain=False))
+        assert profiles_of(launcher) == []
         assert rows[FORK].verdict.decision is Decision.REGRESSED
         assert rows[FORK].explanation is None
 
-    def test_a_regression_that_is_expected_costs_no_launches(self) -> None:
+    def test_a_regression_that_is_expected_costs_no_launches(self, project: Project) -> None:
         known = (Xfail(decision=Decision.REGRESSED, reason="known"),)
         group = msgspec.structs.replace(TWO, spec=msgspec.structs.replace(TWO.spec, xfails=known))
-        desk = Desk(profiled(day(cells_slower(1.8, THREADS, FORK))))
-        rows = run(desk.trial(group, against="main"))
+        launcher = profiled(day(cells_slower(1.8, THREADS, FORK)))
+        rows = finish(project.trial(launcher, group, against="main"))
         assert {row.verdict.decision for row in rows.values()} == {Decision.XFAILED}
-        assert profiles_of(desk) == []
+        assert profiles_of(launcher) == []
 
-    def test_unchanged_code_has_no_explanation_and_no_launches_for_one(self) -> None:
-        desk = Desk(profiled(day()))
-        assert {row.explanation for row in run(desk.trial(TWO, against="main")).values()} == {None}
-        assert profiles_of(desk) == []
+    def test_unchanged_code_has_no_explanation_and_no_launches_for_one(self, project: Project) -> None:
+        launcher = profiled(day())
+        assert {row.explanation for row in finish(project.trial(launcher, TWO, against="main")).values()} == {None}
+        assert profiles_of(launcher) == []
 
-    def test_a_failure_of_a_profile_launch_is_the_explanation_s_alone(self) -> None:
-        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        desk.launcher.trouble = lambda at: failed("raised ValueError") if at.side == "profile" else None
-        rows = run(desk.trial(TWO, against="main"))
+    def test_a_failure_of_a_profile_launch_is_the_explanation_s_alone(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(1.8, FORK)))
+        launcher.trouble = lambda at: failed("raised ValueError") if at.side == "profile" else None
+        rows = finish(project.trial(launcher, TWO, against="main"))
         assert rows[FORK].verdict.decision is Decision.REGRESSED
         assert rows[FORK].error is None
         refused = rows[FORK].explanation.refused  # type: ignore[union-attr]
         assert refused == "not known (while its stacks were sampled: raised ValueError)"
 
-    def test_when_the_time_has_ended_no_function_is_sought(self) -> None:
-        desk = Desk(profiled(day(cells_slower(3.0, FORK))))
-        trial = desk.trial(TWO, against="main")
+    def test_when_the_time_has_ended_no_function_is_sought(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(3.0, FORK)))
+        trial = project.trial(launcher, TWO, against="main")
         assert trial.active is not None
         trial.active.budget_s = trial.active.reserved_s = 0.0
-        row = run(trial)[FORK]
+        row = finish(trial)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
-        assert (row.explanation.refused, profiles_of(desk)) == ("not known (no time left)", [])
+        assert (row.explanation.refused, profiles_of(launcher)) == ("not known (no time left)", [])
 
-    def test_samples_are_taken_until_they_show_the_function(self) -> None:
-        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        whole = desk.launcher.profile
+    def test_samples_are_taken_until_they_show_the_function(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(1.8, FORK)))
+        whole = launcher.profile
 
         def a_few(at: At) -> Profile:
             found = whole(at)
             few = [each for each in found.samples if each.block < 2]
             return msgspec.structs.replace(found, samples=tuple(few))
 
-        desk.launcher.profile = a_few
-        rows = run(desk.trial(TWO, against="main"))
+        launcher.profile = a_few
+        rows = finish(project.trial(launcher, TWO, against="main"))
         explanation = rows[FORK].explanation
         assert explanation is not None
         assert [each.name for each in explanation.functions] == ["parse"]
-        assert len(profiles_of(desk)) == 2 * 3  # ten blocks are more than enough, and five are needed
+        assert len(profiles_of(launcher)) == 2 * 3  # ten blocks are more than enough, and five are needed
 
     def test_time_that_is_added_outside_the_body_is_named_as_such(self) -> None:
         start, join = (Moved(name=name, before=1e6, after=3e6) for name in ("start", "join"))
@@ -967,17 +767,17 @@ class TestExplanation:
             assert said.explained(explanation)[0] == outside + named
         assert "within the noise of its launches" in explaining.outside((faster,))
 
-    def test_samples_that_show_nothing_are_not_taken_for_ever(self) -> None:
-        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        desk.launcher.profile = lambda _: Profile()
-        refused = run(desk.trial(TWO, against="main"))[FORK].explanation.refused  # type: ignore[union-attr]
+    def test_samples_that_show_nothing_are_not_taken_for_ever(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(1.8, FORK)))
+        launcher.profile = lambda _: Profile()
+        refused = finish(project.trial(launcher, TWO, against="main"))[FORK].explanation.refused  # type: ignore[union-attr]
         assert refused.startswith("not known (only 0 samples")
-        assert len(profiles_of(desk)) == 2 * (1 + explaining.MORE_PAIRS + 1)
+        assert len(profiles_of(launcher)) == 2 * (1 + explaining.MORE_PAIRS + 1)
 
-    def test_a_cell_whose_functions_are_not_known_has_those_of_the_one_beside_it(self) -> None:
-        desk = Desk(profiled(day(cells_slower(1.8, THREADS, FORK))))
-        desk.launcher.trouble = lambda at: failed("no room") if at.side == "profile" and "fork" in at.label else None
-        rows = run(desk.trial(TWO, against="main"))
+    def test_a_cell_whose_functions_are_not_known_has_those_of_the_one_beside_it(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(1.8, THREADS, FORK)))
+        launcher.trouble = lambda at: failed("no room") if at.side == "profile" and "fork" in at.label else None
+        rows = finish(project.trial(launcher, TWO, against="main"))
         own, other = rows[THREADS].explanation, rows[FORK].explanation
         assert own is not None
         assert other is not None
@@ -985,54 +785,55 @@ class TestExplanation:
         assert other.functions == own.functions
         assert other.refused == "not known (while its stacks were sampled: no room)"
 
-    def test_some_time_is_reserved_for_what_fails_at_the_end(self) -> None:
-        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        desk.budget_s = 40.0
-        trial = desk.trial(TWO, against="main")
+    def test_some_time_is_reserved_for_what_fails_at_the_end(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(1.8, FORK)))
+        trial = project.trial(launcher, TWO, against="main", test_time=40.0)
         assert trial.active is not None
         active = trial.active
         assert active.measurement.plan.limits.budget_s == active.budget_s == 36.0
         active.measurement.plan.spend(36.0)
         assert active.left_s == 4.0
-        desk.budget_s = 10.0  # too short to spare some
-        short = desk.trial(TWO, against="main")
+        short = project.trial(launcher, TWO, against="main", test_time=10.0)
         assert short.active is not None
         assert short.active.budget_s == 10.0
-        silent = Desk(day()).trial(TWO, against="main", explains=False)
+        silent = project.trial(day(), TWO, against="main", explain=False)
         assert silent.active is not None
         assert silent.active.reserved_s == 0.0
 
-    def test_what_is_accepted_says_what_moved_and_costs_no_launches(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        desk = Desk(profiled(day(cells_slower(1.8, FORK))))
-        trial = desk.trial(TWO, against="main")
+    def test_what_is_accepted_says_what_moved_and_costs_no_launches(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        launcher = profiled(day(cells_slower(1.8, FORK)))
+        trial = project.trial(launcher, TWO, against="main")
         accepted = [Acceptance(cells="*", metric=each, reason="known", commit="abc") for each in ("wall", "tail")]
         monkeypatch.setattr(Acceptances, "since", lambda *_: accepted)
-        row = run(trial)[FORK]
+        row = finish(trial)[FORK]
         assert row.verdict.decision is Decision.ACCEPTED
-        assert profiles_of(desk) == []
+        assert profiles_of(launcher) == []
         assert row.explanation is not None
         assert (row.explanation.functions, row.explanation.refused) == ((), "")
 
     def test_who_accepts_the_wall_time_accepts_the_tail_that_comes_with_it(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        trial = Desk(day(cells_slower(1.79, FORK))).trial(TWO, against="main")
+        trial = project.trial(day(cells_slower(1.79, FORK)), TWO, against="main")
         accepted = [Acceptance(cells="*", metric="wall", reason="known", commit="abc")]
         monkeypatch.setattr(Acceptances, "since", lambda *_: accepted)
-        row = run(trial)[FORK]
+        row = finish(trial)[FORK]
         tail = next(each for each in row.verdict.metrics if each.metric == Metric.TAIL)
         assert (row.verdict.decision, tail.decision) == (Decision.ACCEPTED, Decision.PASSED)
         assert tail.wall_growth == pytest.approx(1.79, rel=0.05)
         assert re.search(r" beyond the body's own \+(7|8)\d\.\d %$", said.change_text(tail))
 
-    def test_without_a_commit_to_run_one_side_is_no_comparison(self) -> None:
-        desk = screening(profiled(day(cells_slower(3.0, FORK))))
-        rows = run(desk.trial(TWO, escalates=False))
+    def test_without_a_commit_to_run_one_side_is_no_comparison(self, project: Project) -> None:
+        project.recorded(launches=12)
+        launcher = profiled(day(cells_slower(3.0, FORK)))
+        rows = finish(project.trial(launcher, TWO, escalate=False))
         row = rows[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
         assert "--ftgate-escalate=no" in row.explanation.refused
-        assert profiles_of(desk) == []
+        assert profiles_of(launcher) == []
 
 
 # -- until a cell fails --------------------------------------------------------------------------------------------
@@ -1041,16 +842,14 @@ class TestExplanation:
 class TestUntil:
     """A plain launch of 50 iterations, then a stressed one, and so on: each lasts a second of the script."""
 
-    def test_a_cell_ends_with_its_first_failure_and_the_others_with_the_time(self) -> None:
+    def test_a_cell_ends_with_its_first_failure_and_the_others_with_the_time(self, project: Project) -> None:
         def trouble(at: At) -> Exception | None:
             fails = at.label.endswith("threads-w2") and at.side == "own" and at.start == 1 and at.number == 3
             return failed("raised KeyError: 3", "Traceback") if fails and not at.reference else None
 
         launcher = FakeLauncher()
         launcher.trouble = trouble
-        desk = Desk(launcher)
-        desk.budget_s = 20.0
-        rows = run(desk.trial(TWO, until="failure", against="main"))
+        rows = finish(project.trial(launcher, TWO, until="failure", against="main", test_time=20.0))
         # 1. With the rates of both sides, and the command that repeats it.
         error = rows[THREADS].error
         assert error is not None
@@ -1076,14 +875,12 @@ class TestUntil:
         assert {event.at.event for event in launcher.events} == {"start", "ready", "check", "finish", "kill"}
         assert 19 < launcher.clock() < 22
 
-    def test_what_fails_under_stress_alone_is_counted_until_the_time_is_over(self) -> None:
+    def test_what_fails_under_stress_alone_is_counted_until_the_time_is_over(self, project: Project) -> None:
         launcher = FakeLauncher()
         launcher.trouble = lambda at: (
             failed("hung", "  /x/stress.py:9 in _collect") if (at.side, at.event) == ("observed", "check") else None
         )
-        desk = Desk(launcher)
-        desk.budget_s = 8.0
-        (row,) = run(desk.trial(THREADS_ALONE, until="time")).values()
+        (row,) = finish(project.trial(launcher, THREADS_ALONE, until="time", test_time=8.0)).values()
         assert re.search(r"; (\d+) of \1 stressed and 0 of \d+ plain launches", row.verdict.reason)
         assert row.error is not None
         assert "It came in a stressed launch.\nThe thread in stress.py is pytest-ftgate's" in row.error.detail
@@ -1092,31 +889,27 @@ class TestUntil:
         timeouts = [request.timeout_s for request in launcher.requests]
         assert (timeouts[0], {*timeouts[1:]}) == (60.0, {10.0})
 
-    def test_results_that_differ_are_counted_and_the_most_frequent_one_is_right(self) -> None:
+    def test_results_that_differ_are_counted_and_the_most_frequent_one_is_right(self, project: Project) -> None:
         launcher = FakeLauncher()
         launcher.results = lambda at: ("1", "2") if at.start == 1 else ("2",)
         launcher.result_counts = lambda at: (3, 47) if at.start == 1 else (50,)
-        desk = Desk(launcher)
-        desk.budget_s = 8.0
-        (row,) = run(desk.trial(THREADS_ALONE, until="time")).values()
+        (row,) = finish(project.trial(launcher, THREADS_ALONE, until="time", test_time=8.0)).values()
         assert row.error is not None
         assert row.error.reason == "gave 2 different results from one iteration to the next"
         assert re.match(r"  2 \(\d{3} times\)\n  1 \(6 times\)\n", row.error.detail)
         assert re.match(r"6 in \d+ iterations .*; 1 of \d stressed and 1 of \d plain launches", row.verdict.reason)
 
-    def test_a_result_that_other_cells_do_not_give_is_no_rate(self) -> None:
+    def test_a_result_that_other_cells_do_not_give_is_no_rate(self, project: Project) -> None:
         launcher = FakeLauncher()
         launcher.results = lambda at: ("1",) if "fork" in at.label else ("2",)
         launcher.result_counts = lambda at: (50,)
-        desk = Desk(launcher)
-        desk.budget_s = 4.0
-        rows = run(desk.trial(TWO, until="failure"))
+        rows = finish(project.trial(launcher, TWO, until="failure", test_time=4.0))
         assert rows[FORK].verdict.reason == "in all of 50 iterations"
         assert rows[THREADS].verdict.decision is Decision.PASSED
 
-    def test_what_was_counted_before_an_interruption_is_told(self) -> None:
-        desk = Desk(FakeLauncher())
-        trial = desk.trial(THREADS_ALONE, until="failure")
+    def test_what_was_counted_before_an_interruption_is_told(self, project: Project) -> None:
+        launcher = FakeLauncher()
+        trial = project.trial(launcher, THREADS_ALONE, until="failure")
         trial.step()
         (row,) = trial.rows_in_part()
         assert row.verdict.reason == "0 in 50 iterations (below 1 in 17 at 95 %); 0 of 1 plain launches"

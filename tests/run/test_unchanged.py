@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import struct
 import sys
-import time
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import msgspec
 import pytest
-from fake_launcher import CONFIG, GIL, At, FakeLauncher, Quiet, failed, group_of, unsupported
-from fake_launcher import TEST as NODEID
+from fake_launcher import At, FakeLauncher, failed, unsupported
+from scripted import TWO, Project
 
 from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
 from pytest_ftgate.features.unchanged.compare import OPENED, Compared, Read, compare, read_notes
 from pytest_ftgate.features.unchanged.sides import Place, Side, loaded_part
-from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.kit.git import Checkout
-from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Request
-from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
-from pytest_ftgate.model.spec import Cell, Executor, Group, Program, Spec
-from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.run import Run
-from pytest_ftgate.run.sides import worktrees
-from pytest_ftgate.run.sides.references import References
-from pytest_ftgate.run.targets import Targets
+from pytest_ftgate.model.spec import Executor, Group, Program
 from pytest_ftgate.runner import reads
 
 BEGUN = Read(reads.STARTED, "/python")
@@ -340,90 +327,62 @@ def test_two_environments_differ_by_distributions_and_by_what_runs_at_the_start(
 # -- the check -----------------------------------------------------------------------------------------------------
 
 
-class Desk(Targets):
+class Checks(Project):
     """Two checkouts of one test, both with an environment, and a launcher that notes what it is told."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(RunFolder(folder, "run"), (), Quiet(), Spent(time.monotonic))
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(root, monkeypatch)
         self.launcher = FakeLauncher()
-        self.launcher.on_start = self._note
+        self.launcher.on_start = self.note
         self.notes = [BEGUN]
         self.notes_of_reference: list[Read] | None = None
-        self.pair = worktrees.Pair(
-            reference=Checkout(label="main (1eb3b87)", commit="1eb3b87", root=str(folder / "old")),
-            changed=Checkout(label="work tree", commit="2", root=str(folder / "new")),
-        )
-        self.group = group_of("threads", "fork")
-        self.interpreters = {self.pair.reference.root: GIL, self.pair.changed.root: GIL}
-        self.uninstallable = False
-        for side in (self.pair.reference, self.pair.changed):
-            (side.project / "env").mkdir(parents=True)
+        self.sides = self.pair(self.label, self.commit)
+        self.group = TWO
+        for side in (self.sides.reference, self.sides.changed):
+            (side.project / "3.14").mkdir(parents=True)
             for name in ("test_work.py", "helper.py"):
                 (side.project / name).write_text("def test_work(worker): pass\n")
 
-    def prepared(self, cell: Cell, requires: tuple[str, ...], checkout: Checkout | None = None) -> PreparedTarget:
-        assert checkout is not None
-        if self.uninstallable:
-            raise FtgateError("cannot be installed")
-        python = f"{checkout.root}/env/bin/python"
-        return PreparedTarget(interpreter=self.interpreters[checkout.root], python=python, key="k", environment={})
-
     def runs(self, *names: str, reference: bool = False) -> None:
         """Both sides run these, each its own; with `reference` they are what that one runs instead."""
-        sides = (self.pair.changed, self.pair.reference)
+        sides = (self.sides.changed, self.sides.reference)
         new, old = ([BEGUN, *(Read(reads.RAN, f"{side.root}/{name}") for name in names)] for side in sides)
         self.notes, self.notes_of_reference = (self.notes if reference else new), old
 
-    def _note(self, request: Request) -> None:
-        of_reference = request.python.startswith(self.pair.reference.root)
+    def note(self, request: Request) -> None:
+        of_reference = request.python.startswith(self.sides.reference.root)
         notes = self.notes_of_reference if of_reference and self.notes_of_reference is not None else self.notes
         lines = [f"{note.kind} {note.text!a}\n" for note in notes]
         if request.reads:
             Path(request.reads).write_text("".join(lines), encoding="ascii")
 
     def check(self, unchanged: str = "skip") -> Checked:
-        config = dataclasses.replace(CONFIG, against="main", others={"unchanged": unchanged})
-        references = References(self.folder, "main", Quiet())
-        path = str(self.folder.root / "test_work.py")
-        source = msgspec.structs.replace(self.group.spec.source, path=path)
-        group = msgspec.structs.replace(self.group, spec=msgspec.structs.replace(self.group.spec, source=source))
-        run = SimpleNamespace(
-            config=config,
-            targets=self,
-            references=references,
-            launcher=self.launcher,
-            listener=Quiet(),
-            spent=self.spent,
-        )
-        return UnchangedCells(cast(Run, run)).check(group, group.cells, self.pair)
-
-    def with_spec(self, **changed: object) -> None:
-        spec: Spec = msgspec.structs.replace(self.group.spec, **changed)
-        self.group = msgspec.structs.replace(self.group, spec=spec)
+        run = self.session(self.launcher, self.group, against="main", others={"unchanged": unchanged})
+        run.launcher = self.launcher
+        return UnchangedCells(run).check(self.group, self.group.cells, self.sides)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    assert NODEID.startswith("test_work.py")
-    return Desk(tmp_path)
+def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checks:
+    return Checks(tmp_path, monkeypatch)
 
 
 UNCHANGED = "nothing that it runs or reads differs at main (1eb3b87)"
 
 
-def test_cells_that_run_and_read_the_same_are_unchanged(desk: Desk) -> None:
-    desk.notes.append(Read(reads.FILE, f"{desk.pair.changed.root}/helper.py"))
-    assert desk.check() == Checked({cell.nodeid: UNCHANGED for cell in desk.group.cells})
+def test_cells_that_run_and_read_the_same_are_unchanged(checks: Checks) -> None:
+    checks.notes.append(Read(reads.FILE, f"{checks.sides.changed.root}/helper.py"))
+    assert checks.check() == Checked({cell.nodeid: UNCHANGED for cell in checks.group.cells})
 
 
-def test_a_source_that_differs_but_not_where_it_ran_means_a_launch_of_the_reference(desk: Desk) -> None:
-    (desk.pair.changed.project / "helper.py").write_text("# why\ndef test_work(worker): pass\ndef new(): pass\n")
-    desk.runs("helper.py:<module>", "helper.py:test_work")
-    assert set(desk.check().same.values()) == {f"{UNCHANGED}: 1 changed function is never called"}
-    launched = [(request.cell, request.spec.source.path, request.python) for request in desk.launcher.requests]
-    roots = (desk.pair.changed.root, desk.pair.reference.root)
+def test_a_source_that_differs_but_not_where_it_ran_means_a_launch_of_the_reference(checks: Checks) -> None:
+    (checks.sides.changed.project / "helper.py").write_text("# why\ndef test_work(worker): pass\ndef new(): pass\n")
+    checks.runs("helper.py:<module>", "helper.py:test_work")
+    assert set(checks.check().same.values()) == {f"{UNCHANGED}: 1 changed function is never called"}
+    launched = [(request.cell, request.spec.source.path, request.python) for request in checks.launcher.requests]
+    roots = (checks.sides.changed.root, checks.sides.reference.root)
     assert launched == [
-        (cell, f"{root}/test_work.py", f"{root}/env/bin/python") for cell in desk.group.cells for root in roots
+        (cell, f"{root}/test_work.py", f"{root}/3.14/bin/python") for cell in checks.group.cells for root in roots
     ]
 
 
@@ -434,94 +393,98 @@ def test_a_source_that_differs_but_not_where_it_ran_means_a_launch_of_the_refere
         (["test_work.py:test_work"], "test_work in test_work.py runs on one side only"),
     ],
 )
-def test_what_the_reference_runs_counts_as_well(desk: Desk, reference_runs: list[str], why: str) -> None:
-    with (desk.pair.reference.project / "helper.py").open("a") as file:
+def test_what_the_reference_runs_counts_as_well(checks: Checks, reference_runs: list[str], why: str) -> None:
+    with (checks.sides.reference.project / "helper.py").open("a") as file:
         file.write("def old(): pass\n")
-    desk.runs("helper.py:<module>")
-    desk.runs("helper.py:<module>", *reference_runs, reference=True)
+    checks.runs("helper.py:<module>")
+    checks.runs("helper.py:<module>", *reference_runs, reference=True)
     file_name, _, name = reference_runs[0].partition(":")
-    assert desk.check() == Checked(why=why, changed={(file_name, name)})
+    assert checks.check() == Checked(why=why, changed={(file_name, name)})
 
 
-def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(desk: Desk) -> None:
-    desk.check()
-    requests = desk.launcher.requests
-    assert [request.cell for request in requests] == list(desk.group.cells)
+def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(checks: Checks) -> None:
+    checks.check()
+    requests = checks.launcher.requests
+    assert [request.cell for request in requests] == list(checks.group.cells)
     for request in requests:
-        assert request.spec.source.path == f"{desk.pair.changed.root}/test_work.py"
-        assert request.python == f"{desk.pair.changed.root}/env/bin/python"
+        assert request.spec.source.path == f"{checks.sides.changed.root}/test_work.py"
+        assert request.python == f"{checks.sides.changed.root}/3.14/bin/python"
         assert not request.reference
         assert request.expect_gil
-    assert desk.launcher.alive == frozenset()
-    assert [event.at.event for event in desk.launcher.of("check", "warmup", "measured")] == ["check", "warmup"] * 2
+    assert checks.launcher.alive == frozenset()
+    assert [event.at.event for event in checks.launcher.of("check", "warmup", "measured")] == ["check", "warmup"] * 2
 
 
-def test_a_long_iteration_is_run_once(desk: Desk) -> None:
-    desk.launcher.wall_ns = lambda _: 2e9
-    assert desk.check().same
-    assert desk.launcher.of("warmup") == []
+def test_a_long_iteration_is_run_once(checks: Checks) -> None:
+    checks.launcher.wall_ns = lambda _: 2e9
+    assert checks.check().same
+    assert checks.launcher.of("warmup") == []
 
 
-def test_one_cell_that_reads_a_change_means_measuring_its_group(desk: Desk) -> None:
-    (desk.pair.reference.project / "helper.py").write_text("other")
+def test_one_cell_that_reads_a_change_means_measuring_its_group(checks: Checks) -> None:
+    (checks.sides.reference.project / "helper.py").write_text("other")
     begun = []
 
     def note(request: Request) -> None:
         begun.append(request.cell)
-        desk.notes = [BEGUN, Read(reads.FILE, f"{desk.pair.changed.root}/helper.py")] if len(begun) == 2 else [BEGUN]
-        desk._note(request)
+        checks.notes = (
+            [BEGUN, Read(reads.FILE, f"{checks.sides.changed.root}/helper.py")] if len(begun) == 2 else [BEGUN]
+        )
+        checks.note(request)
 
-    desk.launcher.on_start = note
-    assert desk.check() == Checked(why="helper.py differs")
-    assert desk.launcher.alive == frozenset()
+    checks.launcher.on_start = note
+    assert checks.check() == Checked(why="helper.py differs")
+    assert checks.launcher.alive == frozenset()
 
 
-def test_of_a_test_file_what_runs_counts(desk: Desk) -> None:
-    (desk.pair.reference.project / "test_work.py").write_text("def test_work(worker): return 2\n")
-    assert desk.check().same
-    desk.runs("test_work.py:<module>", "test_work.py:test_work")
+def test_of_a_test_file_what_runs_counts(checks: Checks) -> None:
+    (checks.sides.reference.project / "test_work.py").write_text("def test_work(worker): return 2\n")
+    assert checks.check().same
+    checks.runs("test_work.py:<module>", "test_work.py:test_work")
     changed = {("test_work.py", "test_work")}
-    assert desk.check() == Checked(why="test_work() in test_work.py differs", changed=changed)
+    assert checks.check() == Checked(why="test_work() in test_work.py differs", changed=changed)
 
 
-def test_another_environment_needs_no_launch(desk: Desk) -> None:
+def test_another_environment_needs_no_launch(checks: Checks) -> None:
     write(
-        Side(desk.pair.changed.project, desk.pair.changed.project / "env"),
+        Side(checks.sides.changed.project, checks.sides.changed.project / "3.14"),
         "lib/python3.14/site-packages/a.pth",
         "x",
         "environment",
     )
-    assert desk.check() == Checked(why="a.pth differs")
-    assert desk.launcher.requests == []
+    assert checks.check() == Checked(why="a.pth differs")
+    assert checks.launcher.requests == []
 
 
-def test_another_build_needs_no_launch(desk: Desk) -> None:
-    desk.interpreters[desk.pair.reference.root] = msgspec.structs.replace(GIL, version="3.14.1")
-    assert desk.check() == Checked(why="the interpreter differs")
+def test_another_build_needs_no_launch(checks: Checks) -> None:
+    checks.sides = msgspec.structs.replace(
+        checks.sides, reference=msgspec.structs.replace(checks.sides.reference, python="3.13")
+    )
+    assert checks.check() == Checked(why="the interpreter differs")
 
 
-def test_without_notes_a_cell_is_measured(desk: Desk) -> None:
-    desk.notes = []
-    assert desk.check() == Checked(why="what it runs could not be noted")
+def test_without_notes_a_cell_is_measured(checks: Checks) -> None:
+    checks.notes = []
+    assert checks.check() == Checked(why="what it runs could not be noted")
 
 
-def test_a_check_that_fails_means_measuring_and_leaves_no_launch(desk: Desk) -> None:
-    desk.launcher.trouble = lambda at: failed("it broke") if at.event == "check" else None
-    assert desk.check() == Checked()
-    assert desk.launcher.requests
-    assert desk.launcher.alive == frozenset()
-    desk.uninstallable = True
-    assert desk.check() == Checked()
+def test_a_check_that_fails_means_measuring_and_leaves_no_launch(checks: Checks) -> None:
+    checks.launcher.trouble = lambda at: failed("it broke") if at.event == "check" else None
+    assert checks.check() == Checked()
+    assert checks.launcher.requests
+    assert checks.launcher.alive == frozenset()
+    checks.uninstallable = {checks.label}
+    assert checks.check() == Checked()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 @pytest.mark.parametrize("told", ["opened", "changed", "lost"])
-def test_what_the_kernel_tells_counts_too(desk: Desk, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (desk.pair.reference.project / "helper.py").write_text("other")
-    event = FileEvent(f"{desk.pair.changed.root}/helper.py", changed=told == "changed")
+def test_what_the_kernel_tells_counts_too(checks: Checks, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checks.sides.reference.project / "helper.py").write_text("other")
+    event = FileEvent(f"{checks.sides.changed.root}/helper.py", changed=told == "changed")
     monkeypatch.setattr(OpenedFiles, "events", lambda _: None if told == "lost" else [event])
     assert (
-        desk.check().why
+        checks.check().why
         == {
             "opened": "helper.py differs",
             "changed": "it writes helper.py",
@@ -531,25 +494,26 @@ def test_what_the_kernel_tells_counts_too(desk: Desk, told: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("case", ["option", "distribution", "new"])
-def test_some_cells_are_not_even_checked(desk: Desk, case: str) -> None:
+def test_some_cells_are_not_even_checked(checks: Checks, case: str) -> None:
     match case:
         case "distribution":
-            reference = msgspec.structs.replace(desk.pair.reference, commit="")
-            desk.pair = msgspec.structs.replace(desk.pair, reference=reference)
+            reference = msgspec.structs.replace(checks.sides.reference, commit="")
+            checks.sides = msgspec.structs.replace(checks.sides, reference=reference)
         case "new":
-            (desk.pair.reference.project / "test_work.py").unlink()
-    assert desk.check("measure" if case == "option" else "skip") == Checked()
-    assert desk.launcher.requests == []
+            reference = msgspec.structs.replace(checks.sides.reference, label="without it")
+            checks.sides = msgspec.structs.replace(checks.sides, reference=reference)
+    assert checks.check("measure" if case == "option" else "skip") == Checked()
+    assert checks.launcher.requests == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 @pytest.mark.parametrize("differs", ["", "text", "names"])
 def test_a_program_is_checked_by_itself_by_what_the_kernel_tells(
-    desk: Desk, differs: str, monkeypatch: pytest.MonkeyPatch
+    checks: Checks, differs: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.group = _with_program(desk.group)
-    event = FileEvent(f"{desk.pair.changed.root}/helper.py", changed=False)
-    python, program = desk.group.cells
+    checks.group = _with_program(checks.group)
+    event = FileEvent(f"{checks.sides.changed.root}/helper.py", changed=False)
+    python, program = checks.group.cells
     begun = []
 
     def events(_: OpenedFiles) -> list[FileEvent]:
@@ -558,30 +522,32 @@ def test_a_program_is_checked_by_itself_by_what_the_kernel_tells(
 
     monkeypatch.setattr(OpenedFiles, "events", events)
     if differs == "text":
-        (desk.pair.reference.project / "helper.py").write_text("other")
+        (checks.sides.reference.project / "helper.py").write_text("other")
     elif differs == "names":  # what it looked for in vain is not heard of
-        (desk.pair.reference.project / "settings.toml").touch()
-    checked = desk.check()
+        (checks.sides.reference.project / "settings.toml").touch()
+    checked = checks.check()
     assert checked.same.keys() == {python.nodeid} | (set() if differs else {program.nodeid})
     why = {"": "", "text": "helper.py differs", "names": "its folder differs"}[differs]
     assert checked.why == (f"{program.label}: {why}" if why else "")
-    assert desk.launcher.requests[1].reads == ""
+    assert checks.launcher.requests[1].reads == ""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
-def test_a_program_that_cannot_be_launched_keeps_no_other_cell_from_being_unchanged(desk: Desk) -> None:
-    desk.group = _with_program(desk.group)
-    python, program = desk.group.cells
+def test_a_program_that_cannot_be_launched_keeps_no_other_cell_from_being_unchanged(checks: Checks) -> None:
+    checks.group = _with_program(checks.group)
+    python, program = checks.group.cells
     for trouble in (failed("it broke"), unsupported("cargo is missing")):
-        desk.launcher.trouble = partial(_trouble_of, program.label, trouble)
-        assert desk.check().same.keys() == {python.nodeid}
+        checks.launcher.trouble = partial(_trouble_of, program.label, trouble)
+        assert checks.check().same.keys() == {python.nodeid}
 
 
-def test_a_program_is_not_followed_where_the_kernel_tells_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.group = _with_program(desk.group)
+def test_a_program_is_not_followed_where_the_kernel_tells_nothing(
+    checks: Checks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks.group = _with_program(checks.group)
     monkeypatch.setattr(OpenedFiles, "_started", lambda _: (_ for _ in ()).throw(OSError))
-    assert desk.check().same.keys() == {desk.group.cells[0].nodeid}
-    assert len(desk.launcher.requests) == 1
+    assert checks.check().same.keys() == {checks.group.cells[0].nodeid}
+    assert len(checks.launcher.requests) == 1
 
 
 def _with_program(group: Group) -> Group:

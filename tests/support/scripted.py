@@ -1,20 +1,40 @@
-"""Scripted days: what tests of a trial and of a whole run have in common."""
+"""Scripted days, and runs of them: a project in which whole runs follow each other, or one test is on its way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
-from fake_launcher import MIB, MS, At, FakeLauncher, group_of, memory_of, noisy, spec_of
+from fake_launcher import CONFIG, GIL, MIB, MS, At, FakeLauncher, Quiet, group_of, memory_of, noisy, spec_of
+from stored_values import MACHINE
 
+from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import decide
+from pytest_ftgate.judge.judge import ComparedWith
+from pytest_ftgate.kit import git
+from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure import conditions
-from pytest_ftgate.model.spec import DeclaredContract, Group
+from pytest_ftgate.measure.cell_run import PreparedTarget
+from pytest_ftgate.model.report import Report, Row
+from pytest_ftgate.model.spec import Cell, DeclaredContract, Group, Spec, parse_target
+from pytest_ftgate.model.verdict import Decision, MetricVerdict
+from pytest_ftgate.run import run as run_module
+from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.references import References
+from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
+from pytest_ftgate.run.trial import Trial
+from pytest_ftgate.targets.describe import build_key
 
 TWO = group_of("threads", "fork")
 THREADS, FORK = (cell.nodeid for cell in TWO.cells)
+COMMIT = "1eb3b87".ljust(40, "0")
 
 
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +73,200 @@ def of_counts(*counts: int, executors: Iterable[str] = ("threads",)) -> Group:
     groups = [group_of(spec=spec_of(*executors, workers=count)) for count in counts]
     spec = msgspec.structs.replace(groups[0].spec, workers=counts)
     return Group(key=f"counts {counts}", spec=spec, cells=tuple(cell for group in groups for cell in group.cells))
+
+
+# -- runs of them --------------------------------------------------------------------------------------------------
+
+
+class Watcher(Quiet):
+    """Keeps what began, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[str] = []
+
+    def begin(self, title: str, cells: Sequence[str]) -> None:
+        """Keep it."""
+        self.begun.append(f"{title}: {', '.join(cells)}")
+
+
+class Outcome:
+    """One run from its plan to its report."""
+
+    def __init__(self, running: Run, launcher: FakeLauncher, report: Report) -> None:
+        self.session = running
+        self.launcher = launcher
+        self.report = report
+        self.rows = {row.cell.nodeid: row for table in report.tables for row in table.rows}
+        self.begun = cast(Watcher, running.listener).begun
+
+    def decision(self, nodeid: str = THREADS) -> Decision:
+        return self.rows[nodeid].verdict.decision
+
+    def reason(self, nodeid: str = THREADS) -> str:
+        return self.rows[nodeid].verdict.reason
+
+    def metric(self, metric: Metric, nodeid: str = THREADS) -> MetricVerdict:
+        return next(found for found in self.rows[nodeid].verdict.metrics if found.metric == metric)
+
+    def launches(self, nodeid: str = THREADS) -> int:
+        sample = self.rows[nodeid].sample
+        return len(sample.launches) if sample else 0
+
+
+class Project:
+    """A folder in which runs follow each other, on scripted launches; neither git nor an interpreter is looked for."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.count = 0
+        self.machine = MACHINE
+        self.listener = Watcher()
+        """Of the newest run."""
+        self.missing: dict[str, str] = {}
+        """Why a target, or the one of a cell, is not there."""
+        self.uninstallable: set[str] = set()
+        """Labels of checkouts that cannot be installed."""
+        self.looked: list[str] = []
+        """Labels of checkouts whose target was looked up."""
+        self.paired = True
+        self.label = "main (1eb3b87)"
+        """Of the reference that is asked for."""
+        self.commit = COMMIT
+        """At which a run records."""
+        self.recorded_pairs: list[str] = []
+        """Commits of recordings that were checked out."""
+        self.hinted = ""
+        monkeypatch.setattr(run_module, "read_machine", lambda: self.machine)
+        alone(monkeypatch)
+        monkeypatch.setattr(References, "requested", lambda references: self._requested(references.against))
+        monkeypatch.setattr(References, "recorded", lambda _, compared_with, test: self._recorded(compared_with))
+        monkeypatch.setattr(References, "relocated", lambda _, spec, checkout: relocated(spec, checkout))
+        monkeypatch.setattr(References, "hint", lambda _, detail, checkout: self.hinted if checkout else "")
+        monkeypatch.setattr(Targets, "lookup", lambda _, cell, requires, checkout=None: self.lookup(cell, checkout))
+
+    def lookup(self, cell: Cell, checkout: git.Checkout | None = None) -> TargetLookup:
+        """The target of a cell, whose version and settings are what it is called."""
+        target = target_of(cell, checkout)
+        for name in (target.spec, cell.nodeid):
+            if name in self.missing:
+                return TargetLookup(reason=self.missing[name])
+        if checkout is not None:
+            self.looked.append(checkout.label)
+            if checkout.label in self.uninstallable:
+                why = f"cannot install {checkout.label}: no such package\nand more of it"
+                return TargetLookup(reason=why, failed=True)
+        parsed = parse_target(target.spec)
+        threaded = parsed.request.endswith("t")
+        interpreter = msgspec.structs.replace(
+            GIL,
+            executable=f"/opt/{parsed.request}/bin/python",
+            version=f"{parsed.request.removesuffix('t')}.7",
+            free_threaded=threaded,
+            gil_enabled=not threaded or parsed.settings.gil == "on",
+        )
+        python = f"{checkout.root if checkout else '/opt'}/{target.spec}/bin/python"
+        return TargetLookup(
+            target=PreparedTarget(interpreter=interpreter, python=python, key=build_key(interpreter), environment={})
+        )
+
+    def pair(self, label: str, commit: str, python: str = "") -> worktrees.Pair:
+        """Both sides, of which the reference's launches are scripted apart; none where there is no git."""
+        if not self.paired:
+            raise git.AgainstError("no git here")
+        return worktrees.Pair(
+            reference=git.Checkout(label=label, commit=commit, root=str(self.root / "old"), python=python),
+            changed=git.Checkout(label="work tree", commit="2", root=str(self.root / "new")),
+        )
+
+    def _requested(self, against: str) -> worktrees.Pair:
+        python = against.removeprefix("python:")
+        return self.pair(self.label, COMMIT) if python == against else self.pair(python, "", python)
+
+    def _recorded(self, compared_with: ComparedWith) -> worktrees.Pair:
+        self.recorded_pairs.append(compared_with.commit)
+        return self.pair(compared_with.commit[:7], compared_with.commit)
+
+    def session(self, launcher: FakeLauncher, *groups: Group, run: str = "", until: str = "", **changed: Any) -> Run:
+        """A run that has collected these groups; `changed` are its options."""
+        self.count += 1
+        self.listener = Watcher()
+        others = changed.pop("others", {}) | {"until": until}
+        config = dataclasses.replace(CONFIG, others=CONFIG.others | others, **changed)
+        made = Run(config, self.root, run or f"run-{self.count}", self.listener, launcher, clock=launcher.clock)
+        made.start()
+        made.collect(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
+        return made
+
+    def trial(self, launcher: FakeLauncher, group: Group = TWO, **changed: Any) -> Trial:
+        """A trial of this group that has begun."""
+        session = self.session(launcher, group, **changed)
+        session._prepare()
+        trial = Trial(session, group)
+        trial.begin()
+        return trial
+
+    def run(self, launcher: FakeLauncher | None = None, *groups: Group, **changed: Any) -> Outcome:
+        """A whole run."""
+        launcher = launcher or day()
+        running = self.session(launcher, *groups, **changed)
+        nodeids = [cell.nodeid for group in running.plan for cell in group.cells]
+        messages = [running.row(nodeid) for nodeid in nodeids]
+        report = running.report(reversed(messages), "0.1", nodeids)
+        # Scripted runs follow each other within a second; real ones do not.
+        started = datetime.fromisoformat(report.started_at) + timedelta(minutes=self.count)
+        report = msgspec.structs.replace(report, started_at=started.isoformat(), commit=self.commit)
+        return Outcome(running, launcher, running.store(report))
+
+    def record(
+        self, launcher: FakeLauncher | None = None, *groups: Group, update: str = "new", **changed: Any
+    ) -> Outcome:
+        """A run of another day that records."""
+        return self.run(launcher or day(seed=1), *groups, update=(update,), **changed)
+
+    def recorded(self, group: Group = TWO, launches: int | None = None, commits: Sequence[str] = ()) -> None:
+        """As after `record(None, group)`, its cells at one of `commits` each: the files are made once for all tests."""
+        self.count += 1
+        key = (group.cells, launches, *commits)
+        if key not in recordings:
+            with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+                project = Project(root := Path(folder), patch)
+                for number, commit in enumerate(commits or (self.commit,), 1):
+                    cells = group.cells[:number] if commits else group.cells
+                    project.commit = commit
+                    project.record(None, msgspec.structs.replace(group, cells=cells), launches=launches)
+                recordings[key] = {
+                    str(path.relative_to(root)): path.read_bytes() for path in (root / "baselines").rglob("*.json")
+                }
+        for name, content in recordings[key].items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    @property
+    def baseline(self) -> Path:
+        """The file of the only recording."""
+        (path,) = (self.root / "baselines" / "test_work.py" / "test_work").iterdir()
+        return path
+
+
+recordings: dict[tuple[object, ...], dict[str, bytes]] = {}
+"""What `record` leaves in `baselines`."""
+
+
+def relocated(spec: Spec, checkout: git.Checkout) -> Spec:
+    """A test in a checkout."""
+    source = msgspec.structs.replace(spec.source, path=f"{checkout.root}/{spec.source.path}")
+    return msgspec.structs.replace(spec, source=source)
+
+
+def finish(trial: Trial) -> dict[str, Row]:
+    """All its steps; its rows by node id."""
+    while trial.open:
+        trial.step()
+    return rows_of(trial)
+
+
+def rows_of(trial: Trial) -> dict[str, Row]:
+    """By node id."""
+    return {row.cell.nodeid: row for row in trial.rows()}
