@@ -83,7 +83,7 @@ class TestPairs:
             "locks": [probed(0, 0.2, workers=4)],
         }
         both_of = sample_of(own, FOUR, reference=sample_of(own, FOUR, **sides), **sides)
-        found = paired(read(both_of, single=own, before=own), (*metrics.GATING, Metric.SCALING))
+        found = paired(read(both_of, one_worker=own, before=own), (*metrics.GATING, Metric.SCALING))
         assert {metric: numbers.unit for metric, numbers in found.items()} == {
             Metric.WALL: "ns",
             Metric.TAIL: "ns",
@@ -290,7 +290,7 @@ class TestScaling:
 
         own, other = (side(each[1], range(3)) for each in (new, reference))
         single, before = (side(each[0], each[2]) for each in (new, reference))
-        of = read(sample_of(own, FOUR, reference=sample_of(other, FOUR)), single=single, before=before)
+        of = read(sample_of(own, FOUR, reference=sample_of(other, FOUR)), one_worker=single, before=before)
         return paired(of, [Metric.SCALING])
 
     def test_it_is_compared_as_a_ratio_of_ratios(self) -> None:

@@ -811,7 +811,7 @@ def test_scaling_is_that_of_the_figures_by_order() -> None:
     single = tuple(launch(order, *(8 * wall for wall in DRIFT)) for order in (0, 2, 3))
     own = tuple(launch(order, *((order + 1) * wall for wall in DRIFT)) for order in (3, 1, 2))
     other = sample("3.14-serial-w4", launch(2, 1), launch(3, 1))
-    of = read(sample("3.14-threads-w4", *own), other, single=single)
+    of = read(sample("3.14-threads-w4", *own), other, one_worker=single)
     assert of.by_order("scaling") == pytest.approx({2: 4 * 8 / 3, 3: 4 * 8 / 4})
     assert numbers("scaling < 1", of) == pytest.approx([math.log(4 * 8 / 3), math.log(4 * 8 / 4)])
     assert numbers("efficiency >= 1", of) == pytest.approx([-math.log(8 / 3), -math.log(2)])
@@ -823,7 +823,7 @@ def test_the_ceiling_is_the_scaling_of_the_control_workload_by_order() -> None:
     control = tuple(launch(order, *((order + 5) * wall for wall in DRIFT)) for order in (3, 1, 2))
     own = tuple(launch(order, 10.0, 10.0, 10.0) for order in (1, 2, 3))
     alone = (launch(2, 5.0), launch(3, 5.0))
-    of = read(sample("3.14-threads-w4", *own, control=control), single=alone, control=single)
+    of = read(sample("3.14-threads-w4", *own, control=control), one_worker=alone, control=single)
     assert of.by_order("ceiling") == pytest.approx({2: 4 * 5 / 7, 3: 4 * 5 / 8})
     assert numbers("ceiling > 1", of) == pytest.approx([-math.log(4 * 5 / 7), -math.log(4 * 5 / 8)])
     # By pairs: in each round, how far its scaling of 2 is below what the machine gave in that round.

@@ -72,8 +72,8 @@ def sample(
     return sample_of(launches, of, interpreter=FREE_THREADED, **fields)
 
 
-def figures(of: Sample, *, reference: Sample | None = None, single: Sequence[Launch] = ()) -> Figures:
-    return figures_of.figures(read(of, single=single), reference=None if reference is None else read(reference))
+def figures(of: Sample, *, reference: Sample | None = None, one_worker: Sequence[Launch] = ()) -> Figures:
+    return figures_of.figures(read(of, one_worker=one_worker), reference=None if reference is None else read(reference))
 
 
 def points(order: int, *uss_mib: float | None, pss: bool = True) -> Launch:
@@ -263,13 +263,13 @@ def test_the_gil_is_on_if_any_launch_had_it() -> None:
 
 
 def scaling(of: Sample, *single: Launch) -> tuple[float, ...]:
-    return tuple(read(of, single=single).by_order("scaling").values())
+    return tuple(read(of, one_worker=single).by_order("scaling").values())
 
 
 def test_scaling_of_a_body_that_each_worker_runs() -> None:
     cells, single = sample(launch(0, 2, 4), launch(1, 2), workers=4), (launch(1, 1), launch(0, 1, 1), launch(7, 1))
     assert scaling(cells, *single) == pytest.approx((4 / math.sqrt(8), 2.0))  # a launch's iterations: 1/2, 1/4
-    shown = figures(cells, single=single)
+    shown = figures(cells, one_worker=single)
     assert shown.scaling is not None
     assert shown.scaling.value == pytest.approx(math.sqrt(2 * 4 / math.sqrt(8)))
     assert shown.scaling.low < shown.scaling.value < shown.scaling.high
@@ -289,7 +289,7 @@ def test_scaling_pairs_turns_so_that_the_weather_cancels() -> None:
     weather = [np.exp(rng.normal(0, 0.5, 6)).tolist() for _ in range(5)]
     own = tuple(launch(order, *iterations) for order, iterations in enumerate(weather))
     single = tuple(launch(order, *(0.9 * wall for wall in iterations)) for order, iterations in enumerate(weather))
-    shown = figures(sample(*own), single=single).scaling
+    shown = figures(sample(*own), one_worker=single).scaling
     assert shown is not None
     assert (shown.low, shown.value, shown.high) == pytest.approx((1.8, 1.8, 1.8), rel=1e-4)
     assert shown.level == pytest.approx(0.9375)
@@ -301,7 +301,7 @@ def test_no_one_worker_cell_no_scaling() -> None:
         (sample(launch(0, 2)), (launch(1, 2),)),
         (sample(), (launch(0, 2),)),
     ):
-        shown = figures(alone, single=single)
+        shown = figures(alone, one_worker=single)
         assert (shown.scaling, shown.efficiency, shown.serial_fraction) == (None, None, None)
         assert scaling(alone, *single) == ()
 

@@ -575,7 +575,7 @@ class TestVerdict:
     def test_a_scaling_that_cannot_be_had_is_not_judged(self) -> None:
         four = cells_of(1, 4)[1]
         single = Side("single", 1).times(12, 20 * MS, 0.002)
-        compared_with = stored(read(measured(four, 12, control=True, seed="old"), single=single))
+        compared_with = stored(read(measured(four, 12, control=True, seed="old"), one_worker=single))
         policy = msgspec.structs.replace(POLICY, metrics=(*metrics.GATING, Metric.SCALING))
         named: dict[str, Any] = {"compared_with": compared_with, "policy": policy}
         one = sample_of(single, cells_of(1)[0])

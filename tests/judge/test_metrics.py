@@ -134,7 +134,7 @@ def sample(cell: Cell = THREADS, factor: float = 1.0, **fields: Any) -> Sample:
 
 def values(of: Sample) -> Values:
     one = [timed(order, [10 * MS] * 12) for order in range(ROUNDS)]
-    return read(of, single=one, before=one)
+    return read(of, one_worker=one, before=one)
 
 
 def judged(name: str, new: Sample, compared_with: ComparedWith, *others: str) -> list[MetricVerdict]:

@@ -39,13 +39,14 @@ def whole(own_ns: int = 2000, control_ns: int = 1000, uss: int = MIB, share: flo
         memory=[held(order, uss + order) for order in orders],
         locks=[probed(order, share, workers=4) for order in orders],
     )
-    return read(sample, single=single)
+    return read(sample, one_worker=single)
 
 
 def without(of: Values, role: str) -> Values:
     kept = tuple(launch for launch in of.sample.all_launches if launch.role != role)
     sample = msgspec.structs.replace(of.sample, all_launches=kept)
-    return read(sample) if role == "single" or of.single is None else read(sample, single=of.single.sample.launches)
+    one_worker = () if role == "single" or of.one_worker is None else of.one_worker.sample.launches
+    return read(sample, one_worker=one_worker)
 
 
 class TestStored:

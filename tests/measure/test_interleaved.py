@@ -220,7 +220,7 @@ def test_environments_are_interleaved_and_each_scales_by_its_own_single_worker()
     test = {each.cell.label: each for each in TestValues(run_of(launcher, of_environments("a", "b")).measure())}
     for word in "ab":
         four, alone = test[f"3.14-threads-w4-NAME:{word}"], test[f"3.14-threads-w1-NAME:{word}"]
-        assert (four.single, alone.single) == (alone, None)
+        assert (four.one_worker, alone.one_worker) == (alone, None)
     assert {event.at.label for event in rounds(launcher)[0]} == set(test)
 
 

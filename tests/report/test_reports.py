@@ -359,7 +359,7 @@ def test_table_diff_and_accept_print_the_same_figures(seed: int) -> None:
         memory=[held(number, *(round(2e7 * draw.lognormvariate(0, 0.1)) for _ in range(3))) for number in rounds],
         locks=[probed(number, draw.random()) for number in rounds],
     )
-    values = read(sample, single=launches(2e7))
+    values = read(sample, one_worker=launches(2e7))
     row = Row(
         cell=sample.cell,
         verdict=Verdict(decision=Decision.PASSED),
@@ -540,7 +540,7 @@ def cell_with(lock_share: float | None = None, scaling: float | None = None) -> 
     single = [] if scaling is None else [timed(0, [round(2e6 * scaling / 8)] * 3)]
     own, control = timed(0, [2_000_000] * 3), timed(0, [1_000_000] * 3)
     sample = sample_of([own], cell, control=[control], memory=[held(0, round(MIB))], locks=share)
-    return entry(read(sample, single=single))
+    return entry(read(sample, one_worker=single))
 
 
 def difference(old: schema.StoredCell, new: schema.StoredCell) -> Difference:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import msgspec
@@ -80,9 +79,8 @@ def twenty(*contracts: str) -> Group:
 
 
 @pytest.mark.parametrize("budget_s", [120.0, 35.0])
-def test_twenty_cells_of_one_second_take_a_round_of_twenty(budget_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twenty_cells_of_one_second_take_a_round_of_twenty(budget_s: float) -> None:
     desk = desk_of({f"3.14-threads-w{count}": 10 * MS for count in (1, 2, 4, 8)})
-    monkeypatch.setattr(time, "monotonic", desk.launcher.clock)
     desk.budget_s = budget_s
     trial = desk.trial(twenty("threads.ops_per_s > 1.2 * serial.ops_per_s"))
     rows = run(trial)
@@ -96,9 +94,8 @@ def test_twenty_cells_of_one_second_take_a_round_of_twenty(budget_s: float, monk
     assert {verdict.decision for verdict in judged} == {Decision.PASSED}
 
 
-def test_a_time_without_a_round_asks_for_two_rounds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_without_a_round_asks_for_two_rounds_at_most() -> None:
     desk = desk_of({})
-    monkeypatch.setattr(time, "monotonic", desk.launcher.clock)
     desk.budget_s = 4.0
     trial = desk.trial(twenty("threads.ops_per_s > 0.5 * serial.ops_per_s"))
     rows = run(trial)

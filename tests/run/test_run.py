@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
@@ -765,7 +764,6 @@ def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monke
         step(self, *given)
 
     monkeypatch.setattr(Trial, "step", stepping)
-    monkeypatch.setattr(time, "monotonic", launcher.clock)
     running = project.session(launcher, *groups, time=500.0)
     rows = [running.row(group.cells[0].nodeid).row for group in groups]
     starts = len(launcher.handles)
@@ -1257,11 +1255,8 @@ def test_a_contract_is_judged_together_with_what_is_stored(project: Project) -> 
 # -- a budget ------------------------------------------------------------------------------------------------------
 
 
-def test_tests_that_share_a_budget_take_turns_until_each_is_decided(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tests_that_share_a_budget_take_turns_until_each_is_decided(project: Project) -> None:
     launcher = day()
-    monkeypatch.setattr(time, "monotonic", launcher.clock)
     noise_of = {"test_loud.py::test_it": 0.30, "test_calm.py::test_it": 0.003, "test_wild.py::test_it": 0.25}
     walls = {nodeid: noisy(20 * MS, noise, seed=3) for nodeid, noise in noise_of.items()}
     tests = [group_of(spec=spec_of("threads", nodeid=nodeid)) for nodeid in noise_of]
@@ -1280,22 +1275,18 @@ def test_tests_that_share_a_budget_take_turns_until_each_is_decided(
     assert begun == [nodeid for nodeid, _ in groupby(turns)]
 
 
-def test_a_budget_is_the_end_whatever_is_under_way(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_is_the_end_whatever_is_under_way(project: Project) -> None:
     project.recorded()
     for budget_s in (1.0, 7.0, 23.0):
         launcher = day(between=0.4)
-        monkeypatch.setattr(time, "monotonic", launcher.clock)
         project.run(launcher, time=budget_s)
         assert budget_s / 2 < launcher.clock() < budget_s + 0.3
 
 
 @pytest.mark.parametrize("budget_s", [0.5, 2.0, 4.0, 5.3, 8.0])
-def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
-    project: Project, monkeypatch: pytest.MonkeyPatch, budget_s: float
-) -> None:
+def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(project: Project, budget_s: float) -> None:
     project.recorded()
     launcher = day(cells_slower(3.0))
-    monkeypatch.setattr(time, "monotonic", launcher.clock)
     outcome = project.run(launcher, time=budget_s)
     assert outcome.decision() in (Decision.REGRESSED, Decision.ERROR)
     assert outcome.reason()
@@ -1303,9 +1294,8 @@ def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(
         assert outcome.decision() is Decision.REGRESSED  # three times as slow is beyond what recordings let expect
 
 
-def test_a_budget_gives_every_test_its_first_rounds(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_gives_every_test_its_first_rounds(project: Project) -> None:
     launcher = FakeLauncher(wall_ns=noisy(200 * MS, 0.003, within=0.05, seed=3))
-    monkeypatch.setattr(time, "monotonic", launcher.clock)
     tests = [group_of(spec=spec_of("threads", nodeid=f"test_{number}.py::test_it")) for number in range(8)]
     outcome = project.run(launcher, *tests, against="main", time=70.0)
     rounds = [outcome.launches(cell.nodeid) for group in tests for cell in group.cells]
@@ -1313,11 +1303,8 @@ def test_a_budget_gives_every_test_its_first_rounds(project: Project, monkeypatc
     assert launcher.clock() < 71
 
 
-def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(project: Project) -> None:
     launcher = day()
-    monkeypatch.setattr(time, "monotonic", launcher.clock)
     quick, slow = (group_of(spec=spec_of("threads", nodeid=f"test_{name}.py::test_it")) for name in ("quick", "slow"))
     noise_of = {"test_quick.py::test_it": noisy(20 * MS, 0.003), "test_slow.py::test_it": noisy(20 * MS, 0.4)}
 

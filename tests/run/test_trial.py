@@ -180,7 +180,7 @@ class Desk:
         )
         session = Run(config, FOLDER.root, FOLDER.run.name, self.listener, self.launcher, clock=self.launcher.clock)
         session.targets, session.references, session.stored = self.targets, self.references, self.stored
-        session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s)
+        session.launcher, session.policy, session.time = self.launcher, POLICY, RunTime(run_s, self.launcher.clock)
         session.empty, session.capacity = {}, Capacity()
         session.hooks.ftgate_begin(run=session)
         trial = Trial(session, group)
@@ -567,15 +567,6 @@ class TestEndedEarly:
 
 
 class TestBudget:
-    @pytest.fixture(autouse=True)
-    def clocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.patch = monkeypatch
-
-    def timed(self, launcher: FakeLauncher) -> FakeLauncher:
-        """The launcher, whose clock is that of the run."""
-        self.patch.setattr(time, "monotonic", launcher.clock)
-        return launcher
-
     def test_a_step_without_time_left_ends_the_phase(self) -> None:
         desk = Desk(day(cells_slower(1.08, THREADS)))
         trial = desk.trial(TWO, against="main")
@@ -589,7 +580,7 @@ class TestBudget:
         assert all(row.sample and len(row.sample.launches) == 3 for row in trial.rows())
 
     def test_the_time_of_the_test_ends_it_whatever_the_run_has_left(self) -> None:
-        desk = Desk(self.timed(day(cells_slower(1.08, THREADS))))
+        desk = Desk(day(cells_slower(1.08, THREADS)))
         desk.budget_s = 4.0
         for left_s in (None, 1e6):
             began_s = desk.launcher.clock()
@@ -603,7 +594,7 @@ class TestBudget:
         """Twelve cells with the time of three or four: whichever come first, each to its end."""
         group = group_of("threads", "fork", targets=tuple(f"3.{minor}" for minor in range(14, 20)))
         slower = [cell.nodeid for cell in group.cells]
-        desk = Desk(self.timed(day(cells_slower(1.6, *slower))))
+        desk = Desk(day(cells_slower(1.6, *slower)))
         desk.budget_s = 25.0
         rows = run(desk.trial(group, against="main"))
         found = Counter(row.verdict.decision for row in rows.values())
@@ -616,7 +607,7 @@ class TestBudget:
         assert max(rounds) >= 3, "one after the other, not all a little"
 
     def test_a_test_without_its_first_round_asks_for_more_time(self) -> None:
-        desk = Desk(self.timed(day()))
+        desk = Desk(day())
         desk.budget_s = 1e-9
         rows = run(desk.trial(TWO, against="main"))
         assert all("--ftgate-test-time" in row.verdict.reason for row in rows.values())
@@ -626,7 +617,7 @@ class TestBudget:
     def test_a_screen_and_what_follows_its_misses_share_the_time_of_the_test(
         self, budget_s: float, factor: float
     ) -> None:
-        desk = screening(self.timed(day(cells_slower(factor, THREADS, FORK))), commits={THREADS: "aaa", FORK: "bbb"})
+        desk = screening(day(cells_slower(factor, THREADS, FORK)), commits={THREADS: "aaa", FORK: "bbb"})
         desk.budget_s = budget_s
         began_s, seen = desk.launcher.clock(), []
         trial = desk.trial(TWO)
@@ -647,7 +638,7 @@ class TestBudget:
     def test_with_little_time_the_cells_that_are_worst_are_paired_first(self, worst: str) -> None:
         slower = {THREADS: 1.3, FORK: 3.0} if worst == "fork" else {THREADS: 3.0, FORK: 1.3}
         factors = [cells_slower(factor, nodeid) for nodeid, factor in slower.items()]
-        desk = screening(self.timed(day(lambda at: factors[0](at) * factors[1](at))))
+        desk = screening(day(lambda at: factors[0](at) * factors[1](at)))
         desk.budget_s = 7.0
         trial, seen = desk.trial(TWO), []
         while trial.open:
@@ -669,7 +660,7 @@ class TestBudget:
     ) -> None:
         def measured(budget_s: float) -> tuple[Desk, list[Row], list[int]]:
             noise_of = noisy(wall_ns, 0.03, seed=3)
-            launcher = self.timed(FakeLauncher(wall_ns=noise_of))
+            launcher = FakeLauncher(wall_ns=noise_of)
             desk = screening(launcher) if basis == "stored" else Desk(launcher)
             group = required(TWO, "threads.wall < 2 * processes[fork].wall") if basis == "contract" else TWO
             run_s, desk.budget_s = (budget_s, 1e6) if basis == "run" else (None, budget_s)
@@ -701,7 +692,7 @@ class TestBudget:
         assert not any(row.shortfall for row in rows)
 
     def test_what_is_not_judged_needs_no_rounds(self) -> None:
-        desk = Desk(self.timed(day()))
+        desk = Desk(day())
         desk.budget_s = 2.0
         run(desk.trial(TWO))
         assert not desk.listener.warnings
@@ -727,7 +718,7 @@ class TestBudget:
         assert counted == [*range(1, len(counted) + 1)]
 
     def test_no_phase_begins_when_the_time_of_the_run_is_over(self) -> None:
-        desk = screening(self.timed(day(cells_slower(2.0, THREADS))))
+        desk = screening(day(cells_slower(2.0, THREADS)))
         trial = desk.trial(TWO, run_s=10.0)
         for _ in range(3):
             trial.step(10.0, 10.0)

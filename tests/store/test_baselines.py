@@ -189,7 +189,7 @@ def test_a_recording_of_twelve_launches_takes_about_2_kb_a_cell(store: Store) ->
     many = made
     for role in ("time", "control", "locks", "memory"):
         many = many.with_launches(role, twelve(made.of(role)[0]))
-    store.save(TEST, [change_of(read(many, single=twelve(SINGLE[0])))])
+    store.save(TEST, [change_of(read(many, one_worker=twelve(SINGLE[0])))])
     (path,) = files(store)
     line = next(line for line in path.read_text(encoding="utf-8").splitlines() if '"values"' in line)
     assert len(line) < 2500
@@ -213,7 +213,7 @@ def test_stored_values_are_those_of_the_run(store: Store, body: str, windows: bo
         )
     cell = msgspec.structs.replace(made.cell, body=body)
     made = made.with_launches("time", launches)
-    of = read(msgspec.structs.replace(made, cell=cell, duration_s=1.0 if windows else None), single=single)
+    of = read(msgspec.structs.replace(made, cell=cell, duration_s=1.0 if windows else None), one_worker=single)
     store.save(TEST, [change_of(of)])
     stored = store.lookup(made.cell.nodeid, MACHINE.fingerprint, build_key(PYTHON))
     assert stored == stored_of(of)

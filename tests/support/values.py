@@ -10,7 +10,7 @@ from fake_launcher import GIL, group_of, memory_of, spec_of
 
 from pytest_ftgate.judge.values import TestValues, Values, stored_values
 from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Role, Sample
-from pytest_ftgate.model.spec import Cell, Interpreter
+from pytest_ftgate.model.spec import Cell, Interpreter, InterpreterBuild
 from pytest_ftgate.store import recording as recording_module
 from pytest_ftgate.store import schema
 
@@ -67,14 +67,14 @@ def sample_of(
 
 
 def read(
-    sample: Sample, *others: Sample, single: Iterable[Launch] = (), before: Iterable[Launch] = (), **fields: Any
+    sample: Sample, *others: Sample, one_worker: Iterable[Launch] = (), before: Iterable[Launch] = (), **fields: Any
 ) -> Values:
     """The values of a cell among those of `others`.
 
-    Its one-worker cell has the launches `single` and `fields`, on the side of the reference those `before`.
+    Its one-worker cell has the launches `one_worker` and `fields`, on the side of the reference those `before`.
     """
     one = msgspec.structs.replace(sample.cell, nodeid="one", workers=1)
-    alone = sample_of(single, one, reference=sample_of(before, one) if sample.reference else None, **fields)
+    alone = sample_of(one_worker, one, reference=sample_of(before, one) if sample.reference else None, **fields)
     return TestValues([sample, *others, alone])[0]
 
 
@@ -90,5 +90,5 @@ def entry(
     """What is stored of a cell: a recording a sample."""
     recordings = tuple(recording(sample, day) for sample, day in zip(samples, days, strict=False))
     return schema.StoredCell(
-        interpreter=msgspec.convert(GIL, schema.StoredInterpreter, from_attributes=True), recordings=recordings
+        interpreter=msgspec.convert(GIL, InterpreterBuild, from_attributes=True), recordings=recordings
     )

@@ -39,10 +39,10 @@ def values(contract: Contract, hand: Values) -> tuple[float, ...]:
     """One number a round, in their order, positive where the contract is broken in that round.
 
     It is log(left / right), or their difference over the mean of both magnitudes if a side may be zero or negative: for
-    shares, counters, peaks, waits for the GIL and differences. Near the limit both are the same number. With
-    > and >= the sign is reversed. Rounds in which any part has no value are left out. If the times of two cells are
-    compared, their ratio is that of neighbouring iterations, else each time is its floor. `hand` is the cell at hand. A
-    contract about the GIL has no values, see `gil_verdict`.
+    shares, counters, peaks, waits for the GIL and differences. Near the limit both are the same number. With > and >=
+    the sign is reversed. Rounds in which any part has no value are left out. If the times of two cells are compared,
+    their ratio is that of neighbouring iterations, else each time is a fast one of its launch. `hand` is the cell at
+    hand. A contract about the GIL has no values, see `gil_verdict`.
     """
     if contract.is_gil:
         return ()
@@ -230,7 +230,7 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
     spread = ABSOLUTE_SPREAD if own_time else decide.CONTRACT_SPREAD
     if all(row.unit == "size" for row in rows):
         spread = max(row.spread for row in rows)
-    held = decide.require(
+    judged = decide.require(
         numbers,
         text=contract.text,
         alpha=alpha,
@@ -241,9 +241,9 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
         final=final,
     )
     if not numbers and (missing := unreported(contract, hand)):
-        return replace(held, reason=f"no launch has a {missing}")
+        return replace(judged, reason=f"no launch has a {missing}")
     left, right = sides(contract, hand)
     if left is None or right is None or not final:
-        return held
+        return judged
     shown = " against ".join(apart(left, right, lambda value, more: value_text(contract, value, more)))
-    return replace(held, reason=f"{shown}; {held.reason}" if held.reason else shown)
+    return replace(judged, reason=f"{shown}; {judged.reason}" if judged.reason else shown)

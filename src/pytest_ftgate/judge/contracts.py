@@ -8,7 +8,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from ..kit.text import did_you_mean, listed
-from ..model.sample import Need, single_cell
+from ..model.sample import Need, one_worker_cell
 from ..model.spec import Cell, Environment, Executor, Spec, Target, cells_of
 from . import metrics
 from .contract_grammar import (
@@ -200,7 +200,7 @@ def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell
         return []
     meant = [other for other in found.values() if other is not None]
     scaled = [of for name in names if name.metric in SCALINGS and (of := found[name.where]) is not None]
-    alone = [None if of.workers == 1 else single_cell(of, there) for of in scaled]
+    alone = [None if of.workers == 1 else one_worker_cell(of, there) for of in scaled]
     if any(meant.count(other) > 1 for other in meant) or None in alone:
         return []
     return [other for other in there if other in meant or other in alone]

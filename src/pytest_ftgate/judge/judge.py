@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ..kit.values import Metric, Struct, Threshold
 from ..model.report import Conditions, Row
-from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, single_cell
+from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, one_worker_cell
 from ..model.spec import Cell, Spec
 from ..model.verdict import Basis, BasisKind, Comparison, Decision, Limits, MetricVerdict, Verdict
 from ..stats import alpha_spending
@@ -183,7 +183,7 @@ class Judge:
                     yield other.nodeid, contracts.metrics_needed(contract)
             elif not failed:
                 yield own, self._kinds(each.metric, basis)
-                if each.metric == Metric.SCALING and (one := single_cell(values.cell, cells)):
+                if each.metric == Metric.SCALING and (one := one_worker_cell(values.cell, cells)):
                     yield one.nodeid, {"time"}
                 if each.metric == Metric.RATIO:
                     yield basis.executor_nodeid, {"time"}
@@ -456,8 +456,8 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
     }
     gating = [name for name in names if not absent.get(name) and metrics.row(name).applies(cell)]
     judged = (contract_grammar.parse(each.text) for each in spec.contracts)
-    held = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
-    return (len(gating) if compared else 0) + len(held)
+    bearing = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
+    return (len(gating) if compared else 0) + len(bearing)
 
 
 def _unit_in(unit: str, values: Values) -> float:

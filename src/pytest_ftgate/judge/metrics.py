@@ -182,7 +182,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             Metric.WALL,
             "time",
             None,
-            column=readers.floors,
+            column=readers.fast_times,
             gates=True,
             absent="no operation ended in any iteration",
             between=0.025,

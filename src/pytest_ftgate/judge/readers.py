@@ -41,8 +41,8 @@ QUANTILE = 0.25
 INTERVAL_LEVEL = 0.95
 
 
-def floors(of: Columns) -> Floats:
-    """The floor of each launch in ns: a low quantile of its iterations."""
+def fast_times(of: Columns) -> Floats:
+    """What the fast iterations of each launch take, in ns: a low quantile of them."""
     return rank_tests.row_quantiles(of.times, QUANTILE)
 
 
@@ -123,7 +123,7 @@ def rates(of: Columns) -> Floats:
     import numpy as np
 
     calls = np.where(of.windows[:, 0], 1.0, per_loop(of, "ops"))
-    return np.where(calls > 0, calls * NS_PER_S / floors(of), math.nan)
+    return np.where(calls > 0, calls * NS_PER_S / fast_times(of), math.nan)
 
 
 def latencies(of: Columns, value_of: Callable[[Latency], float]) -> Floats:
@@ -283,11 +283,11 @@ def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[l
     its last figure is used.
     """
     known = [unique or 0.0 for unique in empty] or [0.0]
-    floors = known + known[-1:] * max(0, len(barriers) - len(known))
+    below = known + known[-1:] * max(0, len(barriers) - len(known))
     iterations = list(accumulate(barrier.ops for barrier in barriers))
     points = [
-        (float(so_far), float(unique) - below)
-        for so_far, barrier, below in list(zip(iterations, barriers, floors, strict=False))[1:]
+        (float(so_far), float(unique) - empty_bytes)
+        for so_far, barrier, empty_bytes in list(zip(iterations, barriers, below, strict=False))[1:]
         if (unique := barrier.point.steadiest_bytes) is not None
     ]
     xs, ys = [point[0] for point in points], [point[1] for point in points]

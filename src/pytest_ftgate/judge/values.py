@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..kit.values import Interval, Metric, grouped
 from ..model.report import Report, Row
-from ..model.sample import ByRound, Columns, Iteration, Role, Sample, single_cell
+from ..model.sample import ByRound, Columns, Iteration, Role, Sample, one_worker_cell
 from ..model.spec import Cell
 from ..stats import moderated, rank_tests
 from ..store.names import split_nodeid
@@ -30,7 +30,7 @@ WALL_OF_CONTROL: Final = "wall/control"
 TAIL_OF_CONTROL: Final = "tail/control"
 CPU_OF_CONTROL: Final = "cpu/control"
 USS_WRITTEN: Final = "uss/written"
-"""What is read beside the metrics: the control's floor in ns, the wall time, the tail and the CPU time over the
+"""What is read beside the metrics: the control's fast time in ns, the wall time, the tail and the CPU time over the
 control's, and the part of USS that was written to (`uss` is then the whole of it)."""
 OF_THE_TEST: Final = frozenset((Metric.SCALING, "efficiency", Metric.CEILING))
 """What is read of another cell too."""
@@ -124,7 +124,7 @@ class Values:
         self,
         sample: Sample,
         test: TestValues | None = None,
-        single: Values | None = None,
+        one_worker: Values | None = None,
         together: Together | None = None,
         at: int = 0,
     ) -> None:
@@ -132,7 +132,7 @@ class Values:
         self._given = sample
         self.cell = sample.cell
         self.test = TestValues() if test is None else test
-        self.single = single
+        self.one_worker = one_worker
         """The one-worker cell that its scaling refers to, on the same side; a cell with one worker has none."""
         self.together = together or Together([sample])
         self.at = at
@@ -149,8 +149,8 @@ class Values:
         """The same cell of the other revision, interleaved with this one."""
         if self._given.reference is None:
             return None
-        single = None if self.single is None else self.single.reference
-        return Values(self._given.reference, single=single, together=self.together.references, at=self.at)
+        one_worker = None if self.one_worker is None else self.one_worker.reference
+        return Values(self._given.reference, one_worker=one_worker, together=self.together.references, at=self.at)
 
     @property
     def rounds(self) -> int:
@@ -254,7 +254,7 @@ class TestValues(list[Values]):
         alone = [cell for cell in self.cells if cell.workers == 1]
         for each in self:
             if each.cell.workers > 1:
-                each.single = self.of(single_cell(each.cell, alone))
+                each.one_worker = self.of(one_worker_cell(each.cell, alone))
 
     def of(self, cell: Cell | None) -> Values | None:
         """Those of a cell; None where it was not measured."""
@@ -332,7 +332,7 @@ def work_ratio(values: Values, role: Role = "time") -> int:
 
 def scaling_sides(values: Values, role: Role = "time") -> Sides:
     """The iterations with one worker and the cell's own, of launches of a role; none without a one-worker cell."""
-    return {} if values.single is None else of_rounds(values.single.iterations(role), values.iterations(role))
+    return {} if values.one_worker is None else of_rounds(values.one_worker.iterations(role), values.iterations(role))
 
 
 def _scaling(values: Values, role: Role = "time") -> ByRound:
@@ -340,7 +340,7 @@ def _scaling(values: Values, role: Role = "time") -> ByRound:
 
     It is the median over iterations of the time with one worker over the cell's own, times `work_ratio`.
     """
-    if values.single is None:
+    if values.one_worker is None:
         return {}
     return _ratios(scaling_sides(values, role), work_ratio(values, role))
 
@@ -358,7 +358,7 @@ def _written(values: Values) -> ByRound:
 
 
 _DERIVED: Final[Mapping[str, Callable[[Values], ByRound]]] = {
-    CONTROL: lambda values: values.together.by_order(values.at, "control", readers.floors),
+    CONTROL: lambda values: values.together.by_order(values.at, "control", readers.fast_times),
     WALL_OF_CONTROL: _over_control(times),
     TAIL_OF_CONTROL: _tails_of_control,
     CPU_OF_CONTROL: _over_control(_cpu_times),

@@ -324,7 +324,7 @@ ByRound: TypeAlias = Mapping[int, float]
 """Launch order, which is that of its round -> value; launches without a value are left out."""
 
 
-def held(data: bytes) -> Callable[[], bytes]:
+def in_memory(data: bytes) -> Callable[[], bytes]:
     """Keeps bytes in memory."""
     return lambda: data
 
@@ -383,7 +383,7 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         kept: object = self.all_launches
         return kept if isinstance(kept, Packed) else None
 
-    def packed(self, keep: Keep = held, public: Callable[[bytes], bytes] = bytes) -> Sample:
+    def packed(self, keep: Keep = in_memory, public: Callable[[bytes], bytes] = bytes) -> Sample:
         """The same with launches that stay encoded, as `public` makes them; only `raw` can be encoded."""
         reference = self.reference and self.reference.packed(keep, public)
         launches: Any = self.all_launches
@@ -538,7 +538,7 @@ class Columns:
 # ---- related cells of a test
 
 
-def single_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:
+def one_worker_cell(cell: Cell, cells: Iterable[Cell]) -> Cell | None:
     """The cell with one worker that a cell's scaling refers to: of the same executor, target, parameters and
     environment."""
     alone = (each for each in cells if each.workers == 1)

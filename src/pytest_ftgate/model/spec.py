@@ -90,24 +90,29 @@ class Target(Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
 
 
-class Interpreter(Struct, frozen=True, kw_only=True):
-    """A target interpreter as it described itself."""
+class InterpreterBuild(Struct, frozen=True, kw_only=True):
+    """What an interpreter is on any machine, as baselines have it."""
 
-    executable: str
     version: str
     implementation: str
     free_threaded: bool
     gil_enabled: bool
-    jit_available: bool
     jit_enabled: bool
     pgo: bool
     lto: bool
     shared: bool
     debug: bool
     compiler: str
+    build: str
+
+
+class Interpreter(InterpreterBuild, frozen=True, kw_only=True):
+    """A target interpreter as it described itself."""
+
+    executable: str
+    jit_available: bool
     config_args: str
     found: str
-    build: str
     start_methods: tuple[StartMethod, ...] = ()
 
     @property

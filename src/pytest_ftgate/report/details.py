@@ -373,8 +373,8 @@ def _memory(figures: Figures, style: Style) -> list[str]:
                 shown.append(f"(peak >= {units.size(most)})" if shown else f"peak >= {units.size(most)}")
             parts += [" ".join((head, *shown))] if shown else []
     tree = figures.memory.get("tree") or RoleFigures(processes=0)
-    floors = (("USS", figures.floor_uss_bytes, tree.steady_uss), ("PSS", figures.floor_pss_bytes, tree.steady_pss))
-    for name, floor, known in floors:
+    empty = (("USS", figures.floor_uss_bytes, tree.steady_uss), ("PSS", figures.floor_pss_bytes, tree.steady_pss))
+    for name, floor, known in empty:
         if floor is not None:
             above = "" if known is None else f", workload {units.size(max(0.0, known - floor))} above it"
             parts.append(f"{name} floor {units.size(floor)}{above}")

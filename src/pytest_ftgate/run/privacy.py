@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from ..kit.text import placeholders
 from ..model.report import PlacedRow
-from ..model.sample import Keep, Sample, held
+from ..model.sample import Keep, Sample, in_memory
 from ..model.spec import Cell, Environment
 from ..targets.environments import user_home
 
 HOME = "~"
 
 
-def redacted(rows: Iterable[PlacedRow], keep: Keep = held) -> list[PlacedRow]:
+def redacted(rows: Iterable[PlacedRow], keep: Keep = in_memory) -> list[PlacedRow]:
     """Rows as they are kept; reports are made of them. What a user named stays: node ids and targets.
 
     Their samples are packed, which `keep` keeps.

@@ -18,7 +18,7 @@ from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..measure.launchers import words
 from ..model.report import Host, Machine, PlacedRow, Row, Table
-from ..model.sample import held
+from ..model.sample import in_memory
 from ..model.spec import Group, Interpreter, Plan
 from .folder import RunFolder, decoded
 from .privacy import encoded, packed, redacted
@@ -128,7 +128,7 @@ class RowStore:
             self._spool.write(data)
             self._spool.flush()
         except (OSError, FtgateError):
-            return held(data)
+            return in_memory(data)
         return partial(self._kept, place, len(data))
 
     def _kept(self, place: int, count: int) -> bytes:

@@ -45,15 +45,16 @@ from .turns import MeasuringTurn
 class RunTime:
     """The time of a run: how much it has taken, and what is left of its budget."""
 
-    def __init__(self, budget_s: float | None, spent_s: float = 0.0) -> None:
+    def __init__(self, budget_s: float | None, clock: Callable[[], float], spent_s: float = 0.0) -> None:
         """`spent_s` were taken before this process was started."""
         self.budget_s = budget_s
-        self.started_s = time.monotonic() - spent_s
+        self.clock = clock
+        self.started_s = clock() - spent_s
 
     @property
     def spent_s(self) -> float:
         """Seconds since the run was started."""
-        return time.monotonic() - self.started_s
+        return self.clock() - self.started_s
 
     @property
     def left_s(self) -> float | None:
@@ -94,7 +95,7 @@ class Run:
         """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started.
 
         `worker` is this process among those of the run, which had taken `spent_s` before it was started. `clock` times
-        the launches, in s.
+        the run and its launches, in s.
         """
         self.config = config
         self.clock = clock or time.monotonic
@@ -126,7 +127,7 @@ class Run:
             except (FtgateError, OSError):  # the gate, which needs it too, says it of the tests
                 self.turn = None
         self.machine: Machine = read_machine()
-        self.time = RunTime(self.config.time, self.spent_s)
+        self.time = RunTime(self.config.time, self.clock, self.spent_s)
         self.judge_by(self.config, "")
         self.hooks.ftgate_begin(run=self)
 

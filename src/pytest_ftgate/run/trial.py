@@ -20,7 +20,7 @@ from ..measure import machine
 from ..measure.conditions import ConditionsMonitor
 from ..measure.launch import error_of
 from ..model.report import Conditions, Row, Shortfall, failed_row, first_line
-from ..model.sample import executor_cell, single_cell
+from ..model.sample import executor_cell, one_worker_cell
 from ..model.spec import Cell, Group
 from ..model.verdict import Decision, Verdict
 from ..report import said
@@ -455,8 +455,8 @@ class Trial:
         self, screen: Phase, pair: worktrees.Pair, cells: Sequence[Cell], *, spare: bool = False
     ) -> Phase:
         """These cells, each with its single-worker cell for the scaling, paired with a commit."""
-        singles = {cell: single_cell(cell, screen.values.cells) for cell in cells}
-        measured = ((cell, single) if single else (cell,) for cell, single in singles.items())
+        one_workers = {cell: one_worker_cell(cell, screen.values.cells) for cell in cells}
+        measured = ((cell, alone) if alone else (cell,) for cell, alone in one_workers.items())
         return Phase(
             cells=tuple(dict.fromkeys(cell for both in measured for cell in both)),
             judged=frozenset(cell.nodeid for cell in cells),

@@ -11,8 +11,9 @@ import msgspec
 from ..kit.values import Struct
 from ..model.report import Machine
 from ..model.sample import Sample
+from ..model.spec import InterpreterBuild
 from ..targets.describe import build_key
-from .schema import LEAST, MOST, Recording, StoredCell, StoredInterpreter
+from .schema import LEAST, MOST, Recording, StoredCell
 
 Values: TypeAlias = Mapping[str, Mapping[int, float]]
 """Metric -> round -> value."""
@@ -40,7 +41,7 @@ def entry_of(
     recording = recording_of(sample, values, recorded_at=recorded_at, commit=commit, seed=seed)
     if known_s := round(took_s, 1):
         recording = msgspec.structs.replace(recording, took_s=known_s)
-    interpreter = msgspec.convert(sample.interpreter, StoredInterpreter, from_attributes=True)
+    interpreter = msgspec.convert(sample.interpreter, InterpreterBuild, from_attributes=True)
     return StoredCell(interpreter=interpreter, recordings=(recording,))
 
 

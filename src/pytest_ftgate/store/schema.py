@@ -17,7 +17,7 @@ import msgspec
 from ..kit.errors import FtgateError
 from ..kit.values import CommitId, Metric, Name, Struct, fault_of
 from ..model.report import Machine
-from ..model.spec import BodyKind, Reuse
+from ..model.spec import BodyKind, InterpreterBuild, Reuse
 
 SCHEMA = 3
 STATISTIC = 3
@@ -44,22 +44,6 @@ class BaselineError(FtgateError):
 
 class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """Base of what stands in a file: as strict as the model's, but what is at its default is left out."""
-
-
-class StoredInterpreter(Stored, omit_defaults=False, frozen=True, kw_only=True):
-    """An interpreter without what names a place on one machine."""
-
-    version: str
-    implementation: str
-    free_threaded: bool
-    gil_enabled: bool
-    jit_enabled: bool
-    pgo: bool
-    lto: bool
-    shared: bool
-    debug: bool
-    compiler: str
-    build: str
 
 
 class Recording(Stored, frozen=True, kw_only=True):
@@ -118,14 +102,14 @@ class StoredRun(Stored, omit_defaults=False, frozen=True, kw_only=True):
     commit: CommitId
     seed: Whole
     machine: Machine
-    interpreters: dict[str, StoredInterpreter]
+    interpreters: dict[str, InterpreterBuild]
     cells: dict[str, Recording]
 
 
 class StoredCell(Struct, frozen=True, kw_only=True):
     """The recordings of one cell on one machine and one build, all of the same; the newest stands last."""
 
-    interpreter: StoredInterpreter
+    interpreter: InterpreterBuild
     recordings: tuple[Recording, ...]
 
 
