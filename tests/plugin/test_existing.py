@@ -128,6 +128,8 @@ def test_what_is_measured_and_what_is_skipped(pytester: pytest.Pytester, scripte
         result.stdout.fnmatch_lines([f"test_a.py::{test}* SKIPPED *"])
     result.stdout.fnmatch_lines(["*test_not_named PASSED*", "*its own reason*"])
     result.assert_outcomes(passed=1, skipped=len(SKIPPED) + 1)
+    listed = example.run_pytest(PATTERN, "--ftgate-python=3.14t", "--collect-only", "-q").outlines
+    assert {*wanted} <= {*listed}
 
 
 def test_a_glob_that_is_empty_or_matches_nothing_is_refused(pytester: pytest.Pytester, scripted_runs: None) -> None:
