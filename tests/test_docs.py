@@ -117,6 +117,7 @@ MANY = """
 import pytest, sys
 for line in sys.stdin.read().splitlines():
     status = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *line.split(chr(31))])
+    sys.modules.pop("test_it", None)
     if status not in (0, 5):
         sys.exit(f"{line.split(chr(31))}: exit status {status!r}")
 """
