@@ -117,6 +117,7 @@ MANY = """
 import pytest, sys
 for line in sys.stdin.read().splitlines():
     status = pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *line.split(chr(31))])
+    sys.modules.pop("test_it", None)
     if status not in (0, 5):
         sys.exit(f"{line.split(chr(31))}: exit status {status!r}")
 """
@@ -183,7 +184,8 @@ def test_commands_of_our_own_are_such_as_we_have() -> None:
 def test_pytest_takes_its_commands(tmp_path: Path) -> None:
     """All options are known and their values can be read: each command collects, in a repository with a branch."""
     (tmp_path / "test_it.py").write_text(
-        "from pytest_ftgate import ftgate, threads\n\n\n@ftgate.compare(threads)\ndef test_it(worker): ...\n"
+        "from pytest_ftgate import ftgate, threads\n\n\n@ftgate.compare(threads)\ndef test_it(worker): ...\n\n\n"
+        "def test_plain(): ...\n"
     )
     identity = ("-c", "user.name=a", "-c", "user.email=a@example.invalid")
     for words in (
@@ -195,7 +197,7 @@ def test_pytest_takes_its_commands(tmp_path: Path) -> None:
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     path = re.compile(r"(tests|examples)/[\w/]+(\.py(::.+)?)?")
     lines = [
-        ["test_it.py" if path.fullmatch(word) else word for word in words]
+        ["test_it.py" if path.fullmatch(word) else re.sub(r"(?<==)tests/\w+\.py", "test_it.py", word) for word in words]
         for _, (program, *words) in commands()
         if program == "pytest"
     ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from .declare.options import Option
+    from .declare.options import Option, Options
     from .judge.metrics import MetricRow
     from .model.report import Report, Row, Shard
     from .model.spec import Cell, Group, Plan
@@ -71,6 +71,11 @@ def ftgate_formats() -> Mapping[str, Format]:
 @_hookspec
 def ftgate_begin(run: Run) -> None:
     """A run begins in this process. A feature that keeps something of it registers an object with `run.plugins`."""
+
+
+@_hookspec
+def ftgate_collect(config: pytest.Config, options: Options) -> None:
+    """Pytest will collect, to measure or with `--collect-only`: a feature registers what makes items here."""
 
 
 @_hookspec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import unittest
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,13 +27,15 @@ QUICK = (
 CELLS = {
     "test_plain": ["w1", "w2"],
     "test_made": ["w1", "w2"],
+    "test_above": ["w1", "w2"],
     "test_params": ["w1-1", "w2-1"],
     "TestPlain::test_method": ["w1", "w2"],
     "TestCase::test_unit": ["w1", "w2"],
 }
 SKIPPED = {
-    "test_capsys": "fixture 'capsys' is not of the test's file",
-    "test_deep": "fixture 'monkeypatch' is not of the test's file",
+    "test_capsys": "fixture 'capsys' is of neither the test's file nor a conftest.py",
+    "test_deep": "fixture 'monkeypatch' is of neither the test's file nor a conftest.py",
+    "test_above_all": "fixture 'above_all' has the scope session",
     "test_session": "fixture 'for_all' has the scope session",
     "test_used": "fixture 'made' of usefixtures runs in pytest's process",
     "test_params": "parameter n=<object object at",
@@ -64,6 +67,8 @@ TESTS = """
     def test_plain(): ...
     def test_not_named(): ...
     def test_made(tmp_path, made): ...
+    def test_above(above): ...
+    def test_above_all(above_all): ...
     @pytest.mark.parametrize("n", [1, object()])
     def test_params(n): ...
     def test_capsys(capsys): ...
@@ -100,8 +105,20 @@ TESTS = """
 """
 
 
+CONFTEST = """
+    import pytest
+
+    @pytest.fixture
+    def above(made): ...
+
+    @pytest.fixture(scope="session")
+    def above_all(): ...
+"""
+
+
 def test_what_is_measured_and_what_is_skipped(pytester: pytest.Pytester, scripted_runs: None) -> None:
-    example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": TESTS})
+    ini = "[pytest]\nftgate_install =\n"
+    example = Example(pytester, {"pytest.ini": ini, "conftest.py": CONFTEST, "test_a.py": TESTS})
     result = example.run_pytest(*QUICK)
     text = result.stdout.str()
     wanted = [f"test_a.py::{test}[3.14t-threads-{each}]" for test, cells in CELLS.items() for each in cells]
@@ -111,6 +128,8 @@ def test_what_is_measured_and_what_is_skipped(pytester: pytest.Pytester, scripte
         result.stdout.fnmatch_lines([f"test_a.py::{test}* SKIPPED *"])
     result.stdout.fnmatch_lines(["*test_not_named PASSED*", "*its own reason*"])
     result.assert_outcomes(passed=1, skipped=len(SKIPPED) + 1)
+    listed = example.run_pytest(PATTERN, "--ftgate-python=3.14t", "--collect-only", "-q").outlines
+    assert {*wanted} <= {*listed}
 
 
 def test_a_glob_that_is_empty_or_matches_nothing_is_refused(pytester: pytest.Pytester, scripted_runs: None) -> None:
@@ -176,6 +195,22 @@ def test_each_call_has_its_own_fixtures_which_end_after_an_error_too() -> None:
     assert not folder.exists()
     assert not other.exists()
     assert (ended, ended_too) == ("ended with [1]", "ended with [2]")
+
+
+def test_a_fixture_is_of_the_file_or_of_the_nearest_conftest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("conftest", "deep", "deep.conftest"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    for folder in ("", "deep"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "conftest.py").write_text(f"def near(): return {folder!r}\ndef of_{folder}(): ...\n")
+    module = {"__file__": str(tmp_path / "deep" / "test_a.py"), "__package__": "deep", "own": made}
+    assert adapter.fixture("own", module) is made
+    assert adapter.fixture("near", module)() == "deep"
+    assert adapter.fixture("near", module) is adapter.fixture("near", module)
+    assert adapter.fixture("of_deep", module).__module__ == "deep.conftest"
+    assert adapter.fixture("of_", module).__module__ == "conftest"
+    with pytest.raises(LookupError, match=r"no conftest.py above .*test_a.py has a fixture 'none'"):
+        adapter.fixture("none", module)
 
 
 def test_each_call_has_its_own_instance() -> None:

@@ -38,7 +38,7 @@ GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
 GROWTH_S = 0.5
 """Samples at barriers in a growth launch: as many as fit this time, between these numbers."""
 BARRIER_WINDOW_NS = 50_000_000
-BARE_HOLDS, GROWTHS = 5, 5
+BARE_HOLDS, GROWTHS = 3, 5
 """Memory launches of a cell that are also held unsampled, and launches that show growth."""
 
 

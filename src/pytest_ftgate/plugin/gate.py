@@ -109,6 +109,7 @@ class Gate:
                 raise pytest.UsageError(plain(str(error))) from None
             finally:
                 self.progress.clear()
+        self.run.hooks.ftgate_collect(config=config, options=self.run.config)
         self.run.hooks.ftgate_configure(gate=self)
 
     @pytest.hookimpl(tryfirst=True)

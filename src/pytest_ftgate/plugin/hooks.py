@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from .options import check_values, measures, pytest_addoption
+from .. import hookspec
+from .options import check_values, measures, options_of, pytest_addoption
 
 __all__ = [
     "pytest_addoption",
@@ -45,7 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
         import_needed(config.rootpath)
     check_values(config)
-    if measuring and not config.option.collectonly:
+    if measuring and config.option.collectonly:
+        hookspec.features("run").hook.ftgate_collect(config=config, options=options_of(config))
+    elif measuring:
         from ..kit.platforms import unsupported
 
         if why := unsupported():

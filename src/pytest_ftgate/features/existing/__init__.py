@@ -8,7 +8,9 @@ from ...declare.options import Option, option
 from ...hookspec import hookimpl
 
 if TYPE_CHECKING:
-    from ...plugin.gate import Gate
+    import pytest
+
+    from ...declare.options import Options
 
 EXISTING = option(
     "existing",
@@ -30,9 +32,9 @@ def ftgate_options() -> list[Option]:
 
 
 @hookimpl
-def ftgate_configure(gate: Gate) -> None:
-    """Of every process of such a run."""
-    if patterns := EXISTING.of(gate.run.config):
+def ftgate_collect(config: pytest.Config, options: Options) -> None:
+    """In every process of such a run."""
+    if patterns := EXISTING.of(options):
         from .tests import ExistingTests
 
-        gate.config.pluginmanager.register(ExistingTests(patterns))
+        config.pluginmanager.register(ExistingTests(patterns))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from _thread import allocate_lock
+
 from pytest_ftgate.runner.api import Declaration, threads
+from pytest_ftgate.runner.loading import load_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +64,7 @@ def arguments(function: Any) -> tuple[str, ...]:
 
 
 def made(names: Iterable[str], module: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
-    """New values of fixtures of the test's file, and of `tmp_path`, until the stack ends."""
+    """New values of fixtures, and of `tmp_path`, until the stack ends."""
     values: dict[str, Any] = {}
 
     def make(name: str) -> Any:
@@ -72,7 +76,7 @@ def made(names: Iterable[str], module: dict[str, Any], stack: ExitStack) -> dict
 
             values[name] = Path(stack.enter_context(TemporaryDirectory(prefix="ftgate-")))
             return values[name]
-        function = module[name]
+        function = fixture(name, module)
         value = function(**{each: make(each) for each in arguments(function)})
         if function.__code__.co_flags & GENERATOR:
             stack.callback(next, value, None)
@@ -81,3 +85,23 @@ def made(names: Iterable[str], module: dict[str, Any], stack: ExitStack) -> dict
         return value
 
     return {name: make(name) for name in names}
+
+
+_loading = allocate_lock()
+
+
+def fixture(name: str, module: dict[str, Any]) -> Callable[..., Any]:
+    """That of the test's file, or of the nearest conftest.py above it. Raises LookupError where there is none."""
+    folder, package = os.path.dirname(os.path.abspath(module["__file__"])), module["__package__"] or ""
+    found = module
+    while name not in found:
+        path = os.path.join(folder, "conftest.py")
+        if os.path.isfile(path):
+            with _loading:  # all workers come here at once
+                known_as = f"{package}.conftest".lstrip(".")
+                found = vars(load_module({"module": known_as, "path": path, "import_mode": "importlib"}))
+        elif folder == os.path.dirname(folder):
+            raise LookupError(f"no conftest.py above {module['__file__']} has a fixture {name!r}")
+        folder, package = os.path.dirname(folder), package.rpartition(".")[0]
+    function: Callable[..., Any] = found[name]
+    return function

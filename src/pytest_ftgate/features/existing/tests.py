@@ -7,6 +7,7 @@ import functools
 import inspect
 import unittest
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import CodeType
 from typing import Any, Final
 
@@ -208,7 +209,7 @@ def _around(test: pytest.Function) -> Iterator[str]:
 
 
 def _of_fixture(test: pytest.Function, name: str, within: tuple[str, ...]) -> str:
-    """Why a fixture cannot be made where the test runs; empty if it can: of the test's own file, for each test anew."""
+    """Why a fixture cannot be made where the test runs; empty if it can, as those of its file and of conftest.py."""
     fixtures = test._fixtureinfo.name2fixturedefs.get(name, ())
     what = f"fixture {name!r}"
     if not fixtures or name in within:
@@ -217,8 +218,10 @@ def _of_fixture(test: pytest.Function, name: str, within: tuple[str, ...]) -> st
     if name == "tmp_path" and fixture.func.__module__.startswith("_pytest"):
         return ""
     function = inspect.unwrap(fixture.func)
-    if fixture.func.__module__ != module.__name__ or function.__qualname__ != name:
-        return f"{what} is not of the test's file"
+    path = Path(function.__code__.co_filename)
+    shared = path.name == "conftest.py" and path.parent in test.path.parents and name != "tmp_path"
+    if not (shared or fixture.func.__module__ == module.__name__) or function.__qualname__ != name:
+        return f"{what} is of neither the test's file nor a conftest.py"
     if fixture.scope != "function" or fixture.params:
         return f"{what} has {'parameters' if fixture.params else f'the scope {fixture.scope}'}"
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
