@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from report_by_hand import FREE_THREADED, executor
-from values import read, sample_of
+from report_by_hand import FREE_THREADED, cell, executor
+from values import iteration, launch, looked, read, sample_of
 
 from pytest_ftgate.judge import contract_grammar, readers
 from pytest_ftgate.judge.contract_grammar import ContractError, Where, parse
@@ -20,17 +20,15 @@ from pytest_ftgate.judge.limits import SIZES_BYTES
 from pytest_ftgate.judge.values import Values, figure_of
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import (
-    Iteration,
     Latency,
     Launch,
     LockSite,
     LockWaits,
-    MemoryPoint,
     Sample,
     Timer,
     Waits,
 )
-from pytest_ftgate.model.spec import Cell, Environment, Executor, Param, Program, RoleCounts, Source, Spec, Target
+from pytest_ftgate.model.spec import Cell, Environment, Executor, Program, RoleCounts, Source, Spec, Target
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.runner.locks.sites import bucket_of
 from pytest_ftgate.stats import rank_tests
@@ -548,13 +546,7 @@ def test_the_roles_that_are_concerned() -> None:
 def cell_of(label: str, *params: tuple[str, str]) -> Cell:
     """A cell by its label: `3.14t-threads-w8`."""
     target, word, workers = label.rsplit("-", 2)
-    return Cell(
-        nodeid=f"t.py::test[{'-'.join([label, *(literal for _, literal in params)])}]",
-        target=Target(spec=target, request=target),
-        executor=executor(word),
-        workers=int(workers[1:]),
-        params=tuple(Param(name=name, literal=literal) for name, literal in params),
-    )
+    return cell("t.py::test", target, word, int(workers[1:]), *params)
 
 
 CELLS = [
@@ -628,40 +620,6 @@ def test_parameters_stay_apart() -> None:
 
 
 # -- values --------------------------------------------------------------------------------------------------------
-
-
-def iteration(wall_ms: float, rate: float = 0.0, cores: float = 1.5) -> Iteration:
-    wall_ns = round(wall_ms * MS)
-    start_ns, join_ns = wall_ns // 5, wall_ns // 20
-    return Iteration(
-        start_ns=start_ns,
-        work_ns=wall_ns - start_ns - join_ns,
-        join_ns=join_ns,
-        wall_ns=wall_ns,
-        cpu_ns=round(wall_ns * cores),
-        ops=8,
-        rate=rate,
-    )
-
-
-def launch(order: int, *walls_ms: float, rate: float = 0.0, **fields: Any) -> Launch:
-    iterations = tuple(iteration(wall, rate) for wall in walls_ms)
-    return Launch(order=order, hash_seed=0, started_at="", iterations=iterations, **fields)
-
-
-def looked(order: int, *uss_mib: float | None, written: float | None = None) -> Launch:
-    points = tuple(
-        MemoryPoint(
-            at_ns=number,
-            rss_bytes=100 * MIB,
-            uss_bytes=None if uss is None else round(uss * MIB),
-            pss_bytes=None if uss is None else round(2 * uss * MIB),
-            processes=1,
-            written_bytes=None if written is None else round(written * MIB),
-        )
-        for number, uss in enumerate(uss_mib)
-    )
-    return Launch(order=order, hash_seed=0, started_at="", memory=points)
 
 
 def locked(order: int, lock_ms: float, queue_ms: float = 0.0, work_ms: float = 10.0) -> Launch:
@@ -766,7 +724,7 @@ def test_phases_cold_and_loops() -> None:
     assert sides(parse("work < 1 s"), read(of))[0] == pytest.approx(0.0075)
     assert sides(parse("wall < 1 s"), read(of))[0] == pytest.approx(0.01)
     assert numbers("cold < 50 ms", of) == pytest.approx([0.0])
-    assert sides(parse("cores < 2"), read(of)) == pytest.approx((1.5, 2.0))
+    assert sides(parse("cores < 3"), read(of)) == pytest.approx((2.0, 3.0))
 
 
 def test_a_window_has_the_time_of_an_operation_and_a_rate() -> None:
@@ -781,7 +739,15 @@ def test_a_window_has_the_time_of_an_operation_and_a_rate() -> None:
 
 
 def test_memory_is_the_median_of_the_looks_of_a_launch() -> None:
-    of = sample("3.14-threads-w2", memory=(looked(0, 9, 1, 2), looked(1, 8), looked(2, None), looked(3, 8, written=4)))
+    of = sample(
+        "3.14-threads-w2",
+        memory=[
+            looked(0, 9, 1, 2, pss=2.0),
+            looked(1, 8, pss=2.0),
+            looked(2, None),
+            looked(3, 8, pss=2.0, written_mib=4),
+        ],
+    )
     assert numbers("uss < 4 MiB", of) == pytest.approx([math.log(0.5), math.log(2), math.log(2)])
     assert numbers("pss < 4 MiB", of) == pytest.approx([0.0, math.log(4), math.log(4)])
     assert numbers("rss > 100 MiB", of) == pytest.approx([0.0] * 4)

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from report_by_hand import FREE_THREADED, cell
-from values import read, sample_of
+from values import iteration, launch, looked, read, sample_of
 
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge import figures as figures_of
@@ -21,7 +21,6 @@ from pytest_ftgate.model.report import Figures, RoleFigures, WaitFigures
 from pytest_ftgate.model.sample import (
     Barrier,
     Footprint,
-    Iteration,
     Latency,
     Launch,
     LockHolder,
@@ -40,25 +39,6 @@ from pytest_ftgate.stats import moderated, rank_tests
 MS = 1_000_000
 
 
-def iteration(wall_ms: float, *, ops: int = 8, rate: float = 0.0, cores: float = 2.0) -> Iteration:
-    wall_ns = int(wall_ms * MS)
-    start_ns, join_ns = wall_ns // 5, wall_ns // 20
-    return Iteration(
-        start_ns=start_ns,
-        work_ns=wall_ns - start_ns - join_ns,
-        join_ns=join_ns,
-        wall_ns=wall_ns,
-        cpu_ns=int(wall_ns * cores),
-        ops=ops,
-        rate=rate,
-    )
-
-
-def launch(order: int, *walls_ms: float, loops: int = 1, **fields: object) -> Launch:
-    iterations = tuple(iteration(wall) for wall in walls_ms)
-    return Launch(order=order, hash_seed=order, started_at="", loops=loops, iterations=iterations, **fields)  # type: ignore[arg-type]
-
-
 def window(order: int, *windows: tuple[int, float], **fields: object) -> Launch:
     """A launch of half-second windows, each with its operations and rate."""
     iterations = tuple(iteration(500, ops=ops, rate=rate) for ops, rate in windows)
@@ -74,20 +54,6 @@ def sample(
 
 def figures(of: Sample, *, reference: Sample | None = None, one_worker: Sequence[Launch] = ()) -> Figures:
     return figures_of.figures(read(of, one_worker=one_worker), reference=None if reference is None else read(reference))
-
-
-def points(order: int, *uss_mib: float | None, pss: bool = True) -> Launch:
-    memory = tuple(
-        MemoryPoint(
-            at_ns=number,
-            rss_bytes=100 << 20,
-            uss_bytes=None if uss is None else int(uss * 2**20),
-            pss_bytes=int((uss or 0) * 2**20) if pss else None,
-            processes=1,
-        )
-        for number, uss in enumerate(uss_mib)
-    )
-    return Launch(order=order, hash_seed=0, started_at="", memory=memory)
 
 
 def test_nothing_measured_gives_no_figures() -> None:
@@ -190,7 +156,7 @@ def test_cores_is_cpu_over_wall() -> None:
 
 
 def test_memory_is_the_median_of_medians_and_the_peak_the_largest() -> None:
-    shown = figures(sample(memory=(points(0, 10, 20, 90), points(1, 30, 30), points(2, 40))))
+    shown = figures(sample(memory=(looked(0, 10, 20, 90), looked(1, 30, 30), looked(2, 40))))
     assert shown.uss_bytes == 30 * 2**20
     assert shown.uss_peak_bytes == 90 * 2**20
     assert shown.pss_bytes == 30 * 2**20
@@ -199,7 +165,7 @@ def test_memory_is_the_median_of_medians_and_the_peak_the_largest() -> None:
 
 
 def test_memory_that_the_platform_has_not_is_none() -> None:
-    shown = figures(sample(memory=(points(0, None, None, pss=False), points(1))))
+    shown = figures(sample(memory=(looked(0, None, None, pss=None), looked(1))))
     assert (shown.uss_bytes, shown.uss_peak_bytes, shown.pss_bytes) == (None, None, None)
     assert shown.rss_bytes == 100 * 2**20
 
@@ -508,7 +474,7 @@ def test_the_cost_of_being_watched_pairs_windows() -> None:
     assert shown.value == pytest.approx(math.sqrt(1.1 * 1.21))
     assert shown.low < 1.1 < 1.21 < shown.high
     assert shown.level == 0.95
-    assert figures(sample(memory=(cost_launch(0, (), ()), points(1, 3)))).memory_cost is None
+    assert figures(sample(memory=(cost_launch(0, (), ()), looked(1, 3)))).memory_cost is None
     alone = figures(sample(memory=launches[:1])).memory_cost
     assert alone is not None
     assert alone.value == pytest.approx(1.1)
@@ -769,5 +735,5 @@ def test_what_cannot_be_seen_says_why() -> None:
     seen = figures(sample(memory=(blind, waited(1, running_s=10.0)))).waits
     assert seen is not None
     assert (seen.unavailable, seen.running) == ("", 1.0)
-    for memory in ((), (points(0, 1),), (waited(0, span_s=0.0),)):
+    for memory in ((), (looked(0, 1),), (waited(0, span_s=0.0),)):
         assert figures(sample(memory=memory)).waits is None

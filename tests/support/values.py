@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 import msgspec
-from fake_launcher import GIL, group_of, memory_of, spec_of
+from fake_launcher import GIL, MIB, MS, group_of, memory_of, spec_of
 
 from pytest_ftgate.judge.values import TestValues, Values, stored_values
-from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, Role, Sample
+from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, MemoryPoint, Role, Sample
 from pytest_ftgate.model.spec import Cell, Interpreter, InterpreterBuild
 from pytest_ftgate.store import recording as recording_module
 from pytest_ftgate.store import schema
@@ -18,6 +18,46 @@ WINDOW_NS = 200_000_000
 WORK_NS = 1_000_000
 ROLES: tuple[Role, ...] = get_args(Role)
 TWO, FOUR = (group_of(spec=spec_of("threads", workers=count)).cells[0] for count in (2, 4))
+
+
+def iteration(wall_ms: float, *, ops: int = 8, rate: float = 0.0, cores: float = 2.0) -> Iteration:
+    """One of which a fifth is the start and a twentieth the join."""
+    wall_ns = round(wall_ms * MS)
+    start_ns, join_ns = wall_ns // 5, wall_ns // 20
+    return Iteration(
+        start_ns=start_ns,
+        work_ns=wall_ns - start_ns - join_ns,
+        join_ns=join_ns,
+        wall_ns=wall_ns,
+        cpu_ns=round(wall_ns * cores),
+        ops=ops,
+        rate=rate,
+    )
+
+
+def launch(order: int, *walls_ms: float, rate: float = 0.0, **fields: Any) -> Launch:
+    """A timing launch of such iterations; `fields` are Launch's."""
+    return Launch(order=order, iterations=tuple(iteration(wall, rate=rate) for wall in walls_ms), **fields)
+
+
+def looked(order: int, *uss_mib: float | None, pss: float | None = 1.0, written_mib: float | None = None) -> Launch:
+    """A memory launch with these looks, their PSS so many times the USS."""
+
+    def size(mib: float | None) -> int | None:
+        return None if mib is None else round(mib * MIB)
+
+    points = (
+        MemoryPoint(
+            at_ns=number,
+            rss_bytes=100 * MIB,
+            uss_bytes=size(uss),
+            pss_bytes=None if pss is None or uss is None else size(pss * uss),
+            processes=1,
+            written_bytes=size(written_mib),
+        )
+        for number, uss in enumerate(uss_mib)
+    )
+    return Launch(order=order, memory=tuple(points))
 
 
 def timed(order: int, walls_ns: Iterable[int], loops: int = 1) -> Launch:
