@@ -203,15 +203,15 @@ def marked(pytester: pytest.Pytester, conftest: str) -> Example:
     return Example(pytester, {"pyproject.toml": settings, "test_marked.py": MARKED, "conftest.py": conftest})
 
 
-@pytest.mark.parametrize("conftest", ["", BACKEND], ids=["", "backend"])
 @pytest.mark.parametrize(
-    "options",
+    ("options", "conftest"),
     [
-        ("-o", "anyio_mode=auto", *LEFT_TO_US),
-        ("-o", "trio_mode=true", *LEFT_TO_US),
-        ("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function", "-Werror"),
+        (("-o", "anyio_mode=auto", *LEFT_TO_US), ""),
+        (("-o", "anyio_mode=auto", *LEFT_TO_US), BACKEND),
+        (("-o", "trio_mode=true", *LEFT_TO_US), ""),
+        (("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function", "-Werror"), ""),
     ],
-    ids=["anyio", "trio", "asyncio"],
+    ids=["anyio", "anyio-backend", "trio", "asyncio"],
 )
 def test_plugins_that_run_async_tests_leave_cells_to_us(
     pytester: pytest.Pytester, python: str, options: tuple[str, ...], conftest: str, interpreters_on_path: None

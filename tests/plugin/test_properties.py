@@ -10,7 +10,7 @@ from junitparser import JUnitXml, Properties, TestCase
 
 from pytest_ftgate import cli
 
-QUICK = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t")
+QUICK = ("-p", "fake_run", "--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t")
 WORKLOADS = """
     class TestIt:
         @ftgate.contract(gil="on")
@@ -25,7 +25,7 @@ WORKLOADS = """
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
+def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     return Example(pytester, {"pytest.ini": "[pytest]\n", "tests/test_a.py": WORKLOADS})
 
 
@@ -63,10 +63,3 @@ def test_pytests_own_file_and_ours_have_the_same_cases_and_properties(example: E
     assert cli.main(["merge", str(folder / "pytest.xml"), str(folder / "ours.xml"), "-o", str(folder / "all.xml")]) == 2
     assert cli.main(["merge", str(folder / "ours.xml"), "-o", str(folder / "all.xml")]) == 0
     assert cases(folder / "all.xml").keys() == ours.keys()
-
-
-def test_the_same_cells_fail_the_run_and_the_file(example: Example) -> None:
-    result = example.run_fresh(*QUICK, "--ftgate-fail-on=no-baseline", "--ftgate-report=junit:ours.xml")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    found = cases(example.pytester.path / "ours.xml")
-    assert [case.name for case in found.values() if case.is_failure] == ["test_new[3.14t-threads-w1]"]
