@@ -107,7 +107,7 @@ def test_a_worker_that_touches_64_mib_adds_64_mib(bench: Bench, executor: Execut
     confirm_near(added, pytest.approx(2 * 64, rel=0.03))
 
 
-@each_on_a_build([THREADS, *PROCESSES, INTERPRETERS])
+@each_on_a_build([THREADS, FORK], both=())
 def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
     # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.
     # The first launch is not sampled: it compiles what it imports, which leaves most.
