@@ -224,7 +224,8 @@ def tallied(names: list[str], repeat: int, place: Path) -> dict[tuple[str, str],
 def rows(tallies: dict[tuple[str, str], Tally]) -> Iterator[list[str]]:
     """Each case by each tool, then the sum of the cases."""
     sums: dict[str, Tally] = {tool: Tally() for tool in TOOLS}
-    for (name, tool), tally in sorted(tallies.items(), key=lambda item: CASES.index(item[0][0])):
+    for name, tool in sorted(tallies, key=lambda key: (CASES.index(key[0]), list(TOOLS).index(key[1]))):
+        tally = tallies[name, tool]
         seconds = f"{statistics.median(tally.seconds):.0f} / {max(tally.seconds):.0f}"
         yield [name, tool, *figures(tally), seconds]
         for each in ("alarms", "same", "missed", "changed", "undecided"):
