@@ -72,6 +72,7 @@ class TestFirstPhase:
         rows = finish(trial)
         assert project.recorded_pairs == []
         assert [row.verdict.decision for row in rows.values()] == [Decision.PASSED, Decision.REGRESSED]
+        assert not [request for request in launcher.requests if request.role == "control"]
         assert {(row.verdict.basis, row.verdict.why, row.verdict.baseline) for row in rows.values()} == {
             ("paired", "--ftgate-against main", project.label)
         }
