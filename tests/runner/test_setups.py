@@ -274,12 +274,12 @@ def test_the_functions_of_a_class_have_one_instance(bench: Bench) -> None:
 
 LONG = """
     def long():
-        until = time.thread_time() + 0.035
+        until = time.thread_time() + 0.07
         while time.thread_time() < until:
             pass
-        time.sleep(0.065)
+        time.sleep(0.13)
 """
-LONG_NS, LONG_CPU_NS = 100_000_000, 35_000_000
+LONG_NS, LONG_CPU_NS = 200_000_000, 70_000_000
 
 
 CASES = [*((executor, "fresh") for executor in ALL if executor != SPAWN), (THREADS, "pool"), (FORK, "pool")]
