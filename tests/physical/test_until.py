@@ -54,7 +54,7 @@ def test_a_deadlock_with_a_stopped_world_is_found_in_stressed_launches_alone(
     include, suffix = found.stdout.split()
     build = ["cc", "-shared", "-fPIC", "-O1", "-pthread", f"-I{include}", "-o", f"held{suffix}", "held.c"]
     subprocess.run(build, check=True, cwd=pytester.path)
-    result = example.run_fresh("--ftgate", "--ftgate-until=time", "--ftgate-timeout=4s", "--ftgate-test-time=20s")
+    result = example.run_fresh("--ftgate", "--ftgate-until=time", "--ftgate-timeout=3s", "--ftgate-test-time=14s")
     (row,) = example.rows()
     assert row["verdict"]["decision"] == "error"
     counts = re.search(r"; (\d+) of (\d+) stressed and 0 of (\d+) plain launches", row["verdict"]["reason"])
@@ -63,7 +63,7 @@ def test_a_deadlock_with_a_stopped_world_is_found_in_stressed_launches_alone(
     assert 2 <= failed == stressed <= plain
     # The stacks of all threads, with the function of the extension that waits.
     for expected in (
-        "within 4 s",
+        "within 3 s",
         "worker * of 3 was at */test_held.py:*",
         "  native code that waits: wait_attached (held.*",
     ):
