@@ -30,7 +30,9 @@ def test_a_test_that_races_is_an_error_of_several_workers_alone(
     pytester: pytest.Pytester, interpreters_on_path: None
 ) -> None:
     example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": TESTS})
-    example.run_fresh("--ftgate-existing=test_a.py::*", "-oftgate_launches=1", "--ftgate-metrics=wall", "--ftgate-test-time=12s")
+    example.run_fresh(
+        "--ftgate-existing=test_a.py::*", "-oftgate_launches=1", "--ftgate-metrics=wall", "--ftgate-test-time=12s"
+    )
     rows = {row["cell"]["nodeid"]: row for row in example.rows()}
     failed = {name: row["verdict"]["reason"] for name, row in rows.items() if row["verdict"]["decision"] == "error"}
     assert sorted(failed) == [f"test_a.py::test_racy[{build}-threads-w2]" for build in ("3.14", "3.14t")]

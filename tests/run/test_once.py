@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +125,31 @@ def right(results):
 
 
 TARGETS = ("--ftgate-python=3.14", "--ftgate-python=3.14t")
+
+
+def test_what_the_suite_has_is_no_garbage_of_a_cell(pytester: pytest.Pytester) -> None:
+    source = """
+import gc
+
+@ftgate.compare(serial, threads, pythons=["3.14"])
+def test_it(worker):
+    assert gc.get_freeze_count() > 1000
+
+@ftgate.compare(serial, pythons=["3.14"])
+def test_error(worker):
+    assert 0
+"""
+    result = Example(pytester, {"test_a.py": source}).run_pytest("-q")
+    result.assert_outcomes(passed=2, failed=1)
+    assert gc.get_freeze_count() == 0
+    gc.freeze()  # the suite's own
+    try:
+        run_again = Example(pytester, {"test_a.py": source}).run_pytest("-q")
+        frozen = gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+    run_again.assert_outcomes(passed=2, failed=1)
+    assert frozen > 1000
 
 
 def test_a_body_runs_once_and_not_once_a_target(pytester: pytest.Pytester) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import time
@@ -627,8 +628,9 @@ def test_a_hang_ends_with_its_whole_tree(bench: Bench, executor: Executor) -> No
     handle = bench.start(executor)
     assert isinstance(handle, WorkloadHandle)
     handle.ready()
-    process = handle.process
-    handle.clock = lambda: 1000.0 if "waiting for ever" in process.tail() else 0.0
+    process, hours = handle.process, itertools.count()
+    # It hangs from then on: an hour goes by at each look, since what it prints may come before the first one.
+    handle.clock = lambda: 3600.0 * next(hours) if "waiting for ever" in process.tail() else 0.0
     with pytest.raises(LaunchFailed, match=r"did not end a cold iteration within 30 s") as failed:
         handle.iteration(COLD)
     assert "waiting for ever" in failed.value.error.detail

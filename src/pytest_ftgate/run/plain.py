@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import gc
 import os
 import shutil
 import signal
@@ -377,8 +378,21 @@ def run_here(cell: Cell, spec: Spec, stderr: int = 2) -> None:
     with warnings.catch_warnings():
         # The time limit's thread, and pytest-xdist's own, are alive while a cell forks here.
         warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-        with leaving_nothing(), time_limit(spec.timeout_s, setup, stderr):
+        with leaving_nothing(), _own_garbage_alone(), time_limit(spec.timeout_s, setup, stderr):
             _run(cell, setup)
+
+
+@contextlib.contextmanager
+def _own_garbage_alone() -> Iterator[None]:
+    """An iteration collects garbage first: all that a large suite has would take a second a cell."""
+    if gc.get_freeze_count():  # by whoever thaws it
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _run(cell: Cell, setup: dict[str, Any]) -> None:
