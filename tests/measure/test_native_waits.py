@@ -32,6 +32,14 @@ PYTHON = "python3.14t"
             "_PyMutex_LockTimed _PyCriticalSection_BeginSlow fast.cpython-314t.so:push",
             "critical section of push (fast.cpython-314t.so)",
         ),
+        (
+            "_PySemaphore_Wait _mi_arena_free _PyCriticalSection_BeginSlow PyDict_Copy - PyObject_Call",
+            "critical section of PyDict_Copy (python3.14t)",
+        ),
+        (
+            "_PySemaphore_Wait drop_gil PyThread_acquire_lock_timed lock_PyThread_acquire_lock method_vectorcall_NOARGS",
+            "lock (python3.14t)",
+        ),
         ("", "lock ()"),
     ],
 )

@@ -23,9 +23,12 @@ _PAUSE: Final = "stop-the-world pause"
 _WAITERS: Final = (
     *("_PySemaphore", "_PyParkingLot", "_PyMutex", "PyMutex", "_PyRawMutex", "_PyRWMutex", "_PyRecursiveMutex"),
     *("_PyEvent", "PyEvent", "_PyOnceFlag", "_PyCriticalSection", "PyCriticalSection", "PyTime", "_PyTime"),
-    *("_PyDeadline", "_PyThreadState", "PyThread_", "_PyThread_"),
+    *("_PyDeadline", "_PyThreadState", "PyThread_", "_PyThread_", "lock_PyThread_", "acquire_timed", "drop_gil"),
 )
-_CALLERS: Final = ("_PyEval_EvalFrame", "PyEval_", "PyObject_Vectorcall", "_PyObject_MakeTpCall", "PyObject_Call")
+_CALLERS: Final = (
+    *("_PyEval_EvalFrame", "PyEval_", "PyObject_Vectorcall", "_PyObject_MakeTpCall", "PyObject_Call"),
+    *("method_vectorcall", "cfunction_", "vectorcall_", "_PyVectorcall", "slot_tp_", "specialize_"),  # static ones
+)
 _PAUSERS: Final = ("_Py_HandlePending", "_PyEval_StopTheWorld")
 
 
@@ -109,22 +112,27 @@ def extension(frames: Sequence[NativeFrame]) -> str:
 def named(frames: Iterable[NativeFrame]) -> str:
     """`critical section of PyDict_SetItem (python3.14t)`: who waits, of a stack, the innermost frame first.
 
-    A stack is all words that could be return addresses, so it may hold functions that have returned already. Only the
-    first one counts that does more than to wait.
+    A stack is all words that could be return addresses, so it may hold functions that have returned already, most of
+    them between those that wait. So what is told is called by the outermost of these.
     """
-    section, python = False, ""
+    section, python, caller = False, "", ""
     for module, symbol in frames:
         inner = module.startswith(_PYTHON)
         python = python or (module if inner else "")
-        if inner and (not symbol or symbol.startswith(_WAITERS)):
-            section = section or "CriticalSection" in symbol
+        if inner and not symbol:
+            continue
+        if inner and symbol.startswith(_WAITERS):
+            section, caller = section or "CriticalSection" in symbol, ""
         elif inner and symbol.startswith(_PAUSERS):
             return _PAUSE
         elif inner and symbol.startswith(_CALLERS):
             break
         else:
-            where = f"{symbol} ({module})" if symbol else module
-            return f"critical section of {where}" if section else where
+            caller = caller or (f"{symbol} ({module})" if symbol else module)
+            if not inner:
+                break
+    if caller:
+        return f"critical section of {caller}" if section else caller
     return f"critical section ({python})" if section else f"{NATIVE_LOCK}{python})"
 
 
