@@ -37,7 +37,7 @@ PYTHON = "python3.14t"
             "critical section of PyDict_Copy (python3.14t)",
         ),
         (
-            "_PySemaphore_Wait drop_gil PyThread_acquire_lock_timed lock_PyThread_acquire_lock method_vectorcall_NOARGS",
+            "_PySemaphore_Wait drop_gil PyThread_acquire_lock_timed lock_PyThread_acquire_lock method_vectorcall_O",
             "lock (python3.14t)",
         ),
         ("", "lock ()"),
