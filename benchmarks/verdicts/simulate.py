@@ -69,18 +69,20 @@ Drawn = tuple[Floats, Floats]
 
 @dataclass(frozen=True)
 class Design:
-    """The thresholds of one metric of paired launches, and the levels of one hypothesis."""
+    """The thresholds of one metric of paired launches, the levels of one hypothesis, and the stated noise."""
 
     metric: Metric
     limits: Limits
     alpha: float
     beta: float
+    spread: float
+    bound: float = moderated.BOUND
 
     @classmethod
     def of(cls, metric: Metric, hypotheses: int) -> Design:
         """The design that the product uses."""
         alpha, beta = decide.split_alpha(ALPHA, alpha_spending.BETA, hypotheses)
-        return cls(metric, limits.effective(metric, "paired"), alpha, beta)
+        return cls(metric, limits.effective(metric, "paired"), alpha, beta, metrics.row(metric).spread)
 
 
 @dataclass
@@ -102,11 +104,10 @@ class Tally:
 class Seen:
     """Series of as many pairs each, with the scales of the test."""
 
-    def __init__(self, logs: Floats, errors: Floats, metric: Metric) -> None:
+    def __init__(self, logs: Floats, errors: Floats, design: Design) -> None:
         self.logs = logs
         self.count = logs.shape[1]
-        spread = metrics.row(metric).spread
-        self.expected, self.bound = (self._scales(errors, spread * factor) for factor in (1.0, moderated.BOUND))
+        self.expected, self.bound = (self._scales(errors, design.spread * factor) for factor in (1.0, design.bound))
 
     def _scales(self, errors: Floats, spread: float) -> Floats:
         expected = np.sqrt(spread**2 + errors**2)
@@ -154,7 +155,7 @@ def judge(drawn: Drawn, design: Design, true: float | None = None) -> Tally:
     undecided = np.arange(len(logs))
     there = logs.shape[1]
     for look in alpha_spending.plan(design.alpha, design.beta, at_most=there):
-        seen = Seen(logs[undecided, : look.launches], errors[undecided, : look.launches], design.metric)
+        seen = Seen(logs[undecided, : look.launches], errors[undecided, : look.launches], design)
         codes = _decided(seen, design, look, last=look.launches == there)
         tally.decisions[undecided] = codes
         ends = (codes != OPEN) | (look.launches == there)
