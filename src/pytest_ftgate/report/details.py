@@ -73,11 +73,6 @@ class Style(NamedTuple):
         """What stands between the parts of a line."""
         return " · " if self.unicode else ", "
 
-    @property
-    def cut(self) -> str:
-        """What stands for the part of a text that was left out."""
-        return "…" if self.unicode else "..."
-
 
 def entry(name: str, text: str, style: Style, indent: int, column: int) -> list[str]:
     """A dim name and its text, wrapped in a column of its own; a name as long as the column moves it."""
@@ -120,13 +115,13 @@ def wrapped(text: str, style: Style, indent: int, hanging: int | None = None) ->
     return [line.replace(TIED, " ") for line in lines]
 
 
-def short_path(path: str, room: int, style: Style) -> str:
-    """A path within `room` columns: directories give way from the left, then the beginning of its name."""
+def short_path(path: str, style: Style) -> str:
+    """A path within a third of the width: directories give way from the left, then the beginning of its name."""
+    room, cut = max(20, style.width // 3), "…" if style.unicode else "..."
     if len(path) <= room:
         return path
-    tail = path[max(0, len(path) - room + len(style.cut)) :]
-    directory, slash, rest = tail.partition("/")
-    return style.cut + (slash + rest if slash and rest else directory)
+    directory, slash, rest = path[max(0, len(path) - room + len(cut)) :].partition("/")
+    return cut + (slash + rest if slash and rest else directory)
 
 
 def plain_units(text: str) -> str:
@@ -154,84 +149,107 @@ def detail_lines(row: Row, style: Style) -> list[str]:
     lock and queue sites, scaling, and a certain growth. With -v also phases, every site, where threads wait, CPU,
     memory by role, and the overhead of each probe.
     """
-    figures, growth = row.figures, row.figures.growth_bytes
-    facts = [*_load(figures, style), *_sites(figures, style)]
-    if figures.scaling is not None:
-        facts.append(("scaling", [[_scaling(row, figures.scaling, style)]]))
-    certain = growth and growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES
-    if growth and (certain or style.verbosity > 0):
-        facts.append(("growth", [[f"{units.size(growth.value)} per iteration{_ends(growth, units.size_ends)}"]]))
-    if figures.memory_dropped and not figures.memory_samples:
-        facts.append(("memory", [["no figure: no sample was taken while all of its workers were held"]]))
-    if style.verbosity > 0:
-        facts += _waits(figures, style)
-    lines = _own(figures, style)
-    lines += [line for name, groups in facts for line in phrases(name, groups, style)]
-    return lines + (_memory(figures, style) if style.verbosity > 0 else [])
+    figures, every = row.figures, style.verbosity > 0
 
-
-def _own(figures: Figures, style: Style) -> list[str]:
-    """The workload's own figures, those of features, and with -v the phases of an iteration and its CPU time."""
-    parts = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
-    parts += [f"{name} {units.time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
-    parts += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
-    rows = ((metrics.row(name), value) for name, value in figures.observed.items())
-    parts += [
-        f"{row.name} {units.of(row.unit, value)}"
-        for row, value in rows
-        if row.observer or style.verbosity > 0  # an observer is there because someone asked for it
+    # The workload's own figures, and those of features; the phases of an iteration, its CPU time and its memory.
+    own = [f"{name} {units.rate(value)}" for name, value in sorted(figures.counters_per_s.items())]
+    own += [f"{name} {units.time(ns)} mean" for name, ns in sorted(figures.timers_mean_ns.items())]
+    own += [f"{name} peak {units.number(value)}" for name, value in sorted(figures.peaks.items())]
+    observed = ((metrics.row(name), value) for name, value in figures.observed.items())
+    own += [
+        f"{metric.name} {units.of(metric.unit, value)}"
+        for metric, value in observed
+        if metric.observer or every  # an observer is there because someone asked for it
     ]
-    if style.verbosity > 0:
+    if every:
         # A window of load has no start and no join, and its length is fixed.
         phases = ("start", "work", "join", "cold", "cpu") if figures.latency is None else ("cold", "cpu")
         known = ((name, getattr(figures, f"{name}_ns")) for name in phases)
-        parts += [f"{name} {units.time(ns)}" for name, ns in known if ns is not None]
+        own += [f"{name} {units.time(ns)}" for name, ns in known if ns is not None]
         if figures.control_ratio is not None:
-            parts.append(f"{units.ratio(figures.control_ratio)} the control")
+            own.append(f"{units.ratio(figures.control_ratio)} the control")
         sizes = (("RSS", figures.rss_bytes), ("USS peak >=", figures.uss_peak_bytes))
         if not figures.memory:
-            parts += [f"{name} {units.size(n_bytes)}" for name, n_bytes in sizes if n_bytes is not None]
-    lines = textwrap.wrap("; ".join(parts), style.width - INDENT, break_long_words=False, break_on_hyphens=False)
-    return [" " * INDENT + style.paint(line, "dim") for line in lines]
+            own += [f"{name} {units.size(n_bytes)}" for name, n_bytes in sizes if n_bytes is not None]
+    lines = textwrap.wrap("; ".join(own), style.width - INDENT, break_long_words=False, break_on_hyphens=False)
+    lines = [" " * INDENT + style.paint(line, "dim") for line in lines]
 
+    # A server: `2841 req/s; mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms; no errors`; of a constant rate
+    # `500 of 500 req/s`, or `431 of 500 req/s: behind`.
+    facts: list[Fact] = []
+    if (latency := figures.latency) is not None:
+        rate = []
+        if (per_s := figures.ops_per_s) is not None:
+            asked = latency.asked_per_s
+            of = f" of {units.requests(asked)}" if asked else ""
+            rate = [f"{units.requests(per_s)}{of} req/s{': behind' if per_s < KEPT * asked else ''}"]
+        times = ((name, getattr(latency, f"{name}_ns")) for name in ("mean", "p50", "p95", "p99", "max"))
+        shown = [f"{name} {units.time(ns, digits=2)}" for name, ns in times]
+        facts.append(("load", [rate, shown, [plural(latency.errors, "error") if latency.errors else "no errors"]]))
+    facts += _sites(figures, style)
 
-def _load(figures: Figures, style: Style) -> Iterator[Fact]:
-    """`2841 req/s; mean 3.5 ms, p50 3.2 ms, p95 6.1 ms, p99 9.0 ms, max 21 ms; no errors`, of a server.
+    # `1.72x of 8 (efficiency 22 %, serial fraction 52 %)`
+    if (scaling := figures.scaling) is not None:
+        efficiency, serial = figures.efficiency, figures.serial_fraction
+        aside = [] if efficiency is None else [f"efficiency {units.whole_share(efficiency)}"]
+        if scaling.value < 1:
+            aside.append("slower than one worker")
+        elif efficiency is not None and efficiency > SUPERLINEAR:
+            aside.append("more than linear: does the body split its work?")
+        elif serial is not None and serial >= 0:
+            aside.append(f"serial fraction {units.whole_share(serial)}")
+        text = units.ratio_below(scaling.value, 1) if scaling.value < 1 else units.ratio(scaling.value)
+        text += f"{_ends(scaling, units.ratio_ends) if every else ''} of {row.cell.workers}"
+        facts.append(("scaling", [[text + (f" ({', '.join(aside)})" if aside else "")]]))
 
-    Of a constant rate it is `500 of 500 req/s`, or `431 of 500 req/s: behind`.
-    """
-    latency, per_s = figures.latency, figures.ops_per_s
-    if latency is None:
-        return
-    rate = []
-    if per_s is not None:
-        asked = latency.asked_per_s
-        of = f" of {units.requests(asked)}" if asked else ""
-        rate = [f"{units.requests(per_s)}{of} req/s{': behind' if per_s < KEPT * asked else ''}"]
-    times = [
-        f"{name} {units.time(getattr(latency, f'{name}_ns'), digits=2)}"
-        for name in ("mean", "p50", "p95", "p99", "max")
-    ]
-    yield "load", [rate, times, [plural(latency.errors, "error") if latency.errors else "no errors"]]
+    # Memory that grows with the iterations, and why there is no figure of memory.
+    growth = figures.growth_bytes
+    certain = growth and growth.level >= GROWTH_LEVEL and growth.low > 0 and growth.value >= GROWTH_BYTES
+    if growth and (certain or every):
+        facts.append(("growth", [[f"{units.size(growth.value)} per iteration{_ends(growth, units.size_ends)}"]]))
+    if figures.memory_dropped and not figures.memory_samples:
+        facts.append(("memory", [["no figure: no sample was taken while all of its workers were held"]]))
+
+    facts += _waits(figures, style) if every else ()
+    lines += [line for name, groups in facts for line in phrases(name, groups, style)]
+    return lines + (_memory(figures, style) if every else [])
 
 
 # ---- waits for locks and queues
 
 
 def _sites(figures: Figures, style: Style) -> Iterator[Fact]:
-    """One line per site, the worst first, locks before queues; the first line has the overhead of the probe."""
+    """One line per site, the worst first, locks before queues; the first line has the overhead of the probe.
+
+    `app.py:12 Lock "cache"  31.2 % of the time, 45 % contended (1.20 k/s), p50 12 µs, ...`, then who held it.
+    """
     if figures.no_locks:
         yield "lock", [[f"no figures: {figures.no_locks}"]]
         return
     if figures.lock_wait is None and not figures.sites:
         return
     cost, any_shown = _cost("probe", figures.lock_cost, style), False
-    for waits_for in WAITED:
+    room = style.width - INDENT - COLUMN - 1
+    for waits_for, word in WAITED.items():
         sites = sorted((s for s in figures.sites if s.waits_for == waits_for), key=lambda s: (-s.share, s.file, s.line))
         worth = [site for site in sites if site.share >= SITE_SHARE]
         shown = worth if style.verbosity > 0 else worth[:SITES]
         for site in shown:
-            yield waits_for, [[*_site(site, bool(figures.gil_enabled), style)], cost]
+            # A waiting task does not hold its thread, so its wait does not include one for the GIL.
+            label = WITH_GIL if figures.gil_enabled and not site.kind.startswith("asyncio.") else ""
+            place, share = (
+                site_place(site, short_path(site.file, style)),
+                f"{units.share(site.share)} of the time{label}",
+            )
+            per_s, part = units.rate(site.contended_per_s), site.contended_ratio
+            waits = f"{per_s} {word}" if part is None else f"{units.whole_share(part)} {word} ({per_s})"
+            times = ((name, getattr(site, f"{name}_ns")) for name in ("p50", "p95", "p99", "max"))
+            parts = [f"{tie(place, room)}{GAP}{tie(share, room)}", waits]
+            parts += [f"{name} {units.time(ns, digits=2)}" for name, ns in times]
+            for holder in site.holders[: None if style.verbosity > 0 else 1]:
+                parts.append(tie(held_by(holder, short_path(holder.file, style)), room))
+                parts.append(f"waits in {short_path(holder.waiter_file, style)}:{holder.waiter_line}")
+            yield waits_for, [parts, cost]
             cost = []
         rest = sites[len(shown) :] if style.verbosity > 0 else worth[len(shown) :]
         if rest:  # `3 more sites: 4.1 % of the time together (-v)`
@@ -249,27 +267,6 @@ def site_place(site: SiteFigures, file: str) -> str:
     """`app.py:12 Lock "cache"`, with the name of the file as there is room for."""
     named = f' "{site.name}"' if site.name else ""
     return f"{f'{file}:{site.line}' if file else 'line unknown:'} {site.kind}{named}"
-
-
-def _site(site: SiteFigures, gil: bool, style: Style) -> Iterator[str]:
-    """`app.py:12 Lock "cache"  31.2 % of the time`, `45 % contended (1.20 k/s)`, `p50 12 µs`, ..."""
-    place = site_place(site, short_path(site.file, max(20, style.width // 3), style))
-    # A waiting task does not hold its thread, so its wait does not include one for the GIL.
-    label = WITH_GIL if gil and not site.kind.startswith("asyncio.") else ""
-    share = f"{units.share(site.share)} of the time{label}"
-    room = style.width - INDENT - COLUMN - 1
-    yield f"{tie(place, room)}{GAP}{tie(share, room)}"
-    per_s, word = units.rate(site.contended_per_s), WAITED[site.waits_for]
-    if site.contended_ratio is None:
-        yield f"{per_s} {word}"
-    else:
-        yield f"{units.whole_share(site.contended_ratio)} {word} ({per_s})"
-    for name in ("p50", "p95", "p99", "max"):
-        yield f"{name} {units.time(getattr(site, f'{name}_ns'), digits=2)}"
-    for holder in site.holders[: None if style.verbosity > 0 else 1]:
-        yield tie(held_by(holder, short_path(holder.file, max(20, style.width // 3), style)), room)
-        waits = short_path(holder.waiter_file, max(20, style.width // 3), style)
-        yield f"waits in {waits}:{holder.waiter_line}"
 
 
 def held_by(holder: HolderFigures, file: str) -> str:
@@ -292,22 +289,7 @@ def _ends(interval: Interval, shown: Callable[[Interval], str]) -> str:
     return "" if interval.level <= 0 else f" [{ends}]" if ends == units.UNKNOWN else f" {ends}"
 
 
-# ---- scaling, and where threads wait
-
-
-def _scaling(row: Row, scaling: Interval, style: Style) -> str:
-    """`1.72x of 8 (efficiency 22 %, serial fraction 52 %)`."""
-    efficiency, serial = row.figures.efficiency, row.figures.serial_fraction
-    aside = [] if efficiency is None else [f"efficiency {units.whole_share(efficiency)}"]
-    if scaling.value < 1:
-        aside.append("slower than one worker")
-    elif efficiency is not None and efficiency > SUPERLINEAR:
-        aside.append("more than linear: does the body split its work?")
-    elif serial is not None and serial >= 0:
-        aside.append(f"serial fraction {units.whole_share(serial)}")
-    times = units.ratio_below(scaling.value, 1) if scaling.value < 1 else units.ratio(scaling.value)
-    ends = _ends(scaling, units.ratio_ends) if style.verbosity > 0 else ""
-    return f"{times}{ends} of {row.cell.workers}" + (f" ({', '.join(aside)})" if aside else "")
+# ---- where threads wait
 
 
 def _waits(figures: Figures, style: Style) -> Iterator[Fact]:
@@ -363,15 +345,30 @@ def _memory(figures: Figures, style: Style) -> list[str]:
     roles = {role: figures.memory[role] for role in (*ROLES, *sorted(figures.memory)) if role in figures.memory}
     if roles.keys() == {"tree", "main"}:
         del roles["main"]
-    lines = _grid(roles, style) if len(roles) > 1 else []
-    parts = []
-    for head, steady, peak in MEMORY:
-        for role in [] if lines else roles.values():
-            now, most = getattr(role, steady), getattr(role, peak)
-            shown = [] if now is None else [f"steady {units.size(now)}"]
-            if most is not None:
-                shown.append(f"(peak >= {units.size(most)})" if shown else f"peak >= {units.size(most)}")
-            parts += [" ".join((head, *shown))] if shown else []
+    lines, parts = list[str](), list[str]()
+    if len(roles) > 1:
+        # Roles as rows, figures as columns: none without a value, and not the last ones where there is no room.
+        columns = []
+        for head, *fields in MEMORY:
+            for title, field in zip((head, "peak >="), fields, strict=True):
+                values = [getattr(role, field) for role in roles.values()]
+                if any(value is not None for value in values):
+                    texts = ["" if value is None else units.size(value) for value in values]
+                    columns.append(padded([title, *texts], str.rjust))
+        counts = ["", *(f"x{role.processes}" if role.processes != 1 else "" for role in roles.values())]
+        names = [padded(["memory", *roles], str.ljust), padded(counts, str.rjust)]
+        while columns and sum(len(each[0]) + len(GAP) for each in (*names, *columns)) > style.width - INDENT + len(GAP):
+            columns.pop()
+        head, *rows = (GAP.join(texts).rstrip() for texts in zip(*names, *columns, strict=True))
+        lines = [" " * INDENT + style.paint(head, "dim"), *(" " * INDENT + row for row in rows)]
+    else:
+        for head, steady, peak in MEMORY:
+            for role in roles.values():
+                now, most = getattr(role, steady), getattr(role, peak)
+                shown = [] if now is None else [f"steady {units.size(now)}"]
+                if most is not None:
+                    shown.append(f"(peak >= {units.size(most)})" if shown else f"peak >= {units.size(most)}")
+                parts += [" ".join((head, *shown))] if shown else []
     tree = figures.memory.get("tree") or RoleFigures(processes=0)
     empty = (("USS", figures.floor_uss_bytes, tree.steady_uss), ("PSS", figures.floor_pss_bytes, tree.steady_pss))
     for name, floor, known in empty:
@@ -385,23 +382,6 @@ def _memory(figures: Figures, style: Style) -> list[str]:
         parts.append(f"{figures.memory_samples} of {looks} samples hold")
     parts += _cost("sampled", figures.memory_cost, style)
     return lines + (phrases("" if lines else "memory", ([part] for part in parts), style) if parts else [])
-
-
-def _grid(roles: dict[str, RoleFigures], style: Style) -> list[str]:
-    """Roles as rows, figures as columns; those without a value are left out, and the last where there is no room."""
-    columns = []
-    for head, *fields in MEMORY:
-        for title, field in zip((head, "peak >="), fields, strict=True):
-            values = [getattr(role, field) for role in roles.values()]
-            if any(value is not None for value in values):
-                texts = ["" if value is None else units.size(value) for value in values]
-                columns.append(padded([title, *texts], str.rjust))
-    counts = ["", *(f"x{role.processes}" if role.processes != 1 else "" for role in roles.values())]
-    names = [padded(["memory", *roles], str.ljust), padded(counts, str.rjust)]
-    while columns and sum(len(texts[0]) + len(GAP) for texts in (*names, *columns)) > style.width - INDENT + len(GAP):
-        columns.pop()
-    head, *rows = (GAP.join(texts).rstrip() for texts in zip(*names, *columns, strict=True))
-    return [" " * INDENT + style.paint(head, "dim"), *(" " * INDENT + row for row in rows)]
 
 
 def padded(texts: Sequence[str], side: Callable[[str, int], str]) -> list[str]:

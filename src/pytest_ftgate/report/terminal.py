@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..judge import decide
@@ -115,7 +115,19 @@ def _footer(report: Report, style: Style) -> list[str]:
         lines += entry("limits", limits, style, indent=0, column=9)
     if style.verbosity > 0 and (seconds := said.seconds_text(report)):
         lines += entry("seconds", seconds, style, indent=0, column=9)
-    lines += [*([""] if lines else []), *_failed(report, style), *_totals(report, style)]
+    lines += [*([""] if lines else []), *_failed(report, style)]
+
+    # How many cells there were of each kind, on as many lines as that takes; then the result, and why it is none.
+    counts = said.counts(report)
+    line = bare = f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}" + (":" if counts else "")
+    for number, decision in enumerate(sorted(counts, key=lambda each: each.severity), 1):
+        phrase = said.count_text(decision, counts[decision]) + ("," if number < len(counts) else "")
+        if len(bare) + 1 + len(phrase) > style.width:
+            lines.append(line)
+            line = bare = " " * 8
+        line += " " + style.paint(phrase, decision.color)
+        bare += " " + phrase
+    lines.append(line)
     undecided = said.undecided(report)
     for text in dict.fromkeys((*([] if undecided else [said.first_line(report)]), said.result(report))):
         lines += [style.paint(line, "bold") for line in wrapped(text, style, indent=0)]
@@ -145,27 +157,23 @@ def _failed(report: Report, style: Style) -> list[str]:
     return [*lines, *([f"and {plural(more, 'more cell')}, above"] if more > 0 else []), ""]
 
 
-def _totals(report: Report, style: Style) -> list[str]:
-    """How many cells there were of each kind, on as many lines as that takes."""
-    counts = said.counts(report)
-    line = plain = f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}:"
-    lines: list[str] = []
-    shown = [decision for decision in Decision if counts[decision]]
-    for decision in shown:
-        phrase = said.count_text(decision, counts[decision]) + ("," if decision is not shown[-1] else "")
-        if len(plain) + 1 + len(phrase) > style.width:
-            lines.append(line)
-            line = plain = " " * 8
-        line += " " + style.paint(phrase, decision.color)
-        plain += " " + phrase
-    return [*lines, line if shown else line.rstrip(":")]
-
-
 # ---- the table of a test
 
 
 def _table(report: Report, table: Table, style: Style) -> list[str]:
-    lines = _heading(report, table, style)
+    # The title, how many cells were decided, and what `ratio` refers to at the right end of the line that has room.
+    aside = f"ratio to {table.reference}" if any(row.figures.ratio is not None for row in table.rows) else ""
+    result = said.result(report, table.rows)
+    title, more = f"{table.title}: {result}", list[str]()
+    if len(title) + (len(GAP + aside) if aside else 0) > style.width:
+        title, more = table.title, wrapped(result, style, indent=2)
+    room = style.width - len(title) - len(aside)
+    if aside and room >= len(GAP):
+        lines = [style.paint(title, "bold") + " " * room + style.paint(aside, "dim")]
+    else:
+        lines = [style.paint(title, "bold")] + ([GAP + style.paint(aside, "dim")] if aside else [])
+    note = textwrap.wrap(table.note, style.width - len(GAP))
+    lines += [*more, *(GAP + style.paint(line, "dim") for line in note)]
     if table.rows:
         lines += _grid(table, style)
 
@@ -252,30 +260,17 @@ def _hints(table: Table) -> list[str]:
     return [f'{share} of {of} is start and join: leave out reuse="fresh"']
 
 
-def _heading(report: Report, table: Table, style: Style) -> list[str]:
-    """The title, how many cells were decided, and what `ratio` refers to at the right end of the line that has room."""
-    aside = f"ratio to {table.reference}" if any(row.figures.ratio is not None for row in table.rows) else ""
-    result = said.result(report, table.rows)
-    title, below = f"{table.title}: {result}", list[str]()
-    if len(title) + (len(GAP + aside) if aside else 0) > style.width:
-        title, below = table.title, wrapped(result, style, indent=2)
-    room = style.width - len(title) - len(aside)
-    if aside and room >= len(GAP):
-        lines = [style.paint(title, "bold") + " " * room + style.paint(aside, "dim")]
-    else:
-        lines = [style.paint(title, "bold")] + ([GAP + style.paint(aside, "dim")] if aside else [])
-    note = textwrap.wrap(table.note, style.width - len(GAP))
-    return lines + below + [GAP + style.paint(line, "dim") for line in note]
-
-
 def _grid(table: Table, style: Style) -> list[str]:
     """The columns of the first layout that fits, without those in which no row has a value; details below each row."""
     rows, walls = table.rows, [wall_interval(row) for row in table.rows]
     labels = [row.cell.label or row.cell.executor.label for row in rows]
+    short = [label.split("-") for label in labels]  # without what ends all of them, such as the workers: in the title
+    while len(short) > 1 and min(map(len, short)) > 1 and len({parts[-1] for parts in short}) == 1:
+        short = [parts[:-1] for parts in short]
     half = partial(units.half_width, unicode=style.unicode)
     every = {
         "cell": ["", *labels],
-        "short": ["", *_short_labels(labels)],
+        "short": ["", *map("-".join, short)],
         "ends": [interval_head(rows), *(units.time_ends(wall) if wall else "" for wall in walls)],
         "half": [interval_head(rows), *(half(wall) if wall else "" for wall in walls)],
         "verdict": ["verdict", *(row.verdict.decision.value for row in rows)],
@@ -293,14 +288,6 @@ def _grid(table: Table, style: Style) -> list[str]:
         decision = style.paint(verdict.rstrip(), row.verdict.decision.color)
         found += [GAP.join(["", *texts, decision]), *detail_lines(row, style)]
     return found
-
-
-def _short_labels(labels: Sequence[str]) -> Iterable[str]:
-    """Labels without the parts that end all of them, such as the workers: the title has those."""
-    parts = [label.split("-") for label in labels]
-    while len(parts) > 1 and min(map(len, parts)) > 1 and len({part[-1] for part in parts}) == 1:
-        parts = [part[:-1] for part in parts]
-    return map("-".join, parts)
 
 
 # ---- what needs attention
