@@ -81,8 +81,8 @@ class Design:
     @classmethod
     def of(cls, metric: Metric, hypotheses: int) -> Design:
         """The design that the product uses."""
-        alpha, beta = decide.split_alpha(ALPHA, alpha_spending.BETA, hypotheses)
-        return cls(metric, limits.effective(metric, "paired"), alpha, beta, metrics.row(metric).spread)
+        alpha = decide.split_alpha(ALPHA, hypotheses)
+        return cls(metric, limits.effective(metric, "paired"), alpha, alpha_spending.BETA, metrics.row(metric).spread)
 
 
 @dataclass

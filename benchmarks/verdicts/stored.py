@@ -73,14 +73,14 @@ def verdict(name: str, new: Launches, stored: Sequence[Launches], alpha: float, 
     comparison = Comparison(
         metric=name,
         new=new,
-        reference=(),
+        reference=tuple(value for each in stored for value in each),
         unit="",
         limits=allowed,
         alpha=alpha,
         beta=alpha_spending.BETA,
-        stored=True,
+        recordings=tuple(stored),
     )
-    return prediction.predict(comparison, stored, moved)
+    return prediction.predict(comparison, moved)
 
 
 class Runs:
@@ -107,7 +107,7 @@ class Runs:
 def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed: int, seen: Conditions) -> Rates:
     """The rates at one truth."""
     rng = np.random.default_rng([seed, count, round(1000 * change)])
-    alpha, _ = decide.split_alpha(0.01, alpha_spending.BETA, len(quiet.logs))
+    alpha = decide.split_alpha(0.01, len(quiet.logs))
     found: Counter[str] = Counter()
     for _ in range(tries if change == 0 else tries // FEWER):
         own = int(rng.integers(new_of.number))

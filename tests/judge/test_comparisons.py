@@ -16,21 +16,21 @@ from fake_launcher import memory_of
 from values import FOUR, held, probed, read, sample_of, timed, windows
 
 from pytest_ftgate.judge import compare, metrics
-from pytest_ftgate.judge.compare import Numbers
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
+from pytest_ftgate.model.verdict import Comparison
 
 
-def paired(of: Sample | Values, names: Collection[str] = metrics.GATING) -> dict[str, Numbers]:
+def paired(of: Sample | Values, names: Collection[str] = metrics.GATING) -> dict[str, Comparison]:
     return compare.paired(of if isinstance(of, Values) else read(of), names)
 
 
-def both(own: Sequence[Launch], other: Sequence[Launch]) -> dict[str, Numbers]:
+def both(own: Sequence[Launch], other: Sequence[Launch]) -> dict[str, Comparison]:
     return paired(sample_of(own, reference=sample_of(other)))
 
 
-def both_sides(numbers: Numbers) -> Any:
+def both_sides(numbers: Comparison) -> Any:
     """What may be compared with what is nearly so: both sides."""
     return numbers.new, numbers.reference
 
@@ -255,7 +255,8 @@ class TestRounds:
             locks=[probed(order, order / 20) for order in range(4)],
         )
         found = paired(msgspec.structs.replace(own, reference=other))
-        assert found[Metric.USS][:3] == ((10.0, 31.0), (100.0, 102.0), "bytes")
+        uss = found[Metric.USS]
+        assert (uss.new, uss.reference, uss.unit) == ((10.0, 31.0), (100.0, 102.0), "bytes")
         assert found[Metric.USS].errors == pytest.approx((0.0, 0.0), abs=1e-9)
         assert found[Metric.LOCK_WAIT].new == pytest.approx((0.1, 0.3))
         assert found[Metric.LOCK_WAIT].reference == pytest.approx((0.05, 0.15))
@@ -284,7 +285,7 @@ class TestScaling:
     Scaled = tuple[int, int, Iterable[int]]
     """Of a side: ns with one worker and with four, and the rounds of the one-worker cell."""
 
-    def compared(self, new: Scaled, reference: Scaled) -> dict[str, Numbers]:
+    def compared(self, new: Scaled, reference: Scaled) -> dict[str, Comparison]:
         def side(ns: int, orders: Iterable[int]) -> list[Launch]:
             return [timed(order, [ns + order] * 5) for order in orders]
 

@@ -174,11 +174,9 @@ class TestCompare:
 
 
 class TestNothingToCompare:
-    def test_nothing_stored_and_no_reference(self) -> None:
+    def test_no_reference(self) -> None:
         verdict = decide.compare(looked([1.0], []))
         assert (verdict.decision, verdict.reason) == (Decision.NO_BASELINE, "the reference gave no value")
-        stored = decide.compare(looked([1.0], [], stored=True))
-        assert (stored.decision, stored.reason) == (Decision.NO_BASELINE, "nothing is stored to compare with")
 
     @pytest.mark.parametrize("value", [math.nan, math.inf, 0.0, -1.0])
     def test_no_positive_number_is_an_error(self, value: float) -> None:
@@ -500,7 +498,6 @@ class TestSuspect:
     def test_time_that_ends_leaves_a_suspect_and_what_would_settle_it(self) -> None:
         verdict = decide.compare(self.suspected())
         assert verdict.decision is Decision.SUSPECT
-        assert decide.settled(verdict)
         level = decide.suspect_level(0.01 / 20)
         assert re.match(r"\+\S+ % is beyond \+2 %: p = ", verdict.reason)
         assert f" p = {verdict.p_fail:.2g}, limit {level:.2g}; " in verdict.reason
@@ -580,7 +577,7 @@ class TestLooks:
                 for final in (False, True) if first else (False,):
                     verdict = decide.compare(msgspec.structs.replace(part, final=final))
                     assert first is None or verdict == first
-                first = verdict if decide.settled(verdict) else None
+                first = None if verdict.decision is Decision.INCONCLUSIVE else verdict
             if first:
                 frozen += 1
                 assert first.launches in LOOKS
@@ -613,7 +610,7 @@ class TestLooks:
             for ratio in (0.9, 1.0, 1.04, 1.1):
                 (comparison,) = series(ratio, count, seed=61, final=False)
                 verdict = decide.compare(comparison)
-                if decide.settled(verdict):
+                if verdict.decision is not Decision.INCONCLUSIVE:
                     assert verdict.more is None
                 elif verdict.more is not None:
                     advised += 1
@@ -630,7 +627,7 @@ class TestLooks:
                 continue
             count = 4 + early.more
             later = msgspec.structs.replace(whole, new=whole.new[:count], reference=whole.reference[:count])
-            tried, settled = tried + 1, settled + decide.settled(decide.compare(later))
+            tried, settled = tried + 1, settled + (decide.compare(later).decision is not Decision.INCONCLUSIVE)
         assert tried >= 30
         assert settled >= 0.6 * tried
 
@@ -826,9 +823,9 @@ class TestRequire:
     TEXT = "threads.wall < 0.8 * serial.wall"
 
     def required(self, values: list[float], *, final: bool = False, correlation: float = 0.0) -> MetricVerdict:
-        alpha, beta = decide.split_alpha(0.01, BETA, 60)
+        alpha = decide.split_alpha(0.01, 60)
         return decide.require(
-            values, text=self.TEXT, alpha=alpha, beta=beta, at_most=40, final=final, correlation=correlation
+            values, text=self.TEXT, alpha=alpha, beta=BETA, at_most=40, final=final, correlation=correlation
         )
 
     @pytest.mark.parametrize("correlation", [0.0, 0.6])
@@ -900,7 +897,7 @@ class TestRequire:
             for count in range(1, 41):
                 verdict = self.required(values[:count])
                 assert first is None or verdict == first
-                first = verdict if decide.settled(verdict) else None
+                first = None if verdict.decision is Decision.INCONCLUSIVE else verdict
             assert (first is not None) == (mean != 0)
 
     def test_time_that_ends_leaves_a_suspect_and_what_would_settle_it(self) -> None:
@@ -1078,5 +1075,5 @@ class TestExplained:
 
 
 def test_split_alpha() -> None:
-    assert decide.split_alpha(0.01, 0.05, 20) == (0.0005, 0.05)
-    assert decide.split_alpha(0.01, 0.05, 0) == (0.01, 0.05)
+    assert decide.split_alpha(0.01, 20) == 0.0005
+    assert decide.split_alpha(0.01, 0) == 0.01

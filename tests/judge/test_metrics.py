@@ -13,7 +13,7 @@ from stored_values import COMMIT, change_of
 from values import read, sample_of, timed
 
 from pytest_ftgate.declare.options import metric as metric_option
-from pytest_ftgate.judge import compare, contract_grammar, contract_judge, contracts, decide, metrics
+from pytest_ftgate.judge import compare, contract_grammar, contract_judge, contracts, metrics
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.judge import ComparedWith, Judge, Policy
@@ -308,4 +308,5 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
 def test_a_value_of_none_of_the_launches_is_left_out() -> None:
     empty = sample_of([timed(0, [MS] * 3)], THREADS)
     assert [read(empty).of(name) for name in ("pss", "latency_p99", "timer.ack")] == [{}, {}, {}]
-    assert decide.settled(judged("wall", msgspec.structs.replace(empty, reference=empty), ComparedWith())[0]) is False
+    found = judged("wall", msgspec.structs.replace(empty, reference=empty), ComparedWith())[0]
+    assert found.decision is Decision.INCONCLUSIVE

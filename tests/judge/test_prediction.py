@@ -27,7 +27,14 @@ def of(new: Sequence[float], metric: Metric = Metric.WALL, **fields: float) -> C
     """New launches with the limits of a screen of times."""
     limits = Limits(*(fields.pop(name, usual) for name, usual in (("margin", 0.02), ("effect", 0.15), ("floor", 0.0))))
     given: dict[str, Any] = {"limits": limits, "alpha": ALPHA, "beta": BETA, **fields}
-    return Comparison(metric=metric, new=tuple(new), reference=(), unit="x control", stored=True, **given)
+    return Comparison(metric=metric, new=tuple(new), reference=(), unit="x control", **given)
+
+
+def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved: float = 0.0) -> MetricVerdict:
+    """The decision on the new launches of a comparison from these recordings."""
+    stored = tuple(tuple(each) for each in recordings)
+    reference = tuple(value for each in stored for value in each)
+    return prediction.predict(msgspec.structs.replace(comparison, recordings=stored, reference=reference), moved)
 
 
 def share(new: Sequence[float]) -> Comparison:
@@ -41,7 +48,7 @@ def times(factor: float, count: int = 8) -> tuple[float, ...]:
 def predicted(
     factor: float, recordings: Sequence[Sequence[float]], metric: Metric = Metric.WALL, **fields: float
 ) -> MetricVerdict:
-    return prediction.predict(of(times(factor), metric, **fields), recordings)
+    return predict(of(times(factor), metric, **fields), recordings)
 
 
 class TestLimits:
@@ -84,11 +91,11 @@ class TestLimits:
             (1.8, Decision.SUSPECT),
             (20.0, Decision.SUSPECT),
         ):
-            verdict = prediction.predict(of([factor], final=True), [[1.0]])
+            verdict = predict(of([factor], final=True), [[1.0]])
             assert verdict.decision is decision, factor
             assert ("shows no scatter" in verdict.reason) is (decision is Decision.INCONCLUSIVE)
             assert verdict.ruled_out is None
-            assert prediction.predict(of([1.8] * 2, final=True), [[1.0]]).decision is Decision.REGRESSED
+            assert predict(of([1.8] * 2, final=True), [[1.0]]).decision is Decision.REGRESSED
 
     def test_they_are_those_of_the_t_interval_of_the_next(self) -> None:
         """With the prior's weight gone they are the textbook's, with the recording as the unit."""
@@ -108,7 +115,7 @@ class TestLimits:
             (passes, Decision.PASSED, Decision.INCONCLUSIVE),
         ):
             for step, decision in ((-1e-9, below), (1e-9, above)):
-                found = prediction.predict(of((math.exp(bound + step),) * 5, effect=0.1), recordings)
+                found = predict(of((math.exp(bound + step),) * 5, effect=0.1), recordings)
                 assert found.decision is decision
 
     def test_more_recordings_see_more(self) -> None:
@@ -118,7 +125,7 @@ class TestLimits:
     def test_from_which_change_a_time_fails_is_what_the_manual_says(self) -> None:
         """60 comparisons in a run, recordings that do not vary, all workers or half of them with their own core."""
         page = (Path(__file__).parents[2] / "docs" / "judging.md").read_text("utf-8")
-        alpha, beta = split_alpha(0.01, BETA, 60)
+        alpha = split_alpha(0.01, 60)
         for words, moved in (("on a quiet machine", 0.0), ("while half of the workers", MOVED * 0.5**2)):
             (row,) = re.findall(rf"^\| {words}.*", page, re.MULTILINE)
             for count, percent in zip((1, 3, 5), re.findall(r"(\d+) %", row), strict=True):
@@ -126,22 +133,22 @@ class TestLimits:
                     launches = (1 + (int(percent) + off) / 100,) * 8
                     limits = effective(Metric.WALL, "predicted")
                     comparison = msgspec.structs.replace(
-                        of(launches), limits=limits, alpha=alpha, beta=beta, final=True
+                        of(launches), limits=limits, alpha=alpha, beta=BETA, final=True
                     )
-                    found = prediction.predict(comparison, [(1.0,) * 8] * count, moved).decision
+                    found = predict(comparison, [(1.0,) * 8] * count, moved).decision
                     assert (found in (Decision.REGRESSED, Decision.SUSPECT)) == fails, (
                         f"{count} recordings, {launches[0]}"
                     )
 
     def test_what_others_moved_widens_the_limits_of_times(self) -> None:
         def at(factor: float, moved: float, metric: Metric = Metric.WALL) -> Decision:
-            return prediction.predict(of(times(factor), metric), [STORED], moved).decision
+            return predict(of(times(factor), metric), [STORED], moved).decision
 
         found = [at(1.32, moved) for moved in (0.0, 2.0, 4.0)]
         assert found == [Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE]
         assert [at(1.0, moved) for moved in (0.0, 4.0)] == [Decision.PASSED, Decision.INCONCLUSIVE]
         assert at(1.0, 4.0, Metric.USS) is Decision.PASSED
-        waits = [prediction.predict(share((0.3,) * 8), [(0.06,) * 8], moved).decision for moved in (0.0, 4.0)]
+        waits = [predict(share((0.3,) * 8), [(0.06,) * 8], moved).decision for moved in (0.0, 4.0)]
         assert waits == [Decision.REGRESSED, Decision.INCONCLUSIVE]
 
     def test_twice_the_time_fails_whatever_the_deviation(self) -> None:
@@ -149,7 +156,7 @@ class TestLimits:
         wild = (0.8, 1.1, 1.0, 1.3, 0.9)
         for factor, decision in ((1.0, Decision.INCONCLUSIVE), (1.4, Decision.INCONCLUSIVE), (2.0, Decision.SUSPECT)):
             new = tuple(factor * value for value in wild)
-            found = prediction.predict(of(new), [wild], 4.0)
+            found = predict(of(new), [wild], 4.0)
             assert found.decision is decision
             if decision is Decision.SUSPECT:
                 assert re.fullmatch(
@@ -159,17 +166,17 @@ class TestLimits:
                 assert found.allowed == pytest.approx(1.734)
                 assert found.effect == pytest.approx(1.15)
         for few, decision in ((wild[:3], Decision.SUSPECT), ((0.7, 1.0, 1.5), Decision.INCONCLUSIVE)):
-            assert prediction.predict(of((1.4, 1.9, 1.9, 1.9)), [few], 6.0).decision is decision
+            assert predict(of((1.4, 1.9, 1.9, 1.9)), [few], 6.0).decision is decision
         overlapping = (0.9, 1.0, 2.0, 2.1, 2.2)
-        assert prediction.predict(of((1.8, 1.85)), [wild[:3]], 4.0).decision is Decision.INCONCLUSIVE
-        assert prediction.predict(of(overlapping), [(0.9, 1.0, 2.1, 2.2, 0.9)], 4.0).decision is Decision.INCONCLUSIVE
+        assert predict(of((1.8, 1.85)), [wild[:3]], 4.0).decision is Decision.INCONCLUSIVE
+        assert predict(of(overlapping), [(0.9, 1.0, 2.1, 2.2, 0.9)], 4.0).decision is Decision.INCONCLUSIVE
 
     def test_what_passes_and_what_is_suspect_never_overlap(self) -> None:
         """An effect that was set wide: what is far from the recordings, but not beyond it, is no failure."""
         wild = (0.8, 1.1, 1.0, 1.3, 0.9)
         for effect in (0.5, 1.0, 3.0, 6.0):
             for factor in (1.2, 1.75, 1.9, 3.0, 5.0):
-                found = prediction.predict(of([factor * each for each in wild], effect=effect), [wild], 4.0)
+                found = predict(of([factor * each for each in wild], effect=effect), [wild], 4.0)
                 assert found.allowed is not None
                 assert found.ratio is not None
                 failed = found.decision in (Decision.REGRESSED, Decision.SUSPECT)
@@ -178,7 +185,7 @@ class TestLimits:
                     assert found.ratio.value > 1 + effect
 
     def test_two_launches_that_differ_as_much_as_shares_can_give_limits(self) -> None:
-        found = prediction.predict(share((0.0,)), [(0.96, 0.0)])
+        found = predict(share((0.0,)), [(0.96, 0.0)])
         assert found.decision is Decision.INCONCLUSIVE
 
     def test_launches_do_not_count_as_recordings(self) -> None:
@@ -190,9 +197,9 @@ class TestLimits:
     def test_few_launches_that_vary_foretell_little(self) -> None:
         """Of three launches of threads at one lock, an hour before, whose ratios to the control were like these."""
         wild = (0.0012, 0.0009, 0.0012)
-        one = prediction.predict(of((1.44 * 0.0012,)), [wild])
+        one = predict(of((1.44 * 0.0012,)), [wild])
         assert one.decision is Decision.INCONCLUSIVE
-        steady = prediction.predict(of((1.44 * 0.0012,)), [(0.0012, 0.00119, 0.00121)])
+        steady = predict(of((1.44 * 0.0012,)), [(0.0012, 0.00119, 0.00121)])
         assert steady.decision is Decision.REGRESSED
 
     def test_what_medians_vary_by(self) -> None:
@@ -213,12 +220,12 @@ class TestLimits:
         assert predicted(1.7, [STORED] * 3, Metric.SCALING).decision is Decision.IMPROVED
         quiet: list[tuple[float, ...]] = [(0.0,) * 8, (0.0,) * 8]
         for value, decision in ((0.0, Decision.PASSED), (0.015, Decision.INCONCLUSIVE), (0.2, Decision.REGRESSED)):
-            verdict = prediction.predict(share((value,) * 8), quiet)
+            verdict = predict(share((value,) * 8), quiet)
             assert verdict.decision is decision
             assert verdict.points is not None
             assert verdict.points.value == pytest.approx(value)
             assert verdict.ratio is None
-        assert prediction.predict(share((0.0,) * 8), [(0.3,) * 8] * 3).decision is Decision.IMPROVED
+        assert predict(share((0.0,) * 8), [(0.3,) * 8] * 3).decision is Decision.IMPROVED
 
     def test_a_floor_is_no_change(self) -> None:
         assert predicted(1.4, [STORED] * 4, floor=0.0).decision is Decision.REGRESSED
@@ -227,7 +234,7 @@ class TestLimits:
     def test_nothing_stored_and_no_number(self) -> None:
         assert predicted(1.0, []).decision is Decision.NO_BASELINE
         assert predicted(1.0, [(math.nan,)]).decision is Decision.ERROR
-        assert prediction.predict(of(()), [STORED]).decision is Decision.ERROR
+        assert predict(of(()), [STORED]).decision is Decision.ERROR
 
 
 class TestRates:
@@ -241,7 +248,7 @@ class TestRates:
             stored = [tuple(np.exp(rng.normal(0, 0.025) + rng.normal(0, 0.05, 8))) for _ in range(recordings)]
             new = tuple((1 + change) * np.exp(rng.normal(0, 0.025) + rng.normal(0, 0.05, 12)))
             for there in range(1, 13):
-                verdict = prediction.predict(of(new[:there], alpha=alpha, final=there == 12), stored)
+                verdict = predict(of(new[:there], alpha=alpha, final=there == 12), stored)
                 if verdict.more in (None, 0):
                     break
             found += verdict.decision is decision
@@ -272,7 +279,7 @@ class TestWhen:
 
     def at(self, count: int, noise: float, centre: float = 1.0, final: bool = False) -> MetricVerdict:
         comparison = of(self.launches(noise, count, centre), final=final)
-        return prediction.predict(comparison, [self.launches(noise, 12)] * 3)
+        return predict(comparison, [self.launches(noise, 12)] * 3)
 
     @pytest.mark.parametrize(("noise", "count"), [(0.001, 5), (0.01, 5), (0.025, 9), (0.2, 12)])
     def test_noise_asks_for_launches(self, noise: float, count: int) -> None:

@@ -11,16 +11,16 @@ from fake_launcher import MIB
 from values import FOUR, entry, held, probed, read, sample_of, timed, windows
 
 from pytest_ftgate.judge import compare, metrics
-from pytest_ftgate.judge.compare import Numbers
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import Launch, MemoryPoint
+from pytest_ftgate.model.verdict import Comparison
 
 NAMES = (*metrics.GATING, Metric.SCALING)
 with_stored, portable = (partial(compared, names=NAMES) for compared in (compare.with_stored, compare.portable))
 
 
-def both_sides(numbers: Numbers) -> Any:
+def both_sides(numbers: Comparison) -> Any:
     """What may be compared with what is nearly so: both sides."""
     return numbers.new, numbers.reference
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import cast
@@ -262,9 +262,9 @@ def test_alpha_is_split_over_what_gates_in_the_run(
     seen: list[Comparison] = []
     predict = prediction.predict
 
-    def spy(comparison: Comparison, recordings: Sequence[Sequence[float]], moved: float) -> MetricVerdict:
+    def spy(comparison: Comparison, moved: float) -> MetricVerdict:
         seen.append(comparison)
-        return predict(comparison, recordings, moved)
+        return predict(comparison, moved)
 
     monkeypatch.setattr(prediction, "predict", spy)
     outcome = project.run(None, TWO, one, fresh)

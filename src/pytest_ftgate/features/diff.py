@@ -52,8 +52,7 @@ def judged(before: Report, after: Report, names: tuple[str, str], policy: Policy
     for table in after.tables:
         cells, gating = [row.cell for row in table.rows], (*policy.metrics, *table.gated)
         count += sum(hypotheses(_spec(table), gating, cell, cells, cell.nodeid in common) for cell in cells)
-    alpha = decide.split_alpha(policy.alpha, policy.beta, max(1, count))[0]
-    policy = msgspec.structs.replace(policy, alpha=alpha)
+    policy = msgspec.structs.replace(policy, alpha=decide.split_alpha(policy.alpha, count))
 
     @functools.cache
     def rows_before(fingerprint: str) -> dict[str, Row]:
@@ -158,7 +157,7 @@ def _judged_table(
 
 
 def _verdict(row: Row, values: Values, judge: Judge, known: dict[str, Row]) -> Verdict:
-    compared_with = judge.compared_with(values.sample)
+    compared_with = judge.compared_with(values)
     found = _not_compared(compared_with.why)
     if compared_with.entry is not None:
         judge.conditions = (known[row.cell.nodeid].conditions, row.conditions)

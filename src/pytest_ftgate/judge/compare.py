@@ -8,8 +8,11 @@ from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ..kit.values import Metric
 from ..model.sample import ByRound
+from ..model.verdict import Comparison
 from ..stats import rank_tests
 from ..store.schema import Recording, StoredCell
 from . import metrics, readers
@@ -32,21 +35,6 @@ OF_CONTROL = "x control"
 UNITS: Mapping[str, str] = {"time": "ns", "size": "bytes", "share": "of the time", "ratio": "x", "number": ""}
 
 
-class Numbers(NamedTuple):
-    """One metric of both sides, one number per launch; the same index is the same round unless there are `recordings`.
-
-    `errors` are the standard errors of the pairs' log-ratios that their iterations show; empty: none is known. For
-    `wall_growth` see `Comparison`.
-    """
-
-    new: tuple[float, ...]
-    reference: tuple[float, ...]
-    unit: str
-    errors: tuple[float, ...] = ()
-    wall_growth: tuple[float, ...] = ()
-    recordings: tuple[tuple[float, ...], ...] = ()
-
-
 class PairedValue(NamedTuple):
     """The values of both sides of a round, and the standard error of their log-ratio; of a tail its `wall_growth`."""
 
@@ -59,8 +47,8 @@ class PairedValue(NamedTuple):
 # ---- paired with the reference
 
 
-def paired(new: Values, names: Collection[str] = metrics.GATING) -> dict[str, Numbers]:
-    """Metric -> the values of a cell and its reference in the same rounds.
+def paired(new: Values, names: Collection[str] = metrics.GATING) -> dict[str, Comparison]:
+    """Metric -> the values of a cell and its reference in the same rounds, without limits and error rates.
 
     A metric that both lack is left out; one that only the cell lacks has no new values.
     """
@@ -73,9 +61,16 @@ def paired(new: Values, names: Collection[str] = metrics.GATING) -> dict[str, Nu
         pairs = _tails_beyond_walls(new, reference) if beyond_walls else _pairs(row, new, reference)
         if pairs:
             own, other, errors, growth = zip(*pairs, strict=True)
-            found[row.name] = Numbers(own, other, UNITS[row.unit], errors, growth if max(growth) > 1 else ())
+            found[row.name] = Comparison(
+                metric=row.name,
+                new=own,
+                reference=other,
+                unit=UNITS[row.unit],
+                errors=errors,
+                wall_growth=growth if max(growth) > 1 else (),
+            )
         elif row.absent and (values := reference.of(row.name)):
-            found[row.name] = Numbers((), tuple(values.values()), "")
+            found[row.name] = Comparison(metric=row.name, new=(), reference=tuple(values.values()), unit="")
     return found
 
 
@@ -136,7 +131,7 @@ def neighbour_pair(own: tuple[float, ...], other: tuple[float, ...]) -> PairedVa
 # ---- with what is stored
 
 
-def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.GATING) -> dict[str, Numbers]:
+def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.GATING) -> dict[str, Comparison]:
     """A cell's launches against its recordings on this machine; a metric that is not stored is left out.
 
     Times are divided by those of the control workload of the same launches. `new` may lack a metric that is stored.
@@ -145,8 +140,8 @@ def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.G
     found = {}
     for row in map(metrics.row, names):
         read, unit = (_of_control(row), OF_CONTROL) if row.unit == "time" else (_alike(row, sides), UNITS[row.unit])
-        found[row.name] = _numbers(map(read, sides), unit)
-    found = {name: numbers for name, numbers in found.items() if numbers.reference}
+        found[row.name] = _beside(row.name, map(read, sides), unit)
+    found = {name: each for name, each in found.items() if each.reference}
     tails, walls = found.get(Metric.TAIL), found.get(Metric.WALL)
     if tails and walls and walls.new:
         # The stored tails are as much longer as the wall times are: what is judged is what the new ones add.
@@ -154,7 +149,7 @@ def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.G
         if growth > 1:
             stored = tuple(tuple(growth * value for value in each) for each in tails.recordings)
             reference = tuple(growth * value for value in tails.reference)
-            found[Metric.TAIL] = tails._replace(reference=reference, recordings=stored, wall_growth=(growth,))
+            found[Metric.TAIL] = replace(tails, reference=reference, recordings=stored, wall_growth=(growth,))
     return found
 
 
@@ -165,21 +160,21 @@ def portable(
     executor: Values | None = None,
     stored_executor: StoredCell | None = None,
     names: Iterable[str] = metrics.GATING,
-) -> dict[str, Numbers]:
+) -> dict[str, Comparison]:
     """Machine-independent metrics against a recording of another machine, and the time over that of the reference
     executor, whose launches of the same runs are `executor` and `stored_executor`.
     """
     sides: tuple[Side, ...] = (new, *entry.recordings)
     rows = (row for row in map(metrics.row, names) if row.portable)
-    found = {row.name: _numbers(map(_alike(row, sides), sides), UNITS[row.unit]) for row in rows}
+    found = {row.name: _beside(row.name, map(_alike(row, sides), sides), UNITS[row.unit]) for row in rows}
     if executor is not None and stored_executor is not None:
         of_runs = {each.recorded_at: each for each in stored_executor.recordings}
         others: tuple[Side | None, ...] = (executor, *(of_runs.get(each.recorded_at) for each in entry.recordings))
         times = (
             (side.by_order(Metric.WALL) if side else {} for side in both) for both in zip(sides, others, strict=True)
         )
-        found[Metric.RATIO] = _numbers((_over(own, other) for own, other in times), "x")
-    return {name: numbers for name, numbers in found.items() if numbers.reference}
+        found[Metric.RATIO] = _beside(Metric.RATIO, (_over(own, other) for own, other in times), "x")
+    return {name: each for name, each in found.items() if each.reference}
 
 
 def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list[tuple[float, ...]]]:
@@ -214,8 +209,9 @@ def _over(values: ByRound, reference: ByRound) -> ByRound:
     return {order: values[order] / reference[order] for order in sorted(values.keys() & reference.keys())}
 
 
-def _numbers(sides: Iterable[ByRound], unit: str) -> Numbers:
-    """The numbers of the new launches, which stand first, and of the recordings that have any."""
+def _beside(metric: str, sides: Iterable[ByRound], unit: str) -> Comparison:
+    """The values of the new launches, which stand first, beside those of the recordings that have any."""
     new, *stored = (tuple(values.values()) for values in sides)
     known = tuple(values for values in stored if values)
-    return Numbers(new, tuple(value for values in known for value in values), unit, recordings=known)
+    reference = tuple(value for values in known for value in values)
+    return Comparison(metric=metric, new=new, reference=reference, unit=unit, recordings=known)

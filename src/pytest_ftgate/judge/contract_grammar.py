@@ -12,6 +12,7 @@ qualifier  = start method | "w" worker count | "wcores" | role with its worker c
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -167,8 +168,12 @@ def _tokens(text: str) -> Iterator[Token]:
         raise ContractError(f"a contract has at most {LONGEST} characters, this one {len(text)}", text[:40] + "...", 40)
     at = 0
     while at < len(text):
-        if text[at] == "[":
-            token = Token("brackets", text[at : _closing(text, at) + 1], at)
+        if text[at] == "[":  # up to the bracket that closes it: a target has brackets of its own
+            depths = itertools.accumulate({"[": 1, "]": -1}.get(char, 0) for char in text[at:])
+            length = next((count for count, depth in enumerate(depths, 1) if not depth), None)
+            if length is None:
+                raise ContractError("this bracket is never closed", text, at)
+            token = Token("brackets", text[at : at + length], at)
         elif match := _TOKEN.match(text, at):
             token = Token(match.lastgroup or "", match[0], at)
         elif text[at] in "=!\u2264\u2265\u2260":
@@ -181,16 +186,6 @@ def _tokens(text: str) -> Iterator[Token]:
         yield token
         at += len(token.text)
     yield Token("end", "", len(text.rstrip()))
-
-
-def _closing(text: str, at: int) -> int:
-    """The bracket that closes the one at `at`: a target has brackets of its own."""
-    depth = 0
-    for place in range(at, len(text)):
-        depth += {"[": 1, "]": -1}.get(text[place], 0)
-        if not depth:
-            return place
-    raise ContractError("this bracket is never closed", text, at)
 
 
 # ---- parsing
@@ -225,21 +220,20 @@ class _Parser:
         comparison = self.taken(*COMPARISONS)
         if comparison is None:
             self.fail(f"expected {listed(COMPARISONS)}", self.token.at)
-        right = self.switch(left, comparison) if comparison.text == "==" else self.sum()
+        if comparison.text == "==":  # only the GIL is compared with `on` and `off`
+            if not isinstance(left, Name) or left.metric != "gil":
+                self.fail("== is for the GIL alone: measured figures are never equal; write <= or >=", comparison.at)
+            word = self.token
+            if word.text not in ("on", "off"):
+                self.fail("the GIL is on or off", word.at)
+            self.next += 1
+            right: Node = Number(value=float(word.text == "on"), dimension=PLAIN, at=word.at)
+        else:
+            right = self.sum()
         if self.token.kind != "end":
             more = self.token.text in COMPARISONS
             self.fail("a contract has one comparison" if more else "expected an operator or the end", self.token.at)
         return Contract(text=self.text, left=left, operator=comparison.text, right=right)
-
-    def switch(self, left: Node, comparison: Token) -> Node:
-        """`on` or `off`: only the GIL is compared with these."""
-        if not isinstance(left, Name) or left.metric != "gil":
-            self.fail("== is for the GIL alone: measured figures are never equal; write <= or >=", comparison.at)
-        word = self.token
-        if word.text not in ("on", "off"):
-            self.fail("the GIL is on or off", word.at)
-        self.next += 1
-        return Number(value=float(word.text == "on"), dimension=PLAIN, at=word.at)
 
     def sum(self) -> Node:
         return self.chain(self.product, "+", "-")
@@ -315,12 +309,33 @@ class _Parser:
         if metric.kind != "name":
             self.fail(f"expected a metric: {metrics.WHICH}", metric.at)
         self.next += 1
-        return Name(metric=self.metric(metric), where=_where(token.text, fields), at=token.at, columns=columns)
+        roles, words, variables = (
+            tuple(value for field, value in fields.items() if field.startswith(kind))
+            for kind in ("role ", "word ", "variable ")
+        )
+        workers = fields.get("workers", "cores")
+        where = Where(
+            kind=token.text,
+            method=fields.get("method"),
+            workers=None if workers == "cores" else int(workers),
+            cores=fields.get("workers") == "cores",
+            target=fields.get("target"),
+            roles=roles,
+            words=words,
+            variables=variables,
+        )
+        return Name(metric=self.metric(metric), where=where, at=token.at, columns=columns)
 
     def metric(self, token: Token) -> str:
         word = token.text
-        if word in OWN:
-            return self.own(token)
+        if word in OWN:  # `timer.ack_wait`, a metric of the workload's own
+            if not self.taken("."):
+                self.fail(f"say which {word}: {word}.NAME, as the workload calls it", token.at)
+            name = self.token
+            if name.kind != "name":
+                self.fail(f"expected the name of a {word}", name.at)
+            self.next += 1
+            return f"{word}.{name.text}"
         if word in KINDS:
             self.fail(f"{word} is an executor: say which of its figures, as in {word}.wall", token.at)
         if word in METHODS:
@@ -329,16 +344,6 @@ class _Parser:
             near = did_you_mean(word, [*METRICS, *OWN, *KINDS])
             self.fail(f"{word!r} is not a metric{near}; {metrics.WHICH}", token.at)
         return word
-
-    def own(self, token: Token) -> str:
-        """`timer.ack_wait`, a metric of the workload's own."""
-        if not self.taken("."):
-            self.fail(f"say which {token.text}: {token.text}.NAME, as the workload calls it", token.at)
-        name = self.token
-        if name.kind != "name":
-            self.fail(f"expected the name of a {token.text}", name.at)
-        self.next += 1
-        return f"{token.text}.{name.text}"
 
     @staticmethod
     def no_executor(word: str) -> str:
@@ -389,19 +394,6 @@ class _Parser:
 
 
 FIELDS: Final = {"method": "start method", "workers": "worker count", "target": "target"}
-
-
-def _where(kind: str, fields: Mapping[str, str]) -> Where:
-    return Where(
-        kind=kind,
-        method=fields.get("method"),
-        workers=int(fields["workers"]) if fields.get("workers", "cores") != "cores" else None,
-        cores=fields.get("workers") == "cores",
-        target=fields.get("target"),
-        roles=tuple(value for field, value in fields.items() if field.startswith("role ")),
-        words=tuple(value for field, value in fields.items() if field.startswith("word ")),
-        variables=tuple(value for field, value in fields.items() if field.startswith("variable ")),
-    )
 
 
 def dimension_of(metric: str) -> Dimension:

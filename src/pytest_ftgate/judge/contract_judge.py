@@ -166,9 +166,10 @@ def value_text(contract: Contract, value: float, more: int = 0) -> str:
         return _in_units(value, {unit: TIMES_S[unit] for unit in ("s", "ms", "us", "ns")}, more)
     if dimension == SIZE:
         return _in_units(value, {unit: SIZES_BYTES[unit] for unit in ("GiB", "MiB", "KiB", "B")}, more)
-    if _is_share(contract):
-        return f"{_digits(100 * value, more)} %"
-    return _digits(value, more)
+    # Whether a side is a share of the time, and not a ratio of two.
+    terms = [product[1] for side in (contract.left, contract.right) if (product := powers_of(side)) is not None]
+    share = any([(name in SHARES, power) for (name, _), power in each.items()] == [(True, 1)] for each in terms)
+    return f"{_digits(100 * value, more)} %" if share else _digits(value, more)
 
 
 def _in_units(value: float, units: Mapping[str, float], more: int) -> str:
@@ -181,15 +182,6 @@ def _digits(value: float, more: int) -> str:
     """Three significant digits and `more`, without an exponent where the number is large."""
     large = math.isfinite(value) and abs(value) >= 999.5
     return f"{value:,.{more}f}" if large else f"{value:.{3 + more}g}"
-
-
-def _is_share(contract: Contract) -> bool:
-    """Whether a side is a share of the time, and not a ratio of two."""
-    products = [powers_of(side) for side in (contract.left, contract.right)]
-    return any(
-        product is not None and [(term[0] in SHARES, power) for term, power in product[1].items()] == [(True, 1)]
-        for product in products
-    )
 
 
 # ---- the verdict

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import NoReturn
 
 from msgspec.structs import replace
@@ -39,7 +39,20 @@ def check(contract: Contract, spec: Spec) -> None:
         if name.metric in SCALINGS and not (1 in spec.workers and max(spec.workers) > 1):
             problem = f"{name.metric} compares with the same cell with one worker: give the test workers=[1, 8]"
             raise ContractError(problem, contract.text, name.at)
-    cells = _possible(contract, spec)
+    # A cell of every kind that the test may have; a test without targets gets them from the options.
+    programs = [executor.program for executor in spec.executors if executor.program]
+    names = [program.name for program in programs]
+    wheres = [name.where for name in all_names(contract) if name.where]
+    named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
+    own = [target for program in programs for target in program.pythons or ()]
+    targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
+    cells = [
+        cell
+        for cell in cells_of(spec, [Target(spec=target, request=target) for target in dict.fromkeys(targets)])
+        if (program := cell.executor.program) is None
+        or program.pythons is None
+        or _among(cell.target.spec, program.pythons)
+    ]
     for name in all_names(contract):
         meant = [cell for cell in cells if name.where is None or fits(cell, name.where, cell)]
         if meant and not any(_has(cell, name.metric) for cell in meant):
@@ -77,7 +90,25 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
     if not of_kind:
         fail(f"the test does not run under {where.kind}: {there}", "kind")
     if where.kind in PROGRAMS:
-        _check_program(of_kind, spec, where, there, fail)
+        labels = [executor.label for executor in of_kind]
+        named, others = ([word for word in where.words if (word in labels) is known] for known in (True, False))
+        for word in others:
+            if not VERSION.fullmatch(word):
+                fail(f"the test has no {where.kind} {word!r}{did_you_mean(word, labels)}: {there}", f"word {word}")
+        if not named and len(labels) > 1:
+            fail(f"which {where.kind}? {there}", "kind")
+        for second in (*named[1:], *others[1:]):
+            what = "program" if second in named else "target"
+            fail(f"{second} is a second {what}; one is enough", f"word {second}")
+        executor = next(each for each in of_kind if each.label in (named or labels))
+        if (where.workers is not None or where.cores) and not any(map(executor.counted, spec.environments)):
+            fail(f"{executor.label} does not take a number of workers", "workers")
+        if others and where.kind == "command":
+            fail("a command has no target: it runs once for all targets", f"word {others[0]}")
+        for pythons in (executor.program.pythons if executor.program else None, spec.pythons):
+            if others and pythons is not None and not _among(others[0], pythons):
+                on = f"it is on {listed(pythons, 'and')}"
+                fail(f"{executor.label} is not measured on {others[0]}: {on}", f"word {others[0]}")
     elif where.method is None and len(of_kind) > 1:
         fail(f"which {where.kind}? {there}", "kind")
     if where.method is not None and where.method not in [executor.qualifier for executor in of_kind]:
@@ -110,31 +141,6 @@ def _check_where(contract: Contract, spec: Spec, name: Name, where: Where) -> No
             fail("several environments have these variables: name another one", f"variable {where.variables[0]}")
 
 
-def _check_program(
-    executors: Sequence[Executor], spec: Spec, where: Where, there: str, fail: Callable[[str, str], NoReturn]
-) -> None:
-    names = [executor.label for executor in executors]
-    named = [word for word in where.words if word in names]
-    others = [word for word in where.words if word not in names]
-    for word in others:
-        if not VERSION.fullmatch(word):
-            fail(f"the test has no {where.kind} {word!r}{did_you_mean(word, names)}: {there}", f"word {word}")
-    if not named and len(names) > 1:
-        fail(f"which {where.kind}? {there}", "kind")
-    for second in (*named[1:], *others[1:]):
-        fail(f"{second} is a second {'program' if second in named else 'target'}; one is enough", f"word {second}")
-    executor = next(each for each in executors if each.label in (named or names))
-    if (where.workers is not None or where.cores) and not any(map(executor.counted, spec.environments)):
-        fail(f"{executor.label} does not take a number of workers", "workers")
-    if others and where.kind == "command":
-        fail("a command has no target: it runs once for all targets", f"word {others[0]}")
-    for known in (executor.program.pythons if executor.program else None, spec.pythons):
-        if others and known is not None and not _among(others[0], known):
-            fail(
-                f"{executor.label} is not measured on {others[0]}: it is on {listed(known, 'and')}", f"word {others[0]}"
-            )
-
-
 def _among(target: str, specs: Iterable[str]) -> bool:
     return any(_same_target(target, spec) for spec in specs)
 
@@ -145,23 +151,6 @@ def _same_target(target: str, spec: str) -> bool:
 
 def _spelled(executor: Executor) -> str:
     return executor.kind if executor.label == executor.kind else f"{executor.kind}[{executor.label}]"
-
-
-def _possible(contract: Contract, spec: Spec) -> list[Cell]:
-    """A cell of every kind that the test may have; a test without targets gets them from the options."""
-    programs = [executor.program for executor in spec.executors if executor.program]
-    names = [program.name for program in programs]
-    wheres = [name.where for name in all_names(contract) if name.where]
-    named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
-    own = [target for program in programs for target in program.pythons or ()]
-    targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
-    return [
-        cell
-        for cell in cells_of(spec, [Target(spec=target, request=target) for target in dict.fromkeys(targets)])
-        if (program := cell.executor.program) is None
-        or program.pythons is None
-        or _among(cell.target.spec, program.pythons)
-    ]
 
 
 def concerns(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> bool:
@@ -195,7 +184,7 @@ def involved(contract: Contract, cell: Cell, cells: Iterable[Cell]) -> list[Cell
     names, there = all_names(contract), list(cells)
     if all(name.where is not None for name in names) and not fits(cell, names[0].where, cell):
         return []
-    found = {name.where: _found(name.where, cell, there) for name in names}
+    found = {name.where: next((other for other in there if fits(other, name.where, cell)), None) for name in names}
     if any((of := found[name.where]) is None or not _has(of, name.metric) for name in names):
         return []
     meant = [other for other in found.values() if other is not None]
@@ -255,10 +244,6 @@ def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:
         return all(_same_target(target, cell.target.spec) for target in targets)
     alone = program is not None and program.pythons is not None and len(program.pythons) == 1
     return alone or _same_target(hand.target.spec.replace(" ", ""), cell.target.spec)
-
-
-def _found(where: Where | None, hand: Cell, cells: Iterable[Cell]) -> Cell | None:
-    return next((cell for cell in cells if fits(cell, where, hand)), None)
 
 
 def metrics_needed(contract: Contract) -> set[Need]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from ..kit.text import apart, p_value
+from ..kit.text import apart, p_value, plural
 from ..kit.values import WIDEST, Interval, Metric
 from ..model.report import Conditions
 from ..model.verdict import Basis, Comparison, Decision, MetricVerdict, Verdict
@@ -82,7 +82,7 @@ class Evidence(NamedTuple):
 def without_values(comparison: Comparison) -> MetricVerdict | None:
     """The verdict where there is nothing to compare with, or values that cannot be compared."""
     if not comparison.reference:
-        reason = "nothing is stored to compare with" if comparison.stored else "the reference gave no value"
+        reason = "the reference gave no value"
         return MetricVerdict(metric=comparison.metric, decision=Decision.NO_BASELINE, reason=reason)
     share = is_share(comparison.metric)
     wanted = "a share of 0 or more" if share else "a positive number"
@@ -136,8 +136,14 @@ def weigh(costs: Comparison) -> Evidence:
     # A tail that is shorter beside a longer body alone has not improved.
     measured = [value / by for value, by in zip_longest(costs.reference, costs.wall_growth, fillvalue=1.0)]
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
+    # New - reference on the metric's scale; that of a share is converted.
+    shifts = paired(tested(costs, costs.new), tested(costs, costs.reference))
+    low, value, high = moderated.interval(shifts, expected, INTERVAL_LEVEL)
+    if is_share(costs.metric):
+        unit = median(costs.reference) + least_share(costs)
+        low, value, high = (unit * math.expm1(end) for end in (low, value, high))
     return Evidence(
-        shift=_shift(costs, expected),
+        shift=Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL),
         p_fail=_p_beyond(costs, costs.new, failing(costs, costs.reference), bound),
         p_improve=_p_beyond(costs, measured, failing(costs, costs.new), bound),
         p_pass=p_pass(costs, costs.limits.effect, expected),
@@ -170,16 +176,6 @@ def deviations(costs: Comparison, times: float = 1.0) -> moderated.Floats:
 
 def _p_beyond(costs: Comparison, above: Sequence[float], below: Sequence[float], scales: moderated.Floats) -> float:
     return moderated.p_above(paired(tested(costs, above), tested(costs, below)), scales)
-
-
-def _shift(costs: Comparison, expected: moderated.Floats) -> Interval:
-    """New - reference on the metric's scale, with an interval of INTERVAL_LEVEL; that of a share is converted."""
-    new, reference = (tested(costs, side) for side in (costs.new, costs.reference))
-    low, value, high = moderated.interval(paired(new, reference), expected, INTERVAL_LEVEL)
-    if is_share(costs.metric):
-        unit = median(costs.reference) + least_share(costs)
-        low, value, high = (unit * math.expm1(end) for end in (low, value, high))
-    return Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
 
 
 # ---- which looks are due, and how many pairs can decide
@@ -252,26 +248,54 @@ def compare(comparison: Comparison) -> MetricVerdict:
     for look in due(there, *levels, final=costs.final):
         part = seen(costs, look.launches)
         evidence = weigh(part)
-        decision = _decide(evidence, look)
-        if decision is not Decision.INCONCLUSIVE:
-            return _verdict(part, look.beta, evidence, decision, _explain(part, look, evidence, decision))
+        if evidence.p_fail <= look.alpha:
+            decision, reason = Decision.REGRESSED, _beyond(part, evidence, look.alpha)
+        elif evidence.p_improve <= look.alpha:
+            least = -shift_to(part.metric, failing(part, part.new), part.new)
+            change, most = beside_limit(part.metric, evidence.shift.value, least)
+            side = "above" if is_gain(part.metric) else "below"
+            decision = Decision.IMPROVED
+            reason = f"{change} is {side} {most}: {p_value(evidence.p_improve, look.alpha)}"
+        elif evidence.p_pass <= look.beta:
+            decision, reason = Decision.PASSED, _hardly_waited(part)
+        else:
+            continue
+        return _verdict(part, look.beta, evidence, decision, reason)
+    # 1. What is ruled out. One pair rules out nothing, and before the end the levels of the looks to come are not
+    # spent.
     evidence = weigh(costs)
-    # One pair rules out nothing, and before the end the levels of the looks to come are not spent.
     looked = costs.final and there >= alpha_spending.LOOKS[0]
     level = alpha_spending.last(*levels[:2], there).beta if looked else 0.0
     opened = _verdict(costs, level, evidence, Decision.INCONCLUSIVE)
-    more, rules_out = _what_settles(costs, evidence, opened.ruled_out)
-    if costs.final and _suspect(costs, evidence):
+    # 2. How many more pairs would decide: `rules out +25 %; +5 % needs about 9 more pairs, 40 s`.
+    shift, fail, effect = evidence.shift.value, fail_limit(costs), pass_limit(costs)
+    fails = shift - fail > effect - shift
+    value, limit = shift, fail if fails else effect
+    if is_share(costs.metric):  # it is tested on another scale than it is shown on
+        unit = median(costs.reference) + least_share(costs)
+        value, limit = math.log1p(value / unit), math.log1p(limit / unit)
+    gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
+    more = _until_decided(there, costs.alpha, costs.beta, gap, fails=fails)
+    if more is None:
+        needs = _settles(None, "pair")
+    elif fails:
+        needs = f"whether it is beyond {change_text(costs.metric, fail)} needs {_about(more, 'pair', costs.pair_s)}"
+    else:
+        needs = f"{change_text(costs.metric, effect)} needs {_about(more, 'pair', costs.pair_s)}"
+    known = "nothing" if opened.ruled_out is None else worse_text(costs.metric, opened.ruled_out)
+    notes = [f"{'1 pair ' if there == 1 else ''}rules out {known}; {needs}", _hardly_waited(costs)]
+    # 3. Whether a regression is likely. The lower median: of two or three pairs, one that was disturbed makes none
+    # suspect.
+    shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
+    likely = _likely(evidence.p_fail, _distances(costs), costs.alpha, evidence.bound)
+    if costs.final and likely and median_low(shifts) > effect:
         why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {_settles(more, 'pair')}"
         return replace(opened, decision=Decision.SUSPECT, reason=why, more=more)
-    shift, limit = evidence.shift.value, pass_limit(costs)
-    beyond = costs.final and shift > limit and evidence.p_fail <= BEYOND_LEVEL
-    notes = [rules_out, _hardly_waited(costs)]
+    beyond = costs.final and shift > effect and evidence.p_fail <= BEYOND_LEVEL
     if beyond:
-        change, effect = beside_limit(costs.metric, shift, limit)
-        notes.insert(0, f"the estimate {change} is worse than the effect {effect}")
-    reason = "; ".join(filter(None, notes))
-    return replace(opened, reason=reason, more=more, beyond=beyond)
+        estimate, allows = beside_limit(costs.metric, shift, effect)
+        notes.insert(0, f"the estimate {estimate} is worse than the effect {allows}")
+    return replace(opened, reason="; ".join(filter(None, notes)), more=more, beyond=beyond)
 
 
 def by_cpu(judged: MetricVerdict, wall: Comparison, cpu: Comparison, computing: float) -> MetricVerdict:
@@ -335,7 +359,7 @@ def require(
     schedule = alpha_spending.of_rounds(correlation)
     for look in due(len(values), alpha, beta, at_most, final=final, schedule=schedule):
         verdict = _required(values[: look.launches], look, text, correlation, spread)
-        if settled(verdict):
+        if verdict.decision is not Decision.INCONCLUSIVE:
             return verdict
     open_one = _required(values, Look(launches=len(values), alpha=0.0, beta=0.0), text, correlation, spread)
     suspect = final and open_one.p_fail is not None and _likely(open_one.p_fail, values, alpha)
@@ -344,25 +368,14 @@ def require(
     centre, deviation = rank_tests.location(exact, 0.0).value, float(moderated.deviations(exact, (), spread)[0])
     gap, fails = abs(centre) / deviation, centre > 0
     more = _until_decided(len(values), alpha, beta, gap, fails=fails, correlation=correlation, schedule=schedule)
-    holds = f"it held in {sum(value < 0 for value in values)} of {_counted(len(values), 'round')}"
+    holds = f"it held in {sum(value < 0 for value in values)} of {plural(len(values), 'round')}"
     decision = Decision.SUSPECT if suspect else Decision.INCONCLUSIVE
     return replace(open_one, decision=decision, reason=f"{holds}; {_settles(more, 'round')}", more=more)
-
-
-def settled(verdict: MetricVerdict) -> bool:
-    """Whether more launches cannot change the verdict."""
-    return verdict.decision is not Decision.INCONCLUSIVE
 
 
 def without_figures(metric: str, reason: str) -> MetricVerdict:
     """An inconclusive verdict on a metric that has no figures for this reason, which more launches cannot change."""
     return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, more=0)
-
-
-def without_stored(metric: str, launches: int, nodeid: str) -> MetricVerdict:
-    """An inconclusive verdict on a metric that has figures in this run, and none in what is stored."""
-    reason = f"nothing is stored of it, so no change of it can be seen: record it again with --ftgate-update='{nodeid}'"
-    return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason, launches=launches, more=0)
 
 
 def refused(metric: str, cost: Interval | None, limit: float) -> MetricVerdict | None:
@@ -424,33 +437,16 @@ def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     return judged
 
 
-def split_alpha(alpha: float, beta: float, hypotheses: int) -> tuple[float, float]:
-    """(alpha, beta) for each of a run's gating hypotheses.
+def split_alpha(alpha: float, hypotheses: int) -> float:
+    """Alpha for each of a run's gating hypotheses (Bonferroni): one false alarm fails the run, whichever raised it.
 
-    Alpha is split (Bonferroni): one false alarm fails the run, whichever raised it. Beta is not: it is the chance to
-    miss one regression, which no number of unchanged neighbours makes likelier; split over 60 it would double what an
-    unchanged cell is measured for.
+    Beta is not split: it is the chance to miss one regression, which no number of unchanged neighbours makes likelier;
+    split over 60 it would double what an unchanged cell is measured for.
     """
-    return alpha / max(1, hypotheses), beta
+    return alpha / max(1, hypotheses)
 
 
 # ---- one look
-
-
-def _decide(evidence: Evidence, look: Look) -> Decision:
-    if evidence.p_fail <= look.alpha:
-        return Decision.REGRESSED
-    if evidence.p_improve <= look.alpha:
-        return Decision.IMPROVED
-    return Decision.PASSED if evidence.p_pass <= look.beta else Decision.INCONCLUSIVE
-
-
-def _suspect(costs: Comparison, evidence: Evidence) -> bool:
-    """Whether a regression is likely: see `compare`."""
-    likely = _likely(evidence.p_fail, _distances(costs), costs.alpha, evidence.bound)
-    # The lower median: of two or three pairs, one that was disturbed makes none suspect.
-    shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
-    return likely and median_low(shifts) > pass_limit(costs)
 
 
 def _distances(costs: Comparison) -> list[float]:
@@ -482,18 +478,6 @@ def _verdict(
     )
 
 
-def _explain(costs: Comparison, look: Look, evidence: Evidence, decision: Decision) -> str:
-    """The reason in one line; empty for a pass with waits to compare."""
-    if decision is Decision.REGRESSED:
-        return _beyond(costs, evidence, look.alpha)
-    if decision is Decision.IMPROVED:
-        least = -shift_to(costs.metric, failing(costs, costs.new), costs.new)
-        change, limit = beside_limit(costs.metric, evidence.shift.value, least)
-        side = "above" if is_gain(costs.metric) else "below"
-        return f"{change} is {side} {limit}: {p_value(evidence.p_improve, look.alpha)}"
-    return _hardly_waited(costs)
-
-
 def _beyond(costs: Comparison, evidence: Evidence, level: float) -> str:
     """`+30 % is beyond +2 %: p = 0.0001, limit 0.0012`, or of one pair alone by how much it lies beyond."""
     change, limit = beside_limit(costs.metric, evidence.shift.value, fail_limit(costs))
@@ -514,30 +498,6 @@ def _hardly_waited(costs: Comparison) -> str:
 
 
 # ---- what would settle it
-
-
-def _what_settles(costs: Comparison, evidence: Evidence, known: float | None) -> tuple[int | None, str]:
-    """How many more pairs would decide, if known; and in words, with what is ruled out (`known`).
-
-    `rules out +25 %; +5 % needs about 9 more pairs, 40 s`.
-    """
-    fail, effect, value = fail_limit(costs), pass_limit(costs), evidence.shift.value
-    fails = value - fail > effect - value
-    limit = fail if fails else effect
-    if is_share(costs.metric):  # it is tested on another scale than it is shown on
-        unit = median(costs.reference) + least_share(costs)
-        value, limit = math.log1p(value / unit), math.log1p(limit / unit)
-    gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
-    more = _until_decided(pairs(costs), costs.alpha, costs.beta, gap, fails=fails)
-    ruled = "nothing" if known is None else worse_text(costs.metric, known)
-    rules = f"{'1 pair ' if pairs(costs) == 1 else ''}rules out {ruled}"
-    if more is None:
-        needs = _settles(None, "pair")
-    elif fails:
-        needs = f"whether it is beyond {change_text(costs.metric, fail)} needs {_about(more, 'pair', costs.pair_s)}"
-    else:
-        needs = f"{change_text(costs.metric, effect)} needs {_about(more, 'pair', costs.pair_s)}"
-    return more, f"{rules}; {needs}"
 
 
 def _until_decided(
@@ -571,11 +531,7 @@ def _about(more: int, what: str, each_s: float = 0.0) -> str:
     """`about 9 more pairs, 40 s`: with the time that they take if that of one is known."""
     seconds = more * each_s
     time = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-    return f"about {_counted(more, f'more {what}')}" + (f", {time}" if each_s else "")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+    return f"about {plural(more, f'more {what}')}" + (f", {time}" if each_s else "")
 
 
 # ---- contracts
@@ -589,7 +545,7 @@ def _required(values: Sequence[float], look: Look, text: str, correlation: float
     p_pass = moderated.p_above([-value for value in exact], scales, correlation)
     decision, reason = Decision.INCONCLUSIVE, ""
     if p_fail <= look.alpha:
-        against = f"{sum(value > 0 for value in values)} of {_counted(len(values), 'round')}"
+        against = f"{sum(value > 0 for value in values)} of {plural(len(values), 'round')}"
         decision = Decision.BROKEN
         reason = f"it did not hold in {against}: {p_value(p_fail, look.alpha)}"
     elif p_pass <= look.beta:
@@ -665,7 +621,7 @@ def remarks(conditions: Conditions | None, workers: int) -> tuple[str, ...]:
         return ()
     found = _exceeded(conditions, REPORTED)
     if 0 < conditions.cores < workers:
-        found.append(f"oversubscribed: {workers} workers on {_cores(conditions)}")
+        found.append(f"oversubscribed: {workers} workers on {plural(conditions.cores, 'core')}")
     return tuple(found)
 
 
@@ -687,19 +643,15 @@ def _exceeded(conditions: Conditions, limits: Tolerated) -> list[str]:
     others, steal, quota, throttles = (conditions.others, conditions.steal, conditions.quota, conditions.throttles)
     # `cores` is 0 if unknown.
     if others is not None and others > limits.others * max(1, conditions.cores):
-        found.append(f"other processes kept {others:.1f} of {_cores(conditions)} busy")
+        found.append(f"other processes kept {others:.1f} of {plural(conditions.cores, 'core')} busy")
     if steal is not None and steal > limits.steal:
         found.append(f"the hypervisor gave {steal:.1%} of the cores' time to others")
     if quota is not None and quota > limits.quota:
         found.append(f"the CPU quota stopped the run in {max(quota, 0.01):.0%} of its periods")
     if throttles is not None and throttles > limits.throttles:
-        found.append(f"the CPU throttled {throttles} time{'' if throttles == 1 else 's'} because of heat")
+        found.append(f"the CPU throttled {plural(throttles, 'time')} because of heat")
     change = drift(conditions.calibration_ns)
     factor, word = max(change, 1 / change), "slower" if change > 1 else "faster"
     if factor > limits.moved:
         found.append(f"the machine became {factor:.2f}x {word} during the measurement")
     return found
-
-
-def _cores(conditions: Conditions) -> str:
-    return f"{conditions.cores} core{'' if conditions.cores == 1 else 's'}"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..model.report import Explanation, FunctionTime, Moved, SiteFigures, WaitFigures
+from ..model.report import Explanation, FunctionTime, Moved, SiteFigures
 from ..model.sample import Function, Launch, Profile, Sample, StackSamples, iteration_value
 from ..store.schema import StoredCell
 from . import compare
@@ -55,20 +55,34 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
     if before is None:
         return Explanation()
     if isinstance(before, Sample):
-        sites = _sites(sample, before)
-        states = {name: (_states(before, name), _states(sample, name)) for name in STATES} | _native(before, sample)
+        # The lock sites that wait more, with their place after the change.
+        then, now, held = _site_shares(before), _site_shares(sample), {}
+        launches = len(before.of("locks"))
+        for key, (site, after) in now.items() if launches else ():
+            place = f"{site.file}:{site.line} {site.kind}" + (f" ({site.name})" if site.name else "")
+            held[place] = (then[key][1] if key in then else [0.0] * launches, after)
+        sites = tuple(each for each in _moves(held, 1.0) if each.after > each.before)
+        waits = _waits(before), _waits(sample)
+        named = dict.fromkeys(name for side in waits for each in side for name in each)
+        states = {
+            name: ([each.get(name, 0.0) for each in waits[0]], [each.get(name, 0.0) for each in waits[1]])
+            for name in named
+        }
     else:
         sites = ()
         states = {name: (_values(before, each), _values(sample, each)) for name, each in STORED_STATES.items()}
-    relative = {name: (_values(before, name), _values(sample, name)) for name in (*PHASES, "cores")}
     started_once = any(launch.start_ns is not None for launch in sample.launches)
     phases = () if started_once else PHASES  # start and join are then no part of an iteration
-    cores = _moves({"cores": relative["cores"]}, median(relative["cores"][0] or [0.0]))
+    busy = _values(before, "cores"), _values(sample, "cores")
+    cores = _moves({"cores": busy}, median(busy[0] or [0.0]))
     return Explanation(
         sites=sites,
         shares=_moves(states, 1.0),
         cores=cores[0] if cores else None,
-        phases=_moves({name: relative[name] for name in phases}, median(_values(before, "wall") or [0.0])),
+        phases=_moves(
+            {name: (_values(before, name), _values(sample, name)) for name in phases},
+            median(_values(before, "wall") or [0.0]),
+        ),
     )
 
 
@@ -77,49 +91,27 @@ def _values(side: Sample | StoredCell, metric: str) -> list[float]:
     return [value for each in sides for value in each.by_order(metric).values()]
 
 
-def _states(sample: Sample, name: str) -> list[float]:
-    """The share of the workers' time in one state, of each memory launch that has samples of it."""
-    waits = (waits_of(sample.with_launches("memory", [launch])) for launch in sample.of("memory"))
-    return [float(getattr(each, name)) for each in waits if isinstance(each, WaitFigures) and not each.unavailable]
-
-
-def _native(before: Sample, after: Sample) -> dict[str, tuple[list[float], list[float]]]:
-    """The shares of the functions of native code that either side waits in, of each memory launch."""
-    sides = [
-        [waits_of(side.with_launches("memory", [launch])) for launch in side.of("memory")] for side in (before, after)
+def _waits(sample: Sample) -> list[dict[str, float]]:
+    """The shares of the workers' time by state, and by the native code that they wait in, of each memory launch."""
+    found = (waits_of(sample.with_launches("memory", [launch])) for launch in sample.of("memory"))
+    return [
+        {state: getattr(each, state) for state in STATES} | {f"in {name}": part for name, part in each.native.items()}
+        for each in found
+        if each is not None and not each.unavailable
     ]
-    shares = [[each.native for each in side if each and not each.unavailable] for side in sides]
-    names = {name for side in shares for each in side for name in each}
-    then, now = shares
-    return {
-        f"in {name}": ([each.get(name, 0.0) for each in then], [each.get(name, 0.0) for each in now]) for name in names
-    }
 
 
 def _moves(values: Mapping[str, tuple[Sequence[float], Sequence[float]]], of: float) -> tuple[Moved, ...]:
     """Those that moved, as parts of `of`, the largest movement first."""
-    found = [
-        Moved(name=name, before=median(before), after=median(after))
-        for name, (before, after) in values.items()
-        if before and after and of > 0 and _beyond(before, after, of)
-    ]
+    found = []
+    for name, sides in values.items():
+        if all(sides) and of > 0:
+            before, after = map(median, sides)
+            deviations = (max(LEAST_DEVIATION * of, stdev(side) if len(side) > 1 else 0.0) for side in sides)
+            error = math.sqrt(sum(each**2 / len(side) for each, side in zip(deviations, sides, strict=True)))
+            if abs(after - before) > LEAST_MOVE * of + 2 * error:
+                found.append(Moved(name=name, before=before, after=after))
     return tuple(sorted(found, key=lambda each: -abs(each.after - each.before)))
-
-
-def _beyond(before: Sequence[float], after: Sequence[float], of: float) -> bool:
-    variances = [(max(LEAST_DEVIATION * of, stdev(side) if len(side) > 1 else 0.0)) ** 2 for side in (before, after)]
-    error = math.sqrt(sum(variance / len(side) for variance, side in zip(variances, (before, after), strict=True)))
-    return abs(median(after) - median(before)) > LEAST_MOVE * of + 2 * error
-
-
-def _sites(sample: Sample, before: Sample) -> tuple[Moved, ...]:
-    """The lock sites that wait more, with their place after the change."""
-    then, now = _site_shares(before), _site_shares(sample)
-    values, launches = {}, len(before.of("locks"))
-    for key, (site, after) in now.items() if launches else ():
-        place = f"{site.file}:{site.line} {site.kind}" + (f" ({site.name})" if site.name else "")
-        values[place] = (then[key][1] if key in then else [0.0] * launches, after)
-    return tuple(each for each in _moves(values, 1.0) if each.after > each.before)
 
 
 def _site_shares(sample: Sample) -> dict[tuple[str, str, str, int], tuple[SiteFigures, list[float]]]:
@@ -187,12 +179,13 @@ def added_time(sample: Sample) -> AddedTime | None:
 class _Shares:
     """How often functions are on the stacks of a profile, in each block."""
 
-    def __init__(self, profile: Profile, names: Mapping[Function, Name]) -> None:
+    def __init__(self, profile: Profile) -> None:
+        names = [(each.file, each.name) for each in profile.functions]
         self.whole: Counter[int] = Counter()
         self.stacks: Counter[tuple[int, tuple[Name, ...]]] = Counter()
         for sample in profile.samples:
             self.whole[sample.block] += sample.count
-            stack = tuple(names[profile.functions[index]] for index in sample.functions)
+            stack = tuple(names[index] for index in sample.functions)
             self.stacks[sample.block, stack] += sample.count
         self.on_stack: defaultdict[Name, Counter[int]] = defaultdict(Counter)
         depths: defaultdict[Name, list[int]] = defaultdict(list)
@@ -260,7 +253,7 @@ def slower_functions(
     A function's time is its share of the samples times that of the work; its growth is tested by Student's t, with
     as many degrees of freedom as the side with fewer blocks has, at ALPHA over all functions (Bonferroni).
     """
-    then, now = (_Shares(each, _names(each.functions)) for each in (before, after))
+    then, now = _Shares(before), _Shares(after)
     fewest = min(then.count, now.count)
     if fewest < LEAST_SAMPLES or min(len(then.whole), len(now.whole)) < LEAST_BLOCKS:
         return f"only {fewest} samples of the workers' stacks were taken, and {LEAST_SAMPLES} are needed"
@@ -301,10 +294,6 @@ def _is_among(name: Name, changed: AbstractSet[tuple[str, str]]) -> bool:
     return any(
         function == other.replace(".<locals>", "") and f"/{path}".endswith(f"/{file}") for path, other in changed
     )
-
-
-def _names(functions: Iterable[Function]) -> dict[Function, Name]:
-    return {each: (each.file, each.name) for each in functions}
 
 
 def _added(before: float, after: float, time: AddedTime) -> float:

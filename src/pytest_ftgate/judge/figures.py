@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import chain
 from typing import Final
 
 from ..kit.values import Interval, Metric
@@ -57,6 +56,14 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         work = work_ratio(of)
         scaling = Interval(value=times, low=work * ratio.low, high=work * ratio.high, level=ratio.level)
 
+    # The medians over launches of the median window; the longest answer of all, and all the errors.
+    windows = [each.latency for launch in sample.launches for each in launch.iterations if each.latency is not None]
+    latency = None
+    if windows:
+        medians = {f"{name}_ns": of.middle(f"latency_{name}") or math.nan for name in ("mean", "p50", "p95", "p99")}
+        longest, errors = max(each.max_ns for each in windows), sum(each.errors for each in windows)
+        latency = Latency(**medians, max_ns=longest, errors=errors, asked_per_s=windows[0].asked_per_s)
+
     return Figures(
         **{field: of.middle(metric) for field, metric in MEDIANS.items()},
         wall_ns=rank_tests.log_interval(tuple(walls.values())) if walls else None,
@@ -68,7 +75,7 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         counters_per_s=own("counter", "counters"),
         timers_mean_ns=own("timer", "timers"),
         peaks=own("peak", "peaks"),
-        latency=_latency(of),
+        latency=latency,
         gil_enabled=any(gil) if gil and is_python else None,
         sites=site_figures(sample),
         no_locks="" if sample.locks_error is None else sample.locks_error.reason,
@@ -85,19 +92,4 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         scaling=scaling,
         efficiency=scaling.value / workers if scaling else None,
         serial_fraction=rank_tests.amdahl(scaling.value, workers) if scaling and workers > 1 else None,
-    )
-
-
-def _latency(of: Values) -> Latency | None:
-    """The medians over launches of the median window; the longest answer of all, and all the errors."""
-    iterations = chain.from_iterable(launch.iterations for launch in of.sample.launches)
-    every = [iteration.latency for iteration in iterations if iteration.latency is not None]
-    if not every:
-        return None
-    medians = {f"{name}_ns": of.middle(f"latency_{name}") or math.nan for name in ("mean", "p50", "p95", "p99")}
-    return Latency(
-        **medians,
-        max_ns=max(latency.max_ns for latency in every),
-        errors=sum(latency.errors for latency in every),
-        asked_per_s=every[0].asked_per_s,
     )

@@ -37,35 +37,20 @@ def history(recordings: Sequence[Recording], metric: str, *, fingerprint: str, b
         for recording, each in known
     )
     centres = [point.value.value for point in points]
-    found = change_points([math.log(value) for value in centres] if positive else centres)
-    return History(
-        metric=metric, unit=unit, build=build, points=points, changes=_changes(centres, found, share=_is_share(metric))
-    )
+    at = change_points([math.log(value) for value in centres] if positive else centres)
 
-
-def _is_share(metric: str) -> bool:
-    return metrics.row(metric).scale == "share"
-
-
-def _changes(centres: Sequence[float], at: Sequence[int], *, share: bool) -> tuple[LevelChange, ...]:
-    """Each change of level, as the mean of the recordings after it, up to the next one, against those before it."""
-    ends = (0, *at, len(centres))
-    found = []
+    # Each change of level, as the mean of the recordings after it, up to the next one, against those before it.
+    ends, changes = (0, *at, len(centres)), []
     for low, index, high in zip(ends, ends[1:], ends[2:], strict=False):
-        before, after = (_level(centres[start:end]) for start, end in ((low, index), (index, high)))
-        of_ratio = not share and before > 0
-        found.append(
-            LevelChange(
-                index=index, ratio=after / before if of_ratio else None, difference=None if of_ratio else after - before
-            )
+        before, after = (
+            rank_tests.geometric_mean(level) if all(value > 0 for value in level) else sum(level) / len(level)
+            for level in (centres[low:index], centres[index:high])
         )
-    return tuple(found)
-
-
-def _level(centres: Sequence[float]) -> float:
-    if all(value > 0 for value in centres):
-        return rank_tests.geometric_mean(centres)
-    return sum(centres) / len(centres)
+        if before > 0 and not metrics.is_share(metric):
+            changes.append(LevelChange(index=index, ratio=after / before))
+        else:
+            changes.append(LevelChange(index=index, difference=after - before))
+    return History(metric=metric, unit=unit, build=build, points=points, changes=tuple(changes))
 
 
 def stored_wall(recordings: Sequence[Recording], *, fingerprint: str, build: str) -> tuple[History, ...]:

@@ -7,6 +7,7 @@ reference decides. Where there is none, a prediction from the stored recordings 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,6 @@ from ..model.verdict import Basis, BasisKind, Comparison, Decision, Limits, Metr
 from ..stats import alpha_spending
 from ..store import recording, schema
 from . import compare, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction
-from .compare import Numbers
 from .values import CONTROL, TestValues, Values, figure_of
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
@@ -62,11 +62,11 @@ class ComparedWith(Basis, frozen=True, kw_only=True):
 
 
 class Reading(NamedTuple):
-    """What is judged of a cell: its values, what they are compared with, and the numbers of both sides by metric."""
+    """What is judged of a cell: its values, what they are compared with, and both sides by metric, without limits."""
 
     values: Values
     basis: ComparedWith
-    numbers: Mapping[str, Numbers]
+    comparisons: Mapping[str, Comparison]
 
     @property
     def compared(self) -> bool:
@@ -148,52 +148,50 @@ class Judge:
     def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
         """Node id -> the kinds of launches that a cell still needs after a round, also for the verdicts of others."""
         test = TestValues(samples)
-        needs: dict[str, set[Need]] = {cell.nodeid: set() for cell in test.cells}
+        needs = defaultdict[str, set[Need]](set, {cell.nodeid: set() for cell in test.cells})
         self._so_far = {}
         for values in test:
-            reading = None if values.sample.failed else self._reading(values)
-            if reading is not None and reading.basis.judged:
-                judged = self._rows(reading, final=False)
-                self._so_far[values.cell.nodeid] = reading, judged
-                for nodeid, kinds in self._needs_of(reading, judged):
-                    needs.setdefault(nodeid, set()).update(kinds)
-        return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
-
-    def _needs_of(self, reading: Reading, judged: Sequence[MetricVerdict]) -> Iterable[tuple[str, Iterable[Need]]]:
-        values, basis, numbers = reading
-        sample, own, cells = values.sample, values.cell.nodeid, values.test.cells
-        rounds = max(values.rounds, len(sample.of("memory")))
-        # 1. Figures, where nothing is compared; values that have not come yet.
-        if values.rounds < LEAST_ROUNDS and not (reading.compared or self.contracts):
-            yield own, EVERYTHING if sample.reference is None else IN_PAIRS
-        if sample.reference is not None and reading.compared and values.rounds < HOPELESS_ROUNDS:
-            for metric in set(self.policy.metrics) - numbers.keys() - {Metric.SCALING, Metric.TAIL}:
-                yield own, self._kinds(metric, basis)
-        # 2. What is open and may be decided by more launches: contracts, and metrics unless one has regressed, which
-        # fails the cell whatever the others are.
-        failed = any(each.decision is Decision.REGRESSED for each in decide.explained(judged))
-        for each in judged:
-            at_most = self.rounds if each.contract else self.at_most
-            hopeful = each.decision is Decision.INCONCLUSIVE and each.more != 0 and rounds < at_most
-            if not hopeful or not (each.launches or rounds < HOPELESS_ROUNDS):
+            if values.sample.failed:
                 continue
-            if each.contract:
-                contract = contract_grammar.parse(each.contract)
-                for other in contracts.involved(contract, values.cell, cells):
-                    yield other.nodeid, contracts.metrics_needed(contract)
-            elif not failed:
-                yield own, self._kinds(each.metric, basis)
-                if each.metric == Metric.SCALING and (one := one_worker_cell(values.cell, cells)):
-                    yield one.nodeid, {"time"}
-                if each.metric == Metric.RATIO:
-                    yield basis.executor_nodeid, {"time"}
+            reading = self._reading(values)
+            if not reading.basis.judged:
+                continue
+            judged = self._rows(reading, final=False)
+            self._so_far[values.cell.nodeid] = reading, judged
+            own, sample, rounds = needs[values.cell.nodeid], values.sample, values.rounds
+            # 1. Figures, where nothing is compared; values that have not come yet.
+            if rounds < LEAST_ROUNDS and not (reading.compared or self.contracts):
+                own |= EVERYTHING if sample.reference is None else IN_PAIRS
+            if sample.reference is not None and reading.compared and rounds < HOPELESS_ROUNDS:
+                for metric in set(self.policy.metrics) - reading.comparisons.keys() - {Metric.SCALING, Metric.TAIL}:
+                    own |= self._kinds(metric, reading.basis)
+            # 2. What is open and may be decided by more launches: contracts, and metrics unless one has regressed,
+            # which fails the cell whatever the others are.
+            failed = any(each.decision is Decision.REGRESSED for each in decide.explained(judged))
+            rounds = max(rounds, len(sample.of("memory")))
+            for each in judged:
+                at_most = self.rounds if each.contract else self.at_most
+                hopeful = each.decision is Decision.INCONCLUSIVE and each.more != 0 and rounds < at_most
+                if not hopeful or not (each.launches or rounds < HOPELESS_ROUNDS):
+                    continue
+                if each.contract:
+                    contract = contract_grammar.parse(each.contract)
+                    for other in contracts.involved(contract, values.cell, test.cells):
+                        needs[other.nodeid] |= contracts.metrics_needed(contract)
+                elif not failed:
+                    own |= self._kinds(each.metric, reading.basis)
+                    if each.metric == Metric.SCALING and (one := one_worker_cell(values.cell, test.cells)):
+                        needs[one.nodeid].add("time")
+                    if each.metric == Metric.RATIO:
+                        needs[reading.basis.executor_nodeid].add("time")
+        return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
 
     # -- verdicts ----------------------------------------------------------------------------------------------
 
-    def compared_with(self, sample: Sample) -> ComparedWith:
+    def compared_with(self, values: Values) -> ComparedWith:
         """What a cell is compared with; nothing if its stored cell measured something else."""
-        found = self.all_compared[sample.cell.nodeid]
-        mismatch = recording.mismatch(found.entry, sample) if found.entry is not None else ""
+        found = self.all_compared[values.cell.nodeid]
+        mismatch = recording.mismatch(found.entry, values.sample) if found.entry is not None else ""
         return ComparedWith(why=mismatch) if mismatch else found
 
     def judged(self, values: Values, *, final: bool) -> list[MetricVerdict]:
@@ -226,20 +224,16 @@ class Judge:
         if basis.same and not found:
             return replace(basis, why="").verdict(Decision.UNCHANGED, basis.why)
         if not found:
-            return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(sample, basis))
+            return Verdict(decision=Decision.NO_BASELINE, reason=_why_none(values, basis))
         if all(each.contract for each in found):
-            return decide.judge(found, replace(basis, basis="", why=_why_none(sample, basis)))
-        return decide.judge(found, replace(basis, why=_joined(basis.why, self._unseen(reading))))
-
-    def _unseen(self, reading: Reading) -> str:
-        """A note if a tail is stored and was not judged; else empty."""
-        if reading.basis.entry is None or Metric.TAIL not in self.policy.metrics:
-            return ""
-        tails = compare.with_stored(reading.values, reading.basis.entry, [Metric.TAIL]).get(Metric.TAIL)
-        if tails is None or tails.new:
-            return ""
-        least = metrics.LEAST_TAIL_ITERATIONS
-        return f"the tail was not judged: the budget allows fewer than {least} iterations per launch"
+            return decide.judge(found, replace(basis, basis="", why=_why_none(values, basis)))
+        # A tail that is stored and was not judged.
+        if basis.entry is not None and Metric.TAIL in self.policy.metrics:
+            tails = compare.with_stored(values, basis.entry, [Metric.TAIL]).get(Metric.TAIL)
+            if tails is not None and not tails.new:
+                few = f"the budget allows fewer than {metrics.LEAST_TAIL_ITERATIONS} iterations per launch"
+                basis = replace(basis, why=_joined(basis.why, f"the tail was not judged: {few}"))
+        return decide.judge(found, basis)
 
     def settled(self, values: Values, screened: Verdict, together: Verdict | None, why: str) -> Verdict:
         """The verdict after a miss: by the paired launches (`together`) if they could fail a metric, else predicted.
@@ -249,10 +243,12 @@ class Judge:
         """
         reading = self._reading(values)
         paired = {each.metric: each for each in together.metrics} if together else {}
-        judged = []
+        judged, open_ones = [], (Decision.INCONCLUSIVE, Decision.SUSPECT)
         for each in screened.metrics:
             own = None if each.contract else paired.get(_paired_metric(each.metric))
-            judged.append(own if own is not None and _could_fail(own) else self._without_pairs(each, own, reading))
+            # Where alpha may have been spent on it, a second test would double the false alarms.
+            spent = own is not None and (own.decision not in open_ones or own.launches >= alpha_spending.LOOKS[0])
+            judged.append(own if own is not None and spent else self._without_pairs(each, own, reading))
         known = {_paired_metric(each.metric) for each in screened.metrics}
         judged += [each for metric, each in paired.items() if metric not in known]
         if together is not None and any(each in judged for each in paired.values()):
@@ -264,8 +260,8 @@ class Judge:
         """What becomes of a metric whose paired launches, if there are any (`own`), could not fail it: a prediction."""
         if not missed(screened):
             return screened
-        numbers = reading.numbers.get(screened.metric)
-        if numbers is None or not numbers.new:
+        comparison = reading.comparisons.get(screened.metric)
+        if comparison is None or not comparison.new:
             return own or screened
         predicted = _with_figures(self._judged(screened.metric, reading, "predicted", final=True), reading)
         if reading.basis.elsewhere and (predicted.decision.fails or predicted.beyond):
@@ -276,19 +272,19 @@ class Judge:
     # -- metrics -----------------------------------------------------------------------------------------------
 
     def _reading(self, values: Values) -> Reading:
-        basis, names = self.compared_with(values.sample), self.policy.metrics
-        entry, numbers = basis.entry, dict[str, Numbers]()
+        basis, names = self.compared_with(values), self.policy.metrics
+        entry, found = basis.entry, dict[str, Comparison]()
         if values.sample.reference is not None:
-            numbers = compare.paired(values, {*names, Metric.CPU} if Metric.WALL in names else names)
+            found = compare.paired(values, {*names, Metric.CPU} if Metric.WALL in names else names)
         elif entry is not None and values.rounds and basis.basis == "stored":
-            numbers = compare.with_stored(values, entry, names)
+            found = compare.with_stored(values, entry, names)
         elif entry is not None and values.rounds:
             executor = next((each for each in values.test if each.cell.nodeid == basis.executor_nodeid), None)
-            numbers = compare.portable(values, entry, executor=executor, stored_executor=basis.executor, names=names)
-        return Reading(values, basis, numbers)
+            found = compare.portable(values, entry, executor=executor, stored_executor=basis.executor, names=names)
+        return Reading(values, basis, found)
 
     def _rows(self, reading: Reading, *, final: bool) -> list[MetricVerdict]:
-        (values, basis, numbers), sample = reading, reading.values.sample
+        (values, basis, comparisons), sample = reading, reading.values.sample
         found = []
         # 1. Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
         ratio = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
@@ -296,14 +292,16 @@ class Judge:
             row = metrics.row(metric)
             if row.need == "locks" and sample.no_locks and sample.launches and reading.compared:
                 found.append(decide.without_figures(metric, sample.no_locks))
-            elif metric in numbers and (numbers[metric].new or row.absent):
+            elif metric in comparisons and (comparisons[metric].new or row.absent):
                 judged = self._refused(metric, reading) if final else None
                 judged = judged or self._judged(metric, reading, basis.basis, final=final)
                 found.append(_with_figures(judged, reading) if final else judged)
         # 2. The time gates, and the baseline holds none: the cell cannot pass by its other metrics.
         by_stored = final and sample.reference is None and basis.basis == "stored"
-        if by_stored and Metric.WALL in self.policy.metrics and Metric.WALL not in numbers:
-            found.append(decide.without_stored(Metric.WALL, values.rounds, values.cell.nodeid))
+        if by_stored and Metric.WALL in self.policy.metrics and Metric.WALL not in comparisons:
+            why = "nothing is stored of it, so no change of it can be seen: record it again with "
+            none = decide.without_figures(Metric.WALL, f"{why}--ftgate-update='{values.cell.nodeid}'")
+            found.append(replace(none, launches=values.rounds))
         if sample.reference is not None and sample.reference.failed:  # keeps what was decided before it failed
             found = [each for each in found if each.launches and each.decision is not Decision.INCONCLUSIVE]
         # 3. Contracts.
@@ -319,37 +317,37 @@ class Judge:
         return decide.refused(metric, cost, self.policy.probe_cost)
 
     def _judged(self, metric: str, reading: Reading, kind: BasisKind, *, final: bool) -> MetricVerdict:
-        values, numbers, allowed = reading.values, reading.numbers[metric], self._limits(metric, kind)
-        if not numbers.new:
+        values, allowed = reading.values, self._limits(metric, kind)
+        if not reading.comparisons[metric].new:
             reason = f"the reference has figures and this run has none: {metrics.row(metric).absent}"
             return MetricVerdict(metric=metric, decision=Decision.INCONCLUSIVE, reason=reason)
-        comparison = self._comparison(metric, reading, allowed, final=final)
-        if not numbers.recordings:
-            judged = decide.compare(comparison)
-            if metric != Metric.WALL or Metric.CPU not in reading.numbers:
-                return judged
-            spent = self._comparison(Metric.CPU, reading, allowed._replace(floor=0.0), final=final)
-            sides = (side for side in (values, values.reference) if side is not None)
-            return decide.by_cpu(judged, comparison, spent, min(side.computing for side in sides))
-        moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
-        return prediction.predict(comparison, numbers.recordings, moved)
+        comparison = self._limited(metric, reading, allowed, final=final)
+        if comparison.stored:
+            moved = math.hypot(*(decide.deviation(each, values.cell.workers) for each in self.conditions))
+            return prediction.predict(comparison, moved)
+        judged = decide.compare(comparison)
+        if metric != Metric.WALL or Metric.CPU not in reading.comparisons:
+            return judged
+        spent = self._limited(Metric.CPU, reading, allowed._replace(floor=0.0), final=final)
+        sides = (side for side in (values, values.reference) if side is not None)
+        return decide.by_cpu(judged, comparison, spent, min(side.computing for side in sides))
 
-    def _comparison(self, metric: str, reading: Reading, allowed: Limits, *, final: bool) -> Comparison:
-        values, numbers = reading.values, reading.numbers[metric]
-        return Comparison(
-            metric=metric,
-            new=numbers.new,
-            reference=numbers.reference,
-            unit=numbers.unit,
-            limits=allowed._replace(floor=allowed.floor * _unit_in(numbers.unit, values)),
-            errors=numbers.errors,
-            stored=bool(numbers.recordings),
+    def _limited(self, metric: str, reading: Reading, allowed: Limits, *, final: bool) -> Comparison:
+        """The values of both sides with the limits and the error rates that hold for them."""
+        values, found, scale = reading.values, reading.comparisons[metric], 1.0
+        if found.unit == "ns":  # floors of times are in seconds
+            scale = NS_PER_S
+        elif found.unit == compare.OF_CONTROL:
+            control_ns = values.middle(CONTROL)
+            scale = NS_PER_S / control_ns if control_ns else 0.0
+        return replace(
+            found,
+            limits=allowed._replace(floor=allowed.floor * scale),
             alpha=self.policy.alpha,
             beta=self.policy.beta,
             at_most=self.at_most,
             final=final,
             pair_s=values.round_s,
-            wall_growth=numbers.wall_growth,
         )
 
     def _limits(self, metric: str, kind: BasisKind) -> Limits:
@@ -359,15 +357,15 @@ class Judge:
 def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
     """The verdict with the figure of each side, where this one has any."""
     values, entry = reading.values, reading.basis.entry
-    if not reading.numbers[judged.metric].new:
+    if not reading.comparisons[judged.metric].new:
         return judged
     others = [values.reference] if values.reference is not None else entry.recordings if entry else ()
     now = figure_of(judged.metric, [values], others)
     return replace(judged, now=now, was=figure_of(judged.metric, others, [values]))
 
 
-def _why_none(sample: Sample, basis: Basis) -> str:
-    reference = sample.reference
+def _why_none(values: Values, basis: Basis) -> str:
+    reference = values.sample.reference
     if reference is None:
         return basis.why
     if reference.unsupported is not None:
@@ -375,12 +373,6 @@ def _why_none(sample: Sample, basis: Basis) -> str:
     if reference.error is not None:
         return f"the reference fails: {reference.error.reason}"
     return basis.why or "the reference has no figures to compare"
-
-
-def _could_fail(own: MetricVerdict) -> bool:
-    """Whether alpha may have been spent on it: a second test would double the false alarms."""
-    open_ones = (Decision.INCONCLUSIVE, Decision.SUSPECT)
-    return own.decision not in open_ones or own.launches >= alpha_spending.LOOKS[0]
 
 
 def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
@@ -458,16 +450,6 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
     judged = (contract_grammar.parse(each.text) for each in spec.contracts)
     bearing = [each for each in judged if not each.is_gil and contracts.concerns(each, cell, cells)]
     return (len(gating) if compared else 0) + len(bearing)
-
-
-def _unit_in(unit: str, values: Values) -> float:
-    """The factor from a floor to the unit of the values: floors of times are in seconds."""
-    if unit == "ns":
-        return NS_PER_S
-    if unit == compare.OF_CONTROL:
-        control_ns = values.middle(CONTROL)
-        return NS_PER_S / control_ns if control_ns else 0.0
-    return 1.0
 
 
 def _joined(*parts: str) -> str:

@@ -8,8 +8,7 @@ from functools import lru_cache
 from statistics import fmean, median
 from typing import NamedTuple
 
-import msgspec
-
+from ..kit.text import plural
 from ..kit.values import Interval
 from ..model.verdict import Comparison, Decision, MetricVerdict
 from .decide import INTERVAL_LEVEL, as_costs, ruled_out, suspect_level, without_values
@@ -31,11 +30,10 @@ SMALL_PART = 0.5
 """More launches narrow the limits by a tenth at most once their part of the deviation is this share of the others."""
 
 
-def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved: float = 0.0) -> MetricVerdict:
-    """The decision from stored `recordings`: on what is stored alone, as a screen or for good.
+def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
+    """The decision from stored recordings: on what is stored alone, as a screen or for good.
 
-    `recordings` holds the per-launch values of each, in the unit of `comparison.new`; `comparison.reference` is not
-    read. The unit of replication is the recording. The median of the new launches is compared with prediction limits
+    The unit of replication is the recording. The median of the new launches is compared with prediction limits
     (Hahn & Meeker 1991, "Statistical Intervals"): the next recording of unchanged code stays below the upper one with
     probability 1 - alpha, by Student's t around the mean of the stored medians, moved by margin and floor. The variance
     between recordings is the observed one, pooled with the prior of the metric, plus the variance of a median of so few
@@ -51,59 +49,71 @@ def predict(comparison: Comparison, recordings: Sequence[Sequence[float]], moved
     is depends on the variance alone, not on the change. Before it, `more` says how many launches are missing; after it
     an open decision has `more` = 0. Errors and no baseline as in `compare`.
     """
-    everything = tuple(value for recording in recordings for value in recording)
-    if refusal := without_values(msgspec.structs.replace(comparison, reference=everything)):
+    if refusal := without_values(comparison):
         return refusal
     costs = as_costs(comparison)
     invert = is_gain(costs.metric)
-    stored = [[1 / value if invert else value for value in recording] for recording in recordings if recording]
+    stored = [[1 / value if invert else value for value in recording] for recording in comparison.recordings]
     spread = _Spread.of(costs, stored, moved)
     more = 0 if costs.final else spread.missing(len(costs.new))
-    decision = _decided(spread) if not more else Decision.INCONCLUSIVE
-    before = [spread.value(spread.middle)]
+
+    # The limits above which the next median has regressed, and above which it fails as suspect.
+    passes, fails = spread.passing(costs.limits.effect), spread.limit(costs.alpha)
+    likely, obvious = spread.limit(suspect_level(costs.alpha)), spread.failing(spread.middle) + OBVIOUS
+    if not spread.seen:
+        likely = max(likely, obvious)
+    elif spread.apart and not is_share(costs.metric):
+        likely = min(likely, obvious)
+    unlikely = max(likely, passes)
+
+    # The decision, and the reason for it in one line.
+    ready = spread.seen and not more
+    measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
+    improved = spread.failing(spread.own) + spread.reach(costs.alpha) < measured
+    limit = fails if ready and spread.own > fails else unlikely
+    change, beyond = beside_limit(costs.metric, spread.shown(spread.own), spread.shown(limit))
+    runs = plural(len(stored), "stored recording")
+    if ready and spread.own > fails:
+        decision = Decision.REGRESSED
+        reason = f"{change} is beyond {beyond}, the limit predicted from {runs} (needs p <= {costs.alpha:.2g})"
+    elif ready and improved:
+        decision = Decision.IMPROVED
+        reason = f"{change} is beyond the range predicted from {runs} (needs p <= {costs.alpha:.2g})"
+    elif ready and spread.rejects(costs.limits.effect):
+        decision, reason = Decision.PASSED, ""
+    elif not more and spread.own > unlikely:
+        decision = Decision.SUSPECT
+        reason = f"{change} is beyond {beyond}, the limit of a likely regression by {runs}"
+    elif spread.seen:
+        decision = Decision.INCONCLUSIVE
+        reason = (
+            f"{change} against {runs}, which can only detect a change beyond {beyond}; "
+            "--ftgate-against or more recordings would settle it"
+        )
+    else:
+        decision = Decision.INCONCLUSIVE
+        reason = (
+            f"{change} from one launch on either side, which shows no scatter: more time (--ftgate-test-time) or "
+            "launches (ftgate_launches) would settle it"
+        )
+
     half = spread.reach((1 - INTERVAL_LEVEL) / 2)
     low, value, high = (spread.shown(spread.own + step) for step in (-half, 0.0, half))
     shift = Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL)
-    limit = min(spread.limit(costs.alpha), _suspect_limit(spread)) if spread.seen else _suspect_limit(spread)
-    passes = spread.passing(costs.limits.effect)
     return MetricVerdict(
         metric=costs.metric,
         decision=decision,
         ratio=ratio(costs.metric, shift),
         points=shift if is_share(costs.metric) else None,
-        reason=_foretold(decision, spread, len(stored)),
+        reason=reason,
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
-        allowed=allowed(costs.metric, spread.shown(limit)),
+        allowed=allowed(costs.metric, spread.shown(min(fails, unlikely) if spread.seen else unlikely)),
         effect=allowed(costs.metric, spread.shown(passes)),
         wall_growth=max(costs.wall_growth, default=1.0),
-        ruled_out=None if more or not spread.seen else ruled_out(costs, before, spread.rejects),
+        ruled_out=None if more or not spread.seen else ruled_out(costs, [spread.value(spread.middle)], spread.rejects),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > passes,
     )
-
-
-def _decided(spread: _Spread) -> Decision:
-    costs = spread.costs
-    if not spread.seen:
-        return Decision.SUSPECT if spread.own > _suspect_limit(spread) else Decision.INCONCLUSIVE
-    if spread.own > spread.limit(costs.alpha):
-        return Decision.REGRESSED
-    measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
-    if spread.failing(spread.own) + spread.reach(costs.alpha) < measured:
-        return Decision.IMPROVED
-    if spread.rejects(costs.limits.effect):
-        return Decision.PASSED
-    return Decision.SUSPECT if spread.own > _suspect_limit(spread) else Decision.INCONCLUSIVE
-
-
-def _suspect_limit(spread: _Spread) -> float:
-    """The limit above which the next median fails as suspect."""
-    likely, obvious = spread.limit(suspect_level(spread.costs.alpha)), spread.failing(spread.middle) + OBVIOUS
-    if not spread.seen:
-        likely = max(likely, obvious)
-    elif spread.apart and not is_share(spread.costs.metric):
-        likely = min(likely, obvious)
-    return max(likely, spread.passing(spread.costs.limits.effect))
 
 
 class _Spread(NamedTuple):
@@ -133,20 +143,30 @@ class _Spread(NamedTuple):
         seen = any(len(run) > 1 for run in runs)
         launch, launches = _launch_deviation(runs) if seen else (row(costs.metric).spread, PRIOR_FREEDOM)
         shares = sum(1 / len(run) for run in recordings) / len(recordings) ** 2
-        between, freedom = _between(costs.metric, centres, moved)
+        # The deviation of the next recording around the mean of those before.
+        middle, count, of = fmean(centres), len(centres), row(costs.metric)
+        freedom = PRIOR_FREEDOM + count - 1
+        squares = PRIOR_FREEDOM * of.between**2 + sum((centre - middle) ** 2 for centre in centres)
+        added = moved * of.between if of.unit != "size" else 0.0
+        between = math.hypot(math.sqrt(squares / freedom * (1 + 1 / count)), added)
         others = math.hypot(between, launch * math.sqrt(shares))
         deviation = math.hypot(others, launch / math.sqrt(len(new)))
         of_launches = deviation**2 - between**2
+        # Of few launches all have to lie apart, and of fewer than FEWEST it is not known.
+        every = [value for run in recordings for value in run]
+        fewest = min(len(new), len(every))
+        outliers = 0.25 if fewest >= LEAST_LAUNCHES else 0.0
+        low, high = sorted(new)[int(outliers * len(new))], sorted(every, reverse=True)[int(outliers * len(every))]
         return cls(
             costs=costs,
             own=own,
-            middle=fmean(centres),
+            middle=middle,
             deviation=deviation,
             # That of a sum of variances (Satterthwaite 1946).
             freedom=deviation**4 / (between**4 / freedom + of_launches**2 / max(1, launches)),
             launch=launch,
             others=others,
-            apart=_apart(new, [value for run in recordings for value in run]),
+            apart=fewest >= FEWEST and low > high,
             seen=seen,
         )
 
@@ -193,17 +213,6 @@ def _critical(freedom: float, probability: float) -> float:
     return float(stdtrit(freedom, probability))
 
 
-def _apart(new: Sequence[float], stored: Sequence[float]) -> bool:
-    """Whether three quarters of the new launches lie above three quarters of the stored ones; where there are few, all.
-
-    Never of fewer than FEWEST.
-    """
-    fewest = min(len(new), len(stored))
-    outliers = 0.25 if fewest >= LEAST_LAUNCHES else 0.0
-    low, high = sorted(new)[int(outliers * len(new))], sorted(stored, reverse=True)[int(outliers * len(stored))]
-    return fewest >= FEWEST and low > high
-
-
 def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
     """The standard deviation of the median of one launch's log around its run's centre, and its degrees of freedom.
 
@@ -219,38 +228,3 @@ def _launch_deviation(runs: Sequence[Sequence[float]]) -> tuple[float, int]:
         wider, middle = math.sqrt(len(run) / (len(run) - 1)), median(run)
         found += [wider * abs(value - middle) for value in run]
     return math.pi / 2 * fmean(found), freedom
-
-
-def _between(metric: str, centres: Sequence[float], moved: float) -> tuple[float, int]:
-    """The standard deviation of the next recording around the mean of `centres` (logs), and its degrees of freedom."""
-    count, middle = len(centres), fmean(centres)
-    freedom = PRIOR_FREEDOM + count - 1
-    prior = row(metric).between
-    squares = PRIOR_FREEDOM * prior**2 + sum((centre - middle) ** 2 for centre in centres)
-    added = moved * prior if row(metric).unit != "size" else 0.0
-    return math.hypot(math.sqrt(squares / freedom * (1 + 1 / count)), added), freedom
-
-
-def _foretold(decision: Decision, spread: _Spread, recordings: int) -> str:
-    """The reason of a prediction, in one line; empty for a pass."""
-    costs = spread.costs
-    limit = spread.limit(costs.alpha) if decision is Decision.REGRESSED else _suspect_limit(spread)
-    change, beyond = beside_limit(costs.metric, spread.shown(spread.own), spread.shown(limit))
-    stored = f"{recordings} stored recording" + ("" if recordings == 1 else "s")
-    if decision is Decision.REGRESSED:
-        return f"{change} is beyond {beyond}, the limit predicted from {stored} (needs p <= {costs.alpha:.2g})"
-    if decision is Decision.SUSPECT:
-        return f"{change} is beyond {beyond}, the limit of a likely regression by {stored}"
-    if decision is Decision.IMPROVED:
-        return f"{change} is beyond the range predicted from {stored} (needs p <= {costs.alpha:.2g})"
-    if decision is Decision.PASSED:
-        return ""
-    if not spread.seen:
-        return (
-            f"{change} from one launch on either side, which shows no scatter: more time (--ftgate-test-time) or "
-            "launches (ftgate_launches) would settle it"
-        )
-    return (
-        f"{change} against {stored}, which can only detect a change beyond {beyond}; "
-        "--ftgate-against or more recordings would settle it"
-    )

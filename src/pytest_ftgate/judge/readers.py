@@ -54,11 +54,8 @@ def by_order(launches: Iterable[Launch], value_of: Callable[[Launch], float | No
 
 def median_of(values: Iterable[float | None]) -> float | None:
     """The median of the values that are known; None without any."""
-    known = sorted(value for value in values if value is not None)
-    if not known:
-        return None
-    middle = len(known) // 2
-    return float(known[middle] if len(known) % 2 else (known[middle - 1] + known[middle]) / 2)
+    known = [value for value in values if value is not None]
+    return float(median(known)) if known else None
 
 
 def per_loop(of: Columns, field: str) -> Floats:
@@ -182,7 +179,10 @@ def sampling_errors(
     A body that allocates and frees looks larger or smaller by when it is sampled. The scatter is pooled over all
     launches, because one of them may have few samples. Empty where none has two.
     """
-    own, other = ({launch.order: _logs(launch, bytes_of) for launch in side} for side in (launches, others))
+    own, other = (
+        {launch.order: [math.log(known) for point in launch.memory if (known := bytes_of(point))] for launch in side}
+        for side in (launches, others)
+    )
     every = [logs for logs in (*own.values(), *other.values()) if logs]
     freedom = sum(len(logs) - 1 for logs in every)
     if not freedom:
@@ -195,10 +195,6 @@ def sampling_errors(
         for order, sides in both.items()
         if all(sides)
     }
-
-
-def _logs(launch: Launch, bytes_of: Callable[[MemoryPoint], int | None]) -> list[float]:
-    return [math.log(known) for point in launch.memory if (known := bytes_of(point))]
 
 
 def peak(launches: Sequence[Launch]) -> float | None:
@@ -216,28 +212,26 @@ _FIGURES: Final[Mapping[str, Callable[[Footprint], int | None]]] = {
 
 
 def roles(launches: Sequence[Launch]) -> dict[str, RoleFigures]:
-    """The figures of the tree and of each role in any sample."""
+    """The figures of the tree and of each role in any sample, as medians over launches.
+
+    At barriers that of a launch is its median, of all samples the largest.
+    """
     # Of each launch all samples, those at barriers included, and those at barriers.
     sampled = [[*launch.memory, *(barrier.point for barrier in launch.barriers)] for launch in launches]
     barriers = [_later(launch) for launch in launches]
-    names = sorted({name for points in sampled for point in points for name in point.roles})
-    return {
-        name: _role([_parts(points, name) for points in sampled], [_parts(points, name) for points in barriers])
-        for name in ([TREE] if any(sampled) else []) + names
-    }
-
-
-def _role(sampled: Sequence[Sequence[Footprint]], barriers: Sequence[Sequence[Footprint]]) -> RoleFigures:
-    """The medians over launches: at barriers the median of a launch, of all samples the largest."""
-    processes = [_middle(parts, lambda part: part.processes) for parts in (barriers, sampled)]
-    peaks = {
-        f"peak_{name}": median_of(
-            max((figure for figure in map(figure_of, parts) if figure is not None), default=None) for parts in sampled
-        )
-        for name, figure_of in _FIGURES.items()
-    }
-    at_barriers = {f"steady_{name}": _middle(barriers, figure_of) for name, figure_of in _FIGURES.items()}
-    return RoleFigures(processes=round(processes[0] or processes[1] or 0), **at_barriers, **peaks)
+    names, found = sorted({name for points in sampled for point in points for name in point.roles}), {}
+    for name in ([TREE] if any(sampled) else []) + names:
+        every, held = ([_parts(points, name) for points in launches] for launches in (sampled, barriers))
+        processes = [_middle(parts, lambda part: part.processes) for parts in (held, every)]
+        peaks = {
+            f"peak_{kind}": median_of(
+                max((known for part in parts if (known := bytes_of(part)) is not None), default=None) for parts in every
+            )
+            for kind, bytes_of in _FIGURES.items()
+        }
+        at_barriers = {f"steady_{kind}": _middle(held, bytes_of) for kind, bytes_of in _FIGURES.items()}
+        found[name] = RoleFigures(processes=round(processes[0] or processes[1] or 0), **at_barriers, **peaks)
+    return found
 
 
 def _middle(by_launch: Iterable[Iterable[Footprint]], figure_of: Callable[[Footprint], int | None]) -> float | None:
@@ -471,6 +465,14 @@ def waits_of(sample: Sample) -> WaitFigures | None:
     # The shares come from lock launches: with the probe they may exceed the futex time that memory launches sampled.
     lock = min(futex, median_of(shares_by_order(sample, "lock", NO_PRIVATE_FUTEX).values()) or 0.0)
     queue = min(futex - lock, median_of(shares_by_order(sample, "queue", NO_PRIVATE_FUTEX).values()) or 0.0)
+    # The parts of the futex time by function, without the locks that were probed.
+    native, known = dict[str, float](), lock + queue
+    for each in usable:
+        for name, part in each.native.items():
+            native[name] = native.get(name, 0.0) + futex * part / len(usable)
+    for name in [name for name in native if name.startswith(NATIVE_LOCK)]:
+        native[name], known = max(0.0, native[name] - known), max(0.0, known - native[name])
+    longest = sorted(native.items(), key=lambda item: (-item[1], item[0]))
     return WaitFigures(
         running=running,
         runnable=runnable,
@@ -479,7 +481,7 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         queue=queue,
         process=process,
         unattributed=futex - lock - queue,
-        native=_native(usable, futex, lock + queue),
+        native={name: share for name, share in longest if share >= NATIVE_SHARE},
         asleep=asleep,
         voluntary_per_s=_per_second(usable, lambda waits: waits.voluntary_switches),
         involuntary_per_s=_per_second(usable, lambda waits: waits.involuntary_switches),
@@ -488,18 +490,6 @@ def waits_of(sample: Sample) -> WaitFigures | None:
         gil_p95_ns=gil_p95,
         gil_max_ns=gil_max,
     )
-
-
-def _native(waits: Sequence[Waits], futex: float, known: float) -> dict[str, float]:
-    """The parts of the futex time by function, the longest first; `known` are those of the locks that were probed."""
-    shares: dict[str, float] = {}
-    for each in waits:
-        for name, part in each.native.items():
-            shares[name] = shares.get(name, 0.0) + futex * part / len(waits)
-    for name in [name for name in shares if name.startswith(NATIVE_LOCK)]:
-        shares[name], known = max(0.0, shares[name] - known), max(0.0, known - shares[name])
-    found = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-    return {name: share for name, share in found if share >= NATIVE_SHARE}
 
 
 def _gil_waits(waits: Sequence[Waits]) -> tuple[float | None, float | None, float | None]:

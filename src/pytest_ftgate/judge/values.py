@@ -291,11 +291,6 @@ def _cost(pairs: Sequence[tuple[float, float]]) -> Interval | None:
     return Interval(value=value, low=low, high=high, level=readers.INTERVAL_LEVEL if len(shifts) > 1 else 0.0)
 
 
-def _ratios(sides: Sides, times: float = 1.0) -> ByRound:
-    """The ratio of each launch's iterations to those beside it, so many times."""
-    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in sides.items()}
-
-
 def _over_control(read: ColumnReader) -> Callable[[Values], ByRound]:
     """The ratio of each launch's iterations to those of the control beside it."""
 
@@ -342,11 +337,8 @@ def _scaling(values: Values, role: Role = "time") -> ByRound:
     """
     if values.one_worker is None:
         return {}
-    return _ratios(scaling_sides(values, role), work_ratio(values, role))
-
-
-def _efficiency(values: Values) -> ByRound:
-    return {order: scaling / values.cell.workers for order, scaling in values.by_order(Metric.SCALING).items()}
+    times = work_ratio(values, role)
+    return {order: times * rank_tests.iterations_ratio(*pair) for order, pair in scaling_sides(values, role).items()}
 
 
 def _written(values: Values) -> ByRound:
@@ -364,7 +356,9 @@ _DERIVED: Final[Mapping[str, Callable[[Values], ByRound]]] = {
     CPU_OF_CONTROL: _over_control(_cpu_times),
     USS_WRITTEN: _written,
     Metric.SCALING: _scaling,
-    "efficiency": _efficiency,
+    "efficiency": lambda values: {
+        order: scaling / values.cell.workers for order, scaling in values.by_order(Metric.SCALING).items()
+    },
     Metric.CEILING: lambda values: _scaling(values, "control"),
 }
 

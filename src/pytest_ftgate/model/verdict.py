@@ -120,8 +120,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the control of the same
     group (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
-    better, for `ratio` the time over that of the reference executor. Unless they are `stored`, `new[i]` and
-    `reference[i]` are of the same round: a pair. The pass limit of the lock-wait share has twice the floor.
+    better, for `ratio` the time over that of the reference executor. `new[i]` and `reference[i]` are of the same round:
+    a pair; unless there are `recordings`, whose launches the reference then holds. The pass limit of the lock-wait
+    share has twice the floor.
 
     `alpha` and `beta` are the error rates of this hypothesis, of at most `at_most` pairs. With `final` no more launches
     follow: the levels that are left are spent on those there are, and what has probably regressed is suspect. `pair_s`
@@ -135,15 +136,20 @@ class Comparison(Struct, frozen=True, kw_only=True):
     new: tuple[float, ...]
     reference: tuple[float, ...]
     unit: str
-    limits: Limits
+    limits: Limits = Limits(0.0, 0.0)
     alpha: float = 0.01
     beta: float = 0.05
     errors: tuple[float, ...] = ()
-    stored: bool = False
+    recordings: tuple[tuple[float, ...], ...] = ()
     at_most: int = 80
     final: bool = True
     pair_s: float = 0.0
     wall_growth: tuple[float, ...] = ()
+
+    @property
+    def stored(self) -> bool:
+        """Whether the reference is what is stored, and not interleaved."""
+        return bool(self.recordings)
 
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):

@@ -133,14 +133,12 @@ class StoredBaselines:
         before anything is measured.
         """
         config = self.config
-        number = part.hypotheses if part else max(1, self.hypotheses(plan))
-        alpha, beta = decide.split_alpha(config.alpha, alpha_spending.BETA, number)
         return Policy(
             metrics=config.metrics,
             cli=config.thresholds,
             ini=config.ini_thresholds,
-            alpha=alpha,
-            beta=beta,
+            alpha=decide.split_alpha(config.alpha, part.hypotheses if part else self.hypotheses(plan)),
+            beta=alpha_spending.BETA,
             probe_cost=config.probe_cost,
         )
 

@@ -187,8 +187,9 @@ class Trial:
             if row.verdict.decision in explaining.EXPLAINED and self.run.config.explain:
                 explanation = self.explainer.of(cell.nodeid)
                 # Where its reference was not measured, what moved since its baseline.
-                if explanation is None and row.sample is not None and row.sample.reference is None and self.first:
-                    explanation = explaining.of_stored(row, self.first.judge.compared_with(row.sample))
+                values = self.first.values.of(cell) if self.first else None
+                if explanation is None and self.first and values is not None and values.reference is None:
+                    explanation = explaining.of_stored(row, self.first.judge.compared_with(values))
                 row = replace(row, explanation=explanation)
         except Exception as error:  # noqa: BLE001
             self._fail_cell(cell, error)
@@ -414,7 +415,7 @@ class Trial:
         alone: dict[str, tuple[worktrees.Pair, list[Cell]]] = {}
         for values in sorted(screen.values, key=lambda each: -excess(self.by_nodeid[each.cell.nodeid].verdict)):
             with self._failing(values.cell):
-                compared_with = screen.judge.compared_with(values.sample)
+                compared_with = screen.judge.compared_with(values)
                 pair = self._pair_after_miss(values.cell, compared_with)
                 if pair is not None:
                     alone.setdefault(compared_with.commit, (pair, []))[1].append(values.cell)
