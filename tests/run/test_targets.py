@@ -14,6 +14,7 @@ from fake_launcher import GIL, Quiet, group_of
 
 from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.spent import Spent
+from pytest_ftgate.measure.watch import threads
 from pytest_ftgate.model.spec import Cell, Group, Interpreter, parse_target
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.targets import Targets
@@ -38,7 +39,7 @@ class Sides:
         self.make: Make = lambda *_: None
         monkeypatch.setattr(find, "find_interpreter", lambda target: GIL)
         monkeypatch.setattr(environments, "ensure_environment", self._ensure)
-        monkeypatch.setattr(Targets, "_waits_unavailable", lambda *_: "")
+        monkeypatch.setattr(threads, "patterns_hold", lambda *_, **__: "")
 
     def _ensure(self, interpreter: Interpreter, *, project: Path, on_step: OnStep, **_: object) -> Path:
         self.made.append((project.name, threading.current_thread().name))

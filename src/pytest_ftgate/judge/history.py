@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..kit.values import Metric
 from ..model.report import History, HistoryPoint, LevelChange
 from ..stats import rank_tests
 from ..stats.change_points import change_points
@@ -51,9 +50,3 @@ def history(recordings: Sequence[Recording], metric: str, *, fingerprint: str, b
         else:
             changes.append(LevelChange(index=index, difference=after - before))
     return History(metric=metric, unit=unit, build=build, points=points, changes=tuple(changes))
-
-
-def stored_wall(recordings: Sequence[Recording], *, fingerprint: str, build: str) -> tuple[History, ...]:
-    """The history of the wall time for a report; none of fewer than two recordings."""
-    found = history(recordings, Metric.WALL, fingerprint=fingerprint, build=build)
-    return () if found is None or len(found.points) < 2 else (found,)

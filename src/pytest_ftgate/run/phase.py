@@ -114,7 +114,13 @@ class Phase:
         references: dict[str, CellRun] = {}
         if pair and based:  # a reference without the test is not built
             old_spec, old_targets = run.references.relocated(group.spec, pair.reference), prepared(pair.reference)
-            _check_versions(pair, old_targets, targets)
+            # Of two versions of a distribution; two wheels may be two builds of one version.
+            asked = [word for word in pair.reference.install if not (pair.reference.commit or word.endswith(".whl"))]
+            for name in old_targets if asked else ():
+                pythons = (Path(side[name].python) for side in (old_targets, targets))
+                old, new = (worktrees.installed_version(python, asked[0]) for python in pythons)
+                if old == new:
+                    raise FtgateError(f"both sides have {asked[0]} on {name}: there is nothing to compare")
             for cell in cells:
                 if compared[cell.nodeid].basis:
                     there = replace(cell, target=target_of(cell, pair.reference))
@@ -222,20 +228,6 @@ class Phase:
         )
 
 
-def _check_versions(
-    pair: worktrees.Pair, reference: Mapping[str, PreparedTarget], changed: Mapping[str, PreparedTarget]
-) -> None:
-    """For two versions of a distribution: raise FtgateError if both sides have the same."""
-    # Two wheels may be two builds of one version.
-    requested = [word for word in pair.reference.install if not (pair.reference.commit or word.endswith(".whl"))]
-    for target in reference if requested else ():
-        old, new = (
-            worktrees.installed_version(Path(side[target].python), requested[0]) for side in (reference, changed)
-        )
-        if old == new:
-            raise FtgateError(f"both sides have {requested[0]} on {target}: there is nothing to compare")
-
-
 # ---- whether the time of a phase is too short for a decision, and what would be enough
 
 MARGIN = 1.4
@@ -265,15 +257,12 @@ def predicted(phase: Phase, test_s: float, ended_s: float, time: RunTime, tests:
         wanted_s = time.spent_s + tests * max(0.0, wanted_s - budget.spent_s)
     elif ended_s:  # the phases before take as large a part of a longer time
         wanted_s += max(ended_s, wanted_s)
+    wanted_s = max(wanted_s, given_s)
     return Shortfall(
         rounds=rounds,
         needed=phase.needed,
         cells=len(phase.measurement.cell_runs),
         option=option,
         given_s=given_s,
-        wanted_s=_ample(max(wanted_s, given_s)),
+        wanted_s=next((float(step) for step in STEPS_S if step > wanted_s), 3600.0 * math.ceil(wanted_s / 3600)),
     )
-
-
-def _ample(seconds: float) -> float:
-    return next((float(step) for step in STEPS_S if step > seconds), 3600.0 * math.ceil(seconds / 3600))

@@ -157,7 +157,11 @@ class _Watch:
                 return
             if not stacks.debugged():
                 break
-        self.found = stacks.at_work(self._asked())
+        # The main thread and those that the cell has started, and all of its processes.
+        main, own = threading.main_thread(), os.getpid()
+        started = (each for each in threading.enumerate() if each not in (*self._before, self._thread, main))
+        names = {each.native_id: "" if each is main else each.name for each in (main, *started) if each.native_id}
+        self.found = stacks.at_work(stacks.asked([own, *stacks.below(own)], self.folder, self.setup, names))
         for _ in range(INTERRUPTS):
             with self._lock:
                 if self._over.is_set():
@@ -168,15 +172,6 @@ class _Watch:
         if not self._over.is_set():
             reason = f"did not end within {self.seconds:g} s{stacks.where(self.found)}, and cannot be interrupted"
             _end_process(self.stderr, f"{self.setup['qualname']} {reason}", stacks.shown(self.found))
-
-    def _asked(self) -> list[stacks.Stack]:
-        main = threading.main_thread()
-        asked = [
-            main,
-            *(each for each in threading.enumerate() if each not in self._before and each is not self._thread),
-        ]
-        names = {thread.native_id: thread.name if thread is not main else "" for thread in asked if thread.native_id}
-        return stacks.asked([os.getpid(), *stacks.below(os.getpid())], self.folder, self.setup, names)
 
 
 @contextlib.contextmanager

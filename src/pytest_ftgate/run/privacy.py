@@ -47,7 +47,17 @@ def redacted(rows: Iterable[PlacedRow], keep: Keep = in_memory) -> list[PlacedRo
     if public(text) == text:
         return packed
     heads = msgspec.json.decode(public(text), type=list[PlacedRow])
-    return [_filled(head, each) for head, each in zip(heads, packed, strict=True)]
+    return [
+        replace(
+            head,
+            row=replace(
+                head.row,
+                sample=_filled(head.row.sample, each.row.sample),
+                paired=_filled(head.row.paired, each.row.paired),
+            ),
+        )
+        for head, each in zip(heads, packed, strict=True)
+    ]
 
 
 def encoded(rows: Iterable[PlacedRow]) -> bytes:
@@ -96,18 +106,11 @@ def _bare(sample: Sample) -> Sample:
     return replace(sample, all_launches=(), reference=sample.reference and _bare(sample.reference))
 
 
-def _filled(head: PlacedRow, placed: PlacedRow) -> PlacedRow:
-    """A row with the launches of another."""
-
-    def filled(bare: Sample | None, sample: Sample | None) -> Sample | None:
-        if bare is None or sample is None:
-            return bare
-        reference = filled(bare.reference, sample.reference)
-        return replace(bare, all_launches=sample.all_launches, reference=reference)
-
-    row, other = head.row, placed.row
-    sample, paired = filled(row.sample, other.sample), filled(row.paired, other.paired)
-    return replace(head, row=replace(row, sample=sample, paired=paired))
+def _filled(bare: Sample | None, sample: Sample | None) -> Sample | None:
+    """A sample with the launches of another."""
+    if bare is None or sample is None:
+        return bare
+    return replace(bare, all_launches=sample.all_launches, reference=_filled(bare.reference, sample.reference))
 
 
 def _cell(cell: Cell) -> Cell:
@@ -123,9 +126,9 @@ def _cell(cell: Cell) -> Cell:
 
 def _hidden(variables: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """The variables, each with a digest for its value: equal values stay equal; placeholders stay."""
-    return tuple((name, _digest(value)) for name, value in variables)
-
-
-def _digest(value: str) -> str:
-    known = "".join(f"{{{name}}}" for name in placeholders(value))
-    return f"{known}sha256:{hashlib.sha256(value.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
+    found = []
+    for name, value in variables:
+        known = "".join(f"{{{placeholder}}}" for placeholder in placeholders(value))
+        digest = hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+        found.append((name, f"{known}sha256:{digest}"))
+    return tuple(found)

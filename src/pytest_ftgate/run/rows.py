@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -160,9 +160,12 @@ def positions_of(plan: Plan) -> dict[str, int]:
 
 def placed_row(position: int, group: Group, row: Row, note: str = "") -> PlacedRow:
     """A row with its place in the report, and a note on how its test was measured."""
+    # What the ratios of a test refer to: its first executor, of servers on the first target.
+    label = group.spec.executors[0].label
+    first = next((cell for cell in group.cells if cell.executor.label == label), group.cells[0])
     return PlacedRow(
         table=group.key,
-        reference=_reference(group),
+        reference=f"{first.target.spec}-{label}" if first.body == "server" else label,
         position=position,
         row=row,
         thresholds=group.spec.thresholds,
@@ -179,17 +182,21 @@ def tables_of(rows: Iterable[PlacedRow]) -> tuple[Table, ...]:
     for placed in ordered:
         on = f" on {placed.machine.fingerprint}" if unlike and placed.machine else ""
         grouped.setdefault(f"{placed.table}{on}", []).append(placed)
-    return tuple(
-        Table(
-            title=title,
-            rows=tuple(placed.row for placed in group),
-            reference=group[0].reference,
-            note="; ".join(filter(None, (_note(group), *dict.fromkeys(placed.note for placed in group)))),
-            thresholds=group[0].thresholds,
-            gated=group[0].gated,
+    tables = []
+    for title, group in grouped.items():
+        # Whether a server and its load generator share CPUs.
+        shared = words.cpus_note() if group[0].row.cell.body == "server" else ""
+        tables.append(
+            Table(
+                title=title,
+                rows=tuple(placed.row for placed in group),
+                reference=group[0].reference,
+                note="; ".join(filter(None, (shared, *dict.fromkeys(placed.note for placed in group)))),
+                thresholds=group[0].thresholds,
+                gated=group[0].gated,
+            )
         )
-        for title, group in grouped.items()
-    )
+    return tuple(tables)
 
 
 def hosts_of(rows: Iterable[PlacedRow]) -> tuple[Host, ...]:
@@ -213,15 +220,3 @@ def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:
                 if sample is not None:
                     by_key.setdefault(sample.key, sample.interpreter)
     return tuple(by_key.values())
-
-
-def _reference(group: Group) -> str:
-    """What the ratios of a test refer to: its first executor, of servers on the first target."""
-    label = group.spec.executors[0].label
-    first = next((cell for cell in group.cells if cell.executor.label == label), group.cells[0])
-    return f"{first.target.spec}-{label}" if first.body == "server" else label
-
-
-def _note(group: Sequence[PlacedRow]) -> str:
-    """A note on all rows of a table: whether a server and its load generator share CPUs."""
-    return words.cpus_note() if group[0].row.cell.body == "server" else ""

@@ -4,17 +4,17 @@ writes them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from ..declare.options import Options
 from ..judge import decide
-from ..judge.history import stored_wall
+from ..judge.history import history
 from ..judge.judge import ComparedWith, Policy, hypotheses
 from ..judge.values import entries_of
 from ..kit.errors import FtgateError
-from ..model.report import History, Machine, Report, Row, Shard, Table
+from ..kit.values import Metric
+from ..model.report import Machine, Report, Row, Shard, Table
 from ..model.sample import executor_cell
 from ..model.spec import Cell, Group, Plan
 from ..report.baselines import update_lines
@@ -47,12 +47,11 @@ class StoredBaselines:
 
     def took_s(self, group: Group) -> float:
         """Seconds that a test took when it was last recorded, on whatever machine; 0 if unknown."""
-        return max(map(self._took_s, group.cells), default=0.0)
-
-    def _took_s(self, cell: Cell) -> float:
-        newest = ((entry.recordings[-1], key) for key, entry in self._entries(cell).items())
-        recording, _ = max(newest, key=lambda each: (each[0].recorded_at, each[1]), default=(None, ""))
-        return recording.cost_s if recording else 0.0
+        took_s = [0.0]
+        for entries in map(self._entries, group.cells):
+            newest = sorted((entry.recordings[-1].recorded_at, key) for key, entry in entries.items())[-1:]
+            took_s += [entries[key].recordings[-1].cost_s for _, key in newest]
+        return max(took_s)
 
     def holds(self, cell: Cell) -> bool:
         """Whether anything readable is stored of a cell, of whatever machine or build."""
@@ -63,13 +62,22 @@ class StoredBaselines:
         entry, key, why = self.entry(group, cell), self._key(group, cell), ""
         here = isinstance(entry, schema.StoredCell)
         if not isinstance(entry, schema.StoredCell):
-            key, entry = self._newest_elsewhere(group, cell)
+            # The newest of another machine: of the same build if there is one, else of any; where its cores are the
+            # workers, of none with another number of them.
+            entries, build = self._entries(cell), self.targets.prepared(cell, group.spec.packages).key
+            if cell.cores:
+                entries = {key: each for key, each in entries.items() if each.recordings[-1].workers == cell.workers}
+            alike = {key: each for key, each in entries.items() if key.partition("/")[2] == build} or entries
+            key = ["", *sorted(alike, key=lambda each: alike[each].recordings[-1].recorded_at)][-1]
+            entry = alike.get(key)
             why = f"recorded on another machine or build ({key}): machine-independent metrics are compared"
         if entry is None:
             which = f" with {cell.workers} workers, the cores of this machine" if cell.cores else ""
             return ComparedWith(why=f"nothing is stored for it{which}; record it with --ftgate-update")
         newest = entry.recordings[-1]
         test = names.split_nodeid(cell.nodeid)[0]
+        path = self.store.path(test)
+        path = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         executor = executor_cell(cell, group.cells, group.spec.executors[0])
         return ComparedWith(
             basis="stored" if here else "portable",
@@ -77,7 +85,7 @@ class StoredBaselines:
             entry=entry,
             executor=self._entries(executor).get(key) if executor and executor != cell else None,
             executor_nodeid=executor.nodeid if executor else "",
-            baseline=f"{_relative(self.store.path(test), self.root)} ({newest.recorded_at})",
+            baseline=f"{path} ({newest.recorded_at})",
             commit=newest.commit,
             file=str(self.store.file(test, key.partition("/")[0], newest)),
             elsewhere=not here,
@@ -95,16 +103,14 @@ class StoredBaselines:
         """Its tables, with the wall time in the recordings that are read anyway: git is not asked."""
 
         def row_with(row: Row) -> Row:
-            return replace(row, history=self._history(row, report.machine_of(row).fingerprint))
+            if row.sample is None:
+                return row
+            machine, build = report.machine_of(row).fingerprint, build_key(row.sample.interpreter)
+            entry = self._entries(row.cell).get(names.entry_key(machine, build))
+            known = entry and history(entry.recordings, Metric.WALL, fingerprint=machine, build=build)
+            return replace(row, history=(known,) if known and len(known.points) > 1 else ())
 
         return tuple(replace(table, rows=tuple(row_with(row) for row in table.rows)) for table in report.tables)
-
-    def _history(self, row: Row, machine: str) -> tuple[History, ...]:
-        if row.sample is None:
-            return row.history
-        build = build_key(row.sample.interpreter)
-        entry = self._entries(row.cell).get(names.entry_key(machine, build))
-        return stored_wall(entry.recordings, fingerprint=machine, build=build) if entry else ()
 
     def hypotheses(self, plan: Plan, *, in_parts: bool = False) -> int:
         """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
@@ -144,7 +150,13 @@ class StoredBaselines:
 
     def records(self, group: Group, cells: Sequence[Cell]) -> bool:
         """Whether this run records one of these cells."""
-        return any(self._records(group, cell) for cell in cells)
+        named = self.config.update
+        return bool(named) and any(
+            "all" in named
+            or any(names.matches(pattern, cell.nodeid) for pattern in named)
+            or self.entry(group, cell) is None
+            for cell in cells
+        )
 
     def unused(self, collected: Iterable[str] | None) -> tuple[str, ...]:
         """Node ids of baselines whose cells no longer exist; empty if `collected`, all node ids, is None."""
@@ -186,22 +198,3 @@ class StoredBaselines:
 
     def _key(self, group: Group, cell: Cell) -> str:
         return names.entry_key(self.machine.fingerprint, self.targets.prepared(cell, group.spec.packages).key)
-
-    def _newest_elsewhere(self, group: Group, cell: Cell) -> tuple[str, schema.StoredCell | None]:
-        """The newest entry of another machine: of the same build if there is one, else of any."""
-        entries, build = self._entries(cell), self.targets.prepared(cell, group.spec.packages).key
-        if cell.cores:  # of a machine with another number of cores nothing can be compared
-            entries = {key: entry for key, entry in entries.items() if entry.recordings[-1].workers == cell.workers}
-        same = {key: entry for key, entry in entries.items() if key.partition("/")[2] == build}
-        by_age = sorted((same or entries).items(), key=lambda item: item[1].recordings[-1].recorded_at)
-        return by_age[-1] if by_age else ("", None)
-
-    def _records(self, group: Group, cell: Cell) -> bool:
-        if not self.config.update:
-            return False
-        named = any(names.matches(pattern, cell.nodeid) for pattern in self.config.update)
-        return named or "all" in self.config.update or self.entry(group, cell) is None
-
-
-def _relative(path: Path, root: Path) -> str:
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

@@ -104,7 +104,17 @@ class Targets:
         def make(there: list[Checkout], ended: threading.Event) -> None:
             try:
                 for side, cell in product(there, cells):
-                    self._make(target_of(cell, side), group.spec.packages, side, stopped)
+                    target, requires = target_of(cell, side), group.spec.packages
+                    key = _key(target, requires, side)
+                    if key in self._lookups or key in self._made or stopped.is_set():
+                        continue
+                    with contextlib.suppress(InterpreterNotFound, OSError, _Stopped):  # `lookup` finds these again
+                        interpreter = find.find_interpreter(target)
+                        if not describe.settings_unsupported(interpreter, target.settings):
+                            try:
+                                self._made[key] = self._environment(interpreter, target, requires, side, stopped)
+                            except FtgateError as error:
+                                self._made[key] = error
             finally:
                 ended.set()
 
@@ -125,19 +135,6 @@ class Targets:
             for ended in ends:
                 ended.wait(STOPS_IN_S)
             raise
-
-    def _make(self, target: Target, requires: tuple[str, ...], side: Checkout, stopped: threading.Event) -> None:
-        key = _key(target, requires, side)
-        if key in self._lookups or key in self._made or stopped.is_set():
-            return
-        with contextlib.suppress(InterpreterNotFound, OSError, _Stopped):  # `lookup` finds these again
-            interpreter = find.find_interpreter(target)
-            if describe.settings_unsupported(interpreter, target.settings):
-                return
-            try:
-                self._made[key] = self._environment(interpreter, target, requires, side, stopped)
-            except FtgateError as error:
-                self._made[key] = error
 
     def _prepare(self, target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> TargetLookup:
         self.listener.advance(target.spec, "looking for the interpreter of", 0, 0, None)
@@ -160,7 +157,11 @@ class Targets:
             environment=describe.environment_variables(target.settings),
             copies=environments.copied_modules(python, self.folder.root if checkout is None else checkout.project),
         )
-        unavailable = self._waits_unavailable(prepared, target.settings.gil)
+        # Why the wait states of its threads cannot be told apart; empty if they can.
+        self.listener.advance(interpreter.name, "checking the interpreter", 0, 0, None)
+        build = f"{prepared.key}{'-gil-' + target.settings.gil if target.settings.gil else ''}"
+        selftests, environment = self.folder.path / "selftests", prepared.environment
+        unavailable = threads.patterns_hold(build, prepared.python, selftests, environment=environment)
         return TargetLookup(target=msgspec.structs.replace(prepared, waits_unavailable=unavailable))
 
     def _environment(
@@ -202,16 +203,6 @@ class Targets:
         if steps and checkout is not None:
             note_built(root, checkout)
         return python
-
-    def _waits_unavailable(self, prepared: PreparedTarget, gil: str | None) -> str:
-        """Why the wait states of this target's threads cannot be distinguished; empty if they can."""
-        self.listener.advance(prepared.interpreter.name, "checking the interpreter", 0, 0, None)
-        return threads.patterns_hold(
-            f"{prepared.key}{'-gil-' + gil if gil else ''}",
-            prepared.python,
-            self.folder.path / "selftests",
-            environment=prepared.environment,
-        )
 
 
 def _key(target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> _Key:

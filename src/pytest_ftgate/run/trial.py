@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..hookspec import Settled
 from ..judge import decide, figures
 from ..judge.judge import ComparedWith, doubted, excess, missed, unchanged
-from ..judge.values import TestValues, Values
+from ..judge.values import TestValues
 from ..kit import git
 from ..kit.errors import FtgateError
 from ..measure import machine
@@ -352,15 +352,42 @@ class Trial:
             ended.judge.conditions = (self.conditions,)
             for values in ended.values:
                 with self._failing(values.cell):
-                    self._judge_first(ended, values)
+                    sample, verdict = values.sample, ended.judge.verdict(values)
+                    # A file or an editable install may not be what the workload needs: its error says so.
+                    if sample.error is not None:
+                        detail = sample.error.detail
+                        hint = self.run.references.hint(detail, ended.pair.changed if ended.pair else None)
+                        hint = hint or environments.missing_hint(detail, sample.cell.target.spec)
+                        if hint:
+                            error = replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
+                            sample = replace(sample, error=error)
+                    first = executor_cell(values.cell, ended.values.cells, self.group.spec.executors[0])
+                    shown = figures.figures(values, reference=ended.values.of(first))
+                    values.read_all()
+                    self.by_nodeid[values.cell.nodeid] = Row(
+                        cell=values.cell,
+                        verdict=verdict,
+                        figures=self.run.references.shown(shown),
+                        sample=sample,
+                        error=sample.error,
+                    )
             # 2. What is to be paired.
             if not ended.pair:
                 self.phases += self._follow_ups(ended)
         else:
             for values in ended.values:
-                if values.cell.nodeid in ended.judged:
-                    with self._failing(values.cell):
-                        self._judge_again(ended, values)
+                if values.cell.nodeid not in ended.judged:
+                    continue
+                with self._failing(values.cell):
+                    sample, row = values.sample, self.by_nodeid[values.cell.nodeid]
+                    if sample.error is not None:  # a race may show in any launch
+                        failed = failed_row(sample.cell, sample.error.reason, sample.error.detail)
+                        row = replace(row, verdict=failed.verdict, error=sample.error)
+                    else:
+                        together = ended.judge.verdict(values)
+                        why = together.reason or together.why or "the reference has no figures to compare"
+                        self._after_miss[values.cell.nodeid] = together, why
+                    self.by_nodeid[values.cell.nodeid] = replace(row, paired=sample)
         # 3. What has regressed is explained, at the cost of the phase's time.
         if self.run.config.explain and not self._interrupted:
             rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
@@ -374,35 +401,6 @@ class Trial:
             yield
         except Exception as error:  # noqa: BLE001
             self._fail_cell(cell, error)
-
-    def _judge_first(self, ended: Phase, values: Values) -> None:
-        sample, first = values.sample, executor_cell(values.cell, ended.values.cells, self.group.spec.executors[0])
-        # A file or an editable install may not be what the workload needs: its error says so.
-        if sample.error is not None:
-            detail = sample.error.detail
-            hint = self.run.references.hint(detail, ended.pair.changed if ended.pair else None)
-            hint = hint or environments.missing_hint(detail, sample.cell.target.spec)
-            if hint:
-                error = replace(sample.error, detail=f"{detail.rstrip()}\n{hint}")
-                sample = replace(sample, error=error)
-        shown = self.run.references.shown(figures.figures(values, reference=ended.values.of(first)))
-        verdict = ended.judge.verdict(values)
-        values.read_all()
-        self.by_nodeid[sample.cell.nodeid] = Row(
-            cell=sample.cell, verdict=verdict, figures=shown, sample=sample, error=sample.error
-        )
-
-    def _judge_again(self, ended: Phase, values: Values) -> None:
-        sample = values.sample
-        row = self.by_nodeid[sample.cell.nodeid]
-        if sample.error is not None:  # a race may show in any launch
-            failed = failed_row(sample.cell, sample.error.reason, sample.error.detail)
-            row = replace(row, verdict=failed.verdict, error=sample.error)
-        else:
-            together = ended.judge.verdict(values)
-            why = together.reason or together.why or "the reference has no figures to compare"
-            self._after_miss[sample.cell.nodeid] = together, why
-        self.by_nodeid[sample.cell.nodeid] = replace(row, paired=sample)
 
     # -- after a miss ------------------------------------------------------------------------------------------
 

@@ -551,7 +551,14 @@ def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) 
     name = hashlib.sha256(f"{commit}\0{sparse}".encode(errors="surrogateescape")).hexdigest() if sparse else commit
     worktree = worktrees / name[:FOLDER_DIGITS]
     stamp = _stamp(worktree)
-    whole = stamp.exists() and _is_at(repository, worktree, commit)
+    whole = stamp.exists() and _head(repository, worktree) == commit
+    if whole:
+        # Not after the repository was moved or copied, or where git's entry of the worktree is gone.
+        its, ours = (
+            (place / repository.git("rev-parse", "--git-common-dir", cwd=place).rstrip("\n")).resolve()
+            for place in (worktree, repository.root)
+        )
+        whole = its == ours
     if whole:
         try:
             mend(repository, worktree, commit)
@@ -569,17 +576,6 @@ def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) 
     if not root.is_dir():
         raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
     return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
-
-
-def _is_at(repository: Repository, worktree: Path, commit: str) -> bool:
-    """Whether a worktree is intact: not after the repository was moved or copied, or if git's entry of it is gone."""
-    if _head(repository, worktree) != commit:
-        return False
-    its, ours = (
-        (folder / repository.git("rev-parse", "--git-common-dir", cwd=folder).rstrip("\n")).resolve()
-        for folder in (worktree, repository.root)
-    )
-    return its == ours
 
 
 def _stamp(worktree: Path) -> Path:
