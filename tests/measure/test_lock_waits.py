@@ -10,7 +10,7 @@ import pytest
 from bench import SERIAL, SPAWN, TASKS, THREADS
 
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.measure.watch.lock_waits import SiteRecord, merged, read, thread_ns
+from pytest_ftgate.measure.watch.lock_waits import SiteRecord, lived_ns, merged, read, thread_ns
 from pytest_ftgate.model.spec import BodyKind, Cell, Executor, parse_target
 from pytest_ftgate.runner.locks.lifetimes import Lifetimes
 from pytest_ftgate.runner.locks.sites import Book, Site, bucket_of
@@ -87,7 +87,7 @@ def test_read_takes_what_a_book_wrote(tmp_path: Path) -> None:
     book.add(1, Site("a.py", 3, "Lock", "lock")).tally().waits.extend([5, 1_000_000])
     book.write()
     (tmp_path / "window").write_bytes(b"\0")
-    (site,) = read(tmp_path).sites
+    (site,), _ = read(tmp_path)
     assert site.histogram == {bucket_of(5): 1, bucket_of(1_000_000): 1}
     assert (site.total_ns, site.max_ns) == (1_000_005, 1_000_000)
 
@@ -100,16 +100,16 @@ def test_a_broken_file_is_named(tmp_path: Path, text: bytes) -> None:
 
 
 def test_an_empty_folder_has_no_sites(tmp_path: Path) -> None:
-    assert read(tmp_path) == ((), ())
+    assert read(tmp_path) == ((), [])
 
 
 def test_lives_count_as_far_as_they_lie_in_the_measured_iterations(tmp_path: Path) -> None:
     (tmp_path / "1-0.json").write_text('{"sites":[],"lifetimes":[[0,100],[12,15]]}', encoding="utf-8")
     (tmp_path / "2-0.json").write_text('{"sites":[],"lifetimes":[[18,35],[20,30],[40,50]]}', encoding="utf-8")
-    recorded = read(tmp_path)
+    _, lifetimes = read(tmp_path)
     spans = [(10, 20), (30, 40)]
-    assert recorded.lived_ns(spans) == (10 + 10) + 3 + (2 + 5)
-    assert recorded.lived_ns([]) == 0
+    assert lived_ns(lifetimes, spans) == (10 + 10) + 3 + (2 + 5)
+    assert lived_ns(lifetimes, []) == 0
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_percentiles_at_the_ends() -> None:
 
 def test_a_file_that_a_full_disk_cut_is_an_error_and_one_that_was_being_written_is_none(tmp_path: Path) -> None:
     (tmp_path / "12-0.json.part").write_bytes(b"[")
-    assert read(tmp_path).sites == ()
+    assert read(tmp_path)[0] == ()
     (tmp_path / "13-0.json.broken").write_bytes(b"[")
     with pytest.raises(FtgateError, match=r"13-0\.json\.broken: the lock waits of one process are not whole"):
         read(tmp_path)
@@ -171,6 +171,6 @@ def test_what_a_process_writes_is_read_whatever_its_names_hold(tmp_path: Path) -
         site.fold()
         sites.append(site.as_json())
     (tmp_path / "1-0.json").write_text(f'{{"sites":[{",".join(sites)}]}}', encoding="utf-8")
-    found = read(tmp_path).sites
+    found, _ = read(tmp_path)
     assert {site.file for site in found} == {site.name for site in found} == set(names)
     assert all(sum(site.histogram.values()) == site.contended == 3 for site in found)

@@ -9,7 +9,7 @@ from textwrap import dedent
 import pytest
 
 from pytest_ftgate.kit.proc import Proc
-from pytest_ftgate.measure.watch.native import NativeFrame, NativeWaits, extension, named
+from pytest_ftgate.measure.watch.native import NativeWaits, extension, named
 
 PYTHON = "python3.14t"
 
@@ -45,7 +45,7 @@ PYTHON = "python3.14t"
 )
 def test_the_innermost_function_that_does_more_than_to_wait_is_told(frames: str, name: str) -> None:
     words = (word.rpartition(":")[::2] for word in frames.split())
-    assert named(NativeFrame(module or PYTHON, symbol.strip("-")) for module, symbol in words) == name
+    assert named((module or PYTHON, symbol.strip("-")) for module, symbol in words) == name
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_innermost_function_that_does_more_than_to_wait_is_told(frames: str,
 )
 def test_of_a_hang_the_function_of_an_extension_is_told(frames: str, name: str) -> None:
     words = (word.rpartition(":")[::2] for word in frames.split())
-    assert extension([NativeFrame(module or PYTHON, symbol.strip("-")) for module, symbol in words]) == name
+    assert extension([(module or PYTHON, symbol.strip("-")) for module, symbol in words]) == name
 
 
 WAITERS = {

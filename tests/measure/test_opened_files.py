@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.measure.watch import opened_files
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
@@ -58,7 +57,7 @@ def test_more_events_than_the_kernel_keeps_are_no_events(tmp_path: Path) -> None
 
 
 def test_where_a_folder_cannot_be_watched_there_is_no_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opened_files, "_folders", lambda root: iter([str(root / "gone")]))
+    monkeypatch.setattr(os, "walk", lambda root: iter([(str(root / "gone"), [], [])]))
     before = os.listdir("/proc/self/fd")
     with OpenedFiles.watching([tmp_path]) as watch:
         assert watch is None

@@ -81,9 +81,7 @@ class Script:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (0, "")
         self.said = done.stdout
-        return tuple(
-            site for site in read(self.folder).sites if site.acquisitions is None or site.file == str(self.path)
-        )
+        return tuple(site for site in read(self.folder)[0] if site.acquisitions is None or site.file == str(self.path))
 
     def processes(self) -> set[int]:
         """The processes that left a file in the last run."""

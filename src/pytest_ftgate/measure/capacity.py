@@ -72,7 +72,21 @@ class Capacity:
             limits.append(psutil.virtual_memory().available)
         free_bytes = min((each for each in limits if each is not None), default=None)
         memory_bytes = None if free_bytes is None else int(free_bytes * MEMORY_SHARE)
-        return cls(_soft_limit("NOFILE"), memory_bytes, _free_tasks(), opened=opened)
+        # The processes and threads that this user, and this process's cgroup, may still start.
+        free, most = [], _soft_limit("NPROC")
+        if most is not None and os.geteuid() != 0:  # it does not hold for root
+            tasks = 0
+            with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
+                for process in psutil.process_iter():
+                    with contextlib.suppress(psutil.Error):
+                        tasks += process.num_threads() if process.uids().real == os.getuid() else 0
+            free.append(most - tasks)
+        for folder in cgroup_folders(ROOT, "pids"):
+            limit, used = ((read_text(folder / f"pids.{name}") or "").strip() for name in ("max", "current"))
+            if limit.isdigit() and used.isdigit():
+                free.append(int(limit) - int(used))
+        startable = max(1, min(free) - SPARE_TASKS) if free else None
+        return cls(_soft_limit("NOFILE"), memory_bytes, startable, opened=opened)
 
     def learn(self, cell_runs: Sequence[CellRun]) -> None:
         """Take the memory of cells from their memory launches."""
@@ -121,21 +135,3 @@ def _soft_limit(name: str) -> int | None:
         return None
     soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
     return None if soft == resource.RLIM_INFINITY else soft
-
-
-def _free_tasks() -> int | None:
-    """The processes and threads that this user, and this process's cgroup, may still start; None without a limit."""
-    free = []
-    most = _soft_limit("NPROC")
-    if most is not None and os.geteuid() != 0:  # it does not hold for root
-        tasks = 0
-        with contextlib.suppress(OSError, psutil.Error):  # /proc may be hidden
-            for process in psutil.process_iter():
-                with contextlib.suppress(psutil.Error):
-                    tasks += process.num_threads() if process.uids().real == os.getuid() else 0
-        free.append(most - tasks)
-    for folder in cgroup_folders(ROOT, "pids"):
-        limit, used = ((read_text(folder / f"pids.{name}") or "").strip() for name in ("max", "current"))
-        if limit.isdigit() and used.isdigit():
-            free.append(int(limit) - int(used))
-    return max(1, min(free) - SPARE_TASKS) if free else None

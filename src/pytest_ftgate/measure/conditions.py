@@ -81,7 +81,8 @@ class ConditionsMonitor:
         if began is not None and ended is not None and ended.total > began.total:
             steal = max(0.0, (ended.steal - began.steal) / (ended.total - began.total))
             if span_s > 0:
-                others = max(0.0, (ended.busy - began.busy) / _ticks_per_s() - own_s) / span_s
+                ticks_per_s = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+                others = max(0.0, (ended.busy - began.busy) / ticks_per_s - own_s) / span_s
         # 2. The share of periods that were stopped, in the cgroup where it is largest.
         periods, shares = quota_periods(self.root), []
         for folder in self.began_periods.keys() & periods.keys():
@@ -150,7 +151,3 @@ def throttle_counts(root: Path, cpus: Collection[int]) -> dict[str, int]:
         if text.isdigit() and (not cpus or int(path.parts[-3].removeprefix("cpu")) in cpus):
             found[str(path)] = int(text)
     return found
-
-
-def _ticks_per_s() -> int:
-    return os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100

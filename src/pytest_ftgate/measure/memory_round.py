@@ -12,7 +12,6 @@ import statistics
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,7 +60,13 @@ def measure_memory(measurement: Measurement) -> None:
             # 1. The cell and its reference: both are started, then both held, closed and recorded.
             sides = measurement.shuffled(cell_run.sides)
             with measurement.started((side, "own") for side in sides if cell_run.alive) as launches:
-                for act in (_ready, partial(_hold, measurement), _close, _finish):
+                steps = (
+                    lambda launch: launch.handle.ready(),
+                    lambda launch: _hold(measurement, launch),
+                    lambda launch: launch.handle.close(),
+                    _finish,
+                )
+                for act in steps:
                     for launch in launches:
                         if cell_run.alive and launch.cell_run.alive:
                             with launch.cell_run.attribute_errors():
@@ -103,14 +108,6 @@ def memory_cost_ns(measurement: Measurement, cell_run: CellRun, wall_ns: float) 
 
 
 # ---- launches whose workers are held
-
-
-def _ready(launch: RunningLaunch) -> None:
-    launch.handle.ready()
-
-
-def _close(launch: RunningLaunch) -> None:
-    launch.handle.close()
 
 
 def _hold(measurement: Measurement, launch: RunningLaunch) -> None:
@@ -275,7 +272,20 @@ def measure_profiles(measurement: Measurement, cell_run: CellRun, left_s: float)
     try:
         for side in measurement.shuffled([reference, cell_run]):
             measurement.report(side, "sampling the stacks of")
-            profiles[side] = _profile(measurement, side, min(MOST_S, WORK_SHARE * plan.left_s / (2 - len(profiles))))
+            # How many iterations, and how often they are sampled, by that side's latest launch.
+            most_s = min(MOST_S, WORK_SHARE * plan.left_s / (2 - len(profiles)))
+            work_ns = max([1.0, *(each.work_ns for each in side.latest)])
+            wall_ns = max([work_ns, *(each.wall_ns for each in side.latest)])
+            wanted = max(LEAST_ITERATIONS, math.ceil(WORK_S * 1e9 / work_ns))
+            count = max(1, min(wanted, MOST_ITERATIONS, int(most_s * 1e9 / wall_ns)))
+            low, high = SAMPLING_NS
+            sampling_ns = round(min(max(count * work_ns / MOMENTS, low), high))
+            with measurement.ready(side, "profile", sampling_ns=sampling_ns) as launch:
+                launch.handle.iteration(COLD, 1, plan.window_ns)
+                for kind, times in ((WARMUP, plan.warmups), (MEASURED, count)):
+                    for _ in measurement.in_time(range(times)):
+                        launch.handle.iteration(kind, plan.loops or 1, plan.window_ns)
+                profiles[side] = launch.finish("profile").profile or Profile()
     except OutOfTime:
         raise FtgateError("no time left") from None
     except CellUnsupported as error:
@@ -285,24 +295,6 @@ def measure_profiles(measurement: Measurement, cell_run: CellRun, left_s: float)
     finally:
         plan.end_round()
     return profiles[reference], profiles[cell_run]
-
-
-def _profile(measurement: Measurement, side: CellRun, most_s: float) -> Profile:
-    """The stacks of one side, at work for `most_s` at most."""
-    plan = measurement.plan
-    # How many iterations, and how often they are sampled, by that side's latest launch.
-    work_ns = max([1.0, *(each.work_ns for each in side.latest)])
-    wall_ns = max([work_ns, *(each.wall_ns for each in side.latest)])
-    wanted = max(LEAST_ITERATIONS, math.ceil(WORK_S * 1e9 / work_ns))
-    count = max(1, min(wanted, MOST_ITERATIONS, int(most_s * 1e9 / wall_ns)))
-    low, high = SAMPLING_NS
-    sampling_ns = round(min(max(count * work_ns / MOMENTS, low), high))
-    with measurement.ready(side, "profile", sampling_ns=sampling_ns) as launch:
-        launch.handle.iteration(COLD, 1, plan.window_ns)
-        for kind, times in ((WARMUP, plan.warmups), (MEASURED, count)):
-            for _ in measurement.in_time(range(times)):
-                launch.handle.iteration(kind, plan.loops or 1, plan.window_ns)
-        return launch.finish("profile").profile or Profile()
 
 
 # ---- the stacks that a profile launch has written (see runner/profile.py), as functions

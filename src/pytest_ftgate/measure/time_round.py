@@ -77,36 +77,9 @@ def _measure_batch(measurement: Measurement, batch: Batch) -> float:
     Returns what an iteration of each launch takes in ns. If the time is over before the end, only cells count whose
     launches have all had the least iterations.
     """
-    iteration_ns = 0.0
-    with contextlib.suppress(OutOfTime), measurement.started(_wanted(measurement, batch)) as launches:
-        counted = launches
-        try:
-            _warm_up(measurement, batch, launches)
-            iteration_ns = _interleave(measurement, batch, launches)
-            # Results that no warm-up has compared; in the first round all, unless that takes long. So what changes
-            # within a launch is found in the first round, and what changes between launches in all.
-            first = not measurement.plan.rounds
-            last = [
-                launch
-                for launch in launches
-                if launch.has_results
-                and (not launch.checked or (first and measurement.spares(launch.latest_wall_ns or 0, 0.1)))
-            ]
-            _each(measurement, last, "checking results of", _check)
-        except OutOfTime:
-            counted = _cut(measurement, batch, launches)
-        measurement.sample_conditions()
-        _each(measurement, counted, "ending", lambda launch: launch.handle.close(), late=True)
-        _each(measurement, counted, "ending", _finish, late=True)
-    return iteration_ns
-
-
-def _wanted(measurement: Measurement, batch: Batch) -> list[tuple[CellRun, LaunchRole]]:
-    """The launches to start: the workload before its control and the lock probe, else in random order.
-
-    If the workload fails by itself, the others must not be named. Each side of a pair starts first in one of two
-    rounds: being started second costs short forks some percent, which two rounds then cancel.
-    """
+    # 1. The workload starts before its control and the lock probe, which must not be named if it fails by itself; else
+    # in random order. Each side of a pair starts first in one of two rounds: being started second costs short forks
+    # some percent, which two rounds then cancel.
     for cell_run in batch.cell_runs:
         cell_run.require(cell_run.needs)
     sides = [(cell_run, side) for cell_run in batch.cell_runs for side in cell_run.sides]
@@ -118,7 +91,39 @@ def _wanted(measurement: Measurement, batch: Batch) -> list[tuple[CellRun, Launc
             if measurement.plan.rounds % 2 and order[first][0] is cell_run.started_first:
                 order[first], order[second] = order[second], order[first]
             cell_run.started_first = order[first][0]
-    return sorted(order, key=lambda each: [*ROLES].index(each[1]))
+    wanted = sorted(order, key=lambda each: [*ROLES].index(each[1]))
+    # 2. The iterations.
+    iteration_ns = 0.0
+    with contextlib.suppress(OutOfTime), measurement.started(wanted) as launches:
+        counted = launches
+        try:
+            _warm_up(measurement, batch, launches)
+            iteration_ns = _interleave(measurement, batch, launches)
+            # Results that no warm-up has compared; in the first round all, unless that takes long. So what changes
+            # within a launch is found in the first round, and what changes between launches in all.
+            all_again = not measurement.plan.rounds
+            last = [
+                launch
+                for launch in launches
+                if launch.has_results
+                and (not launch.checked or (all_again and measurement.spares(launch.latest_wall_ns or 0, 0.1)))
+            ]
+            _each(measurement, last, "checking results of", _check)
+        except OutOfTime:
+            # Of a cell all launches count or none, with as many iterations each.
+            counted = []
+            for cell_run in batch.cell_runs:
+                beside = [each for each in launches if each.cell_run in cell_run.sides and each.usable()]
+                shared = min((len(launch.values) for launch in _bare(beside)), default=0)
+                if shared >= measurement.plan.least and all(each.values for each in beside):
+                    counted += beside
+                    for launch in _bare(beside):
+                        launch.counted = shared
+        # 3. Their end.
+        measurement.sample_conditions()
+        _each(measurement, counted, "ending", lambda launch: launch.handle.close(), late=True)
+        _each(measurement, counted, "ending", _finish, late=True)
+    return iteration_ns
 
 
 def _each(
@@ -221,7 +226,16 @@ def _interleave(measurement: Measurement, batch: Batch, launches: Sequence[Runni
     least = 0 if plan.rounds or batch.is_first else plan.taken
     plan.taken = 0
     while plan.taken < (max(plan.planned, least) if timed else with_probe):
-        order = _order(measurement, batch, launches, probed=plan.taken < with_probe)
+        # Each launch stands next to what it is paired with, which of the two comes first being random too. Neighbours
+        # in time see the same machine: its speed changes within milliseconds. So the worker counts of one executor are
+        # neighbours, and the launch with the lock probe comes right before or after its bare one.
+        order: list[RunningLaunch] = []
+        for cell_run in _by_family(measurement, batch.cell_runs):
+            own = [launch for launch in launches if launch.cell_run in cell_run.sides]
+            pair, probe = measurement.shuffled(_bare(own)), list[RunningLaunch]()
+            if plan.taken < with_probe:
+                probe = measurement.shuffled([launch for launch in own if launch.role in PROBED])
+            order += probe + pair if measurement.rng.random() < 0.5 else pair + probe
         _each(measurement, order, "measuring", RunningLaunch.measured)
         plan.taken += 1
         if timed:
@@ -231,23 +245,6 @@ def _interleave(measurement: Measurement, batch: Batch, launches: Sequence[Runni
             if plan.count is None and plan.taken >= plan.pilot(plan.iteration_ns / batch.share):
                 _plan_by_pilot(measurement, batch, launches)
     return iteration_ns
-
-
-def _order(
-    measurement: Measurement, batch: Batch, launches: Sequence[RunningLaunch], *, probed: bool
-) -> list[RunningLaunch]:
-    """Random order of cells, each next to what it is paired with, which of the two comes first being random too.
-
-    Neighbours in time see the same machine: its speed changes within milliseconds. So the worker counts of one
-    executor are neighbours, and the launch with the lock probe comes right before or after its bare one.
-    """
-    order: list[RunningLaunch] = []
-    for cell_run in _by_family(measurement, batch.cell_runs):
-        own = [launch for launch in launches if launch.cell_run in cell_run.sides]
-        pair = measurement.shuffled(_bare(own))
-        probe = measurement.shuffled([launch for launch in own if launch.role in PROBED]) if probed else []
-        order += probe + pair if measurement.rng.random() < 0.5 else pair + probe
-    return order
 
 
 def _plan_by_pilot(measurement: Measurement, batch: Batch, launches: Sequence[RunningLaunch]) -> None:
@@ -274,19 +271,6 @@ def _plan_by_pilot(measurement: Measurement, batch: Batch, launches: Sequence[Ru
 
 
 # ---- the end of a round
-
-
-def _cut(measurement: Measurement, batch: Batch, launches: Sequence[RunningLaunch]) -> list[RunningLaunch]:
-    """The launches that count although the time was over: of a cell all or none, with as many iterations each."""
-    counted: list[RunningLaunch] = []
-    for cell_run in batch.cell_runs:
-        own = [each for each in launches if each.cell_run in cell_run.sides and each.usable()]
-        shared = min((len(launch.values) for launch in _bare(own)), default=0)
-        if shared >= measurement.plan.least and all(each.values for each in own):
-            counted += own
-            for launch in _bare(own):
-                launch.counted = shared
-    return counted
 
 
 def _finish(launch: RunningLaunch) -> None:

@@ -135,14 +135,19 @@ class CommandHandle:
         words, builds = expanded(self.program.build, self.values), self.launcher.builds
         key = (self.values["folder"], *words)
         if words and key not in builds:
+            what = f"its build `{shlex.join(words)}` "
+            (program,) = expanded(self.program.argv[:1], self.values)
             try:
-                self._build(words)
+                process = self._begun(words, self.values)
+                if code := process.wait(BUILD_TIMEOUT_S, what).code:
+                    raise process.failure(what + exit_text(code))
+                if which(program, self.request.python, self.values["folder"]) is None:
+                    raise process.failure(f"{what}ended well, but there is no {program}")
             except LaunchFailed as failure:
                 builds[key] = failure.error
             else:
                 builds[key] = None
-        error = builds.get(key)
-        if error is not None:
+        if (error := builds.get(key)) is not None:
             raise LaunchFailed(error)
         return float(resolution_ns())
 
@@ -192,16 +197,6 @@ class CommandHandle:
         iteration = iteration_of(runs)
         self.record.add(kind, iteration.wall_ns, [run.output.report() for run in runs])
         return self.answered.add(kind, iteration)
-
-    def _build(self, words: list[str]) -> None:
-        what = f"its build `{shlex.join(words)}` "
-        process = self._begun(words, self.values)
-        code = process.wait(BUILD_TIMEOUT_S, what).code
-        if code:
-            raise process.failure(what + exit_text(code))
-        (program,) = expanded(self.program.argv[:1], self.values)
-        if which(program, self.request.python, self.values["folder"]) is None:
-            raise process.failure(f"{what}ended well, but there is no {program}")
 
     def _started(self, window_ns: int) -> Process:
         values = {**self.values, "seconds": decimal(window_ns / 1e9)}

@@ -469,8 +469,7 @@ class WorkloadHandle:
         if sampled and not memory:
             point = point_of_all(tree(processes.main), processes)
             memory, dropped = (() if point is None else (point,)), dropped + (point is None)
-        self.channel.send({"do": "go on"})
-        iteration = self.answered.add(HOLD, self.awaited_iteration(self.timeout_s, "ending its workers"))
+        iteration = self.answered.add(HOLD, self._let_go_on())
         return HeldIteration(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
     def barrier(self, loops: int, window_ns: int) -> Barrier:
@@ -488,9 +487,7 @@ class WorkloadHandle:
         if key not in self.sample_costs_s:
             self.sample_costs_s[key] = sample_cost_s(processes)
         self.sample_cost_s = self.sample_costs_s[key]
-        self.channel.send({"do": "go on"})
-        iteration = self.awaited_iteration(self.timeout_s, "ending its workers")
-        return Barrier(ops=max(1, round(iteration.ops / self.request.callers)), point=point)
+        return Barrier(ops=max(1, round(self._let_go_on().ops / self.request.callers)), point=point)
 
     def close(self) -> None:
         """Let its workers end and its interpreter begin to; its exit handlers may end what the workload started."""
@@ -549,8 +546,10 @@ class WorkloadHandle:
 
     # -- messages ----------------------------------------------------------------------------------------------
 
-    def awaited_iteration(self, timeout_s: float, doing: str) -> Iteration:
-        return self._read(self.awaited("iteration", timeout_s, doing), "iteration", Iteration)
+    def _let_go_on(self) -> Iteration:
+        """What a held or stopped iteration was, once its workers are told to end."""
+        self.channel.send({"do": "go on"})
+        return self._read(self.awaited("iteration", self.timeout_s, "ending its workers"), "iteration", Iteration)
 
     def process_map(self, message: dict[str, Any]) -> ProcessMap:
         """Which process does what, as a message of the launch says."""
@@ -625,19 +624,20 @@ class WorkloadHandle:
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""
         try:
-            recorded = lock_waits.read(self.folder / LOCKS)
+            sites, lifetimes = lock_waits.read(self.folder / LOCKS)
         except FtgateError as error:
             raise LaunchFailed(WorkloadError(reason=str(error))) from error
         iterations = self.answered.iterations
         # Roles that do not lead are at work until they are joined.
         joined_ns = sum(iteration.join_ns for iteration in iterations) if self.request.cell.roles else 0
         work_ns = sum(iteration.work_ns for iteration in iterations) + joined_ns
+        lived_ns = lock_waits.lived_ns(lifetimes, result.spans)
         return LockWaits(
             work_ns=work_ns,
-            thread_ns=lock_waits.thread_ns(self.request.cell, work_ns, recorded.lived_ns(result.spans)),
+            thread_ns=lock_waits.thread_ns(self.request.cell, work_ns, lived_ns),
             ops=sum(iteration.ops for iteration in iterations),
             counted_ops=self.answered.warmed_ops,
-            sites=recorded.sites,
+            sites=sites,
         )
 
 

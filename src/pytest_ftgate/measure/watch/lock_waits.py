@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -47,15 +47,10 @@ class File(Struct, frozen=True, kw_only=True):
     lifetimes: tuple[tuple[int, int], ...] = ()
 
 
-class ProbeRecord(NamedTuple):
-    """What all processes of a launch recorded."""
-
-    sites: tuple[LockSite, ...]
-    lifetimes: tuple[tuple[int, int], ...]
-
-    def lived_ns(self, spans: Sequence[tuple[int, int]]) -> int:
-        parts = (min(end, last) - max(begin, first) for begin, end in self.lifetimes for first, last in spans)
-        return sum(part for part in parts if part > 0)
+def lived_ns(lifetimes: Iterable[tuple[int, int]], spans: Sequence[tuple[int, int]]) -> int:
+    """The time of all threads and tasks within the spans."""
+    parts = (min(end, last) - max(begin, first) for begin, end in lifetimes for first, last in spans)
+    return sum(part for part in parts if part > 0)
 
 
 def thread_ns(cell: Cell, work_ns: int, lived_ns: int) -> int:
@@ -70,8 +65,11 @@ def thread_ns(cell: Cell, work_ns: int, lived_ns: int) -> int:
     return max(workers_ns, lived_ns) + (work_ns if cell.body == "executor" else 0)
 
 
-def read(folder: Path) -> ProbeRecord:
-    """All `*.json` of a launch's folder, merged. Raises FtgateError that names a file that cannot be understood."""
+def read(folder: Path) -> tuple[tuple[LockSite, ...], list[tuple[int, int]]]:
+    """The merged sites and the lifetimes in all `*.json` of a launch's folder.
+
+    Raises FtgateError that names a file that cannot be understood.
+    """
     for broken in folder.glob("*" + BROKEN):
         raise FtgateError(f"{broken}: the lock waits of one process are not whole; make room on the disk")
     files: list[File] = []
@@ -81,7 +79,7 @@ def read(folder: Path) -> ProbeRecord:
         except (OSError, ValueError, RecursionError) as error:
             fix = "run again; a disk that is full leaves such a file"
             raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error
-    return ProbeRecord(merged(file.sites for file in files), tuple(each for file in files for each in file.lifetimes))
+    return merged(file.sites for file in files), [each for file in files for each in file.lifetimes]
 
 
 def merged(files: Iterable[Iterable[SiteRecord]]) -> tuple[LockSite, ...]:
@@ -91,42 +89,37 @@ def merged(files: Iterable[Iterable[SiteRecord]]) -> tuple[LockSite, ...]:
     an empty file. A site with neither waits nor acquisitions is left out.
     """
     sites = [site for file in files for site in file]
-    known = _known(sites)
+    # The place of each key: from whoever knew the line, under the name that anybody gave.
+    known: dict[str, _Place] = {}
+    for site in sites:
+        if site.key:
+            before = known.get(site.key, _place(site))
+            best = _place(site) if site.file and not before[0] else before
+            known[site.key] = (*best[:4], best[4] or before[4] or site.name)
     happened = (site for site in sites if site.contended or site.acquired)
     groups = grouped((known.get(site.key) or _place(site), site) for site in happened)
-    return tuple(_summed(place, groups[place]) for place in sorted(groups))
+    found = []
+    for (file, line, kind, waits_for, name), alike in sorted(groups.items(), key=itemgetter(0)):
+        histogram: Counter[int] = Counter()
+        for site in alike:
+            histogram.update(site.histogram)
+        found.append(
+            LockSite(
+                file=file,
+                line=line,
+                kind=kind,
+                waits_for=waits_for,
+                name=name,
+                contended=sum(site.contended for site in alike),
+                total_ns=sum(site.total_ns for site in alike),
+                max_ns=max(site.max_ns for site in alike),
+                histogram=dict(sorted(histogram.items())),
+                acquisitions=sum(site.acquired for site in alike) or None,
+                holders=tuple(each for site in alike for each in site.holders),
+            )
+        )
+    return tuple(found)
 
 
 def _place(site: SiteRecord) -> _Place:
     return site.file, site.line, site.kind, site.waits_for, site.name
-
-
-def _known(sites: list[SiteRecord]) -> dict[str, _Place]:
-    """The place of each key: from whoever knew the line, under the name that anybody gave."""
-    places: dict[str, _Place] = {}
-    for site in sites:
-        if site.key:
-            before = places.get(site.key, _place(site))
-            best = _place(site) if site.file and not before[0] else before
-            places[site.key] = (*best[:4], best[4] or before[4] or site.name)
-    return places
-
-
-def _summed(place: _Place, sites: list[SiteRecord]) -> LockSite:
-    file, line, kind, waits_for, name = place
-    histogram: Counter[int] = Counter()
-    for site in sites:
-        histogram.update(site.histogram)
-    return LockSite(
-        file=file,
-        line=line,
-        kind=kind,
-        waits_for=waits_for,
-        name=name,
-        contended=sum(site.contended for site in sites),
-        total_ns=sum(site.total_ns for site in sites),
-        max_ns=max(site.max_ns for site in sites),
-        histogram=dict(sorted(histogram.items())),
-        acquisitions=sum(site.acquired for site in sites) or None,
-        holders=tuple(each for site in sites for each in site.holders),
-    )

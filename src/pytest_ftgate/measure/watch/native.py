@@ -7,9 +7,9 @@ import os
 import platform
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ...kit.proc import CALLS, NO_CALLS, Proc
 from ...model.sample import NATIVE_LOCK
@@ -32,11 +32,8 @@ _CALLERS: Final = (
 _PAUSERS: Final = ("_Py_HandlePending", "_PyEval_StopTheWorld")
 
 
-class NativeFrame(NamedTuple):
-    """A function on a stack; `symbol` is empty where its module does not name it."""
-
-    module: str
-    symbol: str
+Frame: TypeAlias = tuple[str, str]
+"""A function on a stack: its module, and its symbol, which is empty where the module does not name it."""
 
 
 class _Mapped(NamedTuple):
@@ -93,7 +90,7 @@ def waits_in(pid: int, thread: int) -> str:
         reader.close()
 
 
-def extension(frames: Sequence[NativeFrame]) -> str:
+def extension(frames: Sequence[Frame]) -> str:
     """`push (fast.cpython-314t.so)`, of a stack that was looked at once, or `stop-the-world pause`; else empty.
 
     A function of CPython's may have returned already, so none is told.
@@ -109,7 +106,7 @@ def extension(frames: Sequence[NativeFrame]) -> str:
     return ""
 
 
-def named(frames: Iterable[NativeFrame]) -> str:
+def named(frames: Iterable[Frame]) -> str:
     """`critical section of PyDict_SetItem (python3.14t)`: who waits, of a stack, the innermost frame first.
 
     A stack is all words that could be return addresses, so it may hold functions that have returned already, most of
@@ -136,9 +133,9 @@ def named(frames: Iterable[NativeFrame]) -> str:
     return f"critical section ({python})" if section else f"{NATIVE_LOCK}{python})"
 
 
-def _frames(stack: bytes, codes: Sequence[_Mapped]) -> list[NativeFrame]:
+def _frames(stack: bytes, codes: Sequence[_Mapped]) -> list[Frame]:
     """The functions that the words of a stack could return to, without those of the C library."""
-    found: list[NativeFrame] = []
+    found: list[Frame] = []
     for (word,) in struct.iter_unpack("<Q", stack[: len(stack) // 8 * 8]):
         place = bisect.bisect(codes, (word, 1 << 64)) - 1
         if place < 0 or not codes[place].start <= word < codes[place].end or len(found) == _FRAMES:
@@ -146,7 +143,12 @@ def _frames(stack: bytes, codes: Sequence[_Mapped]) -> list[NativeFrame]:
         code = codes[place]
         module = os.path.basename(code.path)
         if not module.startswith(("libc.", "libc-", "ld-", "libpthread", "[")):
-            found.append(NativeFrame(module, _symbol(code.path, word - code.start + code.offset)))
+            # The function that has this offset of the file; empty where the file does not say.
+            segments, functions = _symbols(code.path)
+            offset = word - code.start + code.offset
+            address = next((offset - at + start for at, start, size in segments if at <= offset < at + size), -1)
+            start, end, symbol = (functions or [_NOWHERE])[bisect.bisect(functions, (address, 1 << 64)) - 1]
+            found.append((module, symbol if start <= address < end else ""))
     return found
 
 
@@ -163,31 +165,20 @@ def _codes(maps: str) -> list[_Mapped]:
 # -- symbols of a file: ELF, 64 bits, little-endian --------------------------------------------------------------------
 
 _LOAD, _SYMTAB, _DYNSYM, _FUNCTION = 1, 2, 11, 2
-
-
-class _Symbols(NamedTuple):
-    """The segments of a file, (offset, address, size), and its functions, (start, end, name)."""
-
-    segments: list[tuple[int, int, int]]
-    functions: list[tuple[int, int, str]]
-
-
-def _symbol(path: str, offset: int) -> str:
-    """The function that has this offset of a file; empty where the file does not say."""
-    segments, functions = _symbols(path)
-    address = next((offset - at + start for at, start, size in segments if at <= offset < at + size), -1)
-    place = bisect.bisect(functions, (address, 1 << 64)) - 1
-    return functions[place][2] if place >= 0 and functions[place][0] <= address < functions[place][1] else ""
+_NOWHERE: Final = (0, 0, "")
 
 
 @lru_cache(maxsize=64)
-def _symbols(path: str) -> _Symbols:
-    """Of a file that cannot be read or is something else: nothing. Source: the ELF-64 specification."""
+def _symbols(path: str) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, str]]]:
+    """The segments of a file, (offset, address, size), and its functions, (start, end, name).
+
+    Of a file that cannot be read or is something else: nothing. Source: the ELF-64 specification.
+    """
     try:
         with open(path, "rb") as file:
             content = file.read()
         if content[:6] != b"\x7fELF\x02\x01":
-            return _Symbols([], [])
+            return [], []
         segments_at, sections_at = struct.unpack_from("<QQ", content, 32)
         segment_size, segment_count, section_size, section_count = struct.unpack_from("<HHHH", content, 54)
         segments = [
@@ -198,20 +189,15 @@ def _symbols(path: str) -> _Symbols:
             struct.unpack_from("<4xI16xQQI", content, sections_at + number * section_size)
             for number in range(section_count)
         ]
-        functions = {
-            function
-            for kind, at, size, names in sections
-            if kind in (_SYMTAB, _DYNSYM)
-            for function in _functions(content, at, size, sections[names][1])
-        }
+        functions = set()
+        for kind, at, size, names in sections:
+            rows = content[at : at + size // 24 * 24] if kind in (_SYMTAB, _DYNSYM) else b""
+            for name, info, value, length in struct.iter_unpack("<IB3xQQ", rows):
+                if info & 15 == _FUNCTION and length:
+                    begin = sections[names][1] + name
+                    text = content[begin : content.index(b"\0", begin)].decode("ascii", "replace")
+                    functions.add((value, value + length, text))
     except (OSError, struct.error, ValueError, IndexError):
-        return _Symbols([], [])
+        return [], []
     loads = [(at, start, size) for kind, at, start, size in segments if kind == _LOAD]
-    return _Symbols(loads, sorted(functions))
-
-
-def _functions(content: bytes, at: int, size: int, names_at: int) -> Iterator[tuple[int, int, str]]:
-    for name, info, value, length in struct.iter_unpack("<IB3xQQ", content[at : at + size // 24 * 24]):
-        if info & 15 == _FUNCTION and length:
-            end = content.index(b"\0", names_at + name)
-            yield value, value + length, content[names_at + name : end].decode("ascii", "replace")
+    return loads, sorted(functions)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator
@@ -39,32 +40,23 @@ class OpenedFiles:
     @contextlib.contextmanager
     def watching(cls, roots: Iterable[Path]) -> Iterator[OpenedFiles | None]:
         """Watch all folders below `roots` but for bytecode's; None where the system cannot watch them all."""
-        try:
-            watch = cls._started(roots)
-        except (OSError, AttributeError):
-            yield None
-            return
-        try:
-            yield watch
-        finally:
-            os.close(watch._descriptor)
-
-    @classmethod
-    def _started(cls, roots: Iterable[Path]) -> OpenedFiles:
-        libc = ctypes.CDLL(None, use_errno=True)
-        descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         folders: dict[int, str] = {}
-        try:
-            for folder in (folder for root in roots for folder in _folders(root)):
-                number: int = libc.inotify_add_watch(descriptor, os.fsencode(folder), _OPENED | _CHANGED)
-                if number < 0:
-                    raise OSError(ctypes.get_errno(), "cannot be watched", folder)
-                folders[number] = folder
-        except BaseException:
-            if descriptor >= 0:
-                os.close(descriptor)
-            raise
-        return cls(descriptor, folders)
+        with contextlib.ExitStack() as stack:
+            try:
+                libc = ctypes.CDLL(None, use_errno=True)
+                descriptor: int = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+                if descriptor >= 0:
+                    stack.callback(os.close, descriptor)
+                for folder, names, _ in itertools.chain.from_iterable(map(os.walk, roots)):
+                    names[:] = [name for name in names if name not in ("__pycache__", ".git")]
+                    number: int = libc.inotify_add_watch(descriptor, os.fsencode(folder), _OPENED | _CHANGED)
+                    if number < 0:
+                        raise OSError(ctypes.get_errno(), "cannot be watched", folder)
+                    folders[number] = folder
+            except (OSError, AttributeError):
+                yield None
+                return
+            yield cls(descriptor, folders)
 
     def events(self) -> list[FileEvent] | None:
         """What was opened and changed, in order; None where there was more than the kernel keeps."""
@@ -82,9 +74,3 @@ class OpenedFiles:
                     return None
                 if name and (mask & _CHANGED or not mask & _IS_FOLDER):
                     found.append(FileEvent(os.path.join(self._folders[number], name), bool(mask & _CHANGED)))
-
-
-def _folders(root: Path) -> Iterator[str]:
-    for folder, names, _ in os.walk(root):
-        names[:] = [name for name in names if name not in ("__pycache__", ".git")]
-        yield folder
