@@ -546,7 +546,7 @@ def test_the_slowest_worker_is_that_which_does_more(bench: Bench, executor: Exec
     test = "test_task" if executor is TASKS else "test_it"
     handle = bench.ready(executor, test=test, workers=3)
     slowest = [handle.iteration(MEASURED, 1, window_ns).slowest for _ in range(3)]
-    assert 2.5 < sorted(slowest)[1] < 3.2
+    assert 1.5 < sorted(slowest)[1] < 6  # three, and what a busy machine lets either of them wait
     assert bench.ready(executor, test=test, workers=1).iteration(MEASURED, 1, window_ns).slowest == 0
 
 
