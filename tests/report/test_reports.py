@@ -420,6 +420,8 @@ BENEATH: tuple[dict[str, Any], ...] = (
     {"lock_wait": 0.0, "sites": (site("app.py", 12, "Queue", 0.312, "queue", ratio=None),)},
     {"scaling": around(2.0, 0.05)},
     {"scaling": around(8.4, 0.05), "efficiency": 1.05, "serial_fraction": -0.007},
+    {"scaling": around(12.0, 0.5), "efficiency": 1.5, "serial_fraction": -0.048},
+    {"scaling": around(12.0, 6.0), "efficiency": 1.5, "serial_fraction": -0.048},
     {"growth_bytes": around(102 * KIB, 2 * KIB)},
     {"growth_bytes": around(102 * KIB, 103 * KIB)},
     {"growth_bytes": around(-50 * KIB, KIB)},

@@ -194,7 +194,7 @@ def detail_lines(row: Row, style: Style) -> list[str]:
         aside = [] if efficiency is None else [f"efficiency {units.whole_share(efficiency)}"]
         if scaling.value < 1:
             aside.append("slower than one worker")
-        elif efficiency is not None and efficiency > SUPERLINEAR:
+        elif scaling.low > SUPERLINEAR * row.cell.workers:  # a short recording beside other work shows any value
             aside.append("more than linear: does the body split its work?")
         elif serial is not None and serial >= 0:
             aside.append(f"serial fraction {units.whole_share(serial)}")
