@@ -115,7 +115,7 @@ def read(
 def recording(of: Sample | Values, recorded_at: str = "monday") -> schema.Recording:
     values = of if isinstance(of, Values) else read(of)
     stored = stored_values(values)
-    return recording_module.recording_of(values.sample, stored, recorded_at=recorded_at, commit="1eb3b87", seed=1)
+    return recording_module.entry_of(values.sample, stored, recorded_at, "1eb3b87", 1).recordings[0]
 
 
 def entry(
