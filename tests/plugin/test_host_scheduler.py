@@ -9,7 +9,7 @@ from typing import Any
 
 import execnet
 import pytest
-import scipy.stats  # noqa: F401 -- pytester forgets what a run imports, and NumPy cannot be imported again
+import scipy.special  # noqa: F401 -- pytester forgets what a run imports, and NumPy cannot be imported again
 from example import Example, assert_usage_error
 
 from pytest_ftgate.features.hosts import has_hosts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 import report_by_hand
-import scipy.stats  # noqa: F401 -- pytester forgets what a run imports, and NumPy cannot be imported again
+import scipy.special  # noqa: F401 -- pytester forgets what a run imports, and NumPy cannot be imported again
 from fake_launcher import MS, At, FakeHandle, FakeLauncher, failed
 
 from pytest_ftgate.judge import decide

@@ -21,7 +21,7 @@ from pytest_ftgate.targets.environments import run_uv
 
 ROOT = Path(__file__).parents[2]
 CONTROLLERS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
-SHORT = ("-oftgate_launches=3", "--ftgate-test-time", "20s")
+SHORT = ("-oftgate_launches=2", "-oftgate_iterations=3", "--ftgate-test-time", "20s")
 TEST = """
 from pytest_ftgate import Worker, ftgate, threads
 
