@@ -201,7 +201,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executables: dict[s
 
 @pytest.mark.parametrize("service", ["github", "gitlab"])
 def test_its_scripts_gate_a_change(service: str, project: Path, tmp_path: Path) -> None:
-    given = {"arguments": "-o ftgate_launches=4 -o ftgate_iterations=5 --ftgate-metrics=wall -k 'total and part'", "working_directory": project.name}
+    given = {
+        "arguments": "-o ftgate_launches=4 -o ftgate_iterations=5 --ftgate-metrics=wall -k 'total and part'",
+        "working_directory": project.name,
+    }
     if service == "github":
         scripts = list(steps_of_github(project.parent, tmp_path / "temp", **given))
     else:

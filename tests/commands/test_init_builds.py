@@ -85,7 +85,10 @@ def test_its_workflow_gates_a_fresh_clone(project: Path, tmp_path: Path, capsys:
     steps = yaml.safe_load((clone / ".github/workflows/ftgate.yml").read_text())["jobs"]["ftgate"]["steps"]
     lines = [step["run"] for step in steps if "run" in step and not step["run"].startswith("uv python install")]
     environment = {name: text for name, text in os.environ.items() if not name.startswith(("FTGATE", "GITHUB"))}
-    environment |= {"PYTEST_ADDOPTS": "-o ftgate_launches=4 -o ftgate_iterations=5 --ftgate-metrics=wall", "FTGATE_EXPLAIN": "no"}
+    environment |= {
+        "PYTEST_ADDOPTS": "-o ftgate_launches=4 -o ftgate_iterations=5 --ftgate-metrics=wall",
+        "FTGATE_EXPLAIN": "no",
+    }
     for line in lines:
         done = subprocess.run(["bash", "-ec", line], cwd=clone, env=environment, capture_output=True, text=True)
         assert line is lines[-1] or not done.returncode, done.stdout + done.stderr

@@ -84,7 +84,7 @@ def test_a_forgotten_decorator_is_named(pytester: pytest.Pytester) -> None:
 
 
 def test_at_80_columns_the_node_id_gives_way_and_not_the_figure(
-    pytester: pytest.Pytester, interpreters_on_path: None, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, scripted_runs: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in failures.UNCUT:
         monkeypatch.delenv(name, raising=False)
@@ -101,14 +101,14 @@ def test_at_80_columns_the_node_id_gives_way_and_not_the_figure(
     files = {"pytest.ini": "[pytest]\nftgate_install =\n", "tests/storage/test_compaction.py": workload}
     example = Example(pytester, files)
     for folder, options in ((".", ["-n2"]), ("tests/storage", [])):
-        result = example.run_fresh(*QUICK, *options, folder=folder)
+        result = example.run_fresh("-p", "fake_run", *QUICK, *options, folder=folder)
         shown = sorted(line for line in result.outlines if line.startswith("BROKEN "))
         assert [line.partition(" - gil == on: the GIL was off in 1 ")[0] for line in shown] == [
             "BROKEN ...le_others_read[3.14t-threads-w1]",
             "BROKEN ...test_short[3.14t-threads-w1]",
         ], folder
         assert max(map(len, shown)) <= 80
-    lines = example.run_fresh(*QUICK, "-vv", "-k", "short").outlines
+    lines = example.run_pytest("-p", "fake_run", *QUICK, "-vv", "-k", "short").outlines
     assert any(line.startswith("BROKEN tests/storage/test_compaction.py::test_short[") for line in lines), "all of it"
 
 
@@ -136,6 +136,7 @@ def test_failures_stand_where_users_of_pytest_look(example: Example, options: tu
     if "--tb=line" in options:
         assert f"{example.pytester.path}/test_a.py:4: KeyError: 'missing'" in result.outlines
         return
+    assert "this report is partial" not in text
     assert text.count("Traceback") == 2, "each error once"
     assert "the same in 3 other cells" in text
     assert "  error: 3.14t-threads-w1, 3.14t-serial-w1, 3.14t-threads-w2, 3.14t-serial-w2\n" in text
