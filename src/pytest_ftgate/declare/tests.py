@@ -359,19 +359,18 @@ def check_arguments(
                 reader.fixture(other.name)
 
 
-def check_surroundings(declared: Declaration, source: Source, autouse: Iterable[str]) -> None:
+def check_surroundings(declared: Declaration, source: Source, around: Iterable[tuple[str, str, str]]) -> None:
     """Raise DeclarationError for fixtures of the test's file that pytest would run where the body is not.
 
-    `autouse` are their names; pytest's own name for what it makes of `setup_method` is `_xunit_setup_method_fixture_`
-    and more. A class that tests a server may have all but its methods: its test runs where pytest does.
+    `around` has their names, kinds and words: see `plugin.collection.written_around`. A class that tests a server may
+    have all but its methods: its test runs where pytest does.
     """
     served, test = declared.decorator == "serve", declared.body.__name__
     ways = "do it in the test itself" if served else f"use @{test}.setup and @{test}.teardown, or @{test}.shared"
-    for name in autouse:
-        kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
+    for _, kind, words in around:
         for_other_tests = kind == "function" and "." in source.qualname
         if not for_other_tests and (not served or kind in ("method", "class")):
-            by = f"setup_{kind} or teardown_{kind}" if kind else f"the autouse fixture {name!r} of its file"
+            by = words if kind else f"{words} of its file"
             Reader(declared, source).fail(
                 f"{by} would run in pytest's process, not where the body runs; {ways} (other tests: another file)"
             )
