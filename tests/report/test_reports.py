@@ -367,11 +367,10 @@ def test_table_diff_and_accept_print_the_same_figures(seed: int) -> None:
         sample=sample,
     )
     old = entry(sample_of(launches(9e6), memory=[held(1, 10_000_000)]))
-    difference = Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=old, new=entry(values))
     table = shown(of_rows(row), 300, verbosity=1)
-    compared = render_diff([difference])
+    compared = render_diff([(row, old, entry(values), "")])
     (accepted,) = update_lines([Update(nodeid=row.cell.nodeid, action="record", reason="", new=entry(values))])
-    stored = render_diff([Difference(nodeid=row.cell.nodeid, decision=Decision.PASSED, old=entry(values))])
+    stored = render_diff([(row, entry(values), None, "")])
     labelled = next(line for line in table.splitlines() if line.startswith(f"  {row.cell.label}"))
     figures_of = accepted.removesuffix(" (new)").partition(": ")[2].split(", ")
     printed = {name: text for each in figures_of for name, text in re.findall(r"^([A-Za-z_ ]+) ([\d.].*)$", each)}
@@ -546,7 +545,8 @@ def cell_with(lock_share: float | None = None, scaling: float | None = None) -> 
 
 
 def difference(old: schema.StoredCell, new: schema.StoredCell) -> Difference:
-    return Difference(nodeid="t.py::test[3.14t-threads-w8]", decision=Decision.PASSED, old=old, new=new)
+    row = Row(cell=group_of(spec=spec_of("threads", workers=8)).cells[0], verdict=Verdict(decision=Decision.PASSED))
+    return row, old, new, ""
 
 
 def test_diff_has_lock_wait_and_scaling_where_a_row_has_them() -> None:

@@ -93,7 +93,7 @@ def diff_run(args: argparse.Namespace) -> int:
         )
     ]
     _print(render_diff(found))
-    return REGRESSED if any(cell.decision.worse for cell in found) else FINE
+    return REGRESSED if any(row.verdict.decision.worse for row, *_ in found) else FINE
 
 
 def update_run(args: argparse.Namespace) -> int:
@@ -186,23 +186,23 @@ def render_test(baseline: TestBaseline) -> str:
 def render_diff(differences: Sequence[Difference]) -> str:
     """The cells of a run with their baselines, one block per test; `was -> is` and the change of each figure."""
     blocks = []
-    for test, group in groupby(differences, key=lambda difference: split_nodeid(difference.nodeid)[0]):
+    for test, group in groupby(differences, key=lambda difference: split_nodeid(difference[0].cell.nodeid)[0]):
         cells = list(group)
-        sides = [(summary(each.old), summary(each.new)) for each in cells]
+        sides = [(summary(old), summary(new)) for _, old, new, _ in cells]
         shown = _shown(side for both in sides for side in both)
         header = ("cell", *(head for name in shown for head in (name, "change")), "verdict", "baseline")
         rows = []
-        for each, (was, now) in zip(cells, sides, strict=True):
+        for (row, old, _, _), (was, now) in zip(cells, sides, strict=True):
             figures = []
             for name in shown:
                 before, after = was.text(name), now.text(name)
                 arrow = after if before == NOTHING else f"{before} -> {after}"
                 figures += [arrow, now.change(name, was)]
-            baseline = f"{was.recorded_at} {was.commit}" if each.old else NOTHING
-            rows.append((split_nodeid(each.nodeid)[1], *figures, str(each.decision), baseline))
-        reasons = [(each, each.reason) for each in cells if each.reason]
-        accepted = [(each, text) for each in cells for text in accepted_texts(each.accepted)]
-        notes = [f"  {split_nodeid(each.nodeid)[1]}: {text}" for each, text in (*reasons, *accepted)]
+            baseline = f"{was.recorded_at} {was.commit}" if old else NOTHING
+            rows.append((split_nodeid(row.cell.nodeid)[1], *figures, str(row.verdict.decision), baseline))
+        reasons = [(row, why) for row, _, _, why in cells if why]
+        accepted = [(row, text) for row, _, new, _ in cells if new for text in accepted_texts(row.verdict.accepted)]
+        notes = [f"  {split_nodeid(row.cell.nodeid)[1]}: {text}" for row, text in (*reasons, *accepted)]
         blocks.append([test, *_table(header, rows), *notes])
     return _blocks(blocks)
 

@@ -42,8 +42,6 @@ SPENT_KEPT = 20
 recording, they would look to git like renames, and two branches that rename the same file conflict."""
 Runs: TypeAlias = Mapping[str, StoredRun]
 """The files of one test by name, in the order of time."""
-_Place: TypeAlias = tuple[str, str]
-"""A cell's label, and the machine and build."""
 
 
 def assembled(test: str, runs: Runs) -> TestBaseline:
@@ -81,11 +79,23 @@ def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, StoredR
                 found[name] = msgspec.structs.replace(run, cells=cells, interpreters=left)
             continue
         anew = not change.append and (change.label, change.key) in _counting(found)
+        assert change.machine is not None  # given with every entry
         for recording in change.entry.recordings:
-            name, run = _recorded(test, change, change.entry, msgspec.structs.replace(recording, anew=anew))
-            before = found.get(name, run)
-            found[name] = msgspec.structs.replace(
-                run, interpreters=before.interpreters | run.interpreters, cells=before.cells | run.cells
+            # Into the run's file, beside its other cells; what stands once in a file is left out of the cell.
+            run_id = recorded_at, commit, seed = recording.recorded_at, recording.commit, recording.seed
+            name = file_name(*run_id, change.machine.fingerprint)
+            bare = msgspec.structs.replace(recording, anew=anew, recorded_at="", commit="", seed=0)
+            before = found.get(name)
+            found[name] = StoredRun(
+                schema=SCHEMA,
+                statistic=STATISTIC,
+                test=test,
+                recorded_at=recorded_at,
+                commit=commit,
+                seed=seed,
+                machine=change.machine,
+                interpreters=(before.interpreters if before else {}) | {recording.build: change.entry.interpreter},
+                cells=(before.cells if before else {}) | {change.label: bare},
             )
             anew = False
     return dict(sorted(found.items()))
@@ -100,8 +110,8 @@ def kept(runs: Runs) -> dict[str, StoredRun]:
     return {name: run for name, run in filled.items() if name in counting}
 
 
-def _counting(runs: Runs) -> dict[_Place, list[str]]:
-    """Place -> the names of the files whose recording of it counts, the newest last.
+def _counting(runs: Runs) -> dict[tuple[str, str], list[str]]:
+    """A cell's label, machine and build -> the files whose recording of it counts, the newest last.
 
     These are the newest, back to one that stands anew or to one of something else.
     """
@@ -110,7 +120,7 @@ def _counting(runs: Runs) -> dict[_Place, list[str]]:
         for name, run in runs.items()
         for label, recording in run.cells.items()
     )
-    counting: dict[_Place, list[str]] = {}
+    counting: dict[tuple[str, str], list[str]] = {}
     for place, names in places.items():
         recordings = [(name, runs[name].cells[place[0]]) for name in reversed(names[-RECORDINGS_KEPT:])]
         found: list[str] = []
@@ -122,24 +132,6 @@ def _counting(runs: Runs) -> dict[_Place, list[str]]:
                 break
         counting[place] = found[::-1]
     return counting
-
-
-def _recorded(test: str, change: Edit, entry: StoredCell, recording: Recording) -> tuple[str, StoredRun]:
-    """The name and the content of the file that holds this recording alone."""
-    assert change.machine is not None  # given with every entry
-    recorded_at, commit, seed = recording.recorded_at, recording.commit, recording.seed
-    run = StoredRun(
-        schema=SCHEMA,
-        statistic=STATISTIC,
-        test=test,
-        recorded_at=recorded_at,
-        commit=commit,
-        seed=seed,
-        machine=change.machine,
-        interpreters={recording.build: entry.interpreter},
-        cells={change.label: msgspec.structs.replace(recording, recorded_at="", commit="", seed=0)},
-    )
-    return file_name(recorded_at, commit, seed, change.machine.fingerprint), run
 
 
 # ---- the folder

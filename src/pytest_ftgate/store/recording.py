@@ -37,16 +37,16 @@ class Edit(Struct, frozen=True, kw_only=True):
 def entry_of(
     sample: Sample, values: Values, recorded_at: str, commit: str, seed: int, *, took_s: float = 0.0
 ) -> StoredCell:
-    """What is stored of a cell by one new recording; `took_s` are the seconds that the whole test took."""
-    recording = recording_of(sample, values, recorded_at=recorded_at, commit=commit, seed=seed)
-    if known_s := round(took_s, 1):
-        recording = msgspec.structs.replace(recording, took_s=known_s)
-    interpreter = msgspec.convert(sample.interpreter, InterpreterBuild, from_attributes=True)
-    return StoredCell(interpreter=interpreter, recordings=(recording,))
+    """What is stored of a cell by one new recording with these values, of which metrics without any are left out.
 
+    `took_s` are the seconds that the whole test took.
+    """
 
-def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: str, seed: int) -> Recording:
-    """The recording of a sample with these values; metrics without any value are left out."""
+    def kept(value: float | None) -> float | None:
+        """With the digits that are kept; nothing in place of what a file cannot hold, as a workload may count."""
+        known = value is not None and (value == 0 or LEAST <= value <= MOST)
+        return float(f"{value:.{DIGITS}g}") if known else None
+
     # Of each round the timing launch comes last, and stands for it.
     rounds = {
         each.order: each for each in (*sample.of("growth"), *sample.of("locks"), *sample.of("memory"), *sample.launches)
@@ -54,8 +54,8 @@ def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: st
     orders = sorted(rounds)
     starts = [rounds[order].started_at for order in orders]
     began_s = seconds_after(starts)
-    columns = {name: tuple(_rounded(of.get(order)) for order in orders) for name, of in sorted(values.items())}
-    return Recording(
+    columns = {name: tuple(kept(of.get(order)) for order in orders) for name, of in sorted(values.items())}
+    recording = Recording(
         recorded_at=recorded_at,
         commit=commit,
         seed=seed,
@@ -68,6 +68,10 @@ def recording_of(sample: Sample, values: Values, *, recorded_at: str, commit: st
         orders=tuple(orders),
         values={name: column for name, column in columns.items() if any(value is not None for value in column)},
     )
+    if known_s := round(took_s, 1):  # a file has no other 0 than the default
+        recording = msgspec.structs.replace(recording, took_s=known_s)
+    interpreter = msgspec.convert(sample.interpreter, InterpreterBuild, from_attributes=True)
+    return StoredCell(interpreter=interpreter, recordings=(recording,))
 
 
 def seconds_after(starts: Sequence[str]) -> tuple[float, ...]:
@@ -79,19 +83,14 @@ def seconds_after(starts: Sequence[str]) -> tuple[float, ...]:
         return ()
 
 
-def _rounded(value: float | None) -> float | None:
-    """With the digits that are kept; nothing in place of a number that a file cannot hold, as a workload may count."""
-    known = value is not None and (value == 0 or LEAST <= value <= MOST)
-    return float(f"{value:.{DIGITS}g}") if known else None
-
-
 def mismatch(stored: StoredCell, sample: Sample) -> str:
     """Why a stored cell measured something other than the sample; empty if they can be compared."""
     newest, now = stored.recordings[-1], _measured(sample)
     named = ("executor", "workers", "reuse")
     changed = [f"{name} was {old}, is {now[name]}" for name in named if (old := getattr(newest, name)) != now[name]]
     if newest.windows != now["windows"]:
-        changed.append(f"body was {_body(newest.windows)}, is {_body(not newest.windows)}")
+        was, is_now = ("duration=", "iterations=")[:: 1 if newest.windows else -1]
+        changed.append(f"body was {was}, is {is_now}")
     if newest.measures != sample.measures:
         changed.append("another command line, load, window, requirement, environment or pinning")
     if not changed:
@@ -112,7 +111,3 @@ def _measured(sample: Sample) -> dict[str, Any]:
         "measures": sample.measures,
         "windows": sample.duration_s is not None,
     }
-
-
-def _body(windows: bool) -> str:
-    return "duration=" if windows else "iterations="

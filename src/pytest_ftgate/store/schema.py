@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -175,29 +174,29 @@ def decode(content: bytes, name: str) -> StoredRun:
         if line.startswith(("<<<<<<<", "|||||||", ">>>>>>>")):
             fix = f"take one side (`git checkout --ours -- {name}`, or `--theirs`) and record the cell again"
             raise broken(name, f"line {number}, column 1", f"a merge conflict is not resolved ({line[:7]})", fix)
-    # Not by msgspec, which takes the last of several values of a key.
-    odd: list[object] = []
+    run = None
     try:
-        read = json.loads(text, object_pairs_hook=partial(_object, odd), parse_constant=partial(_constant, odd))
+        # Not by msgspec, which takes the last of several values of a key.
+        read = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        with contextlib.suppress(UnicodeEncodeError, msgspec.ValidationError):
+            run = msgspec.convert(read, StoredRun)
+        # Looked through value by value only where something is wrong.
+        place, fault = next(_faults(read, "$"), ("", "")) if run is None else ("", "")
     except json.JSONDecodeError as error:
         cut = not text[error.pos :].strip()
         problem = "the file is cut off" if cut else f"is not JSON: {error.msg}"
         raise broken(name, f"line {error.lineno}, column {error.colno}", problem) from error
     except (RecursionError, ValueError) as error:
         raise broken(name, "$", f"is not a baseline: {str(error).partition(';')[0]}") from error
-    run = None
-    if not odd:
-        with contextlib.suppress(UnicodeEncodeError, msgspec.ValidationError, RecursionError):
-            run = msgspec.convert(read, StoredRun)
-    if run is None:  # looked through value by value only where something is wrong
-        try:
-            faults = list(_faults(read, "$"))
-        except RecursionError as error:
-            raise broken(name, "$", f"is not a baseline: {error}") from error
-        for place, fault in faults:
-            raise broken(name, place, fault)
-    _check_version(read, "schema", SCHEMA, name)
-    _check_version(read, "statistic", STATISTIC, name)
+    if place:
+        raise broken(name, place, fault)
+    for field, known in (("schema", SCHEMA), ("statistic", STATISTIC)):
+        version = read.get(field) if isinstance(read, dict) else None
+        if type(version) is not int:  # isinstance would accept true
+            raise broken(name, f"$.{field}", f"a version number is missing (this version writes {known})")
+        if version != known:
+            age, fix = ("newer", "upgrade pytest-ftgate") if version > known else ("older", DELETE_AND_RECORD)
+            raise broken(name, f"$.{field}", f"version {version} is {age} than this pytest-ftgate reads ({known})", fix)
     if run is None:
         # Each cell is converted alone first, so that an error's path names the cell.
         cells = read.get("cells")
@@ -213,32 +212,30 @@ def broken(name: str, place: str, fault: str, fix: str = RESTORE) -> BaselineErr
     return BaselineError(f"{name}: {place}: {fault}; {fix}")
 
 
-class _Twice(NamedTuple):
-    """Stands in place of an object in which a key stands twice."""
+class _Fault(NamedTuple):
+    """Stands in place of what no baseline may hold: no field of one takes a tuple with a text."""
 
-    key: str
+    text: str
 
 
-def _object(odd: list[object], pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Twice:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any] | _Fault:
     read = dict(pairs)
     if len(read) == len(pairs):
         return read
-    odd.append(twice := _Twice(Counter(key for key, _ in pairs).most_common(1)[0][0]))
-    return twice
+    return _Fault(f"the key {json.dumps(Counter(key for key, _ in pairs).most_common(1)[0][0])} stands twice")
 
 
-def _constant(odd: list[object], name: str) -> float:
-    """NaN or an infinity, which are no JSON."""
-    odd.append(value := float(name))
-    return value
+def _no_number(name: str) -> _Fault:
+    """In place of NaN and the infinities."""
+    return _Fault(f"{name} is not a number that can be compared")
 
 
 def _faults(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Values that are JSON but not allowed in a baseline: the path and the fault of each."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield path, f"{json.dumps(value)} is not a number that can be compared"
-    elif isinstance(value, _Twice):
-        yield path, f"the key {json.dumps(value.key)} stands twice"
+    """What is JSON, or nearly, but not allowed in a baseline: the path and the fault of each."""
+    if isinstance(value, float) and math.isinf(value):  # written as 1e999
+        value = _no_number(json.dumps(value))
+    if isinstance(value, _Fault):
+        yield path, value.text
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _faults(item, _child(path, key))
@@ -249,18 +246,6 @@ def _faults(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def _child(path: str, key: str) -> str:
     return f"{path}.{key}" if re.fullmatch(r"\w+", key) else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
-
-
-def _check_version(read: Any, field: str, known: int, name: str) -> None:
-    version = read.get(field) if isinstance(read, dict) else None
-    if type(version) is not int:  # isinstance would accept true
-        raise broken(name, f"$.{field}", f"a version number is missing (this version writes {known})")
-    if version > known:
-        fault = f"version {version} is newer than this pytest-ftgate reads ({known})"
-        raise broken(name, f"$.{field}", fault, "upgrade pytest-ftgate")
-    if version < known:
-        fault = f"version {version} is older than this pytest-ftgate reads ({known})"
-        raise broken(name, f"$.{field}", fault, DELETE_AND_RECORD)
 
 
 def _convert(value: Any, kind: type[T], path: str, name: str) -> T:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 from ..kit.values import Struct, grouped
 from ..model.report import Machine, Row
-from ..model.verdict import Acceptance, Decision, Verdict
+from ..model.verdict import Decision
 from ..targets.describe import build_key
 from .folder import Store
 from .names import entry_key, join_nodeid, matches, split_nodeid
@@ -19,15 +19,8 @@ from .schema import StoredCell
 Action = Literal["record", "skip", "refuse"]
 
 
-class Difference(Struct, frozen=True, kw_only=True):
-    """A cell of a run and its baseline; `reason` says why there is nothing to compare, `accepted` what is meant."""
-
-    nodeid: str
-    decision: Decision
-    old: StoredCell | None = None
-    new: StoredCell | None = None
-    reason: str = ""
-    accepted: tuple[Acceptance, ...] = ()
+Difference: TypeAlias = tuple[Row, StoredCell | None, StoredCell | None, str]
+"""A cell of a run, what is stored of it, what its recording would hold, and why there is nothing to compare."""
 
 
 class Update(Struct, frozen=True, kw_only=True):
@@ -51,15 +44,14 @@ def differences(
 
     Raises BaselineError.
     """
-    found = []
+    found: list[Difference] = []
     for row in rows:
         reason = _not_measured(row)
-        known: dict[str, Any] = {}
-        if row.sample is not None and not reason:
-            old = store.lookup(row.cell.nodeid, fingerprint, build_key(row.sample.interpreter))
-            reason = mismatch(old, row.sample) if old else ""
-            known = {"old": old, "new": entries[row.cell.nodeid], "accepted": row.verdict.accepted}
-        found.append(Difference(nodeid=row.cell.nodeid, decision=row.verdict.decision, reason=reason, **known))
+        if row.sample is None or reason:
+            found.append((row, None, None, reason))
+            continue
+        old = store.lookup(row.cell.nodeid, fingerprint, build_key(row.sample.interpreter))
+        found.append((row, old, entries[row.cell.nodeid], mismatch(old, row.sample) if old else ""))
     return found
 
 
@@ -93,53 +85,40 @@ def update_plan(
     """
     requested = [modes] if isinstance(modes, str) else list(modes)
     patterns = [mode for mode in requested if mode not in ("new", "all")]
+    everything = "all" in requested
     plan = []
-    for row, difference in zip(rows, differences(rows, entries, store, fingerprint=fingerprint), strict=True):
-        named = any(matches(pattern, row.cell.nodeid) for pattern in patterns)
-        decision = _against_stored(row.verdict)
-        action, reason = _action(difference, decision, "all" in requested, named)
-        # Only paired launches show that it became faster: against stored ones the machine may be faster today.
+    for row, old, new, why_not in differences(rows, entries, store, fingerprint=fingerprint):
+        # 1. The decision against the baseline alone: without contracts and metrics that were not judged.
+        of_metrics = (each for each in row.verdict.metrics if not each.contract)
+        judged = (each.decision for each in of_metrics if each.launches or each.decision is not Decision.INCONCLUSIVE)
+        decision = min(judged, key=lambda each: each.severity, default=row.verdict.decision)
+        if row.verdict.same_code:
+            decision = Decision.PASSED
+        # 2. What is done. A refusal is reported only if the update would otherwise have recorded the cell.
+        doubtful = old is not None and decision is Decision.INCONCLUSIVE and not why_not
+        action: Action = "record"
+        if new is None:
+            action, reason = "skip", why_not
+        elif any(matches(pattern, row.cell.nodeid) for pattern in patterns):
+            reason = "named"
+        elif (decision.worse or doubtful) and (everything or old is None):
+            action, reason = "refuse", decision.value
+        elif decision.worse or doubtful:
+            action, reason = "skip", "has a baseline"
+        elif old is None or everything:
+            reason = "new" if old is None else "changed"
+        else:
+            action, reason = "skip", why_not or "has a baseline"
+        # 3. Whether the stored ones stay. Only paired launches show that it became faster: against stored ones the
+        #    machine may be faster today.
         worse = decision.worse or decision is Decision.ACCEPTED
         changed = worse or (decision is Decision.IMPROVED and row.verdict.basis == "paired")
-        same = difference.old is not None and not difference.reason and not changed
-        plan.append(
-            Update(
-                nodeid=row.cell.nodeid,
-                action=action,
-                reason=reason,
-                old=difference.old,
-                new=difference.new,
-                append=action == "record" and same,
-            )
-        )
+        append = action == "record" and old is not None and not why_not and not changed
+        plan.append(Update(nodeid=row.cell.nodeid, action=action, reason=reason, old=old, new=new, append=append))
     known = [row.cell.nodeid for row in rows]
     lost = [pattern for pattern in patterns if not any(matches(pattern, nodeid) for nodeid in known)]
     unknown = "no cell of this run has that name"
     return plan + [Update(nodeid=pattern, action="skip", reason=unknown) for pattern in lost]
-
-
-def _against_stored(verdict: Verdict) -> Decision:
-    """The decision against the baseline alone: without contracts and metrics that were not judged."""
-    if verdict.same_code:
-        return Decision.PASSED
-    known = (each for each in verdict.metrics if each.launches or each.decision is not Decision.INCONCLUSIVE)
-    judged = (each.decision for each in known if not each.contract)
-    return min(judged, key=lambda each: each.severity, default=verdict.decision)
-
-
-def _action(difference: Difference, decision: Decision, everything: bool, named: bool) -> tuple[Action, str]:
-    if difference.new is None:
-        return "skip", difference.reason
-    if named:
-        return "record", "named"
-    doubtful = difference.old is not None and decision is Decision.INCONCLUSIVE and not difference.reason
-    if decision.worse or doubtful:
-        # A refusal is reported only if the update would otherwise have recorded the cell.
-        refused = everything or difference.old is None
-        return ("refuse", decision.value) if refused else ("skip", "has a baseline")
-    if difference.old is None:
-        return "record", "new"
-    return ("record", "changed") if everything else ("skip", difference.reason or "has a baseline")
 
 
 def apply_updates(updates: Iterable[Update], store: Store, machine: Machine) -> None:
