@@ -63,7 +63,6 @@ class Reader:
         self.kwargs = declared.kwargs if given is None else given
 
     def fail(self, text: str) -> NoReturn:
-        """Raise what is wrong, at its place."""
         raise fault(self.source.path, self.declared, self.source.qualname, self.what + text)
 
     def within(self, what: str, given: Mapping[str, Any], options: type) -> Reader:

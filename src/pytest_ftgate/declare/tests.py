@@ -99,7 +99,6 @@ class Notes:
                 self.fail(note, f"it is on the variant {body.__name__}; put it on the test itself")
 
     def fail(self, note: Note, text: str) -> NoReturn:
-        """Raise what is wrong, at its place."""
         raise fault(self.source.path, note, self.source.qualname, text)
 
     def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:

@@ -193,7 +193,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison, and write the files of --to. Raises FtgateError."""
     targets, names = checked(args.to), (str(args.before), str(args.after))
     before, after = read(args.before), read(args.after)
 

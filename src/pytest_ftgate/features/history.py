@@ -34,7 +34,6 @@ _ENTRY = re.compile(r":\d+ \d+ [0-9a-f]+ ([0-9a-f]+) [AM]\0([^\0]+)\0")
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate history` to the command line."""
     parser = subparsers.add_parser(
         "history",
         help="draw a metric over its recordings in git",

@@ -35,7 +35,6 @@ UNSET = "at its default"
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate merge` to the command line."""
     parser = subparsers.add_parser(
         "merge",
         help="join reports of shards, JUnit files, or baselines that several jobs recorded",

@@ -23,7 +23,6 @@ TERMINAL_LINE_EVERY_S: Final = 0.2
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate pythons` to the command line."""
     parser = subparsers.add_parser(
         "pythons",
         help="find or install the target interpreters",

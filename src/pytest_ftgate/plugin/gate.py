@@ -122,7 +122,6 @@ class Gate:
                 item.add_marker(pytest.mark.flaky(reruns=0), append=False)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Plan the selected cells."""
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
         if planned and threads_are_greenlets():
             raise pytest.UsageError(

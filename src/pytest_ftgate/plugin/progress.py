@@ -118,7 +118,6 @@ class Progress:
         self._reason = why
 
     def warn(self, text: str) -> None:
-        """Print a line that stays."""
         with self._lock:
             self.erase()
             if self._mode != "quiet":
@@ -208,7 +207,15 @@ class Progress:
         else:
             if self._columns() - 1 < len(where) + min(len(title), LEAST_TITLE) + len(doing) + len(elapsed) + 4:
                 elapsed = elapsed.partition(" (")[0]  # the test and the time matter more than why the estimate grew
-            self._redraw(where, title, f"{'  ' if title else ''}{_first(doing)}  {elapsed}")
+            # The title loses its beginning, because the ends of node ids differ; the last column stays free.
+            tail = f"{'  ' if title else ''}{_first(doing)}  {elapsed}"
+            columns = max(1, self._columns() - 1)
+            room = columns - len(where) - len(tail)
+            if len(title) > room:
+                title = "..." + title[len(title) - room + 3 :] if room >= LEAST_TITLE else ""
+            text = (where + title + tail)[:columns]
+            self._write("\r" + text.ljust(min(columns, self._shown)))
+            self._shown = len(text)
 
     def _grown(self, end_s: float) -> str:
         """Why it ends later than it was said to, in brackets."""
@@ -221,13 +228,6 @@ class Progress:
             return f" ({self._why})" if self._why else ""
         self._end_s, self._from_others = end_s, not self._measured
         return f" ({self._why})" if self._why else ""
-
-    def _redraw(self, where: str, title: str, tail: str) -> None:
-        """Fit the line into the terminal: the title loses its beginning; the last column stays free."""
-        room = max(1, self._columns() - 1)
-        text = (where + _last(title, room - len(where) - len(tail)) + tail)[:room]
-        self._write("\r" + text.ljust(min(room, self._shown)))
-        self._shown = len(text)
 
     def _write(self, text: str) -> None:
         """Write, replacing what the stream cannot encode; after an error the stream is not written again."""
@@ -247,10 +247,3 @@ def _whole(seconds: float) -> str:
 def _first(text: str, room: int = 100) -> str:
     """The beginning of a text in so many columns: a step of a build may be a whole script."""
     return text if len(text) <= room else text[: room - 3] + "..."
-
-
-def _last(text: str, room: int) -> str:
-    """The end of a text in so many columns, because the ends of node ids differ; empty if there is no room."""
-    if len(text) <= room:
-        return text
-    return "..." + text[len(text) - room + 3 :] if room >= LEAST_TITLE else ""

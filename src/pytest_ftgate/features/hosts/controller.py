@@ -85,7 +85,6 @@ class HostLink:
         raise checkout.HostError(f"host {self.name}: {why}")
 
     def answers(self) -> bool:
-        """Whether the host can be reached."""
         try:
             self._channel.send("")
             self._channel.receive(ALIVE_S)
@@ -207,7 +206,6 @@ class Hosts:
         return missing
 
     def pytest_unconfigure(self) -> None:
-        """Let the hosts go."""
         self.patch.undo()
         for host in self.hosts:
             host.close()

@@ -54,7 +54,6 @@ class HostScheduler:
 
     @property
     def nodes(self) -> list[Node]:
-        """The workers that there are."""
         return list(self._pending)
 
     @property
@@ -64,7 +63,6 @@ class HostScheduler:
 
     @property
     def has_pending(self) -> bool:
-        """Whether a worker has something to run."""
         return any(self._pending.values())
 
     @property
@@ -76,7 +74,6 @@ class HostScheduler:
         return all(len(pending) < ENOUGH for pending in self._pending.values())
 
     def add_node(self, node: Node) -> None:
-        """A worker has started."""
         self._pending[node] = []
 
     def add_node_collection(self, node: Node, collection: Sequence[str]) -> None:
@@ -103,7 +100,6 @@ class HostScheduler:
             self._fill(node)
 
     def mark_test_complete(self, node: Node, item_index: int, duration: float = 0) -> None:
-        """A worker has run an item."""
         self._pending[node].remove(item_index)
         self._fill(node)
 
@@ -134,7 +130,6 @@ class HostScheduler:
     # -- what the run asks -----------------------------------------------------------------------------------------
 
     def host_down(self, host: str) -> None:
-        """The connection to a host is gone."""
         self.alive.discard(host)
 
     def not_run(self) -> list[str]:

@@ -82,7 +82,6 @@ class Outline(Struct, frozen=True, kw_only=True):
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate init` to the command line."""
     parser = subparsers.add_parser(
         "init",
         help="write a first workload and a CI workflow",

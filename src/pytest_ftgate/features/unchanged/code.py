@@ -104,7 +104,6 @@ class _Executed(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """The class without such functions."""
         outer, self.within = self.within, f"{self.within}{node.name}."
         self.generic_visit(node)
         self.within = outer
