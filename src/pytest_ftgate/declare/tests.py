@@ -24,12 +24,15 @@ from .arguments import (
     KNOWN,
     OWN,
     POSITIONAL,
+    REUSES,
     VARIADIC,
     Arguments,
     Bodies,
     Executors,
     Reader,
+    are_texts,
     fault,
+    is_bool,
     shown,
 )
 
@@ -229,13 +232,24 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     arguments.only(KNOWN[declared.decorator])
     compared = declared.decorator == "compare"
     own = _compared(arguments, executors, Bodies(declared, source)) if compared else _served(arguments, executors)
+    pythons, timeout_s = arguments.targets(), arguments.positive("timeout")
+    # Requirements to install together with the project, and programs, each with the command that installs it.
+    takes = "a list of requirements such as ['flask>=3']"
+    packages = arguments.take("packages", lambda words: not isinstance(words, dict) and are_texts(words, 1), takes, ())
+    for word in packages:
+        if word.startswith("-"):
+            arguments.fail(
+                f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install"
+            )
+    takes = "a dict such as {'cargo': 'apt install cargo'}"
+    programs = arguments.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
     spec = Spec(
         nodeid=nodeid,
         source=source,
-        pythons=arguments.targets(),
-        timeout_s=arguments.positive("timeout"),
-        packages=arguments.packages(),
-        programs=arguments.programs(),
+        pythons=pythons,
+        timeout_s=timeout_s,
+        packages=tuple(packages),
+        programs=tuple(programs.items()),
         environments=arguments.environments(),
         min_cores=arguments.positive("min_cores", whole=True),
         **own,
@@ -258,16 +272,32 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies) -> dic
         arguments.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
         arguments.fail("window= is the length of an iteration of duration=, which is missing")
+    # Workers are kept by default, and always with duration=.
+    reuse = arguments.take("reuse", lambda value: value in REUSES, listed(REUSES))
+    if duration is not None and reuse == "fresh":
+        arguments.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
+    warmup = arguments.positive("warmup", whole=True, zero=duration is None)
+    # Threads and processes of ours can have cores of their own.
+    pin = arguments.take("pin", is_bool, "True or False", False)
+    for executor in chosen if pin else ():
+        if executor.kind == "tasks":
+            arguments.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
+        if executor.program is not None:
+            arguments.fail(f"pin=True: {executor.label} is a program, which starts its workers itself; remove it")
+        if shape_of(arguments.declared.body_for(executor.kind, executor.method)) == "executor":
+            arguments.fail(
+                "pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`"
+            )
     return workers | {
         "body": shape_of(arguments.declared.body),
         "executors": chosen,
-        "reuse": arguments.reuse(duration),
+        "reuse": reuse or "pool",
         "iterations": iterations,
         "one_call": duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
         "duration_s": None if duration is None else float(duration),
         "window_s": None if window is None else float(window),
-        "warmup": arguments.positive("warmup", whole=True, zero=duration is None),
-        "pin": arguments.pin(chosen),
+        "warmup": warmup,
+        "pin": pin,
     }
 
 
