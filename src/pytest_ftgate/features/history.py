@@ -46,8 +46,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("--metric", default=Metric.WALL.value, metavar="NAME", help="default: wall, over the control")
     parser.add_argument("--last", type=int, default=LAST, metavar="N", help=f"draw N recordings (default: {LAST})")
     parser.add_argument("--json", action="store_true", help="print one JSON object, of all recordings")
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
+    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=run)
 
 

@@ -52,8 +52,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="the joined report as JSON, or as JUnit")
     parser.add_argument("--partial", action="store_true", help="join the reports that there are: exits with 3, or 1")
     add_forms(parser)
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="where recordings go (default: as in a run)")
+    add_rootdir(parser, baselines="where recordings go (default: as in a run)")
     parser.set_defaults(run=run)
 
 

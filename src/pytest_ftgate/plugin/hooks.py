@@ -15,18 +15,7 @@ from typing import Any
 import pytest
 
 from ..kit.plugins import features
-from .options import check_values, measures, options_of, pytest_addoption
-
-__all__ = [
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_exception_interact",
-    "pytest_generate_tests",
-    "pytest_ignore_collect",
-    "pytest_pycollect_makeitem",
-    "pytest_pyfunc_call",
-    "pytest_terminal_summary",
-]
+from .options import check_values, measures, options_of, pytest_addoption  # noqa: F401 -- a hook as those below
 
 GATE = "ftgate-run"
 """The name under which the plugin of a measuring run is registered."""

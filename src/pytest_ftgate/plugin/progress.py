@@ -55,35 +55,26 @@ class Progress:
         self._mode = mode
         self._clock = clock
         self._columns = columns
-        self._total = 0
-        self._budget_s: float | None = None
-        self._numbers: dict[str, int] = {}
-        self._number = 0
-        self._title = ""
-        self._started = self._began = clock()
-        self._spent: list[float] = []
         self._shown = 0
-        self._last = self._started
-        self._end_s: float | None = None
         self._from_others = self._measured = False
         self._phase = ""
-        self._why = self._reason = ""
         self._lock = threading.RLock()
         self._beats: tuple[threading.Thread, threading.Event] | None = None
         self._doing = self._step = ""
         self._left_s: float | None = None
+        self.start(0)
         self._told = self._since = self._started
 
     def start(self, total_groups: int, budget_s: float | None = None) -> None:
         """The run begins and will measure so many groups, in `budget_s` if they share a time."""
         self._total = total_groups
         self._budget_s = budget_s
-        self._numbers = {}
+        self._numbers: dict[str, int] = {}
         self._number = 0
-        self._spent = []
+        self._spent: list[float] = []
         self._title = ""
         self._started = self._began = self._last = self._clock()
-        self._end_s = None
+        self._end_s: float | None = None
         self._why = self._reason = ""
 
     def begin(self, title: str, cells: Sequence[str]) -> None:

@@ -345,16 +345,10 @@ def _counted(label: str, executor: str, target: str, workers: int) -> tuple[str,
     words = rest.split("-") if rest else []
     if words[:1] in ([f"w{workers}"], ["wcores"]):
         return words[0], "-".join(words[1:])
-    total = 0
-    for index, word in enumerate(words):
-        role = re.fullmatch(r"[^\W\d]\w*?(\d+)", word)
-        if role is None:
-            break
-        total += int(role[1])
-        if total >= workers:
-            if total == workers and index:
-                return "-".join(words[: index + 1]), "-".join(words[index + 1 :])
-            break
+    for end in range(2, len(words) + 1):
+        roles = [re.fullmatch(r"[^\W\d]\w*?(\d+)", word) for word in words[:end]]
+        if sum(int(role[1]) for role in roles if role) == workers and all(roles):
+            return "-".join(words[:end]), "-".join(words[end:])
     return "", "-".join(words)
 
 
