@@ -19,7 +19,6 @@ from ..model.spec import (
     Generator,
     Load,
     Program,
-    Reuse,
     RoleCounts,
     Service,
     Source,
@@ -133,8 +132,6 @@ def are_texts(values: Any, least: int = 0) -> bool:
 
 
 SCOPES = ("iteration", "worker", "launch")
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Bodies(Reader):
@@ -307,13 +304,11 @@ class Executors(Reader):
             if token.kind != "processes":
                 found.append(Executor(kind=token.kind))  # type: ignore[arg-type]
                 continue
-            for method in token.methods:
+            for method in token.methods or (default_method(),):
                 if method not in METHODS:
                     hint = did_you_mean(method, METHODS)
                     self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{hint}")
                 found.append(Executor(kind="processes", method=method))  # type: ignore[arg-type]
-            if not token.methods:
-                found.append(Executor(kind="processes", method=default_method()))
         if not found:
             self.fail(f"it names no executor; for example {EXAMPLE}")
         return self._each_once(found)
@@ -381,12 +376,6 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
 
 
-REUSES: tuple[str, ...] = get_args(Reuse)
-SHARED = (*signatures.SharedOptions.__annotations__,)
-
-
-KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
-"""The arguments of each decorator."""
 DEFAULT_WORKERS = 2
 CORES = "cores"
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")

@@ -518,7 +518,7 @@ def table() -> tuple[Option, ...]:
 def read(
     cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any], rows: Iterable[Option]
 ) -> Options:
-    """The options: command line > environment > ini > default; the defaults of what is not in `rows`.
+    """The options: command line > environment > ini > default; what is not in `rows` has its default.
 
     `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. Raises
     OptionError.
@@ -548,7 +548,7 @@ def read(
 
 
 def _parsed(option: Option, raw: Any, place: str) -> Any:
-    """The value of what was said: a text, or where pytest or a file have split it several."""
+    """The value of what was said: a text, or several where pytest or a file has split it."""
     if isinstance(raw, bool):
         return raw
     given = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]

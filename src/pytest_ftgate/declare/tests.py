@@ -6,26 +6,23 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import msgspec
 
 from ..judge import contract_grammar, contracts, limits
 from ..kit.text import did_you_mean, listed, placeholders
 from ..kit.values import Threshold
-from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Source, Spec, Xfail
+from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Reuse, Source, Spec, Xfail
 from ..model.verdict import Decision
+from ..runner import signatures
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import imported, is_named, shape_of
 from .arguments import (
     CORES,
     EXAMPLE,
     KINDS,
-    KNOWN,
     OWN,
-    POSITIONAL,
-    REUSES,
-    VARIADIC,
     Arguments,
     Bodies,
     Executors,
@@ -36,6 +33,11 @@ from .arguments import (
     shown,
 )
 
+KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
+"""The arguments of each decorator."""
+REUSES: tuple[str, ...] = get_args(Reuse)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 EXPECTED = ("regressed", "broken")
 NOTE_EXAMPLES = {
     "contract": "@ftgate.contract(scaling='>= 1.6')",

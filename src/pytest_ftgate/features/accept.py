@@ -114,7 +114,7 @@ def acceptable(judged: MetricVerdict) -> bool:
 
 
 def covers(accepted: str, metric: str) -> bool:
-    """Whether who accepts one metric accepts the other: on another machine the wall time is judged by its ratio."""
+    """Whether a trailer for one metric accepts the other: on another machine the wall time is judged by its ratio."""
     return metric == accepted or (accepted == Metric.WALL and metric == Metric.RATIO)
 
 

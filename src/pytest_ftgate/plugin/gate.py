@@ -94,7 +94,7 @@ class Gate:
         made = [target for target, kind in kinds.items() if kind not in left_out]
         self.ending = Ending(self.run, made, config.invocation_params.dir)
         self.refused: FtgateError | OSError | None = None
-        """Why nothing can be measured in a worker: of its usage errors xdist shows nothing."""
+        """Why a worker measures nothing; xdist does not show a worker's usage errors."""
         self.trouble = ""
         self.lines: list[str] = []
         """What features say below the report."""
@@ -332,7 +332,7 @@ class Gate:
         return frozenset(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict))
 
     def _failed(self, row: Row) -> Row | None:
-        """The row if it fails its test, as it is or by what was not accepted of it."""
+        """The row, or the row without what was accepted, if it fails its test."""
         rest = msgspec.structs.replace(row, verdict=unless_accepted(row.verdict))
         return next((each for each in (row, rest) if fails(each.verdict, self.failing)), None)
 
@@ -395,7 +395,7 @@ def fails(verdict: Verdict, failing: Collection[str]) -> bool:
 
 
 def unless_accepted(verdict: Verdict) -> Verdict:
-    """The verdict by what was not accepted, which an option may let fail; any verdict but an accepted one as it is."""
+    """The verdict without what was accepted, which an option may let fail; any other verdict stays."""
     if verdict.decision is not Decision.ACCEPTED:
         return verdict
     passed = (

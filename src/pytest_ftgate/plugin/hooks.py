@@ -142,7 +142,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Name the exception of a cell that failed in a plain run; say of another what its argument is of."""
+    """Name the exception of a cell that failed in a plain run; say to other tests where `worker` comes from."""
     report = yield
     if report.failed and _may_be_cell(item):
         from . import plain

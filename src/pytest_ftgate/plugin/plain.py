@@ -22,11 +22,11 @@ def _own_traceback(error: pytest.ExceptionInfo[BaseException]) -> bool:
 
 
 PASSED = pytest.StashKey[dict[tuple[object, ...], str]]()
-"""What has passed here, whatever its target, and the node id of the first cell that it passed for."""
+"""What has passed here, on whatever target, and the node id of the first cell that it passed for."""
 ERROR = pytest.StashKey[WorkloadError]()
 """Why a cell failed here."""
 TARGET = "ftgate target "
-"""What begins a keyword of an item that ran here: reports have the keywords, also those of xdist's workers."""
+"""The beginning of a keyword of an item that ran here: reports keep keywords, also those of xdist's workers."""
 
 
 def run(item: pytest.Function, spec: Spec, cell: Cell) -> None:

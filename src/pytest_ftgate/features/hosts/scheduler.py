@@ -133,7 +133,7 @@ class HostScheduler:
         self.alive.discard(host)
 
     def not_run(self) -> list[str]:
-        """A sentence for each class of which no host is left, with the tests that were not begun."""
+        """A sentence for each class that has no host left, with the tests that were not begun."""
         found = []
         for own in dict.fromkeys(self.classes.values()):
             left = any(self.classes[host] == own for host in self.alive)

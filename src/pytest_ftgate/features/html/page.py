@@ -34,7 +34,7 @@ SITES = 12
 Text: TypeAlias = tuple[str, float | None]
 """A text of a table, and what it is sorted by; None: it is empty."""
 Said: TypeAlias = dict[str, Any]
-"""What the template says of one thing, by the names that the template has for it."""
+"""The values of one thing, by the names that the template has for them."""
 
 
 def render(report: Report) -> str:
@@ -207,7 +207,7 @@ def _common(texts: Iterable[str]) -> str:
 
 
 def _others(report: Report, anchors: dict[int, str]) -> list[Said]:
-    """What is to be said of cells that neither fail nor are accepted, once for those of a test that share it."""
+    """What is said of cells that neither fail nor are accepted; those of a test that share it are named together."""
     found: dict[tuple[Decision, str, str], list[tuple[str, str]]] = {}
     quiet = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.NO_BASELINE)
     for row in said.worst_first(report):

@@ -51,7 +51,7 @@ class Outline(Struct, frozen=True, kw_only=True):
     left: list[tuple[Path, str]] = msgspec.field(default_factory=list)
     """Those that it leaves, with the reason."""
     notes: list[str] = msgspec.field(default_factory=list)
-    """What the user has to do or to know, of which nothing is written."""
+    """What the user has to do or to know."""
 
     @property
     def remarks(self) -> list[str]:

@@ -84,7 +84,7 @@ def _names(words: Any) -> set[str]:
 
 
 def _of_tox(root: Path, tables: Mapping[str, Any]) -> tuple[str, ...]:
-    """The dependencies of tox's usual environment, without those of single factors; none of what it would fill in."""
+    """The dependencies of tox's usual environment, without those of a factor and those with a `{name}` to fill in."""
     told = inifile.parse(root / "tox.ini").get("testenv", {}).get("deps", "")
     native = tables.get("tool", {}).get("tox", {}).get("env_run_base", {}).get("deps", [])
     words: list[str] = []

@@ -70,7 +70,7 @@ def costs_of(plan: Plan, stored: StoredBaselines) -> dict[str, float]:
 
 
 def split(costs: Mapping[str, float], parts: int) -> list[int]:
-    """The part, from 1, of each item: the most costly first, each into the part that has the least.
+    """The part, from 1, of each item: the most costly first, each into the part with the least cost so far.
 
     Items of the same cost are taken by name, so the result does not depend on their order.
     """

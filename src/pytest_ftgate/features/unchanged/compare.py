@@ -37,7 +37,7 @@ class Read(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The first reason to measure, empty if there is none; and what is the same but for its text."""
+    """The first reason to measure, empty for none; and what differs without being a reason."""
 
     reason: str
     sources: int = 0
