@@ -11,7 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -196,20 +196,16 @@ def complete(item: pytest.Function) -> None:
             body=tests.body_kind(declared, choice.executor),
         )
     item.stash[CELL] = (spec, cell)
-    if inspect.iscoroutinefunction(item.obj):
-        item.obj = _run_by_us(item.obj)
+    test = item.obj
+    if inspect.iscoroutinefunction(test):  # plugins that run what is `async` leave a plain function to us
+
+        @functools.wraps(test)
+        def run(*args: object, **named: object) -> object:
+            return test(*args, **named)
+
+        item.obj = run
     item.add_marker("ftgate")
     item.add_marker("thread_unsafe")
-
-
-def _run_by_us(test: Any) -> Any:
-    """The test as a function that is not `async`: plugins that run what is leave it to us, in whatever order."""
-
-    @functools.wraps(test)
-    def run(*args: object, **named: object) -> object:
-        return test(*args, **named)
-
-    return run
 
 
 # NumPy and SciPy for pytest's own process, where the project under test is one of them.

@@ -233,7 +233,8 @@ class Gate:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
-        nodeid, first = xdist.ungrouped(report.nodeid), True
+        cell, grouped, _ = report.nodeid.rpartition("]@")  # the group that `--dist=loadgroup` adds
+        nodeid, first = f"{cell}]" if grouped else report.nodeid, True
         if report.when == "call" or not report.passed:
             self.reported.add(nodeid)
         if self.is_worker:

@@ -36,12 +36,6 @@ def handed_over(config: pytest.Config) -> Given | None:
     return Given(**given["ftgate"], worker=given["workerid"])
 
 
-def ungrouped(nodeid: str) -> str:
-    """The node id of a cell without the group that `--dist=loadgroup` adds to it."""
-    cell, bracket, _ = nodeid.rpartition("]@")
-    return cell + "]" if bracket else nodeid
-
-
 class Relay:
     """The progress of a worker, which the controller shows: each call goes to `Handover`, and on to its `Progress`."""
 
