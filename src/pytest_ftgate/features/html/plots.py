@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ...judge import compare, metrics
 from ...judge.compare import OF_CONTROL
 from ...judge.values import Values, values_of
 from ...kit.text import COMMIT_DIGITS, plain
-from ...kit.values import Interval, Metric, to_builtins
+from ...kit.values import Interval, Metric
 from ...model.report import History, Row
 from ...model.sample import Launch
 from ...model.verdict import Decision
@@ -97,7 +98,7 @@ def _changes(row: Row, values: Values | None) -> dict[str, Any]:
 
 
 def _built(value: Interval | float | None) -> Any:
-    return to_builtins(value) if isinstance(value, Interval) else value
+    return msgspec.to_builtins(value) if isinstance(value, Interval) else value
 
 
 # ---- memory, history
@@ -124,7 +125,7 @@ def _history(history: History) -> dict[str, Any]:
         "changes": [each.index for each in history.changes],
         "texts": [texts.change(history, each) for each in history.changes],
         "points": [
-            {"commit": point.commit[:COMMIT_DIGITS], "at": point.recorded_at, "value": to_builtins(point.value)}
+            {"commit": point.commit[:COMMIT_DIGITS], "at": point.recorded_at, "value": msgspec.to_builtins(point.value)}
             for point in history.points
         ],
     }
