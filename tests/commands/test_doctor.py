@@ -13,7 +13,7 @@ from report_by_hand import FREE_THREADED
 from golden import check_golden
 from pytest_ftgate.cli import build_parser
 from pytest_ftgate.features import doctor
-from pytest_ftgate.features.doctor import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
+from pytest_ftgate.features.doctor import Diagnosis, Problem, TargetState, diagnose, read_probes, to_text
 from pytest_ftgate.features.pythons import InstallProgress, outcome_text
 from pytest_ftgate.model.report import Machine
 from pytest_ftgate.model.spec import TargetError
@@ -44,7 +44,7 @@ DIAGNOSIS = Diagnosis(
         TargetState(spec="3.14t", interpreter=INTERPRETER, environments=("/p/.ftgate/envs/3.14.7t-1a2b3c4d",)),
         TargetState(spec="3.13", interpreter=None),
     ),
-    probes=Probes(pss=True, pss_child=False, schedstat=False, schedstat_child=False),
+    probes={"pss": True, "pss_child": False, "schedstat": False, "schedstat_child": False},
     uv="/opt/bin/uv",
     cache="/home/me/.cache/pytest-ftgate",
     load_1min=0.25,
@@ -102,12 +102,12 @@ def test_lacks_of_a_throttled_machine_have_their_fixes(tmp_path: Path, monkeypat
 
 
 def test_probes_tell_what_the_root_holds(tmp_path: Path) -> None:
-    assert read_probes(tmp_path) == Probes(pss=False, pss_child=False, schedstat=False, schedstat_child=False)
+    assert read_probes(tmp_path) == {"pss": False, "pss_child": False, "schedstat": False, "schedstat_child": False}
     own = tmp_path / "proc" / "self"
     own.mkdir(parents=True)
     (own / "smaps_rollup").write_text("Rss:  8 kB\nPss:  4 kB\n", encoding="ascii")
     (own / "schedstat").write_text("1 2 3\n", encoding="ascii")
-    assert read_probes(tmp_path) == Probes(pss=True, pss_child=False, schedstat=True, schedstat_child=False)
+    assert read_probes(tmp_path) == {"pss": True, "pss_child": False, "schedstat": True, "schedstat_child": False}
 
 
 def test_an_outcome_names_the_way_and_the_notes() -> None:

@@ -371,14 +371,8 @@ def test_a_body_that_waits_in_c_ends_the_process_with_its_stack(pytester: pytest
 
 def test_a_second_ctrl_c_ends_what_waits_in_c(pytester: pytest.Pytester) -> None:
     source = IN_C.replace("LIBRARY", "CDLL").replace("LIMIT", "")
-    Example(pytester, {"test_a.py": source, "conftest.py": SHORT + "    plain.CTRL_C_S = 0.2\n"})
-    words = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "test_a.py"]
-    heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # else one in the background hears nothing
-    run = subprocess.Popen(
-        words, cwd=pytester.path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    signal.signal(signal.SIGINT, heard)
-    with run:
+    example = Example(pytester, {"test_a.py": source, "conftest.py": SHORT + "    plain.CTRL_C_S = 0.2\n"})
+    with example.start("test_a.py") as run:
         try:
             while not (pytester.path / "at").exists():
                 assert run.poll() is None
@@ -386,7 +380,7 @@ def test_a_second_ctrl_c_ends_what_waits_in_c(pytester: pytest.Pytester) -> None
             while run.poll() is None:
                 run.send_signal(signal.SIGINT)
                 time.sleep(0.5)
-            _, text = run.communicate()
+            text, _ = run.communicate()
         finally:
             run.kill()
     assert run.returncode == 130

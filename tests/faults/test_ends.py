@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 from bench import THREADS, Bench
-from example import HEAD
+from example import Example
 from project import commit, git
 
 from pytest_ftgate.kit import processes
@@ -27,7 +26,7 @@ from pytest_ftgate.kit.proc import TRACKER, runs
 from pytest_ftgate.kit.processes import Owner
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers import guard
-from pytest_ftgate.measure.launchers import process as output
+from pytest_ftgate.measure.launchers import process as endings
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.runner.protocol import COLD
 
@@ -63,7 +62,7 @@ WORKLOAD = """
     import os, pathlib, subprocess, sys, threading, time
     here = pathlib.Path(__file__).parent
 
-    @ftgate.compare({executor}, workers=2{more})
+    @ftgate.compare(threads, workers=2)
     def test_it(worker):
         time.sleep(0.01)
         if (here / "reached").exists():
@@ -79,77 +78,65 @@ PROGRAM = """
 """
 
 
-class Project:
-    """A project in a folder of its own, and a pytest that measures it."""
+def prepared(pytester: pytest.Pytester, phase: str, hang: str, conftest: str = CONFTEST) -> Example:
+    """A project whose run hangs in that phase."""
+    touched = f"touch {pytester.path / 'hangs'}; {SHELL[hang]}"
+    options = [*OPTIONS, f"--ftgate-metrics={'uss' if phase == 'held' else 'wall'}"]
+    slow = {}
+    if phase == "worktree":  # git checks the reference out by a slow filter
+        options.append("--ftgate-against=HEAD~1")
+        slow = {".gitattributes": "slow filter=slow\n", "slow": "1\n"}
+    install = f"\n    $ {touched}" if phase == "install" else ""
+    made = Example(
+        pytester,
+        {
+            "pytest.ini": f"[pytest]\nftgate_install ={install}\naddopts = {' '.join(options)}\n",
+            "conftest.py": conftest,
+            "phase": phase,
+            "test_a.py": PROGRAM.format(build=touched) if phase == "build" else WORKLOAD.format(hang=HANGS[hang]),
+            **slow,
+        },
+    )
+    if slow:
+        commit(made.folder)
+        commit(made.folder)
+        git(made.folder, "config", "filter.slow.smudge", f"{touched}; cat")
+    return made
 
-    def __init__(self, folder: Path, phase: str, hang: str, executor: str = "threads") -> None:
-        self.folder = folder
-        touched = f"touch {folder / 'hangs'}; {SHELL[hang]}"
-        install = f"\n    $ {touched}" if phase == "install" else ""
-        self.write("pytest.ini", f"[pytest]\nftgate_install ={install}\n")
-        self.write("conftest.py", textwrap.dedent(CONFTEST))
-        self.write("phase", phase)
-        text = (
-            PROGRAM.format(build=touched)
-            if phase == "build"
-            else WORKLOAD.format(executor=executor, more="", hang=HANGS[hang])
-        )
-        self.write("test_a.py", HEAD + textwrap.dedent(text))
-        self.options = [*OPTIONS, f"--ftgate-metrics={'uss' if phase == 'held' else 'wall'}"]
-        if phase == "worktree":
-            self._slow_checkout(touched)
 
-    def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text, encoding="utf-8")
-
-    def _slow_checkout(self, program: str) -> None:
-        self.write(".gitattributes", "slow filter=slow\n")
-        self.write("slow", "1\n")
-        commit(self.folder)
-        commit(self.folder)
-        git(self.folder, "config", "filter.slow.smudge", f"{program}; cat")
-        self.options.append("--ftgate-against=HEAD~1")
-
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *self.options, *more]
-        with (self.folder / "output").open("wb") as output:
-            return subprocess.Popen(
-                words, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-
-    def output(self) -> str:
-        return (self.folder / "output").read_text(encoding="utf-8", errors="replace")
-
-    def processes(self) -> list[psutil.Process]:
-        """All that have this folder as working folder or in their words, by whatever way they came."""
-        return [process for process in psutil.process_iter() if self._is_ours(process)]
-
-    def _is_ours(self, process: psutil.Process) -> bool:
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """All that have this folder as working folder or in their words, by whatever way they came."""
+    found, where = [], str(folder)
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid == os.getpid() or not processes.alive(process):
-                return False
-            where = str(self.folder)
-            return process.cwd().startswith(where) or any(where in word for word in process.cmdline())
-        return False
+            other = process.pid != os.getpid() and processes.alive(process)
+            if other and (process.cwd().startswith(where) or any(where in word for word in process.cmdline())):
+                found.append(process)
+    return found
 
 
-def started(project: Project, *more: str) -> subprocess.Popen[bytes]:
+def said(project: Example) -> str:
+    return (project.folder / "output").read_text(encoding="utf-8", errors="replace")
+
+
+def started(project: Example, *more: str) -> subprocess.Popen[str]:
     """pytest, in the phase that hangs."""
-    pytest_process = project.start(*more)
+    with (project.folder / "output").open("w") as output:
+        pytest_process = project.start(*more, output=output)
     until = time.monotonic() + 120
     while not (project.folder / "hangs").exists():
-        assert pytest_process.poll() is None, project.output()
-        assert time.monotonic() < until, project.output()
+        assert pytest_process.poll() is None, said(project)
+        assert time.monotonic() < until, said(project)
         time.sleep(0.02)
     return pytest_process
 
 
-def gone_after(project: Project, known: list[psutil.Process]) -> float:
+def gone_after(project: Example, known: list[psutil.Process]) -> float:
     """Seconds until nothing of the run is left."""
     began = time.monotonic()
-    while left := [process for process in {*project.processes(), *known} if processes.alive(process)]:
+    while left := [process for process in {*processes_of(project.folder), *known} if processes.alive(process)]:
         if time.monotonic() - began > PATIENCE * PROMISED_S:
-            raise AssertionError([processes.described(process) for process in left], project.output())
+            raise AssertionError([processes.described(process) for process in left], said(project))
         time.sleep(0.02)
     return time.monotonic() - began
 
@@ -160,46 +147,45 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 @pytest.fixture
-def ended(tmp_path: Path, interpreters_on_path: None) -> Iterator[Path]:
-    """A folder of a project, whose processes are all ended with the test."""
-    yield tmp_path
-    for process in Project.processes(type("Folder", (Project,), {"__init__": lambda self: None, "folder": tmp_path})()):
+def ended(pytester: pytest.Pytester, interpreters_on_path: None) -> Iterator[pytest.Pytester]:
+    """For a project whose processes are all ended with the test."""
+    yield pytester
+    for process in processes_of(pytester.path):
         with contextlib.suppress(psutil.Error):
             process.kill()
 
 
-def check_end(folder: Path, phase: str, hang: str, name: str, *more: str, executor: str = "threads") -> float:
-    """End a run in a phase; the time until nothing of it was left."""
-    project = Project(folder, phase, hang, executor)
-    pytest_process = started(project, *more, "--ftgate-report=json:out.json")
+def check_end(pytester: pytest.Pytester, phase: str, hang: str, name: str) -> None:
+    """End a run in a phase: nothing of it is left."""
+    project = prepared(pytester, phase, hang)
+    pytest_process = started(project, "--ftgate-report=json:out.json")
     known = descendants(pytest_process.pid)
     number = signal.Signals[f"SIG{name}"]
     pytest_process.send_signal(number)
     took_s = gone_after(project, known)
     code = pytest_process.wait()
     print(f"{name} while {phase} {hang}: {took_s:.2f} s")
-    assert not list((folder / ".ftgate" / "launches").glob("*"))
+    assert not list((project.folder / ".ftgate" / "launches").glob("*"))
     assert not list(Path("/tmp").glob(f"*{pytest_process.pid}.*")), "scratch folders"
     if name == "KILL":
         assert code == -signal.SIGKILL
     else:
-        assert code == pytest.ExitCode.INTERRUPTED, project.output()
+        assert code == pytest.ExitCode.INTERRUPTED, said(project)
         if phase != "worktree":  # before any cell was collected
-            assert f"interrupted: SIG{name}" in json.loads((folder / "out.json").read_text())["partial"]
-    return took_s
+            assert f"interrupted: SIG{name}" in project.report("out.json")["partial"]
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left is an error after half a second."""
-    monkeypatch.setattr(output, "leftovers", functools.partial(processes.leftovers, wait_s=0.5))
+    monkeypatch.setattr(endings, "leftovers", functools.partial(processes.leftovers, wait_s=0.5))
 
 
 @pytest.mark.parametrize(
     ("phase", "hang", "name"),
     [("measured", "spinning", "KILL"), ("cold", "blocked", "TERM")],
 )
-def test_an_ended_run_leaves_nothing(ended: Path, phase: str, hang: str, name: str) -> None:
+def test_an_ended_run_leaves_nothing(ended: pytest.Pytester, phase: str, hang: str, name: str) -> None:
     check_end(ended, phase, hang, name)
 
 
@@ -231,29 +217,26 @@ SLOW_UPDATE = """
 
 @pytest.mark.parametrize("name", ["TERM", pytest.param("HUP", marks=pytest.mark.long)])
 @pytest.mark.parametrize("what", [pytest.param("report", marks=pytest.mark.long), "baselines"])
-def test_a_signal_while_the_report_is_written_does_not_lose_it(ended: Path, what: str, name: str) -> None:
-    project = Project(ended, "never", "blocked")
-    slow = SLOW_END if what == "report" else SLOW_UPDATE
-    project.write("conftest.py", textwrap.dedent(CONFTEST + slow))
+def test_a_signal_while_the_report_is_written_does_not_lose_it(ended: pytest.Pytester, what: str, name: str) -> None:
+    project = prepared(ended, "never", "blocked", CONFTEST + (SLOW_END if what == "report" else SLOW_UPDATE))
     pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "-oftgate_launches=1")
     pytest_process.send_signal(signal.Signals[f"SIG{name}"])
-    assert pytest_process.wait(300) == pytest.ExitCode.INTERRUPTED, project.output()
-    assert json.loads((ended / "out.json").read_text())["tables"]
-    assert list((ended / "baselines").rglob("*.json"))
+    assert pytest_process.wait(300) == pytest.ExitCode.INTERRUPTED, said(project)
+    assert project.report("out.json")["tables"]
+    assert list((project.folder / "baselines").rglob("*.json"))
     gone_after(project, [])
 
 
 @pytest.mark.long
-def test_a_run_that_is_killed_while_it_stores_baselines_has_its_report(ended: Path) -> None:
-    project = Project(ended, "never", "blocked")
-    project.write("conftest.py", textwrap.dedent(CONFTEST + SLOW_UPDATE))
+def test_a_run_that_is_killed_while_it_stores_baselines_has_its_report(ended: pytest.Pytester) -> None:
+    project = prepared(ended, "never", "blocked", CONFTEST + SLOW_UPDATE)
     pytest_process = started(project, "--ftgate-update", "--ftgate-report=json:out.json", "-oftgate_launches=1")
     known = descendants(pytest_process.pid)
     pytest_process.kill()
     pytest_process.wait()
     gone_after(project, known)
-    assert json.loads((ended / "out.json").read_text())["tables"]
-    assert not list((ended / "baselines").rglob("*.json"))
+    assert project.report("out.json")["tables"]
+    assert not list((project.folder / "baselines").rglob("*.json"))
 
 
 LEAVES = """
@@ -394,49 +377,48 @@ def test_a_forked_child_does_not_keep_the_guard_from_noticing(tmp_path: Path) ->
 
 @pytest.mark.long
 @pytest.mark.parametrize("hang", HANGS)
-def test_the_next_run_ends_what_is_left_if_the_guard_was_killed_too(ended: Path, hang: str) -> None:
-    project = Project(ended, "measured", hang)
+def test_the_next_run_ends_what_is_left_if_the_guard_was_killed_too(ended: pytest.Pytester, hang: str) -> None:
+    project = prepared(ended, "measured", hang)
     pytest_process = started(project)
     guards = [each for each in psutil.Process(pytest_process.pid).children() if "guard.end" in " ".join(each.cmdline())]
     assert len(guards) == 1
     for process in (*guards, psutil.Process(pytest_process.pid)):
         process.kill()
     pytest_process.wait()
-    left = project.processes()
+    left = processes_of(project.folder)
     assert left, "nobody has ended them"
-    project.write("phase", "never")
+    (project.folder / "phase").write_text("never")
     for name in ("reached", "hangs"):
-        (ended / name).unlink()
-    following = project.start("--ftgate-report=json:out.json")
-    following.wait(120)
+        (project.folder / name).unlink()
+    project.run_fresh("--ftgate-report=json:out.json")
     assert not [process for process in left if processes.alive(process)], "it, or another run here, has ended them"
-    (row,) = json.loads((ended / "out.json").read_text())["tables"][0]["rows"]
-    assert row["verdict"]["decision"] in ("no baseline", "passed")
+    (decision,) = project.decisions("out.json").values()
+    assert decision in ("no baseline", "passed")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [*SIGNALS, "INT"])
 @pytest.mark.parametrize("hang", HANGS)
 @pytest.mark.parametrize("whom", ["controller", "worker"])
-def test_an_end_under_xdist_leaves_nothing(ended: Path, hang: str, name: str, whom: str) -> None:
-    project = Project(ended, "measured", hang)
+def test_an_end_under_xdist_leaves_nothing(ended: pytest.Pytester, hang: str, name: str, whom: str) -> None:
+    project = prepared(ended, "measured", hang)
     controller = started(project, "-n", "2", "--max-worker-restart=0")
     known = descendants(controller.pid)
-    owners = {Owner.of(path.name) for path in (ended / ".ftgate" / "launches").glob("*")}
+    owners = {Owner.of(path.name) for path in (project.folder / ".ftgate" / "launches").glob("*")}
     (measuring,) = {owner.pid for owner in owners if owner is not None}
     os.kill(controller.pid if whom == "controller" else measuring, signal.Signals[f"SIG{name}"])
     took_s = gone_after(project, known)
     code = controller.wait()
     print(f"{name} of the {whom} while {hang}: {took_s:.2f} s, exit code {code}")
     assert code
-    assert not list((ended / ".ftgate" / "launches").glob("*"))
+    assert not list((project.folder / ".ftgate" / "launches").glob("*"))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("hang", HANGS)
 @pytest.mark.parametrize("phase", PHASES)
-def test_every_end_in_every_phase_leaves_nothing(ended: Path, phase: str, hang: str, name: str) -> None:
+def test_every_end_in_every_phase_leaves_nothing(ended: pytest.Pytester, phase: str, hang: str, name: str) -> None:
     check_end(ended, phase, hang, name)
 
 

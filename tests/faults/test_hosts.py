@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -53,13 +52,6 @@ def project(pytester: pytest.Pytester, scripted_runs: None) -> Example:
 
 def tx(hosts: list[SshHost]) -> list[str]:
     return [word for host in hosts for word in ("--tx", host.spec)]
-
-
-def started(project: Example, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", *words]
-    return subprocess.Popen(
-        command, cwd=project.pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
 
 
 def failed(running: subprocess.Popen[str]) -> str:
@@ -129,7 +121,7 @@ def test_a_host_is_cut_off_in_the_middle(project: Example, hosts: Hosts) -> None
     (project.pytester.path / "tests" / "test_a.py").rename(project.pytester.path / "tests" / "test_z.py")
     commit(project.pytester.path)
     one, two = hosts("one", "two")
-    running = started(project, "--ftgate", *QUICK, *tx([one, two]), "tests/test_held.py", "tests")
+    running = project.start("--ftgate", *QUICK, *tx([one, two]), "tests/test_held.py", "tests")
     lost, kept = (one, two) if _first(one, two) is one else (two, one)
     lost.cut()
     text = failed(running)
@@ -167,7 +159,7 @@ def test_what_no_host_is_left_for_is_named(project: Example, hosts: Hosts) -> No
     held.write_text(held.read_text().replace("test_a", "test_held"))
     commit(project.pytester.path)
     one, other = hosts("one", "other", other_machines=("other",))
-    running = started(project, "--ftgate", *QUICK, *tx([one, other]), "tests")
+    running = project.start("--ftgate", *QUICK, *tx([one, other]), "tests")
     began(other)
     other.cut()
     os.kill(began(one), signal.SIGALRM)  # ends the sleep: a signal without a handler ends the worker
@@ -182,7 +174,7 @@ def test_a_worker_that_is_killed_costs_its_test_alone(project: Example, hosts: H
     held.write_text(held.read_text().replace("test_a", "test_held"))
     commit(project.pytester.path)
     (one,) = hosts("one")
-    running = started(project, "--ftgate", *QUICK, *tx([one]), "tests")
+    running = project.start("--ftgate", *QUICK, *tx([one]), "tests")
     os.kill(began(one), signal.SIGKILL)
     text = failed(running)
     assert "while it measured tests/test_a.py::test_held, which is missing" in text
@@ -194,7 +186,7 @@ def test_a_host_is_kept_for_one_run_and_let_go_when_its_controller_dies(project:
     held.write_text(held.read_text().replace("test_a", "test_held"))
     commit(project.pytester.path)
     (one,) = hosts("one")
-    running = started(project, "--ftgate", *QUICK, *tx([one]), "tests/test_a.py")
+    running = project.start("--ftgate", *QUICK, *tx([one]), "tests/test_a.py")
     began(one)
     second = project.run_fresh("--ftgate", *QUICK, *tx([one]), "tests/test_b.py")
     assert second.ret == pytest.ExitCode.USAGE_ERROR

@@ -113,11 +113,11 @@ def test_a_killed_worker_costs_its_test_alone(example: Example, step: str, optio
     (path / "conftest.py").write_text(KILL.format(step=step).replace("\n    ", "\n").strip(), encoding="utf-8")
     result = example.run_fresh(*QUICK, *options.split())
     assert (path / "killed").exists()
-    rows = example.rows("out.json")
-    assert [row["cell"]["nodeid"] for row in rows] == ALL
-    errors = {row["cell"]["nodeid"] for row in rows if row["verdict"]["decision"] == "error"}
+    rows = example.decisions("out.json")
+    assert [*rows] == ALL
+    errors = {nodeid for nodeid, decision in rows.items() if decision == "error"}
     assert errors == ({each for each in ALL if "second" in each} if step in LOST else set())
-    assert {row["verdict"]["decision"] for row in rows} - {"error"} == {"no baseline"}
+    assert {*rows.values()} - {"error"} == {"no baseline"}
     begun = (path / "begun").read_text(encoding="utf-8").splitlines()
     if "--ftgate-time" not in options:  # the tests that take turns with it begin again
         assert len(begun) == len(set(begun)) == 3 - (step == "begin"), "nothing is measured twice"
@@ -133,7 +133,7 @@ def test_without_a_restart_the_report_says_what_was_not_run(example: Example, wo
     (path / "conftest.py").write_text(KILL.format(step="step").replace("\n    ", "\n").strip(), encoding="utf-8")
     result = example.run_fresh(*QUICK, workers, "--max-worker-restart=0")
     report = example.report("out.json")
-    rows = {row["cell"]["nodeid"]: row["verdict"]["decision"] for row in example.rows("out.json")}
+    rows = example.decisions("out.json")
     lost = [nodeid for nodeid in ALL if nodeid not in rows]
     assert result.ret != pytest.ExitCode.OK
     assert {rows[nodeid] for nodeid in ALL if nodeid in rows and "second" in nodeid} == {"error"}

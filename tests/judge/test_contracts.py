@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from report_by_hand import FREE_THREADED, cell, executor
-from values import iteration, launch, looked, read, sample_of
+from values import held, iteration, launch, read, sample_of
 
 from pytest_ftgate.judge import contract_grammar, readers
 from pytest_ftgate.judge.contract_grammar import ContractError, Where, parse
@@ -742,15 +742,15 @@ def test_memory_is_the_median_of_the_looks_of_a_launch() -> None:
     of = sample(
         "3.14-threads-w2",
         memory=[
-            looked(0, 9, 1, 2, pss=2.0),
-            looked(1, 8, pss=2.0),
-            looked(2, None),
-            looked(3, 8, pss=2.0, written_mib=4),
+            held(0, 9 * MIB, 1 * MIB, 2 * MIB, pss=2.0),
+            held(1, 8 * MIB, pss=2.0),
+            held(2, None),
+            held(3, 8 * MIB, pss=2.0, written_bytes=4 * MIB),
         ],
     )
     assert numbers("uss < 4 MiB", of) == pytest.approx([math.log(0.5), math.log(2), math.log(2)])
     assert numbers("pss < 4 MiB", of) == pytest.approx([0.0, math.log(4), math.log(4)])
-    assert numbers("rss > 100 MiB", of) == pytest.approx([0.0] * 4)
+    assert numbers("rss > 6 MiB", of) == pytest.approx([0.0, -math.log(4), math.log(2 * MIB), -math.log(4)])
 
 
 def apart(left: float, right: float) -> float:

@@ -7,19 +7,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_launcher import MS
 from report_by_hand import FREE_THREADED, cell
-from values import sample_of
+from values import iteration, probed, sample_of
 
 from pytest_ftgate.judge import explain
 from pytest_ftgate.judge.explain import AddedTime
 from pytest_ftgate.model.report import Explanation, FunctionTime
 from pytest_ftgate.model.sample import (
     Function,
-    Iteration,
     Launch,
-    LockSite,
-    LockWaits,
     Profile,
     Sample,
     StackSamples,
@@ -129,22 +125,9 @@ def launched(
     order: int, *, work_ms: float, start_ms: float = 1.0, gil: float = 0.0, waited: float = 0.0, native: float = 0.0
 ) -> Launch:
     """A launch that was timed, probed and sampled all at once."""
-    one = Iteration(
-        start_ns=round(start_ms * MS),
-        work_ns=round(work_ms * MS),
-        wall_ns=round((start_ms + work_ms) * MS),
-        cpu_ns=round(work_ms * MS),
-    )
-    site = LockSite(
-        file="w.py",
-        line=3,
-        kind="Lock",
-        waits_for="lock",
-        contended=9,
-        total_ns=round(waited * 16e9),
-        max_ns=MS,
-        histogram={0: 9},
-    )
+    one = iteration(start_ms + work_ms, start=start_ms / (start_ms + work_ms), join=0.0)
+    locks = probed(order, waited, workers=8).locks
+    assert locks is not None
     return Launch(
         order=order,
         iterations=(one,) * 4,
@@ -157,7 +140,7 @@ def launched(
             samples=100,
             watched_s=1.0,
         ),
-        locks=LockWaits(work_ns=2_000_000_000, ops=4, sites=(site,)),
+        locks=msgspec.structs.replace(locks, sites=locks.sites[:1]),
     )
 
 
@@ -176,7 +159,7 @@ class TestMovements:
         after = sample(before, work_ms=20.0, gil=0.4, waited=0.3, start_ms=3.0)
         found = explain.moved(after, before)
         assert {each.name for each in found.shares} == {"gil", "running"}
-        assert [each.name for each in found.sites] == ["w.py:3 Lock"]
+        assert [each.name for each in found.sites] == ["work.py:7 Lock"]
         assert found.sites[0].after == pytest.approx(0.3)
         assert [(each.name, each.before, each.after) for each in found.phases] == [("start", 1e6, 3e6)]
 

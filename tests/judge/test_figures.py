@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 from report_by_hand import FREE_THREADED, cell
-from values import iteration, launch, looked, read, sample_of
+from values import held, iteration, launch, read, sample_of
 
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge import figures as figures_of
@@ -156,18 +156,16 @@ def test_cores_is_cpu_over_wall() -> None:
 
 
 def test_memory_is_the_median_of_medians_and_the_peak_the_largest() -> None:
-    shown = figures(sample(memory=(looked(0, 10, 20, 90), looked(1, 30, 30), looked(2, 40))))
-    assert shown.uss_bytes == 30 * 2**20
-    assert shown.uss_peak_bytes == 90 * 2**20
-    assert shown.pss_bytes == 30 * 2**20
-    assert shown.rss_bytes == 100 * 2**20
+    shown = figures(sample(memory=(held(0, 10, 20, 90), held(1, 30, 30), held(2, 40))))
+    assert (shown.uss_bytes, shown.uss_peak_bytes) == (30, 90)
+    assert (shown.pss_bytes, shown.rss_bytes) == (30, 90)
     assert shown.wall_ns is None
 
 
 def test_memory_that_the_platform_has_not_is_none() -> None:
-    shown = figures(sample(memory=(looked(0, None, None, pss=None), looked(1))))
+    shown = figures(sample(memory=(held(0, None, None, pss=None), held(1))))
     assert (shown.uss_bytes, shown.uss_peak_bytes, shown.pss_bytes) == (None, None, None)
-    assert shown.rss_bytes == 100 * 2**20
+    assert shown.rss_bytes == 3
 
 
 def test_counters_are_per_second_of_the_measured_window() -> None:
@@ -474,7 +472,7 @@ def test_the_cost_of_being_watched_pairs_windows() -> None:
     assert shown.value == pytest.approx(math.sqrt(1.1 * 1.21))
     assert shown.low < 1.1 < 1.21 < shown.high
     assert shown.level == 0.95
-    assert figures(sample(memory=(cost_launch(0, (), ()), looked(1, 3)))).memory_cost is None
+    assert figures(sample(memory=(cost_launch(0, (), ()), held(1, 3)))).memory_cost is None
     alone = figures(sample(memory=launches[:1])).memory_cost
     assert alone is not None
     assert alone.value == pytest.approx(1.1)
@@ -735,5 +733,5 @@ def test_what_cannot_be_seen_says_why() -> None:
     seen = figures(sample(memory=(blind, waited(1, running_s=10.0)))).waits
     assert seen is not None
     assert (seen.unavailable, seen.running) == ("", 1.0)
-    for memory in ((), (looked(0, 1),), (waited(0, span_s=0.0),)):
+    for memory in ((), (held(0, 1),), (waited(0, span_s=0.0),)):
         assert figures(sample(memory=memory)).waits is None

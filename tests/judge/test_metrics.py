@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from fake_launcher import MIB, MS, group_of, spec_of
 from stored_values import COMMIT, change_of
-from values import read, sample_of, timed
+from values import held, iteration, read, sample_of, timed
 
 from pytest_ftgate.declare.options import metric as metric_option
 from pytest_ftgate.judge import compare, contract_grammar, contract_judge, contracts, metrics
@@ -28,7 +28,6 @@ from pytest_ftgate.model.sample import (
     LockHolder,
     LockSite,
     LockWaits,
-    MemoryPoint,
     Sample,
     Timer,
     Waits,
@@ -54,21 +53,20 @@ def launch(order: int, cell: Cell, factor: float) -> Launch:
     latency = Latency(
         mean_ns=wall, p50_ns=wall, p95_ns=2 * wall, p99_ns=3 * wall, max_ns=4 * wall, errors=2 * round(factor)
     )
-    iteration = Iteration(
-        wall_ns=3 * wall,
-        work_ns=wall,
-        start_ns=wall,
-        join_ns=wall,
-        cpu_ns=round(3 * wall * factor),
+    each = iteration(
+        3 * wall / MS,
+        start=1 / 3,
+        join=1 / 3,
         ops=100,
         rate=1e9 / wall,
+        cores=factor,
         slowest=factor,
         latency=latency if cell.executor.kind == "server" else None,
     )
     return Launch(
         order=order,
-        cold=iteration,
-        iterations=(iteration,) * 12,
+        cold=each,
+        iterations=(each,) * 12,
         counters={"inserts": 3600 / factor},
         timers={"ack": Timer(count=10, total_ns=10 * wall, max_ns=wall)},
         peaks={"depth": 26.0 * factor},
@@ -78,12 +76,8 @@ def launch(order: int, cell: Cell, factor: float) -> Launch:
 def memory(order: int, factor: float) -> Launch:
     """A memory launch: samples, a wait for the GIL for a tenth of the time, and barriers between which it grows."""
     size = round(10 * MIB * factor) + 4096 * order
-
-    def point(more: int = 0) -> MemoryPoint:
-        return MemoryPoint(
-            rss_bytes=3 * size, uss_bytes=size, pss_bytes=2 * size, processes=1, written_bytes=size + more
-        )
-
+    written = (size + round(MIB * factor * at) for at in range(4))
+    points = [held(order, size, pss=2.0, written_bytes=each).memory[0] for each in written]
     waits = Waits(
         span_s=10.0,
         gil_s=min(9.0, factor),
@@ -91,8 +85,8 @@ def memory(order: int, factor: float) -> Launch:
         samples=100,
         gil_waits={bucket_of(round(5 * MS * factor)): 40.0},
     )
-    barriers = tuple(Barrier(ops=1, point=point(round(MIB * factor * at))) for at in range(4))
-    return Launch(order=order, memory=(point(),) * 3, barriers=barriers, waits=waits)
+    barriers = tuple(Barrier(ops=1, point=point) for point in points)
+    return Launch(order=order, memory=(points[0],) * 3, barriers=barriers, waits=waits)
 
 
 def locks(order: int, factor: float) -> Launch:

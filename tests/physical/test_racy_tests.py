@@ -33,9 +33,9 @@ def test_a_test_that_races_is_an_error_of_several_workers_alone(
     example.run_fresh(
         "--ftgate-existing=test_a.py::*", "-oftgate_launches=1", "--ftgate-metrics=wall", "--ftgate-test-time=12s"
     )
-    rows = {row["cell"]["nodeid"]: row for row in example.rows()}
-    failed = {name: row["verdict"]["reason"] for name, row in rows.items() if row["verdict"]["decision"] == "error"}
+    verdicts = example.verdicts()
+    failed = {name: verdict["reason"] for name, verdict in verdicts.items() if verdict["decision"] == "error"}
     assert sorted(failed) == [f"test_a.py::test_racy[{build}-threads-w2]" for build in ("3.14", "3.14t")]
     assert all("assert keeps_what_is_put_in(SHARED, object())" in reason for reason in failed.values())
-    others = [row["verdict"]["decision"] for name, row in rows.items() if name not in failed]
+    others = [verdict["decision"] for name, verdict in verdicts.items() if name not in failed]
     assert others == ["no baseline"] * 6

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from example import Example
 from project import NOBODY, commit, git
@@ -28,81 +26,57 @@ CELL = "test_a.py::test_slower[3.14t-threads-w1]"
 SUBJECT = "The index is looked up"
 
 
-class Project:
-    """A project in git whose last commit made its one cell slower."""
-
-    def __init__(self, pytester: pytest.Pytester) -> None:
-        self.example = Example(pytester, FILES)
-        self.folder = pytester.path
-        commit(self.folder, "first")
-        commit(self.folder, SUBJECT)
-
-    def git(self, *arguments: str) -> str:
-        return git(self.folder, *arguments)
-
-    def say(self, *trailers: str) -> str:
-        """Give the last commit these trailers; returns its id."""
-        self.git(
-            "commit",
-            "--quiet",
-            "--amend",
-            "--allow-empty",
-            "-m",
-            SUBJECT,
-            "-m",
-            "\n".join(f"Ftgate-Accept: {each}" for each in trailers),
-        )
-        return self.git("rev-parse", "HEAD")
-
-    def gate(self, *options: str) -> pytest.RunResult:
-        """The last commit against the one before."""
-        return self.example.run_pytest(*QUICK, *options)
-
-    def verdict(self) -> Any:
-        (row,) = self.example.rows()
-        return row["verdict"]
-
-
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, scripted_runs: None) -> Project:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, scripted_runs: None) -> Example:
+    """A project in git whose last commit made its one cell slower."""
     for name, value in NOBODY.items():
         monkeypatch.setenv(name, value)
-    return Project(pytester)
+    made = Example(pytester, FILES)
+    commit(made.folder, "first")
+    commit(made.folder, SUBJECT)
+    return made
 
 
-def test_an_accepted_regression_passes_with_its_reason_in_the_report(project: Project) -> None:
-    commit = project.say("test_a.py::test_slower[3.14t-*] wall: the index costs it")
-    result = project.gate("-v", "-n1")
+def say(project: Example, *trailers: str) -> str:
+    """Give the last commit these trailers; returns its id."""
+    body = "\n".join(f"Ftgate-Accept: {each}" for each in trailers)
+    git(project.folder, "commit", "--quiet", "--amend", "--allow-empty", "-m", SUBJECT, "-m", body)
+    return git(project.folder, "rev-parse", "HEAD")
+
+
+def test_an_accepted_regression_passes_with_its_reason_in_the_report(project: Example) -> None:
+    commit = say(project, "test_a.py::test_slower[3.14t-*] wall: the index costs it")
+    result = project.run_pytest(*QUICK, "-v", "-n1")
     assert result.ret == 0
     assert result.parseoutcomes()["passed"] == 1
     text = result.stdout.str()
     assert "ACCEPTED" in text
     assert f"accepted by commit {commit[:10]}: the index costs it" in text
-    verdict = project.verdict()
+    (verdict,) = project.verdicts().values()
     assert verdict["decision"] == "accepted"
     assert verdict["accepted"] == [
         {"cells": "test_a.py::test_slower[3.14t-*]", "commit": commit, "metric": "wall", "reason": "the index costs it"}
     ]
-    refused = project.gate("--ftgate-fail-on=regressed,suspect,accepted", "-rA")
+    refused = project.run_pytest(*QUICK, "--ftgate-fail-on=regressed,suspect,accepted", "-rA")
     assert refused.ret == pytest.ExitCode.TESTS_FAILED
     assert f"accepted by commit {commit[:10]}" in refused.stdout.str()
 
 
-def test_without_a_trailer_it_fails_and_the_command_writes_one(project: Project) -> None:
-    assert project.gate().ret == pytest.ExitCode.TESTS_FAILED
+def test_without_a_trailer_it_fails_and_the_command_writes_one(project: Example) -> None:
+    assert project.run_pytest(*QUICK).ret == pytest.ExitCode.TESTS_FAILED
     assert cli.main(["accept", CELL, "wall", "the index costs it"]) == 0
-    assert project.git("log", "-1", "--format=%B").endswith(f"Ftgate-Accept: {CELL} wall: the index costs it")
-    result = project.example.run_pytest(*(each.replace("HEAD~1", "HEAD~2") for each in QUICK))
+    assert git(project.folder, "log", "-1", "--format=%B").endswith(f"Ftgate-Accept: {CELL} wall: the index costs it")
+    result = project.run_pytest(*(each.replace("HEAD~1", "HEAD~2") for each in QUICK))
     assert result.ret == 0
-    assert project.verdict()["decision"] == "accepted"
+    assert [*project.decisions().values()] == ["accepted"]
 
 
 @pytest.mark.parametrize("options", [(), ("-n1",)])
 def test_a_trailer_that_accepts_nothing_is_an_error_before_anything_is_measured(
-    project: Project, options: tuple[str, ...]
+    project: Example, options: tuple[str, ...]
 ) -> None:
-    commit = project.say("test_a.py::test_slowe wall: why", "test_a.py::test_slower wal: why")
-    result = project.gate(*options)
+    commit = say(project, "test_a.py::test_slowe wall: why", "test_a.py::test_slower wal: why")
+    result = project.run_pytest(*QUICK, *options)
     text = result.stdout.str() + result.stderr.str()
     assert result.ret == (pytest.ExitCode.TESTS_FAILED if options else pytest.ExitCode.USAGE_ERROR)
     assert (
@@ -113,7 +87,7 @@ def test_a_trailer_that_accepts_nothing_is_an_error_before_anything_is_measured(
     assert not (project.folder / ".ftgate" / "last-run.json").exists()
 
 
-def test_a_run_of_another_file_does_not_ask_for_the_cells_of_a_trailer(project: Project) -> None:
+def test_a_run_of_another_file_does_not_ask_for_the_cells_of_a_trailer(project: Example) -> None:
     (project.folder / "test_b.py").write_text((project.folder / "test_a.py").read_text())
-    project.say("test_a.py::test_slower wall: why")
-    assert project.gate("test_b.py", "-k", "nothing").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    say(project, "test_a.py::test_slower wall: why")
+    assert project.run_pytest(*QUICK, "test_b.py", "-k", "nothing").ret == pytest.ExitCode.NO_TESTS_COLLECTED

@@ -52,7 +52,7 @@ def test_known_failures_fail_no_run_and_a_mended_one_does(example: Example) -> N
     assert "[XPASS(strict)] expected broken, passed: remove the mark in line 8 (was slow)" in text
     assert "  xfailed: 3.14t-threads-w1\n      broken, as expected: one lock for all, issue 7\n" in text
     assert "  xpassed: 3.14t-threads-w1\n      expected broken, passed, as the mark in line 14 allows (now and" in text
-    rows = {row["cell"]["nodeid"]: row["verdict"] for row in example.rows()}
+    rows = example.verdicts()
     known = rows["test_a.py::test_known[3.14t-threads-w1]"]
     assert (known["decision"], known["expected"]["reason"]) == ("xfailed", "one lock for all, issue 7")
     junit = ElementTree.parse(example.pytester.path / "junit.xml").getroot()

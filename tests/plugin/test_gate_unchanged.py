@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-import project as projects
 import pytest
 from example import Example
+from project import commit, git
 
 FILES = {
     "pytest.ini": "[pytest]\n",
@@ -42,40 +42,35 @@ FILES = {
 QUICK = ("--ftgate", "--ftgate-against=HEAD~1", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t")
 
 
-class Project:
-    """A project in git: each commit adds a line to one file."""
-
-    def __init__(self, pytester: pytest.Pytester, files: Mapping[str, str] = FILES) -> None:
-        self.example = Example(pytester, files)
-        self.folder = pytester.path
-        self.commit("README.md")
-
-    def commit(self, name: str, text: str = "MORE = 1\n") -> None:
-        """A commit that changes this file alone."""
-        with (self.folder / name).open("a") as file:
-            file.write(text)
-        projects.commit(self.folder, name)
-
-    def gate(self, *options: str) -> pytest.RunResult:
-        """The last commit against the one before."""
-        return self.example.run_fresh(*QUICK, *options)
-
-    def verdicts(self) -> dict[str, dict[str, str]]:
-        """Test -> verdict of the last run."""
-        rows = self.example.rows()
-        return {row["cell"]["nodeid"].partition("::")[2].partition("[")[0]: row["verdict"] for row in rows}
-
-
 @pytest.fixture
-def project(pytester: pytest.Pytester, interpreters_on_path: None) -> Project:
-    return Project(pytester)
+def project(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
+    return in_git(pytester, FILES)
 
 
-def test_what_no_cell_reads_is_not_measured_and_the_report_says_so(project: Project) -> None:
-    project.commit("README.md")
-    result = project.gate()
+def in_git(pytester: pytest.Pytester, files: Mapping[str, str]) -> Example:
+    """A project in git, with two commits."""
+    made = Example(pytester, files)
+    commit_line(made, "README.md")
+    return made
+
+
+def commit_line(project: Example, name: str, text: str = "MORE = 1\n") -> None:
+    """A commit that adds this to one file."""
+    with (project.folder / name).open("a") as file:
+        file.write(text)
+    commit(project.folder, name)
+
+
+def by_test(project: Example) -> dict[str, dict[str, str]]:
+    """Test -> verdict of the last run."""
+    return {name.partition("::")[2].partition("[")[0]: verdict for name, verdict in project.verdicts().items()}
+
+
+def test_what_no_cell_reads_is_not_measured_and_the_report_says_so(project: Example) -> None:
+    commit_line(project, "README.md")
+    result = project.run_fresh(*QUICK)
     assert result.ret == 0
-    for verdict in project.verdicts().values():
+    for verdict in by_test(project).values():
         assert verdict["decision"] == "unchanged"
         assert verdict["reason"].startswith("not measured: nothing that it runs or reads differs at HEAD~1 (")
     result.stdout.fnmatch_lines(
@@ -118,16 +113,16 @@ NEWER = {
 }
 
 
-def test_what_is_not_run_is_not_measured_but_for_who_reads_sources(project: Project) -> None:
+def test_what_is_not_run_is_not_measured_but_for_who_reads_sources(project: Example) -> None:
     (project.folder / "test_more.py").write_text(textwrap.dedent(NEWER["test_more.py"]))
     (project.folder / "helper.py").write_text("def value(): return 1\ndef other(): return 2\nONE = value()\n")
-    project.commit("README.md")
+    commit_line(project, "README.md")
     (project.folder / "helper.py").write_text(textwrap.dedent(NEWER["helper.py"]))
     with (project.folder / "test_more.py").open("a") as file:
         file.write("@ftgate.compare(threads, workers=1)\ndef test_beside(worker): pass\n")
-    project.commit("pkg/lazy.py", "# a comment\n")
-    project.gate("-k", "not beside")
-    verdicts = project.verdicts()
+    commit_line(project, "pkg/lazy.py", "# a comment\n")
+    project.run_fresh(*QUICK, "-k", "not beside")
+    verdicts = by_test(project)
     assert verdicts["test_source"]["why"] == "--ftgate-against HEAD~1; helper.py differs"
     assert verdicts["test_other"]["why"] == "--ftgate-against HEAD~1; other() in helper.py differs"
     for name, uncalled in {"test_alone": 2, "test_more": 3}.items():
@@ -136,26 +131,26 @@ def test_what_is_not_run_is_not_measured_but_for_who_reads_sources(project: Proj
     assert verdicts["test_forked"]["reason"].endswith(")")
 
 
-def test_the_test_that_reads_a_change_is_measured_and_says_which(project: Project) -> None:
-    project.commit("pkg/text.txt")
-    project.gate("-v")
-    alone, forked = (project.verdicts()[name] for name in ("test_alone", "test_forked"))
+def test_the_test_that_reads_a_change_is_measured_and_says_which(project: Example) -> None:
+    commit_line(project, "pkg/text.txt")
+    project.run_fresh(*QUICK, "-v")
+    alone, forked = (by_test(project)[name] for name in ("test_alone", "test_forked"))
     assert alone["decision"] == "unchanged"
     # A busy machine may make the same code look slower in so few rounds.
     assert forked["decision"] != "unchanged"
     assert forked["why"] == "--ftgate-against HEAD~1; pkg/text.txt differs"
 
 
-def test_a_module_that_would_be_found_first_on_the_other_side_means_measuring(project: Project) -> None:
+def test_a_module_that_would_be_found_first_on_the_other_side_means_measuring(project: Example) -> None:
     """The reference has a package that hides `helper.py`: no file that was read differs."""
     (project.folder / "helper").mkdir()
     (project.folder / "helper" / "__init__.py").write_text("ONE = 1\n")
-    project.commit("helper/__init__.py")
-    projects.git(project.folder, "rm", "-r", "--quiet", "helper")
-    project.commit("README.md")
-    project.gate()
-    assert project.verdicts()["test_alone"]["why"] == "--ftgate-against HEAD~1; helper differs"
-    assert project.verdicts()["test_forked"]["decision"] == "unchanged"
+    commit_line(project, "helper/__init__.py")
+    git(project.folder, "rm", "-r", "--quiet", "helper")
+    commit_line(project, "README.md")
+    project.run_fresh(*QUICK)
+    assert by_test(project)["test_alone"]["why"] == "--ftgate-against HEAD~1; helper differs"
+    assert by_test(project)["test_forked"]["decision"] == "unchanged"
 
 
 SCM = {
@@ -182,7 +177,7 @@ SCM = {
 def test_a_version_from_git_is_no_change(pytester: pytest.Pytester, interpreters_on_path: None, tool: str) -> None:
     """With the tools themselves: each commit has another version, in a file, in names of files, in the metadata."""
     head = '[project]\nname = "mine"\ndynamic = ["version"]\nreadme = "README.md"\n'
-    project = Project(
+    project = in_git(
         pytester,
         {
             "pytest.ini": "[pytest]\n",
@@ -201,26 +196,26 @@ def test_a_version_from_git_is_no_change(pytester: pytest.Pytester, interpreters
                 """,
         },
     )
-    projects.git(project.folder, "tag", "v1.4.0")
-    project.commit("README.md")
-    project.commit("README.md")
-    project.gate()
-    assert project.verdicts()["test_mine"]["decision"] == "unchanged", project.verdicts()
+    git(project.folder, "tag", "v1.4.0")
+    commit_line(project, "README.md")
+    commit_line(project, "README.md")
+    project.run_fresh(*QUICK)
+    assert by_test(project)["test_mine"]["decision"] == "unchanged", by_test(project)
 
 
-def test_a_new_test_is_said_before_it_is_measured_and_passes(project: Project) -> None:
+def test_a_new_test_is_said_before_it_is_measured_and_passes(project: Example) -> None:
     (project.folder / "test_new.py").write_text((project.folder / "test_alone.py").read_text())
-    project.commit("README.md")
-    result = project.gate("test_new.py")
+    commit_line(project, "README.md")
+    result = project.run_fresh(*QUICK, "test_new.py")
     assert result.ret == 0
     text = result.stdout.str()
     said = text.index(": it will be compared from the next change on; --ftgate-against dist:NAME==VERSION compares")
     assert said < text.index("checking the interpreter")
     assert "--ftgate-update" not in text
-    assert [verdict["decision"] for verdict in project.verdicts().values()] == ["no baseline"]
+    assert [verdict["decision"] for verdict in by_test(project).values()] == ["no baseline"]
 
 
-def test_the_option_takes_two_words(project: Project) -> None:
-    result = project.gate("--ftgate-unchanged=yes")
+def test_the_option_takes_two_words(project: Example) -> None:
+    result = project.run_fresh(*QUICK, "--ftgate-unchanged=yes")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--ftgate-unchanged=yes: takes skip or measure*"])

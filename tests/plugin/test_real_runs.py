@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 
 import psutil
@@ -42,24 +40,14 @@ def test_ctrl_c_leaves_no_process(pytester: pytest.Pytester, interpreters_on_pat
             time.sleep(600)
     """
     example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_hang.py": hangs})
-    # Who runs these tests in the background of a shell has made them deaf to it.
-    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        running = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "--ftgate", "-q"],
-            cwd=example.pytester.path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-    finally:
-        signal.signal(signal.SIGINT, heard)
+    running = example.start("--ftgate", "-q")
     deadline = time.monotonic() + 300
     mine: list[psutil.Process] = []
     while len(mine) < 5 and time.monotonic() < deadline:
         time.sleep(0.2)
         mine = psutil.Process(running.pid).children(recursive=True)
     running.send_signal(signal.SIGINT)
-    output = running.communicate(timeout=300)[0].decode()
+    output = running.communicate(timeout=300)[0]
     assert running.returncode == 2, output
     _, alive = psutil.wait_procs(mine, timeout=60)
     assert alive == []

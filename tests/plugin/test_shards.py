@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from typing import Any
 
 import pytest
 from example import HEAD, Example, assert_usage_error
@@ -72,12 +71,6 @@ def run_part(example: Example, part: int, parts: int, *options: str) -> pytest.R
     return example.run_pytest(*QUICK, shard, f"--ftgate-report=json:s{part}.json", *options)
 
 
-def verdicts(report: dict[str, Any]) -> list[tuple[str, object]]:
-    """What is said of each cell, in the order of the report."""
-    rows = [row for table in report["tables"] for row in table["rows"]]
-    return [(row["cell"]["nodeid"], row["verdict"]) for row in rows]
-
-
 def test_shards_say_what_one_run_says(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
     """With baselines, of which one is used no more, a slowdown, an error, a contract, and plain tests."""
     gone = example.pytester.path / "test_gone.py"
@@ -99,7 +92,7 @@ def test_shards_say_what_one_run_says(example: Example, capsys: pytest.CaptureFi
         "run\n"
     )
     joined = example.report("all.json")
-    assert verdicts(joined) == verdicts(one)
+    assert [*example.verdicts("all.json").items()] == [*example.verdicts("whole.json").items()]
     same = ("failing", "commit", "version", "unused_baselines", "partial")
     assert {name: joined[name] for name in same} == {name: one[name] for name in same}
     assert joined["unused_baselines"] == ["test_gone.py::test_gone[3.14t-serial-w1]"]

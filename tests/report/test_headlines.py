@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import report_by_hand
 from report_by_hand import cell
-from stored_values import iteration
+from values import iteration
 
 from golden import check_golden
 from pytest_ftgate.kit.values import Interval, Metric

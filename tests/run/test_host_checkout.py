@@ -139,9 +139,11 @@ def test_a_connection_that_ends_leaves_the_host_free(project: Path) -> None:
 
 def test_a_pack_that_is_damaged_is_an_error(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shipment = shipment_of(project)
-    monkeypatch.setattr(shipment, "_pack", lambda known: iter([b"no pack"]))
-    with host() as end, pytest.raises(HostError, match="git index-pack: "):
-        delivered(shipment, end)
+    with host() as end:
+        put = end.outbox.put
+        monkeypatch.setattr(end.outbox, "put", lambda item: put(item[::-1] if isinstance(item, bytes) else item))
+        with pytest.raises(HostError, match="git index-pack: "):
+            delivered(shipment, end)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -191,15 +189,7 @@ def test_ctrl_c_ends_a_cell_that_hangs_and_the_run(pytester: pytest.Pytester, ex
     source = hanging(executor).replace("timeout=2", "timeout=10_000").replace("wait()\n", "note(); wait()\n", 1)
     source = source.replace("await asyncio", "note(); await asyncio")
     source += f"\n    def note():\n        open({str(pytester.path / 'at')!r}, 'w').close()\n"
-    Example(pytester, {"test_a.py": source})
-    command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "test_a.py"]
-    heard = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # a job in the background inherits that it has none
-    run = subprocess.Popen(
-        command, cwd=pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    signal.signal(signal.SIGINT, heard)
+    run = Example(pytester, {"test_a.py": source}).start("test_a.py")
     try:
         while not Path(pytester.path / "at").exists():
             assert run.poll() is None

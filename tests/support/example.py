@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -10,12 +11,14 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jsonschema
 import pytest
 
 HEAD = "from pytest_ftgate import ftgate, interpreters, processes, serial, tasks, threads\n"
+# Hypothesis' plugin takes a third of the time in which pytest starts.
+FRESH = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
 
 
 class Example:
@@ -23,8 +26,9 @@ class Example:
 
     def __init__(self, pytester: pytest.Pytester, files: Mapping[str, str]) -> None:
         self.pytester = pytester
+        self.folder = pytester.path
         for name, text in files.items():
-            path = pytester.path / name
+            path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             head = HEAD if path.name.startswith("test_") else ""
             path.write_text(head + textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
@@ -35,23 +39,49 @@ class Example:
 
     def run_fresh(self, *args: str, folder: str = ".") -> pytest.RunResult:
         """Run pytest in `folder` in a process of its own, which has nothing on sys.path but what pytest puts there."""
-        # Hypothesis' plugin takes a third of the time in which pytest starts.
-        command = [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *args]
         began = time.monotonic()
-        done = subprocess.run(command, cwd=self.pytester.path / folder, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([*FRESH, *args], cwd=self.folder / folder, capture_output=True, text=True, timeout=300)
         print(done.stdout, done.stderr)
         lines = done.stdout.splitlines(), done.stderr.splitlines()
         return pytest.RunResult(done.returncode, *lines, duration=time.monotonic() - began)
 
+    def start(self, *args: str, output: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """Start pytest in a process and a session of its own, which Ctrl-C and other signals reach."""
+        # Who runs these tests in the background of a shell has made them deaf to it.
+        heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return subprocess.Popen(
+                [*FRESH, *args],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        finally:
+            signal.signal(signal.SIGINT, heard)
+
     def report(self, name: str = ".ftgate/last-run.json") -> dict[str, Any]:
         """A JSON report that a run left here, which is valid by the published schema."""
-        found: dict[str, Any] = json.loads((self.pytester.path / name).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((self.folder / name).read_text(encoding="utf-8"))
         _validator().validate(found)
         return found
 
     def rows(self, name: str = ".ftgate/last-run.json") -> list[dict[str, Any]]:
         """The rows of all tables of such a report."""
         return [row for table in self.report(name)["tables"] for row in table["rows"]]
+
+    def verdicts(self, name: str = ".ftgate/last-run.json") -> dict[str, dict[str, Any]]:
+        """What such a report says of each cell, by node id."""
+        rows = self.rows(name)
+        found = {row["cell"]["nodeid"]: row["verdict"] for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def decisions(self, name: str = ".ftgate/last-run.json") -> dict[str, str]:
+        """The word for each cell, by node id."""
+        return {nodeid: verdict["decision"] for nodeid, verdict in self.verdicts(name).items()}
 
     def collect(self, *args: str) -> list[str]:
         """The node ids that these arguments select; raises AssertionError where collection fails."""

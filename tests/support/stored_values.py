@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 import report_by_hand
+from fake_launcher import MS
+from values import held, iteration
 
 from pytest_ftgate.judge.values import WALL_OF_CONTROL, Values, stored_values
 from pytest_ftgate.model.report import Machine, Row
-from pytest_ftgate.model.sample import Iteration, Launch, MemoryPoint, Sample, WorkloadError
+from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
 from pytest_ftgate.model.spec import Cell, Executor, Reuse, Target
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.store import recording
@@ -52,25 +54,16 @@ MACHINE = Machine(
 OTHER_MACHINE = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999", cores=64)
 
 
-def iteration(wall_ns: int, ops: int = 2, rate: float = 1000.0) -> Iteration:
-    return Iteration(
-        start_ns=100, work_ns=wall_ns - 150, join_ns=50, wall_ns=wall_ns, cpu_ns=wall_ns // 2, ops=ops, rate=rate
-    )
-
-
 def launch(order: int, *walls_ns: int, loops: int = 1) -> Launch:
-    iterations = tuple(iteration(wall) for wall in walls_ns)
+    cold, *iterations = (iteration(wall / MS, ops=2, rate=1000.0, cores=0.5) for wall in (9000, *walls_ns))
     return Launch(
-        order=order, hash_seed=order + 7, started_at=RECORDED, loops=loops, cold=iteration(9000), iterations=iterations
+        order=order,
+        hash_seed=order + 7,
+        started_at=RECORDED,
+        loops=loops,
+        cold=cold,
+        iterations=tuple(iterations),
     )
-
-
-def held(order: int, *uss: int | None) -> Launch:
-    points = tuple(
-        MemoryPoint(at_ns=at, rss_bytes=90_000, uss_bytes=figure, pss_bytes=None, processes=1)
-        for at, figure in enumerate(uss)
-    )
-    return Launch(order=order, hash_seed=3, started_at=RECORDED, memory=points)
 
 
 def make_sample(
@@ -97,7 +90,8 @@ def make_sample(
         error=error,
     )
     sample = sample.with_launches("control", (launch(order, 1000, 1100, 1050) for order in (0, 2)))
-    return sample.with_launches("memory", [held(4, uss, uss + 4096, None), held(5, uss)])
+    memory = (held(4, uss, uss + 4096, None, pss=None), held(5, uss, pss=None))
+    return sample.with_launches("memory", (msgspec.structs.replace(each, started_at=RECORDED) for each in memory))
 
 
 def change(

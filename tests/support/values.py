@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 import msgspec
-from fake_launcher import GIL, MIB, MS, group_of, memory_of, spec_of
+from fake_launcher import GIL, MS, group_of, spec_of
 
 from pytest_ftgate.judge.values import TestValues, Values, stored_values
 from pytest_ftgate.model.sample import Iteration, Launch, LockSite, LockWaits, MemoryPoint, Role, Sample
@@ -20,10 +20,19 @@ ROLES: tuple[Role, ...] = get_args(Role)
 TWO, FOUR = (group_of(spec=spec_of("threads", workers=count)).cells[0] for count in (2, 4))
 
 
-def iteration(wall_ms: float, *, ops: int = 8, rate: float = 0.0, cores: float = 2.0) -> Iteration:
-    """One of which a fifth is the start and a twentieth the join."""
+def iteration(
+    wall_ms: float,
+    *,
+    start: float = 0.2,
+    join: float = 0.05,
+    ops: int = 8,
+    rate: float = 0.0,
+    cores: float = 2.0,
+    **fields: Any,
+) -> Iteration:
+    """One with these parts of it as its start and its join; `fields` are Iteration's."""
     wall_ns = round(wall_ms * MS)
-    start_ns, join_ns = wall_ns // 5, wall_ns // 20
+    start_ns, join_ns = round(wall_ns * start), round(wall_ns * join)
     return Iteration(
         start_ns=start_ns,
         work_ns=wall_ns - start_ns - join_ns,
@@ -32,6 +41,7 @@ def iteration(wall_ms: float, *, ops: int = 8, rate: float = 0.0, cores: float =
         cpu_ns=round(wall_ns * cores),
         ops=ops,
         rate=rate,
+        **fields,
     )
 
 
@@ -40,48 +50,32 @@ def launch(order: int, *walls_ms: float, rate: float = 0.0, **fields: Any) -> La
     return Launch(order=order, iterations=tuple(iteration(wall, rate=rate) for wall in walls_ms), **fields)
 
 
-def looked(order: int, *uss_mib: float | None, pss: float | None = 1.0, written_mib: float | None = None) -> Launch:
-    """A memory launch with these looks, their PSS so many times the USS."""
-
-    def size(mib: float | None) -> int | None:
-        return None if mib is None else round(mib * MIB)
-
-    points = (
-        MemoryPoint(
-            at_ns=number,
-            rss_bytes=100 * MIB,
-            uss_bytes=size(uss),
-            pss_bytes=None if pss is None or uss is None else size(pss * uss),
-            processes=1,
-            written_bytes=size(written_mib),
-        )
-        for number, uss in enumerate(uss_mib)
-    )
-    return Launch(order=order, memory=tuple(points))
-
-
 def timed(order: int, walls_ns: Iterable[int], loops: int = 1) -> Launch:
-    """A timing launch of these iterations."""
-    iterations = (
-        Iteration(start_ns=0, work_ns=wall, join_ns=0, wall_ns=wall, cpu_ns=wall, ops=loops, rate=1e9 / wall)
-        for wall in walls_ns
-    )
+    """A timing launch of iterations that are work alone."""
+    iterations = (iteration(wall / MS, start=0.0, join=0.0, ops=loops, rate=1e9 / wall, cores=1.0) for wall in walls_ns)
     return Launch(order=order, hash_seed=1, started_at="", loops=loops, iterations=tuple(iterations))
 
 
 def windows(order: int, rates: Iterable[float]) -> Launch:
     """A timing launch of windows; in one at rate 0 no operation ended."""
-    iterations = (
-        Iteration(start_ns=0, work_ns=WINDOW_NS, join_ns=0, wall_ns=WINDOW_NS, cpu_ns=WINDOW_NS, ops=1, rate=rate)
-        for rate in rates
-    )
+    iterations = (iteration(WINDOW_NS / MS, start=0.0, join=0.0, ops=1, rate=rate, cores=1.0) for rate in rates)
     return Launch(order=order, hash_seed=1, started_at="", window_ns=WINDOW_NS, iterations=tuple(iterations))
 
 
-def held(order: int, *uss_bytes: int) -> Launch:
-    """A memory launch with these looks."""
-    points = tuple(point for uss in uss_bytes for point in memory_of(uss, samples=1))
-    return Launch(order=order, hash_seed=1, started_at="", memory=points)
+def held(order: int, *uss_bytes: int | None, pss: float | None = 1.0, written_bytes: int | None = None) -> Launch:
+    """A memory launch with these looks, their PSS so many times the USS."""
+    points = (
+        MemoryPoint(
+            at_ns=number,
+            rss_bytes=3 * (uss or 1),
+            uss_bytes=uss,
+            pss_bytes=None if pss is None or uss is None else round(pss * uss),
+            processes=1,
+            written_bytes=written_bytes,
+        )
+        for number, uss in enumerate(uss_bytes)
+    )
+    return Launch(order=order, hash_seed=1, started_at="", memory=tuple(points))
 
 
 def probed(order: int, share: float, workers: int = 2) -> Launch:

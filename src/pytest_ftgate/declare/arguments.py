@@ -7,13 +7,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, get_args
 
 from ..kit.errors import FtgateError
-from ..kit.text import did_you_mean, listed, placeholders
+from ..kit.text import did_you_mean, listed
 from ..model.spec import (
-    PLACEHOLDERS,
     Environment,
     Executor,
     ExecutorKind,
@@ -24,7 +23,6 @@ from ..model.spec import (
     RoleCounts,
     Service,
     Source,
-    Spec,
     StartMethod,
     TargetError,
     parse_target,
@@ -86,6 +84,14 @@ class Reader:
         if value is not default and not fits(value):
             self.fail(f"{name}= takes {takes}, not {value!r}")
         return value
+
+    def fixture(self, name: str, what: str = "fixture") -> NoReturn:
+        """Refuse a value that a fixture makes: fixtures exist in this interpreter only."""
+        self.fail(
+            f"{what} {name!r} cannot be used: the workload runs in another interpreter; "
+            "make what it needs in the body, in @test.shared or in @test.setup, or pass plain values with "
+            "pytest.mark.parametrize"
+        )
 
     def targets(self) -> tuple[str, ...] | None:
         """The targets of `pythons=`, each once; None where it is not given."""
@@ -257,61 +263,6 @@ class Bodies(Reader):
                     "make it a plain function"
                 )
 
-    def parameters(self, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool) -> None:
-        """Check that a body takes an argument of the cell, plain parameters, and nothing else."""
-        parameters = list(inspect.signature(function).parameters.values())[method:]
-        taken = [parameter.name for parameter in parameters if parameter.kind not in VARIADIC]
-        own = [name for name in OWN if name in taken]
-        if len(own) > 1:
-            self.fail(
-                f"{function.__name__} takes worker and executor; a body that every worker runs takes only `worker`"
-            )
-        needed = [p.name for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
-        for name in needed:
-            if name not in (*own, *parametrized):
-                self.fixture(name)
-        for name in parametrized:
-            if name not in taken:
-                self.fail(f"{function.__name__} does not take {name!r}, which the test is parametrized with; add it")
-
-    def setup_parameters(
-        self, what: str, scope: str, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool
-    ) -> None:
-        """Check that a setup or teardown takes what it gets first, then parameters of the test."""
-        given = "the shared state" if scope == "launch" else f"`{shape_of(function)}`"
-        parameters = list(inspect.signature(function).parameters.values())[method:]
-        first = next((p.name for p in parameters if p.kind in POSITIONAL), None)
-        if first in (None, *parametrized) or (scope != "launch" and first != shape_of(function)):
-            self.fail(f"{function.__name__} is @{self.declared.body.__name__}.{what}: its first parameter is {given}")
-        for other in parameters[1:]:
-            if other.default is other.empty and other.kind not in VARIADIC and other.name not in parametrized:
-                self.fixture(other.name)
-
-    def fixture(self, name: str, what: str = "fixture") -> NoReturn:
-        """Refuse a value that a fixture makes: fixtures exist in this interpreter only."""
-        self.fail(
-            f"{what} {name!r} cannot be used: the workload runs in another interpreter; "
-            "make what it needs in the body, in @test.shared or in @test.setup, or pass plain values with "
-            "pytest.mark.parametrize"
-        )
-
-    def surrounded(self, by: str) -> NoReturn:
-        """Refuse what pytest would run around the test, but in this interpreter and with another instance."""
-        name = self.declared.body.__name__
-        ways = f"use @{name}.setup and @{name}.teardown, or @{name}.shared"
-        if self.declared.decorator == "serve":
-            ways = "do it in the test itself"
-        self.fail(f"{by} would run in pytest's process, not where the body runs; {ways} (other tests: another file)")
-
-    def takes_one(self, function: Callable[..., Any] | None, role: str, given: str, *, method: bool) -> None:
-        """Check that `@test.shared`, `@test.check` or `@test.stop` can be called with one argument."""
-        if function is None:
-            return
-        parameters = list(inspect.signature(function).parameters.values())[method:]
-        needed = [p for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
-        if len(needed) > 1 or not any(p.kind in POSITIONAL or p.kind is p.VAR_POSITIONAL for p in parameters):
-            self.fail(f"{function.__name__} is @test.{role}, which takes one argument: {given}")
-
 
 EXAMPLE = "@ftgate.compare(threads, processes('fork', 'spawn'))"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -416,44 +367,10 @@ class Executors(Reader):
             self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {words!r}")
         return tuple(words)
 
-    def placeholders(self, spec: Spec, parametrized: Iterable[str]) -> None:
-        """Refuse a placeholder that has no value."""
-        foreign = ("port", "scratch") if spec.service is None else ("seconds",)
-        known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
-        programs = [executor.program for executor in spec.executors if executor.program]
-        shared = [value for environment in spec.environments for _, value in environment.variables]
-        texts = [*shared, *(word for program in programs for word in (*_texts(program), *program.build))]
-        if spec.service is not None:
-            load = spec.service.load  # braces in its body may be its own
-            texts += [spec.service.ready, *(path for path, _ in load.mix), *(value for _, value in load.headers)]
-        for text in texts:
-            for name in placeholders(text):
-                if name not in known:
-                    hint = did_you_mean(name, known)
-                    self.fail(
-                        f"{text!r}: nothing fills in {{{name}}}{hint}; the known placeholders are {listed(known)}"
-                    )
-        for program in programs:
-            if any("{seconds}" in word for word in program.build):
-                self.fail(f"command {program.name!r}: build= runs once, before any window, so {{seconds}} has no value")
-        started = [*shared, *(word for program in programs for word in _texts(program))]
-        if spec.duration_s is None and any("{seconds}" in word for word in started):
-            self.fail("{seconds} is the length of an iteration of duration=, which is missing")
-        if spec.service is not None and "{port}" not in spec.service.ready:
-            self.fail(f"ready={spec.service.ready!r} has no {{port}}: a server gets a new free port at each start")
-        for program in programs if spec.service is not None else ():
-            if not any("{port}" in word for word in (*_texts(program), *shared)):
-                self.fail(f"command {program.name!r} does not get its port: put {{port}} into its words or env=")
-
 
 def default_method() -> StartMethod:
     """The start method of plain `processes`: CPython 3.14's default on this platform."""
     return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"
-
-
-def _texts(program: Program) -> tuple[str, ...]:
-    """The texts of a program that may have placeholders at each start."""
-    return (*program.argv, *(value for _, value in program.environment))
 
 
 CONNECTIONS: Final = 10
@@ -463,67 +380,6 @@ LONGEST_MIX: Final = 1000
 """The most requests of a round of a mix."""
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
-
-
-def load_of(reader: Reader) -> Load:
-    """The checked form of `load=`. Raises DeclarationError."""
-    token = reader.kwargs.get("load")
-    if not isinstance(token, LoadToken):
-        reader.fail(f"load= takes load(path, connections=...), not {token!r}: {SERVE_EXAMPLE}")
-    path = token.path
-    if isinstance(path, (dict, list, tuple)) and not path:
-        reader.fail(f"load() takes a path, a list of paths, or a dict such as {{'/a': 3, '/b': 1}}, not {path!r}")
-    inner = reader.within("load()", token.options, signatures.LoadOptions)
-    body = token.options.get("body", b"")
-    if not isinstance(body, (str, bytes)):
-        fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
-        inner.fail(f"body= takes a text or bytes, not {body!r}{fix}")
-    rate = inner.take(
-        "rate", lambda value: _is_number(value, int, float) and 0 < value < math.inf, "requests per second above 0"
-    )
-    generator = inner.take("generator", lambda value: value in GENERATORS, listed(GENERATORS))
-    if rate and generator == "wrk":
-        inner.fail("wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
-    headers = inner.take(
-        "headers",
-        lambda value: isinstance(value, dict),
-        "a dict such as {'Content-Type': 'application/json'}",
-        {},
-    )
-    for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER.fullmatch(name):
-            inner.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
-        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-            inner.fail(f"the header {name} takes one line of ASCII text, not {value!r}")
-    usual = "POST" if body else "GET"
-    return Load(
-        path=_path(inner, path),
-        connections=inner.take("connections", is_count, "a whole number from 1", CONNECTIONS),
-        generator="oha" if rate else generator,
-        method=inner.take("method", lambda value: value in HTTP_METHODS, listed(HTTP_METHODS), usual),
-        body=body if isinstance(body, str) else "",
-        body_bytes=body if isinstance(body, bytes) else b"",
-        headers=tuple(headers.items()),
-        rate=None if rate is None else float(rate),
-    )
-
-
-def _path(reader: Reader, given: Any) -> str | tuple[tuple[str, int], ...]:
-    paths = list(given) if isinstance(given, (dict, list, tuple)) else [given]
-    for path in paths:
-        if not isinstance(path, str) or not path or _UNSAFE.search(path):
-            reader.fail(f"a path is a text without spaces such as '/items?page=2', not {path!r}")
-    if isinstance(given, str):
-        return given
-    if len(set(paths)) < len(paths):
-        reader.fail(f"a path is twice in {given!r}; a dict says how often each comes: {{'/a': 3, '/b': 1}}")
-    times = list(given.values()) if isinstance(given, dict) else [1] * len(paths)
-    if not all(map(is_count, times)):
-        reader.fail(f"each path comes a whole number of times from 1: {given!r}")
-    divisor = math.gcd(*times)
-    if sum(times) // divisor > LONGEST_MIX:
-        reader.fail(f"the numbers of {given!r} add up to more than {LONGEST_MIX}; make them smaller")
-    return tuple((path, number // divisor) for path, number in zip(paths, times, strict=True))
 
 
 REUSES: tuple[str, ...] = get_args(Reuse)
@@ -548,8 +404,8 @@ LAUNCHES = {
 class Arguments(Reader):
     """Reads the keyword arguments: numbers, names, requirements, a server's load."""
 
-    def workers(self) -> tuple[tuple[int, ...], tuple[RoleCounts, ...]]:
-        """The worker counts, each once, and with roles the roles of each."""
+    def workers(self) -> dict[str, Any]:
+        """The worker counts, each once, with roles the roles of each, and what "cores" stands for: see `Spec`."""
         value = self.kwargs.get("workers", DEFAULT_WORKERS if self.declared.decorator == "compare" else 1)
         counts = list(value) if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(count, dict) for count in counts):
@@ -567,30 +423,18 @@ class Arguments(Reader):
                 if not all(is_count(count) for count in roles.values()):
                     self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
             role_counts = tuple(dict.fromkeys(tuple(roles.items()) for roles in counts))
-            return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
+            totals = tuple(sum(number for _, number in role_count) for role_count in role_counts)
+            return {"workers": totals, "role_counts": role_counts}
         if not counts or not all(is_count(count) or count == CORES for count in counts):
             self.fail(f"workers= takes a whole number from 1, {CORES!r}, or a list of them, not {value!r}")
-        machine = self.cores()
-        return tuple(dict.fromkeys(machine if count == CORES else count for count in counts)), ()
+        # "cores": those of this process, with pin= those that can be pinned to.
+        cores = 0
+        if CORES in counts:
+            from ..measure import machine  # plain runs of other tests do without
 
-    def cores(self) -> int:
-        """What "cores" stands for in workers=: the cores of this process, with pin= those that can be pinned to.
-
-        0 where it is not written.
-        """
-        if CORES not in self._written():
-            return 0
-        from ..measure import machine  # plain runs of other tests do without
-
-        return max(1, len(machine.for_workers())) if self.kwargs.get("pin") else machine.available()
-
-    def cores_named(self) -> bool:
-        """Whether no number of workers= is that of the cores: then the id of the cell says `wcores`."""
-        return CORES in self._written() and self.cores() not in self._written()
-
-    def _written(self) -> list[Any]:
-        value = self.kwargs.get("workers")
-        return list(value) if isinstance(value, (list, tuple)) else [value]
+            cores = max(1, len(machine.for_workers())) if self.kwargs.get("pin") else machine.available()
+        numbers = tuple(dict.fromkeys(cores if count == CORES else count for count in counts))
+        return {"workers": numbers, "cores": cores, "cores_named": CORES in counts and cores not in counts}
 
     def pin(self, executors: Sequence[Executor]) -> bool:
         """Whether workers have cores of their own: for executors whose workers are threads or processes of ours."""
@@ -675,7 +519,56 @@ class Arguments(Reader):
 
     def service(self) -> Service:
         """When a server is ready, and the load on it."""
-        ready = self.kwargs.get("ready")
+        ready, token = self.kwargs.get("ready"), self.kwargs.get("load")
         if not isinstance(ready, str) or not ready.startswith(("http://", "https://")):
             self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
-        return Service(ready=ready, load=load_of(self))
+        if not isinstance(token, LoadToken):
+            self.fail(f"load= takes load(path, connections=...), not {token!r}: {SERVE_EXAMPLE}")
+        given, several = token.path, isinstance(token.path, (dict, list, tuple))
+        if several and not given:
+            self.fail(f"load() takes a path, a list of paths, or a dict such as {{'/a': 3, '/b': 1}}, not {given!r}")
+        # 1. What each request sends.
+        inner = self.within("load()", token.options, signatures.LoadOptions)
+        body = token.options.get("body", b"")
+        if not isinstance(body, (str, bytes)):
+            fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
+            inner.fail(f"body= takes a text or bytes, not {body!r}{fix}")
+        rate = inner.take(
+            "rate", lambda value: _is_number(value, int, float) and 0 < value < math.inf, "requests per second above 0"
+        )
+        generator = inner.take("generator", lambda value: value in GENERATORS, listed(GENERATORS))
+        if rate and generator == "wrk":
+            inner.fail("wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
+        example = "a dict such as {'Content-Type': 'application/json'}"
+        headers = inner.take("headers", lambda value: isinstance(value, dict), example, {})
+        for name, value in headers.items():
+            if not isinstance(name, str) or not _HEADER.fullmatch(name):
+                inner.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
+            if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+                inner.fail(f"the header {name} takes one line of ASCII text, not {value!r}")
+        # 2. The paths: one, or a mix in which each comes a number of times.
+        paths = list(given) if several else [given]
+        for path in paths:
+            if not isinstance(path, str) or not path or _UNSAFE.search(path):
+                inner.fail(f"a path is a text without spaces such as '/items?page=2', not {path!r}")
+        if several and len(set(paths)) < len(paths):
+            inner.fail(f"a path is twice in {given!r}; a dict says how often each comes: {{'/a': 3, '/b': 1}}")
+        times = list(given.values()) if isinstance(given, dict) else [1] * len(paths)
+        if not all(map(is_count, times)):
+            inner.fail(f"each path comes a whole number of times from 1: {given!r}")
+        divisor = math.gcd(*times)
+        if sum(times) // divisor > LONGEST_MIX:
+            inner.fail(f"the numbers of {given!r} add up to more than {LONGEST_MIX}; make them smaller")
+        mix = tuple((path, number // divisor) for path, number in zip(paths, times, strict=True))
+        usual = "POST" if body else "GET"
+        load = Load(
+            path=mix if several else given,
+            connections=inner.take("connections", is_count, "a whole number from 1", CONNECTIONS),
+            generator="oha" if rate else generator,
+            method=inner.take("method", lambda value: value in HTTP_METHODS, listed(HTTP_METHODS), usual),
+            body=body if isinstance(body, str) else "",
+            body_bytes=body if isinstance(body, bytes) else b"",
+            headers=tuple(headers.items()),
+            rate=None if rate is None else float(rate),
+        )
+        return Service(ready=ready, load=load)

@@ -10,9 +10,11 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..kit.errors import FtgateError
+from ..kit.plugins import features
 from ..kit.text import did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -121,7 +123,7 @@ def install_step(text: str) -> tuple[str, ...]:
 
 def report_target(text: str) -> str:
     """`json:PATH`, or another kind of report."""
-    from ..hookspec import formats
+    from ..report.json import formats
 
     kinds = ("json", *formats())
     kind, _, path = text.partition(":")
@@ -507,11 +509,10 @@ OPTIONS: tuple[Option, ...] = tuple(
 """The rows of the core."""
 
 
+@cache
 def table() -> tuple[Option, ...]:
-    """All rows."""
-    from ..hookspec import options
-
-    return (*OPTIONS, *options())
+    """All rows: the core's, then the features'."""
+    return (*OPTIONS, *itertools.chain.from_iterable(features("option").hook.ftgate_options()))
 
 
 def read(

@@ -157,13 +157,6 @@ class Collected(Struct, frozen=True, kw_only=True):
     """It names tests or cells, or leaves some out."""
 
 
-class Branch(Struct, frozen=True, kw_only=True):
-    """HEAD when the run began, and where its branch began: the merge base, else the commit before; "" for neither."""
-
-    head: str
-    base: str
-
-
 @hookimpl
 def ftgate_begin(run: Run) -> None:
     """What is read of the branch is kept for the whole run."""
@@ -208,12 +201,12 @@ class Acceptances:
         """
         if self._branch is None:
             return ()
-        repository, branch = self._branch
-        start = (repository.commit(commit.removesuffix("+")) if commit else None) or branch.base
+        repository, head, base = self._branch
+        start = (repository.commit(commit.removesuffix("+")) if commit else None) or base
         if start in self._read:
             return self._read[start]
         accepted: list[Acceptance] = []
-        for sha, trailer in _trailers(repository, branch.head, start):
+        for sha, trailer in _trailers(repository, head, start):
             with contextlib.suppress(FtgateError):  # `check` reports it
                 accepted += parsed(trailer, sha)
         self._read[start] = tuple(accepted)
@@ -221,7 +214,7 @@ class Acceptances:
         if repository.shallow and not self._warned:
             grafts = repository.root / repository.git("rev-parse", "--git-path", "shallow").rstrip("\n")
             ends = set(grafts.read_text(encoding="ascii").split()) if grafts.is_file() else set()
-            reached = repository.git("rev-list", branch.head, *([f"^{start}"] if start else [])).split()
+            reached = repository.git("rev-list", head, *([f"^{start}"] if start else [])).split()
             if not ends.isdisjoint(reached):
                 self._warned = True
                 where = f"before {shown(start)}, with which it is compared" if start else "at HEAD"
@@ -239,10 +232,10 @@ class Acceptances:
         """
         if not collected.nodeids or self._branch is None:
             return
-        repository, branch = self._branch
+        repository, head, base = self._branch
         published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
         wrong = []
-        for commit, trailer in _trailers(repository, branch.head, reference or branch.base, *filter(None, published)):
+        for commit, trailer in _trailers(repository, head, reference or base, *filter(None, published)):
             try:
                 cells = parsed(trailer, commit)[0].cells
             except FtgateError as error:
@@ -256,34 +249,32 @@ class Acceptances:
             raise FtgateError("\n".join(wrong))
 
     @cached_property
-    def _branch(self) -> tuple[Repository, Branch] | None:
-        """The same for all processes of a run, whatever is committed meanwhile."""
+    def _branch(self) -> tuple[Repository, str, str] | None:
+        """HEAD when the run began, and where its branch began: the merge base, else the commit before; "" for neither.
+
+        The same for all processes of a run, whatever is committed meanwhile.
+        """
         if self.run.limits_from:  # a change that is judged by its base accepts nothing of itself
             return None
         try:
             repository = Repository(self.run.folder.root)
             with self.run.folder.locked("branch"):
                 shared = self.run.folder.shared("branch", "")
-                if shared.exists():
-                    return repository, decoded(shared, Branch)
-                branch = _branch_of(repository)
-                if branch is not None:
-                    write_whole(shared, [msgspec.json.encode(branch)])
+                if not shared.exists():
+                    head = repository.commit("HEAD")
+                    if head is None:
+                        return None
+                    try:
+                        base = worktrees.merge_base(repository, os.environ)[1]
+                    except AgainstError:
+                        base = head
+                    # A push to the default branch brought what comes after its first parent, and so does the merge that
+                    # CI checks out.
+                    base = base if base != head else repository.commit("HEAD^1") or ""
+                    write_whole(shared, [msgspec.json.encode((head, base))])
+                return repository, *decoded(shared, tuple[str, str])
         except AgainstError:
             return None
-        return None if branch is None else (repository, branch)
-
-
-def _branch_of(repository: Repository) -> Branch | None:
-    head = repository.commit("HEAD")
-    if head is None:
-        return None
-    try:
-        base = worktrees.merge_base(repository, os.environ)[1]
-    except AgainstError:
-        base = head
-    # A push to the default branch brought what comes after its first parent, and so does the merge that CI checks out.
-    return Branch(head=head, base=base if base != head else repository.commit("HEAD^1") or "")
 
 
 def _trailers(repository: Repository, head: str, *starts: str) -> Iterator[tuple[str, str]]:

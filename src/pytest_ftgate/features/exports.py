@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from urllib.parse import quote
 
-from ..hookspec import Format, hookimpl
+from ..hookspec import hookimpl
 from ..judge.values import values_of
 from ..kit import units
 from ..kit.values import Metric
-from ..model.report import Report, Row
+from ..model.report import Format, Report, Row
 from ..model.spec import Cell
 from ..report import said
 from ..report.measured import SUFFIX, measured, writable

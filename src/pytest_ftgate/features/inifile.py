@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from ..declare.options import Options, read, table
 from ..kit.errors import FtgateError
-from ..kit.values import Struct
 
 ALWAYS: Final = {"pytest.toml": "pytest", ".pytest.toml": "pytest", "pytest.ini": "pytest", ".pytest.ini": "pytest"}
 """Files that are pytest's own, with their section: pytest reads them even where they are empty."""
@@ -26,15 +25,8 @@ class IniError(FtgateError):
     """A configuration file that cannot be read; names the file, the line if it is known, and a fix."""
 
 
-class IniFile(Struct, frozen=True, kw_only=True):
-    """A file, and what the section that is pytest's in it holds."""
-
-    path: Path
-    values: Mapping[str, Any]
-
-
-def find(folder: Path, top: Path) -> IniFile | None:
-    """The file that pytest reads in `folder` or above it, up to `top`; None where it finds none. Raises IniError."""
+def find(folder: Path, top: Path) -> tuple[Path, Mapping[str, Any]] | None:
+    """The file that pytest reads in `folder` or above it, up to `top`, and its keys; None for none. Raises IniError."""
     native = int(version("pytest").partition(".")[0]) >= 9  # it reads tables with TOML's own types
     for place in (folder, *folder.parents):
         for name in (*ALWAYS, *SHARED):
@@ -49,7 +41,7 @@ def find(folder: Path, top: Path) -> IniFile | None:
             else:
                 values = tree.get(ALWAYS.get(name) or SHARED[name])
             if isinstance(values, dict) or name in ALWAYS:
-                return IniFile(path=path, values=values if isinstance(values, dict) else {})
+                return path, values if isinstance(values, dict) else {}
         if place == top:
             break
     return None
@@ -60,8 +52,7 @@ def options_of(root: Path, *names: str, **given: Any) -> Options:
 
     Raises FtgateError.
     """
-    found = find(root, root)
-    values = found.values if found else {}
+    _, values = find(root, root) or (None, {})
     rows = [option for option in table() if option.name in names]
     split = {"args": words, "linelist": lines}
     ini = {option.name: split.get(option.ini, str)(values[option.dest]) for option in rows if option.dest in values}

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..declare.options import report_target
-from ..hookspec import Subparsers, formats, hookimpl
+from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..model.report import Report
 from ..report import terminal
+from ..report.json import formats
 from ..run import libraries
 from ..run.folder import write_report
 from . import history

@@ -98,10 +98,11 @@ def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
     return tuple(name for name in named if name not in options.metrics and name in declared)
 
 
-def written_around(test: pytest.Function) -> Iterator[str]:
-    """The autouse fixtures that the test's own file defines for it, among them pytest's for `setup_method` and such.
+def written_around(test: pytest.Function) -> Iterator[tuple[str, str, str]]:
+    """The autouse fixtures that the test's own file defines for it: the name, the kind of pytest's own, and words.
 
-    Those of a conftest.py and of plugins are for all tests, and do no harm: pytest runs them around the cell.
+    Pytest's for `setup_method` are named `_xunit_setup_method_fixture_` and more, and of the kind `method`. Those of a
+    conftest.py and of plugins are for all tests, and do no harm: pytest runs them around the cell.
     """
     module, found = test.getparent(pytest.Module), test._fixtureinfo
     for name in found.initialnames:
@@ -109,7 +110,8 @@ def written_around(test: pytest.Function) -> Iterator[str]:
         if module is not None and any(
             place == module.nodeid or place.startswith(f"{module.nodeid}::") for place in places
         ):
-            yield name
+            kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
+            yield name, kind, f"setup_{kind} or teardown_{kind}" if kind else f"the autouse fixture {name!r}"
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:

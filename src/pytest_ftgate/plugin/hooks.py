@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from .. import hookspec
+from ..kit.plugins import features
 from .options import check_values, measures, options_of, pytest_addoption
 
 __all__ = [
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         import_needed(config.rootpath)
     check_values(config)
     if measuring and config.option.collectonly:
-        hookspec.features("run").hook.ftgate_collect(config=config, options=options_of(config))
+        features("run").hook.ftgate_collect(config=config, options=options_of(config))
     elif measuring:
         from ..kit.platforms import unsupported
 

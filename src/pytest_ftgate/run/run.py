@@ -13,10 +13,10 @@ from typing import Protocol
 
 import msgspec
 
-from .. import hookspec
 from ..declare.options import Options
 from ..kit import git, processes
 from ..kit.errors import FtgateError
+from ..kit.plugins import features
 from ..measure.capacity import Capacity
 from ..measure.cell_run import EmptyLaunches
 from ..measure.launch import Launcher
@@ -106,7 +106,7 @@ class Run:
         self.references = References(self.folder, config.against, listener)
         self.spent = Spent(self.clock)
         self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=launcher is not None)
-        self.plugins = hookspec.features("run")
+        self.plugins = features("run")
         self.hooks = self.plugins.hook
         self.limits_from = ""
         self.plan: Plan = ()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from ..hookspec import Settled
 from ..judge import decide, figures
 from ..judge.judge import ComparedWith, doubted, excess, missed, unchanged
 from ..judge.values import TestValues
@@ -34,6 +33,9 @@ from .targets import same, unavailable
 
 if TYPE_CHECKING:
     from .run import Run
+
+Settled: TypeAlias = tuple[Mapping[str, str], str, AbstractSet[tuple[str, str]]]
+"""What a feature tells of a test before it is measured: see `hookspec.ftgate_settle`."""
 
 
 class Trial:

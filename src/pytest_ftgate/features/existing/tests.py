@@ -198,10 +198,7 @@ def _around(test: pytest.Function) -> Iterator[str]:
     """The fixtures of its file and of a conftest.py that pytest would run around it."""
     found = test._fixtureinfo
     around = [name for name in found.initialnames if name not in found.argnames]
-    for name in written_around(test):
-        kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
-        if name in around:
-            yield f"setup_{kind} or teardown_{kind}" if kind else f"the autouse fixture {name!r}"
+    yield from (words for name, _, words in written_around(test) if name in around)
     for name in around:
         for fixture in found.name2fixturedefs.get(name, ())[-1:]:
             if inspect.unwrap(fixture.func).__code__.co_filename.endswith("conftest.py"):

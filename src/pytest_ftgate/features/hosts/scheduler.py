@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from ...kit.text import first_of
 from ...store.names import split_nodeid
 
 ENOUGH: Final = 2
@@ -143,10 +144,7 @@ class HostScheduler:
             left = any(self.classes[host] == own for host in self.alive)
             tests = [test_of(self._items[own][group[0]]) for group in self._tests.get(own, ())]
             if not left and (tests or own not in self._tests):
-                more = f" and {len(tests) - NAMED} more" if len(tests) > NAMED else ""
-                were = (
-                    f"{', '.join(tests[:NAMED])}{more} {'were' if len(tests) > 1 else 'was'}" if tests else "tests were"
-                )
+                were = f"{first_of(tests, NAMED) or 'tests'} {'was' if len(tests) == 1 else 'were'}"
                 found.append(f"no host of {own} is left, and {were} not run there")
         return found
 

@@ -190,7 +190,7 @@ def look(folder: Path) -> Project:
         places = places[: places.index(git.top) + 1]
     marked = next((place for place in places if any((place / mark).is_file() for mark in MARKS)), None)
     found = inifile.find(folder, git.top if git else marked or folder)
-    root, ini = (found.path.parent, found.values) if found else (marked or (git.top if git else folder), {})
+    root, ini = (found[0].parent, found[1]) if found else (marked or (git.top if git else folder), {})
 
     tables, older = inifile.parse(root / "pyproject.toml"), inifile.parse(root / "setup.cfg")
     requires_python = required_python(root)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...declare.options import Option, one_of, option
-from ...hookspec import Settled, hookimpl
+from ...hookspec import hookimpl
 
 if TYPE_CHECKING:
     from ...run.phase import Instead, Phase
     from ...run.run import Run
+    from ...run.trial import Settled
 
 UNTIL = option(
     "until",
