@@ -16,8 +16,7 @@ from pytest_ftgate.features import doctor
 from pytest_ftgate.features.doctor import Diagnosis, Problem, TargetState, diagnose, read_probes, to_text
 from pytest_ftgate.features.pythons import InstallProgress, outcome_text
 from pytest_ftgate.model.report import Machine
-from pytest_ftgate.model.spec import TargetError, parse_target
-from pytest_ftgate.targets.provide import Provided
+from pytest_ftgate.model.spec import TargetError
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",
@@ -111,14 +110,12 @@ def test_probes_tell_what_the_root_holds(tmp_path: Path) -> None:
     assert read_probes(tmp_path) == {"pss": True, "pss_child": False, "schedstat": True, "schedstat_child": False}
 
 
-def test_an_outcome_names_the_way_the_time_and_the_notes() -> None:
-    target = parse_target("3.14t")
-    built = Provided(target=target, interpreter=INTERPRETER, did="installed by uv", notes=("uv: no\nway",), took_s=200)
-    assert outcome_text(built) == (
+def test_an_outcome_names_the_way_and_the_notes() -> None:
+    assert outcome_text("3.14t", INTERPRETER, "installed by uv in 3 min 20 s", ["uv: no\nway"]) == (
         "3.14t: installed by uv in 3 min 20 s: /opt/bin/python3.14t "
         "(3.14.7t, gcc 12.2.0, PGO, no LTO, found on PATH)\n  uv: no\n  way"
     )
-    assert outcome_text(Provided(target=target, interpreter=None, did="missing")) == "3.14t: missing"
+    assert outcome_text("3.14t", None, "missing", []) == "3.14t: missing"
 
 
 class Screen:

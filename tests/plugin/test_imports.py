@@ -69,7 +69,6 @@ RUNNING = {
     "pytest_ftgate.runner.control",
     "pytest_ftgate.runner.executors",
     "pytest_ftgate.runner.executors.base",
-    "pytest_ftgate.runner.executors.factory",
     "pytest_ftgate.runner.executors.pipes",
     "pytest_ftgate.runner.executors.threads",
     "pytest_ftgate.runner.gil",

@@ -17,7 +17,7 @@ from ..judge import history as judge_history
 from ..kit.errors import FtgateError
 from ..kit.git import AgainstError, Repository
 from ..kit.text import plural
-from ..kit.values import Metric, to_builtins
+from ..kit.values import Metric
 from ..model.report import History, Report, Row
 from ..report import history_text as shown
 from ..store import names
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             {
                 "nodeid": nodeid,
                 "label": shown.label(history),
-                **to_builtins(history),
+                **msgspec.to_builtins(history),
                 "texts": [shown.change(history, each) for each in history.changes],
             }
             for nodeid, history in found

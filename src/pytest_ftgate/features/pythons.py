@@ -6,15 +6,16 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self, TextIO
 
 from ..hookspec import Subparsers, hookimpl
 from ..kit import units
-from ..model.spec import parse_target
+from ..model.spec import Interpreter, parse_target
 from ..targets.environments import required_python
 from ..targets.find import default_pair
-from ..targets.provide import Provided, provide
+from ..targets.provide import provide
 from .last_run import FINE, NOTHING_FOUND
 
 PLAIN_LINE_EVERY_S: Final = 15.0
@@ -46,24 +47,21 @@ def run(args: argparse.Namespace) -> int:
     missing = []
     for target in targets:
         with InstallProgress(target.spec, sys.stdout) as progress:
-            outcome = provide(target, progress=progress)
-        print(outcome_text(outcome), flush=True)
-        if outcome.interpreter is None:
+            interpreter, did, notes = provide(target, progress=progress)
+        print(outcome_text(target.spec, interpreter, did, notes), flush=True)
+        if interpreter is None:
             missing.append(target.spec)
     if missing:
         print(f"WARNING: no interpreter for {', '.join(missing)}: cells that need it are unsupported", flush=True)
     return NOTHING_FOUND if missing and (args.strict or args.python) else FINE
 
 
-def outcome_text(outcome: Provided) -> str:
+def outcome_text(spec: str, interpreter: Interpreter | None, did: str, notes: Sequence[str]) -> str:
     """The outcome for a target as text: one line, with its notes indented below."""
-    interpreter = outcome.interpreter
-    took = f" in {units.span(outcome.took_s)}" if outcome.took_s >= 1 else ""
-    head = f"{outcome.target.spec}: {outcome.did}{took}"
+    head = f"{spec}: {did}"
     if interpreter is not None:
         head += f": {interpreter.executable} ({interpreter.name}, {interpreter.build})"
-    notes = [f"  {line}" for note in outcome.notes for line in note.splitlines()]
-    return "\n".join([head, *notes])
+    return "\n".join([head, *(f"  {line}" for note in notes for line in note.splitlines())])
 
 
 class InstallProgress:

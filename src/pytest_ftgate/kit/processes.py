@@ -293,14 +293,6 @@ def _kill_group(group: int) -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-class Holder(msgspec.Struct):
-    """Who holds a lock, as it says itself: its process, its run, and the time since when."""
-
-    pid: int
-    run: str
-    since: str
-
-
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file; while another process holds it, say after a moment who that is.
@@ -308,37 +300,36 @@ def locked(path: Path) -> Iterator[None]:
     Another process of the same run is waited for in silence, as it measures for both. The lock of a process that has
     died is free: the kernel sees to it. Raises FtgateError once the time of the run is over, and OSError.
     """
+    # The holder's own note: its process, its run, and the time since when.
     note, lock = path.with_suffix(".holder"), filelock.FileLock(path)
     began_s, said = time.monotonic(), False
     while not lock.is_locked:
         try:
             lock.acquire(timeout=min(1.0, SAID_AFTER_S))
         except filelock.Timeout:
-            holder = found_in(note, Holder)
-            ours = holder and _patience.run and holder.run == _patience.run
-            if time.monotonic() - began_s < SAID_AFTER_S or ours:
+            holder = "another process"
+            if (known := found_in(note, tuple[int, str, str])) is not None:
+                pid, run, since = known
+                if run and run == _patience.run:
+                    continue
+                holder = plain(f"process {pid}{run and f' of run {run}'} (since {since})")
+            if time.monotonic() - began_s < SAID_AFTER_S:
                 continue
             if time.monotonic() > _patience.ends_s:
-                text = f"--ftgate-time was over while {_named(holder)} held {path}; run again when it has ended"
+                text = f"--ftgate-time was over while {holder} held {path}; run again when it has ended"
                 raise FtgateError(text) from None
             if not said:
                 said = True
-                _patience.warn(f"waiting for {_named(holder)} to release {path}")
+                _patience.warn(f"waiting for {holder} to release {path}")
     try:
         with contextlib.suppress(OSError):  # it is a courtesy
             now = datetime.now().astimezone().isoformat(timespec="seconds")
-            note.write_bytes(msgspec.json.encode(Holder(os.getpid(), _patience.run, now)))
+            note.write_bytes(msgspec.json.encode((os.getpid(), _patience.run, now)))
         yield
     finally:
         with contextlib.suppress(OSError):
             note.unlink()
         lock.release()
-
-
-def _named(holder: Holder | None) -> str:
-    if holder is None:
-        return "another process"
-    return plain(f"process {holder.pid}{f' of run {holder.run}' if holder.run else ''} (since {holder.since})")
 
 
 # ---- what killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing

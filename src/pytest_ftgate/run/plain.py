@@ -24,8 +24,7 @@ from ..measure import stacks
 from ..measure.launch import LEFT_FIX, THREADS_FIX, CellUnsupported, LaunchFailed, setup_of
 from ..model.spec import Cell, Spec
 from ..runner import loading, state
-from ..runner.executors.base import Observer, living_children
-from ..runner.executors.factory import make_workers
+from ..runner.executors.base import Observer, living_children, make_workers
 from ..runner.gil import watch
 from ..runner.primitives import Context, context_of
 from ..runner.protocol import Failure, Unsupported

@@ -195,7 +195,11 @@ class Declaration:
         body.shared, body.check, body.stop = self.set_shared, self.set_check, self.set_stop
         body.role, body.variant = self.add_role, self.add_variant
         body.setup, body.teardown = self.add_setup, self.add_teardown
-        _skip_without_plugin(body)
+        # Where the plugin is disabled nothing would provide its `worker`. Where pytest is not loaded nothing collects
+        # tests, and it must not be loaded for this.
+        pytest = sys.modules.get("pytest")
+        if pytest is not None:
+            pytest.mark.skipif("'ftgate' not in config.option", reason="pytest-ftgate is disabled")(body)
 
     def set_shared(self, body: Body) -> Body:
         """`@test.shared`: returns the state that the workers share; its argument is the cell's `Context`."""
@@ -261,9 +265,8 @@ class Declaration:
 
     def factory_for(self, kind: str, name: str) -> Callable[..., Any]:
         """The factory of an executor or event loop by its name. Raises LookupError if there is none."""
-        tokens = (token for token in self.args if isinstance(token, FactoryToken))
-        for token in tokens:
-            if (token.kind, token.methods) == (kind, (name,)):
+        for token in self.args:
+            if isinstance(token, FactoryToken) and (token.kind, token.methods) == (kind, (name,)):
                 factory: Callable[..., Any] = token.factory
                 return factory
         raise LookupError(name)
@@ -290,14 +293,6 @@ class Note:
         """Add this note to the function, below or above other decorators, and return the function."""
         body.__ftgate_notes__ = [*vars(body).get("__ftgate_notes__", ()), self]  # type: ignore[attr-defined]
         return body
-
-
-def _skip_without_plugin(body: Callable[..., Any]) -> None:
-    """Let pytest skip the test where the plugin is disabled: nothing would provide its `worker`."""
-    # Where pytest is not loaded nothing collects tests, and it must not be loaded for this.
-    pytest = sys.modules.get("pytest")
-    if pytest is not None:
-        pytest.mark.skipif("'ftgate' not in config.option", reason="pytest-ftgate is disabled")(body)
 
 
 def _hidden(body: Body) -> Body:

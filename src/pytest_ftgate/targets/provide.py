@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ..kit import units
 from ..kit.errors import FtgateError
 from ..kit.processes import run_within
-from ..kit.values import Struct
 from ..model.spec import Interpreter, Target, is_path
 from .describe import FOUND, describe
 from .environments import find_uv, uv_environment
@@ -18,22 +18,17 @@ from .find import InterpreterNotFound, cache_folder, find_interpreter, kept_fold
 UV_TIMEOUT_S: Final = 900.0
 
 
-class Provided(Struct, frozen=True):
-    """The interpreter of one target, or None; `did` tells how it was provided, `notes` why it was not."""
+def provide(
+    target: Target, *, cache: Path | None = None, progress: Callable[[str], None] = lambda _: None
+) -> tuple[Interpreter | None, str, list[str]]:
+    """The interpreter of `target` or None, how it was provided, and why it was not.
 
-    target: Target
-    interpreter: Interpreter | None
-    did: str
-    notes: tuple[str, ...] = ()
-    took_s: float = 0.0
-
-
-def provide(target: Target, *, cache: Path | None = None, progress: Callable[[str], None] = lambda _: None) -> Provided:
-    """Provide the interpreter of `target`; `progress` gets a line about the current step, several times a second."""
+    `progress` gets a line about the current step, several times a second.
+    """
     started = time.monotonic()
     try:
         found = find_interpreter(target, cache=cache)
-        return Provided(target=target, interpreter=found, did=FOUND[found.found])
+        return found, FOUND[found.found], []
     except InterpreterNotFound as error:
         notes = [str(error).partition("\n  fix: run")[0]]  # what it advises to run is this
     if not is_path(target.request):
@@ -47,13 +42,13 @@ def provide(target: Target, *, cache: Path | None = None, progress: Callable[[st
             executable = _run_uv([*words, "--system", target.request], variables, progress).strip()
             interpreter = describe(executable, found="cache", settings=target.settings)
             took_s = time.monotonic() - started
-            return Provided(target=target, interpreter=interpreter, did="installed by uv", took_s=took_s)
+            return interpreter, "installed by uv" + (f" in {units.span(took_s)}" if took_s >= 1 else ""), []
         except FtgateError as error:
             notes.append(str(error))
         except OSError as error:
             fix = "set HOME or XDG_CACHE_HOME to a folder that can be written"
             notes.append(f"{error.filename}: {error.strerror}; {fix}")
-    return Provided(target=target, interpreter=None, did="missing", notes=tuple(notes))
+    return None, "missing", notes
 
 
 def _run_uv(arguments: list[str], variables: dict[str, str], progress: Callable[[str], None]) -> str:

@@ -7,14 +7,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ...judge import compare, metrics
 from ...judge.compare import OF_CONTROL
 from ...judge.values import Values, values_of
 from ...kit.text import COMMIT_DIGITS, plain
-from ...kit.values import Interval, Metric, to_builtins
-from ...model.report import Row
+from ...kit.values import Interval, Metric
+from ...model.report import History, Row
 from ...model.sample import Launch
 from ...model.verdict import Decision
 from ...report import history_text as texts
@@ -28,49 +29,30 @@ MEMORY_POINTS = 60
 
 
 def cells_data(rows: Sequence[Row], fails: Callable[[Row], bool]) -> list[dict[str, Any]]:
-    """What the plots of each cell of a test show: times in ns, sizes in bytes, shares as fractions.
-
-    What was compared is read from the launches that were measured last.
-    """
+    """Each cell of a test; what was compared is read from the launches that were measured last."""
     pairs = any(row.verdict.basis == "paired" for row in rows)
     compared = values_of([replace(row, sample=(row.paired or row.sample) if pairs else None) for row in rows])
-    cells = []
-    for row, values in zip(rows, compared, strict=True):
-        figures, cell = row.figures, row.cell
-        waits = figures.waits if figures.waits and not figures.waits.unavailable else None
-        cells.append(
-            {
-                "label": cell.label or cell.nodeid,
-                "decision": row.verdict.decision.value,
-                "fails": fails(row),
-                # What cells that differ in workers and parameters alone have in common: `3.14t-threads`.
-                "family": "-".join([cell.target.spec, cell.executor.label, *cell.environment.words]),
-                "workers": cell.workers,
-                "params": {param.name: param.literal for param in cell.params},
-                "figures": {name: _built(getattr(figures, name)) for name in ("wall_ns", "scaling", "serial_fraction")},
-                "changes": _changes(row, values),
-                "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
-                "memory": [] if row.sample is None else _memory(row.sample.of("memory")),
-                "history": [
-                    {
-                        "label": texts.label(each),
-                        "unit": "ratio" if each.unit == OF_CONTROL else each.unit,
-                        "changes": [change.index for change in each.changes],
-                        "texts": [texts.change(each, change) for change in each.changes],
-                        "points": [
-                            {
-                                "commit": point.commit[:COMMIT_DIGITS],
-                                "at": point.recorded_at,
-                                "value": to_builtins(point.value),
-                            }
-                            for point in each.points
-                        ],
-                    }
-                    for each in row.history
-                ],
-            }
-        )
-    return cells
+    return [_cell_data(row, values, fails(row)) for row, values in zip(rows, compared, strict=True)]
+
+
+def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
+    """One cell: what its plots show. Times in ns, sizes in bytes, shares as fractions."""
+    figures, cell = row.figures, row.cell
+    waits = figures.waits if figures.waits and not figures.waits.unavailable else None
+    return {
+        "label": cell.label or cell.nodeid,
+        "decision": row.verdict.decision.value,
+        "fails": fails,
+        # What cells that differ in workers and parameters alone have in common: `3.14t-threads`.
+        "family": "-".join([cell.target.spec, cell.executor.label, *cell.environment.words]),
+        "workers": cell.workers,
+        "params": {param.name: param.literal for param in cell.params},
+        "figures": {name: _built(getattr(figures, name)) for name in ("wall_ns", "scaling", "serial_fraction")},
+        "changes": _changes(row, values),
+        "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
+        "memory": [] if row.sample is None else _memory(row.sample.of("memory")),
+        "history": [_history(each) for each in row.history],
+    }
 
 
 def varied(rows: Iterable[Row]) -> tuple[str, ...]:
@@ -116,10 +98,10 @@ def _changes(row: Row, values: Values | None) -> dict[str, Any]:
 
 
 def _built(value: Interval | float | None) -> Any:
-    return to_builtins(value) if isinstance(value, Interval) else value
+    return msgspec.to_builtins(value) if isinstance(value, Interval) else value
 
 
-# ---- memory
+# ---- memory, history
 
 
 def _memory(launches: Iterable[Launch]) -> list[dict[str, Any]]:
@@ -134,6 +116,19 @@ def _memory(launches: Iterable[Launch]) -> list[dict[str, Any]]:
         }
         for point in points[::step]
     ]
+
+
+def _history(history: History) -> dict[str, Any]:
+    return {
+        "label": texts.label(history),
+        "unit": "ratio" if history.unit == OF_CONTROL else history.unit,
+        "changes": [each.index for each in history.changes],
+        "texts": [texts.change(history, each) for each in history.changes],
+        "points": [
+            {"commit": point.commit[:COMMIT_DIGITS], "at": point.recorded_at, "value": msgspec.to_builtins(point.value)}
+            for point in history.points
+        ],
+    }
 
 
 # ---- as text

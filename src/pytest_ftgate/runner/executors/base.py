@@ -1,4 +1,4 @@
-"""What all executors share: the result of one iteration, CPU time, children."""
+"""What all executors share: how they are made, the result of one iteration, CPU time, children."""
 
 from __future__ import annotations
 
@@ -20,6 +20,37 @@ if TYPE_CHECKING:
 
 GRACE_S = 1.0
 """After an error in one role: how long to wait for `@test.stop`, and then for the workers that still return."""
+
+
+def make_workers(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
+    """The workers of a cell: an object with `iteration`, `process_map` and `close`.
+
+    Each executor is imported only where a cell needs it: a module that is loaded counts as memory of the workload.
+    """
+    kind = setup["kind"]
+    if setup["shape"] == "executor":
+        from .pool import PoolWorkers
+
+        return PoolWorkers(setup, shared, fresh, context)
+    if kind == "processes":
+        from .processes import ProcessWorkers
+
+        return ProcessWorkers(setup, shared, fresh, context)
+    if kind == "threads":
+        from .threads import ThreadWorkers
+
+        return ThreadWorkers(setup, shared, fresh)
+    if kind == "interpreters":
+        from .interpreters import InterpreterWorkers
+
+        return InterpreterWorkers(setup, shared, fresh)
+    if kind == "tasks":
+        from .tasks import TaskWorkers
+
+        return TaskWorkers(setup, shared, fresh)
+    from .main_thread import SerialWorkers
+
+    return SerialWorkers(setup, shared, fresh)
 
 
 def threads_are_greenlets() -> bool:
@@ -120,16 +151,6 @@ def carry_out(setups: list[WorkerSetups], observer: Observer, flags: int) -> lis
 def leaders(setup: Setup) -> int:
     """The number of leading workers: those of the first role, or all. They have the lowest numbers."""
     return int(setup["roles"][0][1] if setup["roles"] else setup["workers"])
-
-
-async def end_well(awaited: list[Any], running: list[Any]) -> None:
-    """Wait for the tasks `awaited`; raise the error of any task in `running` as soon as it reports one."""
-    import asyncio
-
-    going = set(running)
-    while not all(task.done() for task in awaited):
-        ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
-        raise_first_error([task.result() for task in ended])
 
 
 def observe_barrier(order: Order, observer: Observer, executor: Any) -> None:

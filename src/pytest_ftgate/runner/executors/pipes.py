@@ -160,31 +160,23 @@ class Hub:
         return report
 
     def _read(self, index: int, size: int) -> bytearray:
-        descriptor = self.reports[index][0]
+        role, within, _ = place(self.setup, index)
+        name, descriptor = f"{role or 'worker'} {within}", self.reports[index][0]
         read = bytearray()  # a long report comes in many parts
         while len(read) < size:
-            self._await(index, descriptor)
+            if self.sentinels:  # the worker may die before it writes, or within what it writes
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                poll.register(self.sentinels[index], select.POLLIN)
+                if descriptor not in {number for number, _ in poll.poll()}:
+                    poll.unregister(self.sentinels[index])
+                    if not poll.poll(200):
+                        raise Failure(f"{name} {self.dead(index)}")
             chunk = os.read(descriptor, size - len(read))
             if not chunk:
-                raise Failure(f"{self._name(index)} ended without a report{self.dead(index)}")
+                raise Failure(f"{name} ended without a report{self.dead(index)}")
             read += chunk
         return read
-
-    def _await(self, index: int, descriptor: int) -> None:
-        if not self.sentinels:
-            return
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        poll.register(self.sentinels[index], select.POLLIN)
-        ready = {number for number, _ in poll.poll()}
-        if descriptor not in ready:
-            poll.unregister(self.sentinels[index])
-            if not poll.poll(200):
-                raise Failure(f"{self._name(index)} {self.dead(index)}")
-
-    def _name(self, index: int) -> str:
-        role, within, _ = place(self.setup, index)
-        return f"{role or 'worker'} {within}"
 
     def close(self) -> None:
         """Close every pipe that is still open."""
@@ -354,7 +346,13 @@ class PipeWorkers(StandingTimes):
             if not stopped:  # in a thread: `@test.stop` may block on a worker that has died
                 from threading import Thread
 
-                thread = Thread(target=self._stop_quietly, daemon=True)
+                def stop() -> None:
+                    try:
+                        self.stop(self.shared)
+                    except Exception:
+                        pass  # the first error is the one to report
+
+                thread = Thread(target=stop, daemon=True)
                 thread.start()
                 thread.join(GRACE_S)
             hub.gather_rest(GRACE_S)
@@ -364,12 +362,6 @@ class PipeWorkers(StandingTimes):
         except BaseException:
             self.broken = True
             raise
-
-    def _stop_quietly(self) -> None:
-        try:
-            self.stop(self.shared)
-        except Exception:
-            pass  # the first error is the one to report
 
     def process_map(self) -> dict[str, Any]:
         """Which process does what, for the controller; see `base.process_map`."""

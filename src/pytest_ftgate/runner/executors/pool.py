@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     from ..loading import Setup
     from ..setups import WorkerSetups
 
-STARTED = ("threads", "processes", "interpreters")
-"""Pools of `concurrent.futures`, which start their workers as tasks come."""
+POOLS = {
+    "threads": "ThreadPoolExecutor",
+    "processes": "ProcessPoolExecutor",
+    "interpreters": "InterpreterPoolExecutor",
+}
+"""The classes of `concurrent.futures` whose workers are of a kind; they start their workers as tasks come."""
 
 
 class PoolWorkers(StandingTimes):
@@ -54,7 +58,8 @@ class PoolWorkers(StandingTimes):
 
     def iteration(self, order: Order, observer: Observer) -> IterationResult:
         """One iteration; reading the CPU time of other processes is not timed."""
-        executor = executor_class(self.setup["kind"])  # its import is nobody's start
+        kind = self.setup["kind"]  # the class is imported before the start, which is timed
+        executor = getattr(futures, POOLS[kind]) if kind in POOLS else InlineExecutor
         new = self.pool is None
         before = others_cpu_ns()  # of a kept pool, and of a Manager, which outlives the iteration
         gc.collect()
@@ -128,7 +133,7 @@ class PoolWorkers(StandingTimes):
         state.shared = self.shared
         gate = None
         options: dict[str, Any] = {}
-        if self.stands and kind in STARTED and not threads_are_greenlets():
+        if self.stands and kind in POOLS and not threads_are_greenlets():
             from .standing import StartGate, pass_gate
 
             gate = StartGate(self.setup)
@@ -165,19 +170,6 @@ class PoolWorkers(StandingTimes):
             pool, self.opened, self.pool = self.pool, None, None
             if hasattr(pool, "shutdown"):
                 pool.shutdown(wait=False)
-
-
-def executor_class(kind: str) -> Any:
-    """The class of `concurrent.futures` whose workers are of that kind; None for a factory of the test's own."""
-    if kind == "processes":
-        return futures.ProcessPoolExecutor
-    if kind == "interpreters":
-        return futures.InterpreterPoolExecutor  # type: ignore[attr-defined, unused-ignore]
-    if kind == "threads":
-        return futures.ThreadPoolExecutor
-    if kind == "executor":
-        return None
-    return InlineExecutor
 
 
 class InlineExecutor(futures.Executor):
