@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..kit.errors import FtgateError
-from ..kit.text import listed
+from ..kit.text import listed, split_nodeid
 from ..model.spec import Cell, Group, Param, Plan, Spec, Target, cells_of
 
 
@@ -50,7 +50,7 @@ def group_key(cells: Sequence[Cell]) -> str:
 
 
 def _test(cell: Cell) -> str:
-    return cell.nodeid.partition("[")[0]
+    return split_nodeid(cell.nodeid)[0]
 
 
 def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:

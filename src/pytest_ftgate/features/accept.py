@@ -19,14 +19,14 @@ from ..judge import decide, metrics
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
-from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain
+from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain, split_nodeid
 from ..kit.values import Metric, Struct
 from ..model.report import Row
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..report import said
 from ..run.folder import decoded
 from ..run.sides import worktrees
-from ..store.names import matches, named, split_nodeid
+from ..store.names import matches, named
 from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir
 
 if TYPE_CHECKING:

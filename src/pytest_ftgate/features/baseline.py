@@ -8,13 +8,13 @@ from itertools import groupby
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge.values import entries_of
-from ..kit.text import plain
+from ..kit.text import plain, split_nodeid
 from ..kit.values import grouped
 from ..model.report import Row
 from ..report.baselines import FIGURES, NOTHING, CellSummary, summary, update_lines
 from ..report.details import GAP, padded, plain_units
 from ..report.said import accepted_texts, machine_parts
-from ..store.names import named, split_nodeid
+from ..store.names import named
 from ..store.schema import StoredCell, TestBaseline
 from ..store.update import Difference, Update, apply_updates, differences, prunable, prune, update_plan
 from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir, unicode

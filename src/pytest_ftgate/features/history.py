@@ -16,7 +16,7 @@ from ..hookspec import Subparsers, hookimpl
 from ..judge import history as judge_history
 from ..kit.errors import FtgateError
 from ..kit.git import AgainstError, Repository
-from ..kit.text import plural
+from ..kit.text import plural, split_nodeid
 from ..kit.values import Metric
 from ..model.report import History, Report, Row
 from ..report import history_text as shown
@@ -101,7 +101,7 @@ def with_history(report: Report, root: Path, store: Store, metric: str = Metric.
     cells: dict[str, set[str]] = {}
     for row in report.rows:
         if row.sample is not None:
-            test, label = names.split_nodeid(row.cell.nodeid)
+            test, label = split_nodeid(row.cell.nodeid)
             cells.setdefault(test, set()).add(label)
     found = {
         (test, label, history.points[-1].fingerprint, history.build): history
@@ -111,7 +111,7 @@ def with_history(report: Report, root: Path, store: Store, metric: str = Metric.
 
     def of(row: Row) -> Row:
         build = build_key(row.sample.interpreter) if row.sample else ""
-        known = found.get((*names.split_nodeid(row.cell.nodeid), report.machine.fingerprint, build))
+        known = found.get((*split_nodeid(row.cell.nodeid), report.machine.fingerprint, build))
         return msgspec.structs.replace(row, history=(known,)) if known else row
 
     tables = (msgspec.structs.replace(table, rows=tuple(of(row) for row in table.rows)) for table in report.tables)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ..declare.options import table
+from ..kit.text import split_nodeid
 from ..model.report import Row
 from ..model.verdict import Decision
 from ..report import said
@@ -55,7 +56,7 @@ class Failures:
             others = self._others.get(report.nodeid, [])
             section: Any = getattr(report.longrepr, "addsection", None)
             if others and section is not None:
-                test = report.nodeid.partition("[")[0]
+                test, _ = split_nodeid(report.nodeid)
                 names = [each[len(test) + 1 : -1] if each.startswith(f"{test}[") else each for each in others]
                 title = f"the same in {len(others)} other cell{'' if len(others) == 1 else 's'}"
                 text = said.few(names)

@@ -15,6 +15,7 @@ from ..judge.judge import ComparedWith, doubted, excess, missed, unchanged
 from ..judge.values import TestValues
 from ..kit import git
 from ..kit.errors import FtgateError
+from ..kit.text import split_nodeid
 from ..measure import machine
 from ..measure.conditions import ConditionsMonitor
 from ..measure.launch import error_of
@@ -23,7 +24,6 @@ from ..model.sample import executor_cell, one_worker_cell
 from ..model.spec import Cell, Group
 from ..model.verdict import Decision, Verdict
 from ..report import said
-from ..store import names
 from ..targets import environments
 from . import explaining
 from .explaining import Explainer
@@ -270,7 +270,7 @@ class Trial:
         if not alone or not self.run.config.escalate:
             return
         newest = max(recorded, key=lambda each: each.entry.recordings[-1].recorded_at if each.entry else "")
-        test, _ = names.split_nodeid(phase.cells[0].nodeid)
+        test, _ = split_nodeid(phase.cells[0].nodeid)
         try:
             pair = self.run.references.recorded(newest, test)
         except worktrees.NothingToCompare:
@@ -444,7 +444,7 @@ class Trial:
             why = "--ftgate-escalate=no: the baseline's commit is not measured"
         try:
             if not why:
-                return self.run.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])
+                return self.run.references.recorded(compared_with, split_nodeid(cell.nodeid)[0])
         except git.AgainstError as error:
             why = str(error)
             if isinstance(error, worktrees.NothingToCompare):

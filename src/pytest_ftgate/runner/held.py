@@ -39,7 +39,6 @@ class FileWords:
         os.pwrite(self.file, word.to_bytes(WORD_BYTES, "little"), place * WORD_BYTES)
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self.file)
 
 
@@ -79,11 +78,9 @@ class Stop:
         self.pause = pause
 
     def begun(self) -> list[int]:
-        """How many calls each worker has begun."""
         return [self.words[1 + index] for index in range(self.workers)]
 
     def wait_for_first(self) -> None:
-        """Wait until every worker has ended its first call."""
         while min(self.begun()) < 2 and not self.pause(PAUSE_S):
             pass
 

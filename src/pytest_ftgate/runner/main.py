@@ -194,39 +194,36 @@ class MeasuredCell:
         if checking and checks_itself:
             flags |= VALUES
         self.open_window(kind)
-        outcome = self.executor.iteration(Order(message["loops"], message["window_ns"], flags), observer)
+        order = Order(message["loops"], message["window_ns"], flags)
+        times, reports, led = self.executor.iteration(order, observer)
         self.open_window("")
         if self.probe is not None:
             self.probe.fold()
         # 2. Checks: the GIL stayed off; the results, by the test's own check or by comparing them with other cells'.
-        for report in outcome.reports:
+        for report in reports:
             self.check_gil(report["gil"], report["gil_module"])
         if checking and not message["window_ns"] and checks_itself:
-            values = [report["value"] for report in outcome.reports]
+            values = [report["value"] for report in reports]
             check = loading.owned(self.declaration.check, self.owner)  # type: ignore[union-attr]
             check(values[0] if self.setup["shape"] == "executor" else values)
         elif checking and not message["window_ns"]:
-            result, results = "; ".join(report["result"] for report in outcome.reports), self.record.results
+            result, results = "; ".join(report["result"] for report in reports), self.record.results
             results[result] = results.get(result, 0) + 1
         if kind == CHECKED_COLD:
-            outcome.join_ns = 0
+            times["join_ns"] = 0
         # 3. What it took; and what a call takes in the slowest worker, over the median worker, 0 for a single worker.
-        led = outcome.led
         calls_ns = sorted((r["end_ns"] - r["begin_ns"]) / r["ops"] for r in led if r["ops"])
         count = len(calls_ns)
         middle_ns = (calls_ns[(count - 1) // 2] + calls_ns[count // 2]) / 2 if count > 1 else 0
         iteration = {
-            "start_ns": outcome.start_ns,
-            "work_ns": outcome.work_ns,
-            "join_ns": outcome.join_ns,
-            "wall_ns": outcome.start_ns + outcome.work_ns + outcome.join_ns,
-            "cpu_ns": outcome.cpu_ns,
+            **times,
+            "wall_ns": times["start_ns"] + times["work_ns"] + times["join_ns"],
             "ops": sum(each["ops"] for each in led),
             "rate": sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in led if r["end_ns"] > r["begin_ns"]),
             "slowest": calls_ns[-1] / middle_ns if middle_ns else 0.0,
         }
-        observed = [*observer.figures, *(each["observed"] for each in outcome.reports if "observed" in each)]
-        self.record.add(kind, iteration["wall_ns"], outcome.reports, observed)
+        observed = [*observer.figures, *(each["observed"] for each in reports if "observed" in each)]
+        self.record.add(kind, iteration["wall_ns"], reports, observed)
         return iteration
 
     def open_window(self, kind: str) -> None:

@@ -39,7 +39,6 @@ class Failed(BaseException):
 
 
 def fail(reason: str = "", pytrace: bool = True) -> NoReturn:
-    """Fail the test."""
     raise Failed(reason)
 
 
@@ -53,17 +52,14 @@ class Raised:
 
     @property
     def type(self) -> type[BaseException]:
-        """The class of the exception."""
         return type(self.value)
 
     @property
     def typename(self) -> str:
-        """The name of its class."""
         return type(self.value).__name__
 
     @property
     def tb(self) -> TracebackType | None:
-        """Its traceback."""
         return self.value.__traceback__
 
     def match(self, regexp: Any) -> bool:

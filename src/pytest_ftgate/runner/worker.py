@@ -87,7 +87,6 @@ class Stopwatch:
         self.reset()
 
     def reset(self) -> None:
-        """Set all figures to zero."""
         self.count = self.total_ns = self.max_ns = self.since = 0
 
     def add(self, spent_ns: float) -> None:

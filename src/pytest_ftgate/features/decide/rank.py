@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ...judge import metrics
 from ...judge.readers import INTERVAL_LEVEL, median_of
 from ...judge.values import Values, figure_of, values_of
-from ...kit.text import COMMIT_DIGITS
+from ...kit.text import COMMIT_DIGITS, split_nodeid
 from ...kit.values import Interval, Metric, Struct, grouped
 from ...model.report import Figures, Report, Row
 from ...model.sample import ByRound
@@ -25,7 +25,6 @@ from ...model.spec import Reuse
 from ...model.verdict import Decision
 from ...stats import moderated, scalability
 from ...stats.scalability import Terms
-from ...store.names import split_nodeid
 from ...store.schema import StoredCell, TestBaseline
 
 SPREAD_BOUND = moderated.BOUND

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ...kit.text import first_of
-from ...store.names import split_nodeid
+from ...kit.text import first_of, split_nodeid
 
 ENOUGH: Final = 2
 """A worker of pytest-xdist runs an item once it has the next one, or was told to end."""

@@ -14,6 +14,7 @@ from ...declare import plan
 from ...declare.options import table
 from ...hookspec import hookimpl
 from ...kit.files import write_whole
+from ...kit.text import split_nodeid
 from ...model.report import Shard
 from ...model.spec import Plan
 from ...plugin.collection import CELL
@@ -21,7 +22,6 @@ from ...plugin.options import options_of
 from ...run.rows import positions_of
 from ...run.run import Run
 from ...run.stored import StoredBaselines
-from ...store.names import split_nodeid
 
 
 def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, str]) -> Plan:

@@ -20,6 +20,7 @@ from ...hookspec import hookimpl
 from ...kit.errors import FtgateError
 from ...kit.git import OPTION, Checkout, mapped, shown
 from ...kit.processes import run_within
+from ...kit.text import split_nodeid
 from ...kit.values import Struct, Threshold
 from ...model.report import failed_row
 from ...model.spec import Cell, Plan
@@ -27,7 +28,6 @@ from ...plugin.collection import CELL, workload_path
 from ...plugin.gate import Gate, failing_of
 from ...plugin.options import options_of
 from ...run.rows import placed_row, positions_of
-from ...store.names import split_nodeid
 
 OF_A_TEST: Final = ("thresholds", "gated", "contracts", "xfails")
 

@@ -20,7 +20,7 @@ from packaging.version import Version
 
 from ...declare.plan import one_per_target
 from ...hookspec import hookimpl
-from ...kit.text import plural
+from ...kit.text import plural, split_nodeid
 from ...measure.cell_run import PreparedTarget
 from ...measure.launch import CellUnsupported, LaunchFailed, request_here
 from ...measure.plan import Allowance, RoundPlan
@@ -30,7 +30,6 @@ from ...run.run import Run
 from ...run.sides import worktrees
 from ...runner import reads
 from ...runner.protocol import CHECK, WARMUP
-from ...store import names
 from . import UNCHANGED
 from .compare import OPENED, Compared, Read, compare, read_notes
 from .sides import Side
@@ -67,7 +66,7 @@ class UnchangedCells:
 
         Each program by itself. Two versions of a distribution are a change.
         """
-        lacking = (worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
+        lacking = (worktrees.lacks(pair.reference, split_nodeid(cell.nodeid)[0]) for cell in cells)
         if UNCHANGED.of(self.run.config) != "skip" or not pair.reference.commit or any(lacking):
             return Checked()
         same, why = dict[str, str](), ""

@@ -1,4 +1,4 @@
-"""What all executors share: how they are made, the result of one iteration, CPU time, children."""
+"""What all executors share: how they are made, what an iteration gives, CPU time, children."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from ..loading import Setup
     from ..setups import WorkerSetups
+
+    # Of an iteration: its phases start_ns, work_ns and join_ns, and cpu_ns, that of this process and its workers; the
+    # reports of the workers; those of them whose calls are counted as operations: all, or those of the leading role.
+    Outcome = tuple[dict[str, int], list[dict[str, Any]], list[dict[str, Any]]]
 
 GRACE_S = 1.0
 """After an error in one role: how long to wait for `@test.stop`, and then for the workers that still return."""
@@ -98,31 +102,6 @@ class StandingTimes:
 
     start_ns: int | None = None
     join_ns: int | None = None
-
-
-class IterationResult:
-    """One iteration: its phases in ns, CPU time of this process and its workers in ns, and the workers' reports.
-
-    `led` are the reports of the workers whose calls are counted as operations: of all, or of the leading role.
-    """
-
-    __slots__ = ("cpu_ns", "join_ns", "led", "reports", "start_ns", "work_ns")
-
-    def __init__(
-        self,
-        start_ns: int,
-        work_ns: int,
-        join_ns: int,
-        cpu_ns: int,
-        reports: list[dict[str, Any]],
-        led: list[dict[str, Any]] | None = None,
-    ) -> None:
-        self.start_ns = start_ns
-        self.work_ns = work_ns
-        self.join_ns = join_ns
-        self.cpu_ns = cpu_ns
-        self.reports = reports
-        self.led = reports if led is None else led
 
 
 def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:

@@ -32,7 +32,6 @@ from ..worker import (
 )
 from .base import (
     GRACE_S,
-    IterationResult,
     Observer,
     StandingTimes,
     leaders,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from .base import Outcome
 
 
 class Hub:
@@ -179,7 +179,6 @@ class Hub:
         return read
 
     def close(self) -> None:
-        """Close every pipe that is still open."""
         for pipe in (*self.go, *self.reports):
             for descriptor in pipe:
                 try:
@@ -229,7 +228,7 @@ class PipeWorkers(StandingTimes):
         self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
         return hub
 
-    def iteration(self, order: Order, observer: Observer) -> IterationResult:
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         """One iteration, timed in three phases: start (of new workers), work, and join (of workers not kept)."""
         new = self.hub is None
         hub = self.hub or self.build()
@@ -280,8 +279,8 @@ class PipeWorkers(StandingTimes):
             gc.unfreeze()
         self.interrupted = False
         raise_first_error(reports)
-        join_ns = joined_ns - end_ns - torn_down_ns
-        return IterationResult(started_ns - begin_ns, end_ns - released_ns, join_ns, cpu_ns, reports, led)
+        phases = {"start_ns": started_ns - begin_ns, "work_ns": end_ns - released_ns}
+        return {**phases, "join_ns": joined_ns - end_ns - torn_down_ns, "cpu_ns": cpu_ns}, reports, led
 
     # -- setups and teardowns ----------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from ..gil import gil_enabled
 from ..protocol import Failure
 from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, run, start_pool_worker
 from .base import (
-    IterationResult,
     Observer,
     StandingTimes,
     carry_out,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..loading import Setup
     from ..setups import WorkerSetups
+    from .base import Outcome
 
 POOLS = {
     "threads": "ThreadPoolExecutor",
@@ -56,7 +56,7 @@ class PoolWorkers(StandingTimes):
         self.caller = Worker(0, setup["workers"], shared)
         self.setups: list[WorkerSetups] = []
 
-    def iteration(self, order: Order, observer: Observer) -> IterationResult:
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         """One iteration; reading the CPU time of other processes is not timed."""
         kind = self.setup["kind"]  # the class is imported before the start, which is timed
         executor = getattr(futures, POOLS[kind]) if kind in POOLS else InlineExecutor
@@ -91,9 +91,8 @@ class PoolWorkers(StandingTimes):
             self._shut_down()
         raise_first_error([report])
         raise_first_error(ended)
-        return IterationResult(
-            made_ns - begin_ns, report["end_ns"] - released_ns, now_ns() - closing_ns, cpu_ns, [report]
-        )
+        phases = {"start_ns": made_ns - begin_ns, "work_ns": report["end_ns"] - released_ns}
+        return {**phases, "join_ns": now_ns() - closing_ns, "cpu_ns": cpu_ns}, [report], [report]
 
     def process_map(self) -> dict[str, Any]:
         """The main thread drives the pool and mostly waits, except for a serial cell, where it works itself."""

@@ -42,7 +42,6 @@ class ProcessWorkers(PipeWorkers):
         return hub
 
     def make(self, index: int, hub: Hub) -> Any:
-        """A process that runs the worker loop."""
         stack_file = self.stack_files[index] if self.stack_files else None
         args = (self.setup, index, self.go, self.writers[index], stack_file, self.shared, self.fresh)
         return self.context.Process(target=serve_process, args=args, name=worker_name(self.setup, index))
@@ -69,7 +68,6 @@ class ProcessWorkers(PipeWorkers):
         return others_cpu_ns([worker.pid for worker in self.workers], with_ended=False)
 
     def process_map(self) -> dict[str, Any]:
-        """The workers are processes of their own."""
         return process_map(worker.pid for worker in self.workers)
 
     def abandon(self) -> None:

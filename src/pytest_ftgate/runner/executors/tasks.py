@@ -7,7 +7,7 @@ from time import process_time_ns
 from .. import loading, state
 from ..clock import ended_cpu_ns, now_ns
 from ..worker import Order, Worker, call_async, close_report, explain, once, worker_name
-from .base import GRACE_S, IterationResult, Observer, leaders, others_cpu_ns, raise_first_error
+from .base import GRACE_S, Observer, leaders, others_cpu_ns, raise_first_error
 from .main_thread import MainThreadWorkers
 
 TYPE_CHECKING = False
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from .base import Outcome
 
 
 FIRST_CALLS_S = 0.001
@@ -34,12 +35,12 @@ class TaskWorkers(MainThreadWorkers):
         if setup["stacks"]:
             self._answer()
 
-    def work(self, order: Order, observer: Observer) -> IterationResult:
+    def work(self, order: Order, observer: Observer) -> Outcome:
         """Start the tasks, release them together, gather them."""
-        result: IterationResult = self.runner.run(self._iteration(order, observer))
+        result: Outcome = self.runner.run(self._iteration(order, observer))
         return result
 
-    async def _iteration(self, order: Order, observer: Observer) -> IterationResult:
+    async def _iteration(self, order: Order, observer: Observer) -> Outcome:
         import asyncio
 
         ready, go = asyncio.Semaphore(0), asyncio.Event()
@@ -76,8 +77,8 @@ class TaskWorkers(MainThreadWorkers):
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
         of_leaders = reports[: len(led)]
         end_ns = max(report["end_ns"] for report in of_leaders)
-        phases = released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns
-        return IterationResult(*phases, cpu_ns, reports, of_leaders)
+        phases = {"start_ns": released_ns - begin_ns, "work_ns": end_ns - released_ns, "join_ns": joined_ns - end_ns}
+        return {**phases, "cpu_ns": cpu_ns}, reports, of_leaders
 
     async def _end_by_role(self, led: list[Any], running: list[Any]) -> None:
         """Wait for the leaders, stop the others and wait for them; at the first error end all that still run."""

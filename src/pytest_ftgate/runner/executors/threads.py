@@ -19,7 +19,6 @@ class ThreadWorkers(PipeWorkers):
     shares_memory = True
 
     def make(self, index: int, hub: Hub) -> Any:
-        """A thread that runs the worker loop."""
         args = (self.setup, index, hub.port(index), self.shared, self.fresh, False)
         require_threads()
         name = worker_name(self.setup, index)
