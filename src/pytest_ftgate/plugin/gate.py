@@ -74,11 +74,13 @@ class Gate:
         )
         self.on_host: Callable[[PlacedRow], PlacedRow] = lambda placed: placed
         """Says of a row where it was measured."""
-        taken = signals.Signals(config, is_worker=self.is_worker)
+        taken = signals.Signals()
         config.pluginmanager.register(taken)
-        taken.install()
+        taken.install(is_worker=self.is_worker)
         self.run.start()
-        self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.run.time.spent_s)
+        self.handover = xdist.Handover(
+            lambda: {"run": self.id, "seed": self.seed, "spent_s": self.run.time.spent_s}, shown
+        )
         self.collected: list[str] = []
         self.rows: dict[str, PlacedRow] = {}
         self.failures = Failures()
