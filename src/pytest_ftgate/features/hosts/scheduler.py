@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from ...kit.text import first_of, split_nodeid
+from ...kit.values import grouped
 
 ENOUGH: Final = 2
 """A worker of pytest-xdist runs an item once it has the next one, or was told to end."""
@@ -160,7 +161,4 @@ def test_of(nodeid: str) -> str:
 
 def _by_test(items: Sequence[str], indices: Iterable[int]) -> dict[str, list[int]]:
     """The indices of some items by the test that each belongs to."""
-    tests: dict[str, list[int]] = {}
-    for index in indices:
-        tests.setdefault(test_of(items[index]), []).append(index)
-    return tests
+    return grouped((test_of(items[index]), index) for index in indices)
