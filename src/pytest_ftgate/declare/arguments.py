@@ -19,7 +19,6 @@ from ..model.spec import (
     Generator,
     Load,
     Program,
-    Reuse,
     RoleCounts,
     Service,
     Source,
@@ -63,7 +62,6 @@ class Reader:
         self.kwargs = declared.kwargs if given is None else given
 
     def fail(self, text: str) -> NoReturn:
-        """Raise what is wrong, at its place."""
         raise fault(self.source.path, self.declared, self.source.qualname, self.what + text)
 
     def within(self, what: str, given: Mapping[str, Any], options: type) -> Reader:
@@ -119,7 +117,7 @@ def is_count(value: Any) -> bool:
     return _is_number(value, int) and value >= 1
 
 
-def _is_bool(value: Any) -> bool:
+def is_bool(value: Any) -> bool:
     return isinstance(value, bool)
 
 
@@ -134,8 +132,6 @@ def are_texts(values: Any, least: int = 0) -> bool:
 
 
 SCOPES = ("iteration", "worker", "launch")
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Bodies(Reader):
@@ -296,7 +292,7 @@ class Executors(Reader):
                     )
                     self.fail(f"{word}({name!r}) takes a function that gets {of}, not {token.factory!r}")
                 options = self.within(f"executor({name!r})", token.options, signatures.ExecutorOptions)
-                own = options.take("processes", _is_bool, "True or False", False)
+                own = options.take("processes", is_bool, "True or False", False)
                 made = Executor(kind=word, name=name, in_processes=own)  # type: ignore[arg-type]
                 if made in found:  # it does not hold its factory, so the second one would be dropped
                     self.fail(f"two executors are named {made.label!r}; give each its own name")
@@ -308,13 +304,11 @@ class Executors(Reader):
             if token.kind != "processes":
                 found.append(Executor(kind=token.kind))  # type: ignore[arg-type]
                 continue
-            for method in token.methods:
+            for method in token.methods or (default_method(),):
                 if method not in METHODS:
                     hint = did_you_mean(method, METHODS)
                     self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{hint}")
                 found.append(Executor(kind="processes", method=method))  # type: ignore[arg-type]
-            if not token.methods:
-                found.append(Executor(kind="processes", method=default_method()))
         if not found:
             self.fail(f"it names no executor; for example {EXAMPLE}")
         return self._each_once(found)
@@ -382,12 +376,6 @@ _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
 
 
-REUSES: tuple[str, ...] = get_args(Reuse)
-SHARED = (*signatures.SharedOptions.__annotations__,)
-
-
-KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
-"""The arguments of each decorator."""
 DEFAULT_WORKERS = 2
 CORES = "cores"
 ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
@@ -436,18 +424,6 @@ class Arguments(Reader):
         numbers = tuple(dict.fromkeys(cores if count == CORES else count for count in counts))
         return {"workers": numbers, "cores": cores, "cores_named": CORES in counts and cores not in counts}
 
-    def pin(self, executors: Sequence[Executor]) -> bool:
-        """Whether workers have cores of their own: for executors whose workers are threads or processes of ours."""
-        pin: bool = self.take("pin", _is_bool, "True or False", False)
-        for executor in executors if pin else ():
-            if executor.kind == "tasks":
-                self.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
-            if executor.program is not None:
-                self.fail(f"pin=True: {executor.label} is a program, which starts its workers itself; remove it")
-            if shape_of(self.declared.body_for(executor.kind, executor.method)) == "executor":
-                self.fail("pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`")
-        return pin
-
     def positive(self, name: str, *, whole: bool = False, zero: bool = False) -> Any:
         """A number above zero (or from zero), or None where it is not given."""
         kinds = (int,) if whole else (int, float)
@@ -457,32 +433,6 @@ class Arguments(Reader):
             return _is_number(value, *kinds) and (0 < value < math.inf or (zero and value == 0))
 
         return self.take(name, fits, takes)
-
-    def reuse(self, duration: float | None) -> Reuse:
-        """`pool` by default, and always with duration=."""
-        value: Reuse | None = self.take("reuse", lambda value: value in REUSES, listed(REUSES))
-        if duration is not None and value == "fresh":
-            self.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
-        return value or "pool"
-
-    def packages(self) -> tuple[str, ...]:
-        """Requirements to install together with the project."""
-        takes = "a list of requirements such as ['flask>=3']"
-        value = self.take(
-            "packages", lambda words: not isinstance(words, dict) and are_texts(words, least=1), takes, ()
-        )
-        for word in value:
-            if word.startswith("-"):
-                self.fail(
-                    f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install"
-                )
-        return tuple(value)
-
-    def programs(self) -> tuple[tuple[str, str], ...]:
-        """Programs that must be installed, each with the command that installs it."""
-        takes = "a dict such as {'cargo': 'apt install cargo'}"
-        value = self.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
-        return tuple(value.items())
 
     def environments(self) -> tuple[Environment, ...]:
         """The environments of the cells, each once; a list of several multiplies them."""

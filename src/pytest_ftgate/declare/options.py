@@ -518,7 +518,7 @@ def table() -> tuple[Option, ...]:
 def read(
     cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any], rows: Iterable[Option]
 ) -> Options:
-    """The options: command line > environment > ini > default; the defaults of what is not in `rows`.
+    """The options: command line > environment > ini > default; what is not in `rows` has its default.
 
     `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. Raises
     OptionError.
@@ -548,10 +548,18 @@ def read(
 
 
 def _parsed(option: Option, raw: Any, place: str) -> Any:
-    """The value of what was said: a text, or where pytest or a file have split it several."""
+    """The value of what was said: a text, or several where pytest or a file has split it."""
     if isinstance(raw, bool):
         return raw
-    given = _items(option, raw, place)
+    given = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]
+    if option.lines:
+        lines = itertools.chain.from_iterable(re.split(f"[{option.lines}]", text) for text in given)
+        given = [line.strip() for line in lines if line.strip()]
+    elif option.many and isinstance(raw, str):
+        try:
+            given = shlex.split(raw)
+        except ValueError as error:
+            raise OptionError(f"{place}={raw!r}: {error}; quote it as in a shell") from None
     try:
         if not option.many:
             return option.parse(given[0])
@@ -566,16 +574,3 @@ def _parsed(option: Option, raw: Any, place: str) -> Any:
         raise OptionError(f"{place}: {error}") from None
     except ValueError as error:
         raise OptionError(f"{place}={' '.join(given)}: takes {error}") from None
-
-
-def _items(option: Option, raw: Any, place: str) -> list[str]:
-    texts = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]
-    if option.lines:
-        lines = itertools.chain.from_iterable(re.split(f"[{option.lines}]", text) for text in texts)
-        return [line.strip() for line in lines if line.strip()]
-    if not option.many or not isinstance(raw, str):
-        return texts
-    try:
-        return shlex.split(raw)
-    except ValueError as error:
-        raise OptionError(f"{place}={raw!r}: {error}; quote it as in a shell") from None

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from ..kit.errors import FtgateError
 from ..kit.text import listed, split_nodeid
-from ..model.spec import Cell, Group, Param, Plan, Spec, Target, cells_of
+from ..kit.values import grouped
+from ..model.spec import Cell, Group, Plan, Spec, Target, cells_of
 
 
 class PlanError(FtgateError):
@@ -58,10 +59,8 @@ def plan_of(collected: Iterable[tuple[Spec, Cell]]) -> Plan:
 
     All worker counts of a test are interleaved in one group, because scaling is a ratio of their times.
     """
-    grouped: dict[tuple[str, tuple[Param, ...]], list[tuple[Spec, Cell]]] = {}
-    for spec, cell in collected:
-        grouped.setdefault((_test(cell), cell.params), []).append((spec, cell))
-    groups = [(found[0][0], tuple(cell for _, cell in found)) for found in grouped.values()]
+    of_tests = grouped(((_test(cell), cell.params), (spec, cell)) for spec, cell in collected)
+    groups = [(found[0][0], tuple(cell for _, cell in found)) for found in of_tests.values()]
     return tuple(Group(key=group_key(cells), spec=spec, cells=cells) for spec, cells in groups)
 
 

@@ -6,33 +6,38 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import msgspec
 
 from ..judge import contract_grammar, contracts, limits
 from ..kit.text import did_you_mean, listed, placeholders
 from ..kit.values import Threshold
-from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Source, Spec, Xfail
+from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Reuse, Source, Spec, Xfail
 from ..model.verdict import Decision
+from ..runner import signatures
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import imported, is_named, shape_of
 from .arguments import (
     CORES,
     EXAMPLE,
     KINDS,
-    KNOWN,
     OWN,
-    POSITIONAL,
-    VARIADIC,
     Arguments,
     Bodies,
     Executors,
     Reader,
+    are_texts,
     fault,
+    is_bool,
     shown,
 )
 
+KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
+"""The arguments of each decorator."""
+REUSES: tuple[str, ...] = get_args(Reuse)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 EXPECTED = ("regressed", "broken")
 NOTE_EXAMPLES = {
     "contract": "@ftgate.contract(scaling='>= 1.6')",
@@ -99,7 +104,6 @@ class Notes:
                 self.fail(note, f"it is on the variant {body.__name__}; put it on the test itself")
 
     def fail(self, note: Note, text: str) -> NoReturn:
-        """Raise what is wrong, at its place."""
         raise fault(self.source.path, note, self.source.qualname, text)
 
     def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:
@@ -230,13 +234,24 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     arguments.only(KNOWN[declared.decorator])
     compared = declared.decorator == "compare"
     own = _compared(arguments, executors, Bodies(declared, source)) if compared else _served(arguments, executors)
+    pythons, timeout_s = arguments.targets(), arguments.positive("timeout")
+    # Requirements to install together with the project, and programs, each with the command that installs it.
+    takes = "a list of requirements such as ['flask>=3']"
+    packages = arguments.take("packages", lambda words: not isinstance(words, dict) and are_texts(words, 1), takes, ())
+    for word in packages:
+        if word.startswith("-"):
+            arguments.fail(
+                f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install"
+            )
+    takes = "a dict such as {'cargo': 'apt install cargo'}"
+    programs = arguments.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
     spec = Spec(
         nodeid=nodeid,
         source=source,
-        pythons=arguments.targets(),
-        timeout_s=arguments.positive("timeout"),
-        packages=arguments.packages(),
-        programs=arguments.programs(),
+        pythons=pythons,
+        timeout_s=timeout_s,
+        packages=tuple(packages),
+        programs=tuple(programs.items()),
         environments=arguments.environments(),
         min_cores=arguments.positive("min_cores", whole=True),
         **own,
@@ -259,16 +274,32 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies) -> dic
         arguments.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
         arguments.fail("window= is the length of an iteration of duration=, which is missing")
+    # Workers are kept by default, and always with duration=.
+    reuse = arguments.take("reuse", lambda value: value in REUSES, listed(REUSES))
+    if duration is not None and reuse == "fresh":
+        arguments.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
+    warmup = arguments.positive("warmup", whole=True, zero=duration is None)
+    # Threads and processes of ours can have cores of their own.
+    pin = arguments.take("pin", is_bool, "True or False", False)
+    for executor in chosen if pin else ():
+        if executor.kind == "tasks":
+            arguments.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
+        if executor.program is not None:
+            arguments.fail(f"pin=True: {executor.label} is a program, which starts its workers itself; remove it")
+        if shape_of(arguments.declared.body_for(executor.kind, executor.method)) == "executor":
+            arguments.fail(
+                "pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`"
+            )
     return workers | {
         "body": shape_of(arguments.declared.body),
         "executors": chosen,
-        "reuse": arguments.reuse(duration),
+        "reuse": reuse or "pool",
         "iterations": iterations,
         "one_call": duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
         "duration_s": None if duration is None else float(duration),
         "window_s": None if window is None else float(window),
-        "warmup": arguments.positive("warmup", whole=True, zero=duration is None),
-        "pin": arguments.pin(chosen),
+        "warmup": warmup,
+        "pin": pin,
     }
 
 

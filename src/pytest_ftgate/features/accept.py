@@ -114,7 +114,7 @@ def acceptable(judged: MetricVerdict) -> bool:
 
 
 def covers(accepted: str, metric: str) -> bool:
-    """Whether who accepts one metric accepts the other: on another machine the wall time is judged by its ratio."""
+    """Whether a trailer for one metric accepts the other: on another machine the wall time is judged by its ratio."""
     return metric == accepted or (accepted == Metric.WALL and metric == Metric.RATIO)
 
 
@@ -320,7 +320,6 @@ DESCRIPTION = (
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate accept` to the command line."""
     text = "accept a regression by a commit's trailer (ftgate baseline update stores figures)"
     parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION, exits=(3,))
     parser.add_argument("cells", metavar="CELLS", help="a node id, a test's, or either with * and ?; [ and ] are plain")

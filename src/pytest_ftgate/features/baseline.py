@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from pathlib import Path
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge.values import entries_of
@@ -51,8 +50,7 @@ def _action(
     actions: Subparsers, name: str, run: Callable[[argparse.Namespace], int], text: str, exits: Sequence[int] = (3,)
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", exits=exits)
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
+    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=run)
     return parser
 

@@ -37,7 +37,7 @@ def _comparable(rows: Iterable[Row]) -> dict[str, Row]:
 
 
 def judged(before: Report, after: Report, names: tuple[str, str], policy: Policy) -> Report:
-    """The report of `after`, whose verdicts are those against `before`; cells that only one of them has are named.
+    """The report of `after` with verdicts against `before`; cells that only one of them has are named.
 
     `names` are those of their files.
 
@@ -56,7 +56,7 @@ def judged(before: Report, after: Report, names: tuple[str, str], policy: Policy
 
     @functools.cache
     def rows_before(fingerprint: str) -> dict[str, Row]:
-        """By node id: the row of each cell; of one that several machines measured, that of this one if it has any."""
+        """By node id: the row of each cell; where several machines measured it, that of this one if there is any."""
         here = [row for row in before.rows if before.machine_of(row).fingerprint == fingerprint]
         return {row.cell.nodeid: row for row in (*before.rows, *here)}
 
@@ -193,7 +193,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison, and write the files of --to. Raises FtgateError."""
     targets, names = checked(args.to), (str(args.before), str(args.after))
     before, after = read(args.before), read(args.after)
 

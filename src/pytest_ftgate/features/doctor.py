@@ -214,7 +214,6 @@ def to_text(diagnosis: Diagnosis) -> str:
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate doctor` to the command line."""
     parser = subparsers.add_parser(
         "doctor",
         help="show what measurements are possible here",

@@ -35,7 +35,6 @@ UNSET = "at its default"
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate merge` to the command line."""
     parser = subparsers.add_parser(
         "merge",
         help="join reports of shards, JUnit files, or baselines that several jobs recorded",
@@ -53,8 +52,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="the joined report as JSON, or as JUnit")
     parser.add_argument("--partial", action="store_true", help="join the reports that there are: exits with 3, or 1")
     add_forms(parser)
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="where recordings go (default: as in a run)")
+    add_rootdir(parser, baselines="where recordings go (default: as in a run)")
     parser.set_defaults(run=run)
 
 
@@ -300,25 +298,20 @@ def _whole(reports: Mapping[str, Report], place_of: Mapping[str, int], missing: 
         """Of its first cell in the plan; cells that only the reference has are the last."""
         return min((place_of.get(row.cell.nodeid, len(place_of)) for row in table.rows), default=len(place_of))
 
-    first, *_ = reports.values()
-    return Report(
-        version=first.version,
-        seed=first.seed,
-        started_at=min(report.started_at for report in reports.values()),
-        wall_s=max(report.wall_s for report in reports.values()),
-        machine=first.machine,
-        interpreters=_each(report.interpreters for report in reports.values()),
+    every = reports.values()
+    return msgspec.structs.replace(
+        next(iter(every)),
+        started_at=min(report.started_at for report in every),
+        wall_s=max(report.wall_s for report in every),
+        interpreters=_each(report.interpreters for report in every),
         tables=tuple(sorted(tables, key=place)),
-        unused_baselines=tuple(sorted(_each(report.unused_baselines for report in reports.values()))),
-        updates=_each(report.updates for report in reports.values()),
-        commit=first.commit,
+        unused_baselines=tuple(sorted(_each(report.unused_baselines for report in every))),
+        updates=_each(report.updates for report in every),
         partial="; ".join(filter(None, partial)),
         failing=frozenset(failing),
         hosts=tuple(hosts),
-        limits_from=first.limits_from,
-        undecided_fails=first.undecided_fails,
-        project=first.project,
-        branch=first.branch,
+        shard=None,
+        seconds={},
     )
 
 

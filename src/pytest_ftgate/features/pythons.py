@@ -27,7 +27,6 @@ UV_TIMEOUT_S: Final = 900.0
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate pythons` to the command line."""
     parser = subparsers.add_parser(
         "pythons",
         help="find or install the target interpreters",

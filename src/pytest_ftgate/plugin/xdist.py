@@ -36,12 +36,6 @@ def handed_over(config: pytest.Config) -> Given | None:
     return Given(**given["ftgate"], worker=given["workerid"])
 
 
-def ungrouped(nodeid: str) -> str:
-    """The node id of a cell without the group that `--dist=loadgroup` adds to it."""
-    cell, bracket, _ = nodeid.rpartition("]@")
-    return cell + "]" if bracket else nodeid
-
-
 class Relay:
     """The progress of a worker, which the controller shows: each call goes to `Handover`, and on to its `Progress`."""
 
@@ -90,15 +84,10 @@ class WorkerTurns:
 class Handover:
     """In the controller: gives each worker what it needs, and shows what the workers tell."""
 
-    def __init__(
-        self, config: pytest.Config, run: str, seed: int, progress: Progress, spent_s: Callable[[], float]
-    ) -> None:
-        """`spent_s` tells how long the run has taken."""
-        self.config = config
-        self.run = run
-        self.seed = seed
+    def __init__(self, given: Callable[[], dict[str, Any]], progress: Progress) -> None:
+        """`given` is what a worker gets that starts now, but for its channel: see `Given`."""
+        self.given = given
         self.progress = progress
-        self.spent_s = spent_s
         self.collected: dict[str, None] = {}
         self.planned: dict[str, None] = {}
         self.down: list[str] = []
@@ -113,8 +102,7 @@ class Handover:
         """Called for each worker before it starts. Source: xdist.newhooks."""
         channel, worker = node.gateway.newchannel(), node.gateway.id
         channel.setcallback(lambda message: self._hear(worker, *message))
-        given = {"run": self.run, "seed": self.seed, "spent_s": self.spent_s(), "channel": channel}
-        node.workerinput["ftgate"] = given
+        node.workerinput["ftgate"] = {**self.given(), "channel": channel}
 
     def _hear(self, worker: str, name: str, arguments: Sequence[Any]) -> None:
         with self._lock:

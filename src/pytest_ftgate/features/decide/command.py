@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from pathlib import Path
 
 from ...hookspec import Subparsers
 from ...model.report import Report
@@ -37,8 +36,7 @@ def add(subparsers: Subparsers) -> None:
         help="trade one for the other, such as --weight time=1 --weight memory=0.5 (default: the ini's ftgate_weights)",
     )
     parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
+    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=decide)
 
 

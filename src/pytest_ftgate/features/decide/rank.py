@@ -65,8 +65,7 @@ class Ranked(Struct, frozen=True, kw_only=True):
     value: Interval
     """A level of 0 says that its interval is not known; so in `times`."""
     times: Interval | None = None
-    """How many times that of the best it is; of a figure of which more is better the best's value over its own. None
-    for the best itself and where no ratio exists."""
+    """Its value over the best's, or the best's over its own if more is better; None for the best or without one."""
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
@@ -75,7 +74,7 @@ class Ranking(Struct, frozen=True, kw_only=True):
     metric: str
     ranked: tuple[Ranked, ...]
     tied: tuple[str, ...]
-    """Those that are not told apart from the best, which is one."""
+    """The best, and those that are not told apart from it."""
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -91,7 +90,7 @@ class Choice(Placed, frozen=True, kw_only=True):
     """These cells compared."""
 
     windows: bool
-    """Whether an iteration is a window of a fixed length, of which an operation's time is compared."""
+    """An iteration is a window of a fixed length, so that the time of an operation is compared."""
     time: Ranking
     memory: Ranking | None
     own: tuple[Ranking, ...] = ()
@@ -129,7 +128,7 @@ class StartTax(Fact, frozen=True, kw_only=True):
 
     tax_ns: Interval
     task_ns: Interval
-    """The task of which the tax is 5 %."""
+    """The task whose tax is 5 % of it."""
     paid_once: bool = False
     """The workers are kept, so that a launch pays it once."""
     overtaken: str = ""
@@ -231,7 +230,7 @@ class Candidate:
     own_metrics: tuple[str, ...]
     """Those that the workload or its load measured."""
     _known: dict[tuple[str, int], Estimate | None] = field(default_factory=dict)
-    """By metric: its value, and its ratio to another candidate, by the identity of that."""
+    """By metric: its value (0), and its ratio to another candidate, by the identity of the latter."""
 
     @property
     def name(self) -> str:
@@ -344,16 +343,10 @@ def _counted(label: str, executor: str, target: str, workers: int) -> tuple[str,
     words = rest.split("-") if rest else []
     if words[:1] in ([f"w{workers}"], ["wcores"]):
         return words[0], "-".join(words[1:])
-    total = 0
-    for index, word in enumerate(words):
-        role = re.fullmatch(r"[^\W\d]\w*?(\d+)", word)
-        if role is None:
-            break
-        total += int(role[1])
-        if total >= workers:
-            if total == workers and index:
-                return "-".join(words[: index + 1]), "-".join(words[index + 1 :])
-            break
+    for end in range(2, len(words) + 1):
+        roles = [re.fullmatch(r"[^\W\d]\w*?(\d+)", word) for word in words[:end]]
+        if sum(int(role[1]) for role in roles if role) == workers and all(roles):
+            return "-".join(words[:end]), "-".join(words[end:])
     return "", "-".join(words)
 
 
@@ -567,7 +560,7 @@ def _ranked(side: Candidate, best: Candidate, metric: str) -> Ranked:
 
 
 def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
-    """The fastest against the fastest of another executor on another target, and what each part of that comes to.
+    """The fastest candidate against the fastest with another executor and target, then each of the two by itself.
 
     These are of the most workers, in the setting in which the pair is farthest apart.
     """
@@ -648,7 +641,7 @@ def _break_even(tax: Estimate, work: Estimate, other_tax: Estimate, other_work: 
 
 
 def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None:
-    """Its memory and that of a further worker: beside the fewest workers of its kind, else by its processes."""
+    """Its memory, and what a further worker adds: by the fewest workers of its kind, else by its processes."""
     found = next(((name, total) for name in MEMORY if (total := side.value(name))), None)
     if found is None:
         return None

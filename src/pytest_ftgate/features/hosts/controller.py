@@ -32,7 +32,7 @@ from . import checkout
 from .scheduler import HostScheduler, test_of
 
 SSH: Final = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
-"""A host that does not answer for 15 s is lost. They stand after the user's options, of which ssh takes the first."""
+"""A host that does not answer for 15 s is lost. They come after the user's: ssh takes the first of each."""
 TIMEOUT_S: Final = 600.0
 ALIVE_S: Final = 20.0
 RESTARTS: Final = 3
@@ -85,7 +85,6 @@ class HostLink:
         raise checkout.HostError(f"host {self.name}: {why}")
 
     def answers(self) -> bool:
-        """Whether the host can be reached."""
         try:
             self._channel.send("")
             self._channel.receive(ALIVE_S)
@@ -207,7 +206,6 @@ class Hosts:
         return missing
 
     def pytest_unconfigure(self) -> None:
-        """Let the hosts go."""
         self.patch.undo()
         for host in self.hosts:
             host.close()

@@ -14,7 +14,7 @@ from ...judge import compare, metrics
 from ...judge.compare import OF_CONTROL
 from ...judge.values import Values, values_of
 from ...kit.text import COMMIT_DIGITS, plain
-from ...kit.values import Interval, Metric
+from ...kit.values import Interval, Metric, grouped
 from ...model.report import History, Row
 from ...model.sample import Launch
 from ...model.verdict import Decision
@@ -57,12 +57,12 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
 
 def varied(rows: Iterable[Row]) -> tuple[str, ...]:
     """What varies between cells beside executor and target: `workers`, and parameters by name."""
-    values: dict[str, set[str]] = {}
-    for row in rows:
-        values.setdefault("workers", set()).add(str(row.cell.workers))
-        for param in row.cell.params:
-            values.setdefault(param.name, set()).add(param.literal)
-    return tuple(name for name, found in values.items() if len(found) > 1)
+    values = grouped(
+        each
+        for cell in (row.cell for row in rows)
+        for each in [("workers", str(cell.workers)), *((param.name, param.literal) for param in cell.params)]
+    )
+    return tuple(name for name, found in values.items() if len({*found}) > 1)
 
 
 # ---- changes

@@ -51,7 +51,7 @@ class Outline(Struct, frozen=True, kw_only=True):
     left: list[tuple[Path, str]] = msgspec.field(default_factory=list)
     """Those that it leaves, with the reason."""
     notes: list[str] = msgspec.field(default_factory=list)
-    """What the user has to do or to know, of which nothing is written."""
+    """What the user has to do or to know."""
 
     @property
     def remarks(self) -> list[str]:
@@ -82,7 +82,6 @@ class Outline(Struct, frozen=True, kw_only=True):
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate init` to the command line."""
     parser = subparsers.add_parser(
         "init",
         help="write a first workload and a CI workflow",
