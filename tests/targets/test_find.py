@@ -13,6 +13,7 @@ from project import executable
 from report_by_hand import GIL
 
 from pytest_ftgate import cli
+from pytest_ftgate.features.pythons import provide
 from pytest_ftgate.model.spec import Interpreter, Settings, Target, TargetError, parse_target
 from pytest_ftgate.targets.describe import (
     InterpreterBroken,
@@ -23,7 +24,6 @@ from pytest_ftgate.targets.describe import (
     settings_unsupported,
 )
 from pytest_ftgate.targets.find import InterpreterNotFound, find_interpreter
-from pytest_ftgate.targets.provide import provide
 
 OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 

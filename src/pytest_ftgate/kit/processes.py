@@ -59,7 +59,7 @@ class Owner(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Owner | None:
-        """That of the first mark in a text."""
+        """The owner that the first mark in a text names."""
         found = _PATTERN.search(text)
         return found and cls(int(found[1]), int(found[2]), found[3], int(found[4]))
 
@@ -131,7 +131,7 @@ def owner_of(pid: int) -> Owner | None:
 
 @contextlib.contextmanager
 def tagged(mark: str = "") -> Iterator[None]:
-    """What this process starts in here has this mark as a limit, or none; elsewhere than on Linux nothing is done."""
+    """Processes that are started in here get this mark as a limit, or none without a mark; only on Linux."""
     owner = Owner.of(mark)
     if sys.platform != "linux":
         yield
@@ -209,7 +209,7 @@ class TooLong(FtgateError):
 
 
 class _Patience:
-    """Of the run in this process: its id, when its time is over, and whom it tells that it waits."""
+    """The run in this process: its id, when its time is over, and whom to tell that it waits."""
 
     run = ""
     ends_s = math.inf
@@ -340,15 +340,15 @@ FOLDER: Final = "pymp-"
 
 
 def temporary_folder(mark: str) -> str:
-    """The one that a launch's multiprocessing has, if its workload imports that with its module."""
+    """The folder of a launch's multiprocessing, if the workload's module imports that."""
     return os.path.join(tempfile.gettempdir(), f"{FOLDER}{mark}")
 
 
 @contextlib.contextmanager
 def cleaned_after(processes: Iterable[psutil.Process]) -> Iterator[None]:
-    """Remove at the end what these processes, which are killed in here, have in use now.
+    """At the end, remove the files and folders that these processes use now; they are killed in here.
 
-    That is what is still there then, was made since the first of them began, and is in no other process's use.
+    Only what was made since the first of them began is removed, and nothing that another process uses.
     """
     shared, folders, began_s = set[Path](), set[Path](), math.inf
     for process in processes:

@@ -69,7 +69,7 @@ class CallTally:
 
 
 class Stop:
-    """The part of whoever stops the workers 0 to `workers` - 1."""
+    """Stops the workers 0 to `workers` - 1 after the same number of calls."""
 
     def __init__(self, words: list[int] | FileWords, workers: int, pause: Callable[[float], bool]) -> None:
         """`pause` waits for so many seconds; whether a worker has ended by itself meanwhile."""
@@ -100,9 +100,9 @@ class Stop:
 
 
 class TaskTally:
-    """As Tally, for tasks of one event loop, between which nothing runs: the first after the time is up sets the end.
+    """As CallTally, for tasks of one event loop, between which nothing runs: the first one after the time sets the end.
 
-    Word 0 is that time in ns, or 0 as long as nobody knows it, word 1 the number of calls, the rest as for Tally.
+    Word 0 is that time in ns, or 0 as long as nobody knows it, word 1 the number of calls, the rest as for CallTally.
     """
 
     def __init__(self, words: list[int], index: int) -> None:

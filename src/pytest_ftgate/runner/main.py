@@ -142,8 +142,8 @@ class MeasuredCell:
             if not locks.active():
                 what = "something keeps this interpreter from importing sitecustomize"
                 raise Failure(f"the lock probe is not active: {what}")
-            locks.book.lifetimes.leave_out_main()
             self.probe = locks
+            self.probe.book.lifetimes.leave_out_main()
         # 2. The workload's module; the body is loaded once, and threads and forked workers share it.
         self.expects_gil_off = job["expect_gil"] is False
         loading.prepare(self.setup)

@@ -487,7 +487,8 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> tuple[st
 
     Paths count relative to the project: the same files in two checkouts are the same. `given` are variables of these
     steps alone. An editable install or a command leaves something in the folder that it was made from, or points there.
-    Of distributions of folders that requirements files name, or whose build is given variables, uv has builds cached.
+    Local distributions are those of which uv has builds cached: of folders that requirements files name, and of a
+    project whose build is given variables.
     """
     files: set[Path] = set()
     bound, local = False, set[str]()

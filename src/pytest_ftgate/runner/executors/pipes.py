@@ -59,7 +59,7 @@ class Hub:
         self.gathered: dict[int, dict[str, Any]] = {}
         self.iteration = 0
         self.words: list[int] = []
-        """Of held iterations of workers in this process, which share it; a list, so that a worker sees it change."""
+        """For held iterations of workers in this process: they share this list, so each sees it change."""
         self.values: list[list[Any]] = [[] for _ in self.reports]
         """Results for `@test.check`, by worker, of workers in this process: the objects themselves."""
         self.dead: Callable[[int], str] = lambda index: ""
@@ -72,7 +72,7 @@ class Hub:
     def release(self, order: Order) -> None:
         """Let all workers go with one write, so that none is released before the others wait for the same GIL.
 
-        Those that will be held say that they begin.
+        Before a held iteration each reports that it begins: those reports are taken here.
         """
         message = ORDER.pack(order.loops, order.flags, order.window_ns) * len(self.reports)
         pipe = self.go[self.iteration % 2][1]
@@ -383,7 +383,7 @@ class PipeWorkers(StandingTimes):
                     pass  # it has ended; if the worker has, what waits for its report says so
 
     def threads_of(self, worker: Any) -> list[int]:
-        """The system's numbers of the threads that are a worker's."""
+        """The system's ids of a worker's threads."""
         return [worker.native_id]
 
     def _drop(self) -> None:

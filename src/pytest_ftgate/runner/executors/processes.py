@@ -47,7 +47,7 @@ class ProcessWorkers(PipeWorkers):
         return self.context.Process(target=serve_process, args=args, name=worker_name(self.setup, index))
 
     def threads_of(self, worker: Any) -> list[int]:
-        """Those of its process: an import may have started some."""
+        """All threads of its process: an import may have started some."""
         try:
             return [int(number) for number in os.listdir(f"/proc/{worker.pid}/task")]
         except OSError:  # no such folder on this system, or no such process any more
