@@ -14,7 +14,7 @@ from golden import check_golden
 from pytest_ftgate.cli import build_parser
 from pytest_ftgate.features import doctor
 from pytest_ftgate.features.doctor import Diagnosis, Problem, TargetState, diagnose, read_probes, to_text
-from pytest_ftgate.features.pythons import InstallProgress, outcome_text
+from pytest_ftgate.features.pythons import install_progress, outcome_text
 from pytest_ftgate.model.report import Machine
 from pytest_ftgate.model.spec import TargetError
 
@@ -142,7 +142,7 @@ def test_progress_is_one_line_on_a_terminal_and_rare_elsewhere(terminal: bool, m
     monkeypatch.setattr("pytest_ftgate.features.pythons.time.monotonic", lambda: float(next(clock)))
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen(terminal=terminal)
-    with InstallProgress("3.14", screen) as progress:  # type: ignore[arg-type]
+    with install_progress("3.14", screen) as progress:  # type: ignore[arg-type]
         for step in range(32):
             progress(f"compiling {step}")
     lines = screen.written

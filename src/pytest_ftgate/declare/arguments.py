@@ -38,6 +38,27 @@ SERVE_EXAMPLE = (
 )
 OWN = ("worker", "executor", "server")
 """The argument that a body takes from its cell; parametrize carries the cell to pytest under the same name."""
+SCOPES = ("iteration", "worker", "launch")
+EXAMPLE = "@ftgate.compare(threads, processes('fork', 'spawn'))"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+CONNECTIONS: Final = 10
+HTTP_METHODS: Final = get_args(signatures.HttpMethod)
+GENERATORS: Final = get_args(Generator)
+LONGEST_MIX: Final = 1000
+"""The most requests of a round of a mix."""
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f]")
+DEFAULT_WORKERS = 2
+CORES = "cores"
+ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+SETTINGS = {"PYTHON_GIL": "3.14t[gil=on]", "PYTHON_JIT": "3.14[jit=on]"}
+"""Variables that are settings of a target."""
+LAUNCHES = {
+    "PYTHONPATH": "belongs to the launch: use pytest's `pythonpath` ini",
+    "PYTHONHASHSEED": "differs in each launch, so that no figure depends on it",
+}
+"""Variables of a workload in Python that a test cannot set."""
 
 
 class DeclarationError(FtgateError):
@@ -50,7 +71,7 @@ def fault(path: str, written: Declaration | Note, name: str, text: str) -> Decla
 
 
 class Reader:
-    """A declaration and the place of its test. Every method of a reader raises DeclarationError."""
+    """Reads a declaration, with the place of its test. Every method raises DeclarationError."""
 
     def __init__(
         self, declared: Declaration, source: Source, what: str = "", given: Mapping[str, Any] | None = None
@@ -105,37 +126,6 @@ class Reader:
             except TargetError as error:
                 self.fail(f"pythons={value!r}: {error}")
         return tuple(dict.fromkeys(names))
-
-
-def shown(value: Any) -> str:
-    """A value as its author would know it: a function by its name."""
-    return value.__name__ if isinstance(value, Callable) and hasattr(value, "__name__") else repr(value)  # type: ignore[arg-type]
-
-
-def is_count(value: Any) -> bool:
-    """Whether it is a whole number from 1."""
-    return _is_number(value, int) and value >= 1
-
-
-def is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: Any, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def are_texts(values: Any, least: int = 0) -> bool:
-    """Whether a list, or a dict on both sides, holds texts alone, each of `least` characters."""
-    words = [word for pair in values.items() for word in pair] if isinstance(values, dict) else values
-    return isinstance(words, (list, tuple)) and all(isinstance(word, str) and len(word) >= least for word in words)
-
-
-SCOPES = ("iteration", "worker", "launch")
-
-
-class Bodies(Reader):
-    """Checks the functions against the executors and the parameters."""
 
     def bodies(self, executors: Sequence[Executor]) -> None:
         """Check that every executor has a body that takes what the executor gives."""
@@ -259,14 +249,6 @@ class Bodies(Reader):
                     "make it a plain function"
                 )
 
-
-EXAMPLE = "@ftgate.compare(threads, processes('fork', 'spawn'))"
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-
-
-class Executors(Reader):
-    """Reads executors and programs."""
-
     def executors(self) -> tuple[Executor, ...]:
         """All executors, in the order written, each once."""
         if self.declared.args == (self.declared.body,):
@@ -360,37 +342,6 @@ class Executors(Reader):
         if isinstance(words, dict) or not words or not are_texts(words):
             self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {words!r}")
         return tuple(words)
-
-
-def default_method() -> StartMethod:
-    """The start method of plain `processes`: CPython 3.14's default on this platform."""
-    return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"
-
-
-CONNECTIONS: Final = 10
-HTTP_METHODS: Final = get_args(signatures.HttpMethod)
-GENERATORS: Final = get_args(Generator)
-LONGEST_MIX: Final = 1000
-"""The most requests of a round of a mix."""
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_UNSAFE = re.compile(r"[\x00-\x20\x7f]")
-
-
-DEFAULT_WORKERS = 2
-CORES = "cores"
-ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
-VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-SETTINGS = {"PYTHON_GIL": "3.14t[gil=on]", "PYTHON_JIT": "3.14[jit=on]"}
-"""Variables that are settings of a target."""
-LAUNCHES = {
-    "PYTHONPATH": "belongs to the launch: use pytest's `pythonpath` ini",
-    "PYTHONHASHSEED": "differs in each launch, so that no figure depends on it",
-}
-"""Variables of a workload in Python that a test cannot set."""
-
-
-class Arguments(Reader):
-    """Reads the keyword arguments: numbers, names, requirements, a server's load."""
 
     def workers(self) -> dict[str, Any]:
         """The worker counts, each once, with roles the roles of each, and what "cores" stands for: see `Spec`."""
@@ -522,3 +473,32 @@ class Arguments(Reader):
             rate=None if rate is None else float(rate),
         )
         return Service(ready=ready, load=load)
+
+
+def shown(value: Any) -> str:
+    """A value as its author would know it: a function by its name."""
+    return value.__name__ if isinstance(value, Callable) and hasattr(value, "__name__") else repr(value)  # type: ignore[arg-type]
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 1."""
+    return _is_number(value, int) and value >= 1
+
+
+def is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def are_texts(values: Any, least: int = 0) -> bool:
+    """Whether a list, or a dict on both sides, holds texts alone, each of `least` characters."""
+    words = [word for pair in values.items() for word in pair] if isinstance(values, dict) else values
+    return isinstance(words, (list, tuple)) and all(isinstance(word, str) and len(word) >= least for word in words)
+
+
+def default_method() -> StartMethod:
+    """The start method of plain `processes`: CPython 3.14's default on this platform."""
+    return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"

@@ -23,9 +23,6 @@ from .arguments import (
     EXAMPLE,
     KINDS,
     OWN,
-    Arguments,
-    Bodies,
-    Executors,
     Reader,
     are_texts,
     fault,
@@ -227,24 +224,21 @@ def check_function(declared: Declaration, source: Source, function: object, name
 
 def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
-    arguments, executors = Arguments(declared, source), Executors(declared, source)
+    reader = Reader(declared, source)
     for kind in KINDS:
         if kind in declared.kwargs:
-            arguments.fail(f"executors are no keywords: write {kind} as in {EXAMPLE}")
-    arguments.only(KNOWN[declared.decorator])
-    compared = declared.decorator == "compare"
-    own = _compared(arguments, executors, Bodies(declared, source)) if compared else _served(arguments, executors)
-    pythons, timeout_s = arguments.targets(), arguments.positive("timeout")
+            reader.fail(f"executors are no keywords: write {kind} as in {EXAMPLE}")
+    reader.only(KNOWN[declared.decorator])
+    own = _compared(reader) if declared.decorator == "compare" else _served(reader)
+    pythons, timeout_s = reader.targets(), reader.positive("timeout")
     # Requirements to install together with the project, and programs, each with the command that installs it.
     takes = "a list of requirements such as ['flask>=3']"
-    packages = arguments.take("packages", lambda words: not isinstance(words, dict) and are_texts(words, 1), takes, ())
+    packages = reader.take("packages", lambda words: not isinstance(words, dict) and are_texts(words, 1), takes, ())
     for word in packages:
         if word.startswith("-"):
-            arguments.fail(
-                f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install"
-            )
+            reader.fail(f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install")
     takes = "a dict such as {'cargo': 'apt install cargo'}"
-    programs = arguments.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
+    programs = reader.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
     spec = Spec(
         nodeid=nodeid,
         source=source,
@@ -252,8 +246,8 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
         timeout_s=timeout_s,
         packages=tuple(packages),
         programs=tuple(programs.items()),
-        environments=arguments.environments(),
-        min_cores=arguments.positive("min_cores", whole=True),
+        environments=reader.environments(),
+        min_cores=reader.positive("min_cores", whole=True),
         **own,
     )
     notes = Notes(declared, source)
@@ -261,41 +255,39 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     return msgspec.structs.replace(spec, xfails=notes.xfails(spec))
 
 
-def _compared(arguments: Arguments, executors: Executors, bodies: Bodies) -> dict[str, Any]:
+def _compared(reader: Reader) -> dict[str, Any]:
     """What a Spec has of @ftgate.compare alone."""
-    chosen = executors.executors()
-    bodies.bodies(chosen)
-    workers = arguments.workers()
-    bodies.roles(chosen, workers.get("role_counts", ()))
-    bodies.setups(chosen)
-    duration, window = arguments.positive("duration"), arguments.positive("window")
-    iterations = arguments.positive("iterations", whole=True)
+    chosen = reader.executors()
+    reader.bodies(chosen)
+    workers = reader.workers()
+    reader.roles(chosen, workers.get("role_counts", ()))
+    reader.setups(chosen)
+    duration, window = reader.positive("duration"), reader.positive("window")
+    iterations = reader.positive("iterations", whole=True)
     if duration is not None and iterations is not None:
-        arguments.fail("it takes iterations= or duration=, not both")
+        reader.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
-        arguments.fail("window= is the length of an iteration of duration=, which is missing")
+        reader.fail("window= is the length of an iteration of duration=, which is missing")
     # Workers are kept by default, and always with duration=.
-    reuse = arguments.take("reuse", lambda value: value in REUSES, listed(REUSES))
+    reuse = reader.take("reuse", lambda value: value in REUSES, listed(REUSES))
     if duration is not None and reuse == "fresh":
-        arguments.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
-    warmup = arguments.positive("warmup", whole=True, zero=duration is None)
+        reader.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
+    warmup = reader.positive("warmup", whole=True, zero=duration is None)
     # Threads and processes of ours can have cores of their own.
-    pin = arguments.take("pin", is_bool, "True or False", False)
+    pin = reader.take("pin", is_bool, "True or False", False)
     for executor in chosen if pin else ():
         if executor.kind == "tasks":
-            arguments.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
+            reader.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
         if executor.program is not None:
-            arguments.fail(f"pin=True: {executor.label} is a program, which starts its workers itself; remove it")
-        if shape_of(arguments.declared.body_for(executor.kind, executor.method)) == "executor":
-            arguments.fail(
-                "pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`"
-            )
+            reader.fail(f"pin=True: {executor.label} is a program, which starts its workers itself; remove it")
+        if shape_of(reader.declared.body_for(executor.kind, executor.method)) == "executor":
+            reader.fail("pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`")
     return workers | {
-        "body": shape_of(arguments.declared.body),
+        "body": shape_of(reader.declared.body),
         "executors": chosen,
         "reuse": reuse or "pool",
         "iterations": iterations,
-        "one_call": duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
+        "one_call": duration is None and any(scope == "iteration" for _, scope, _ in reader.declared.setups),
         "duration_s": None if duration is None else float(duration),
         "window_s": None if window is None else float(window),
         "warmup": warmup,
@@ -303,34 +295,34 @@ def _compared(arguments: Arguments, executors: Executors, bodies: Bodies) -> dic
     }
 
 
-def _served(arguments: Arguments, executors: Executors) -> dict[str, Any]:
+def _served(reader: Reader) -> dict[str, Any]:
     """What a Spec has of @ftgate.serve alone."""
-    chosen = executors.servers()
-    declared = arguments.declared
+    chosen = reader.servers()
+    declared = reader.declared
     used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
     used |= {"role": declared.roles, "variant": declared.variants}
     used |= {what: True for what, _, _ in declared.setups}
     for name in (name for name, value in used.items() if value):
-        arguments.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
+        reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
-        arguments.fail(f"{declared.body.__name__} takes `server` and checks an answer, such as server.get('/')")
+        reader.fail(f"{declared.body.__name__} takes `server` and checks an answer, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):
-        arguments.fail(f"{declared.body.__name__} is a coroutine, which is never awaited; make it a plain function")
-    workers = arguments.workers()
+        reader.fail(f"{declared.body.__name__} is a coroutine, which is never awaited; make it a plain function")
+    workers = reader.workers()
     if "role_counts" in workers:
-        arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
-    environments = arguments.environments()
-    if "workers" in arguments.kwargs and not any(each.counted(other) for each in chosen for other in environments):
-        arguments.fail("workers= is the value of {workers}, which no command line has, nor env=")
-    duration, window = arguments.positive("duration"), arguments.positive("window")
+        reader.fail("workers= of a server takes whole numbers, the values of {workers}")
+    environments = reader.environments()
+    if "workers" in reader.kwargs and not any(each.counted(other) for each in chosen for other in environments):
+        reader.fail("workers= is the value of {workers}, which no command line has, nor env=")
+    duration, window = reader.positive("duration"), reader.positive("window")
     return workers | {
         "body": "server",
         "executors": chosen,
         "reuse": "pool",
         "duration_s": float(SERVE_DURATION_S if duration is None else duration),
         "window_s": float(SERVE_WINDOW_S if window is None else window),
-        "warmup": arguments.positive("warmup", whole=True),
-        "service": arguments.service(),
+        "warmup": reader.positive("warmup", whole=True),
+        "service": reader.service(),
     }
 
 

@@ -10,7 +10,6 @@ from ..hookspec import Subparsers, hookimpl
 from ..judge.values import entries_of
 from ..kit.text import plain, split_nodeid
 from ..kit.values import grouped
-from ..model.report import Row
 from ..report.baselines import FIGURES, NOTHING, CellSummary, summary, update_lines
 from ..report.details import GAP, padded, plain_units
 from ..report.said import accepted_texts, machine_parts
@@ -79,17 +78,15 @@ def diff_run(args: argparse.Namespace) -> int:
     report = last_run(args)
     if report is None:
         return no_run(args)
-    rows = _chosen(report.rows, args.cells)
-    if not rows:
+    known = [row.cell.nodeid for row in report.rows]
+    chosen = {nodeid for name in args.cells for nodeid in named(name, known)} if args.cells else {*known}
+    if not chosen:
         return nothing("the last run has no such cell")
+    found: list[Difference] = []
     store = store_of(args)
-    found = [
-        each
-        for machine, measured in report.by_fingerprint()
-        for each in differences(
-            _chosen(measured, args.cells), entries_of(report, measured), store, fingerprint=machine.fingerprint
-        )
-    ]
+    for machine, measured in report.by_fingerprint():
+        rows = [row for row in measured if row.cell.nodeid in chosen]
+        found += differences(rows, entries_of(report, measured), store, fingerprint=machine.fingerprint)
     _print(render_diff(found))
     return REGRESSED if any(row.verdict.decision.worse for row, *_ in found) else FINE
 
@@ -124,14 +121,8 @@ def prune_unused(args: argparse.Namespace) -> int:
         return _print("no unused baselines\n") if report else no_run(args)
     if args.yes:
         prune(store, cells)
-        return _print(render_prune(cells, done=True))
-    return _print(render_prune(cells, done=False) + "remove them with: ftgate baseline prune --yes\n")
-
-
-def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
-    known = [row.cell.nodeid for row in rows]
-    chosen = {nodeid for name in names for nodeid in named(name, known)}
-    return [row for row in rows if not names or row.cell.nodeid in chosen]
+    word, then = ("removed", "") if args.yes else ("unused", "remove them with: ftgate baseline prune --yes\n")
+    return _print(plain("".join(f"{word} {test}[{label}]\n" for test, label in cells)) + then)
 
 
 def _print(text: str) -> int:
@@ -203,12 +194,6 @@ def render_diff(differences: Sequence[Difference]) -> str:
         notes = [f"  {split_nodeid(row.cell.nodeid)[1]}: {text}" for row, text in (*reasons, *accepted)]
         blocks.append([test, *_table(header, rows), *notes])
     return _blocks(blocks)
-
-
-def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
-    """One line for each cell that is, or would be, removed."""
-    word = "removed" if done else "unused"
-    return plain("".join(f"{word} {test}[{label}]\n" for test, label in cells))
 
 
 def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:

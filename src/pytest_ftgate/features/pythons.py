@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self, TextIO
+from typing import Final, TextIO
 
 from ..hookspec import Subparsers, hookimpl
 from ..kit import units
@@ -49,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     targets = [parse_target(spec) for spec in specs]
     missing = []
     for target in targets:
-        with InstallProgress(target.spec, sys.stdout) as progress:
+        with install_progress(target.spec, sys.stdout) as progress:
             interpreter, did, notes = provide(target, progress=progress)
         print(outcome_text(target.spec, interpreter, did, notes), flush=True)
         if interpreter is None:
@@ -115,31 +117,24 @@ def _run_uv(arguments: list[str], variables: dict[str, str], progress: Callable[
     return done.stdout
 
 
-class InstallProgress:
-    """Shows the progress of a long job: one line that is rewritten on a terminal, a plain line every 15 s elsewhere."""
+@contextlib.contextmanager
+def install_progress(label: str, stream: TextIO) -> Iterator[Callable[[str], None]]:
+    """Shows the steps of a long job: one line that is rewritten on a terminal, a plain line every 15 s elsewhere."""
+    terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
+    started, last = time.monotonic(), -math.inf
 
-    def __init__(self, label: str, stream: TextIO) -> None:
-        self.label = label
-        self.stream = stream
-        self.terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
-        self.started = time.monotonic()
-        self.shown: float | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.terminal and self.shown is not None:
-            self.stream.write("\r\x1b[K")
-            self.stream.flush()
-
-    def __call__(self, step: str) -> None:
-        """Show `step` if enough time has passed since the last one shown."""
+    def show(step: str) -> None:
+        nonlocal last
         now = time.monotonic()
-        every = TERMINAL_LINE_EVERY_S if self.terminal else PLAIN_LINE_EVERY_S
-        if self.shown is not None and now - self.shown < every:
-            return
-        self.shown = now
-        line = f"{self.label}: {step} ({units.span(now - self.started)})"
-        self.stream.write(f"\r\x1b[K{line[:100]}" if self.terminal else f"{line}\n")
-        self.stream.flush()
+        if now - last >= (TERMINAL_LINE_EVERY_S if terminal else PLAIN_LINE_EVERY_S):
+            last = now
+            line = f"{label}: {step} ({units.span(now - started)})"
+            stream.write(f"\r\x1b[K{line[:100]}" if terminal else f"{line}\n")
+            stream.flush()
+
+    try:
+        yield show
+    finally:
+        if terminal and last > -math.inf:
+            stream.write("\r\x1b[K")
+            stream.flush()

@@ -56,11 +56,12 @@ class Gate:
         with usage_errors():
             limits.check(cli=options.thresholds, ini=options.ini_thresholds)
         self.failing = failing_of(options)
-        handed = xdist.handed_over(config)
-        self.is_worker = handed is not None
-        self.id = handed.run if handed else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-        self.seed = handed.seed if handed else secrets.randbits(32) if options.seed < 0 else options.seed
-        self.relay: Any = xdist.Relay(handed.channel) if handed else None
+        workerinput = getattr(config, "workerinput", {})  # what pytest-xdist's controller gives to a worker
+        handed: dict[str, Any] = workerinput.get("ftgate", {})
+        self.is_worker = bool(handed)
+        self.id = handed["run"] if handed else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+        self.seed = handed["seed"] if handed else secrets.randbits(32) if options.seed < 0 else options.seed
+        self.relay: Any = xdist.Relay(handed["channel"]) if handed else None
         shown = _progress(config)
         self.progress = self.relay or shown
         baselines = options.baselines or default_folder(config.rootpath)
@@ -69,8 +70,8 @@ class Gate:
             config.rootpath,
             self.id,
             self.progress,
-            worker=handed.worker if handed else "",
-            spent_s=handed.spent_s if handed else 0.0,
+            worker=workerinput["workerid"] if handed else "",
+            spent_s=handed.get("spent_s", 0.0),
         )
         self.on_host: Callable[[PlacedRow], PlacedRow] = lambda placed: placed
         """Says of a row where it was measured."""

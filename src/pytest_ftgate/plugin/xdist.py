@@ -10,30 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from ..run.turns import MeasuringTurn
 from .progress import REDRAW_S, Progress
-
-
-class Given(NamedTuple):
-    """What the controller gives to a worker: the run, its seed, how long it has taken, and a channel."""
-
-    run: str
-    seed: int
-    spent_s: float
-    channel: Any
-    worker: str
-
-
-def handed_over(config: pytest.Config) -> Given | None:
-    """What this worker was given; None in the controller and without xdist."""
-    given = getattr(config, "workerinput", None)
-    if given is None or "ftgate" not in given:
-        return None
-    return Given(**given["ftgate"], worker=given["workerid"])
 
 
 class Relay:
@@ -85,7 +67,7 @@ class Handover:
     """In the controller: gives each worker what it needs, and shows what the workers tell."""
 
     def __init__(self, given: Callable[[], dict[str, Any]], progress: Progress) -> None:
-        """`given` is what a worker gets that starts now, but for its channel: see `Given`."""
+        """`given` is what a worker gets that starts now: the run, its seed, and how long it has taken in s."""
         self.given = given
         self.progress = progress
         self.collected: dict[str, None] = {}

@@ -26,7 +26,7 @@ from ...model.spec import is_path, parse_target
 from ...run.sides import references
 from ...targets.environments import Step, is_command, spelled
 from ...targets.find import InterpreterNotFound, default_pair, find_interpreter
-from ..pythons import InstallProgress
+from ..pythons import install_progress
 from .project import Project, ci_of, content, look, name_for, workload_path
 
 TRIGGERS: Final = ("push", "label")
@@ -316,7 +316,7 @@ def failure(project: Project) -> str:
         lines = "; ".join(map(spelled, steps))
         print(f"{'trying':<9} {lines} for {interpreter.name} in a clean checkout of HEAD", file=sys.stderr, flush=True)
         try:
-            with InstallProgress("trying", sys.stderr) as progress:
+            with install_progress("trying", sys.stderr) as progress:
                 return references.failure(project.root, interpreter, steps, progress)
         except AgainstError:  # no git, or nothing is committed yet
             break
