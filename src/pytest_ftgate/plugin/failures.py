@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ..declare.options import table
-from ..kit.text import split_nodeid
+from ..kit.text import plural, split_nodeid
 from ..model.report import Row
 from ..model.verdict import Decision
 from ..report import said
@@ -56,7 +56,7 @@ class Failures:
             if others and section is not None:
                 test, _ = split_nodeid(report.nodeid)
                 names = [each[len(test) + 1 : -1] if each.startswith(f"{test}[") else each for each in others]
-                title = f"the same in {len(others)} other cell{'' if len(others) == 1 else 's'}"
+                title = f"the same in {plural(len(others), 'other cell')}"
                 text = said.few(names)
                 section(title, textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False))
 

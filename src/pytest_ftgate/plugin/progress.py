@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 from typing import Literal, TextIO
 
 from ..kit import units
-from ..kit.text import plain
+from ..kit.text import plain, plural
 
 REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0
@@ -85,7 +85,7 @@ class Progress:
         self._began = self._clock()
         self._measured = False
         self._step, self._since = "", self._began
-        doing = f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting"
+        doing = f"{plural(len(cells), 'cell')}, starting"
         self._show(doing, self._left(0.0, None), now=self._mode == "terminal")
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None = None) -> None:

@@ -17,7 +17,7 @@ from ..declare.options import Options
 from ..kit import git, processes
 from ..kit.errors import FtgateError
 from ..kit.plugins import features
-from ..kit.text import split_nodeid
+from ..kit.text import plural, split_nodeid
 from ..measure.capacity import Capacity
 from ..measure.cell_run import EmptyLaunches
 from ..measure.launch import Launcher
@@ -336,7 +336,7 @@ class Run:
             runner, launches = install_runner(self.folder.path / "runner"), self.folder.path / "launches"
             guard.ensure(launches)
             if swept := guard.sweep(launches):  # what runs left that were killed
-                self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
+                self.listener.warn(f"ended {plural(swept, 'process', 'processes')} of a run that was killed")
             self.launcher = Launchers(runner, launches)
         self.policy = self.stored.policy(self.plan, self.part)
         self.empty: EmptyLaunches = {}

@@ -8,11 +8,12 @@ import sys
 import time
 
 from ..protocol import Failure, Unsupported
-from ..worker import AT_BARRIER, Order
+from ..worker import AT_BARRIER, Order, worker_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from threading import Thread
     from typing import Any
 
     from ..loading import Setup
@@ -63,13 +64,16 @@ def threads_are_greenlets() -> bool:
     return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
-def require_threads() -> None:
-    """Raise Failure where workers that are threads would be greenlets of one thread, and hang."""
+def worker_thread(setup: Setup, index: int, target: Callable[..., None], *args: Any) -> Thread:
+    """The thread of a worker. Raises Failure where workers would be greenlets of one thread, and hang."""
+    from threading import Thread
+
     if threads_are_greenlets():
         raise Failure(
             "gevent.monkey has made greenlets of this process's threads, so workers cannot be threads: "
             "use serial or processes, or call patch_all(thread=False)"
         )
+    return Thread(target=target, args=args, name=worker_name(setup, index), daemon=True if setup["roles"] else None)
 
 
 class Observer:
