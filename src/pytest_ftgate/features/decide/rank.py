@@ -406,33 +406,27 @@ def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
     machines = report.by_fingerprint()
     source = f"the run of {report.started_at}"
     source += f" at commit {report.commit[:COMMIT_DIGITS]}" if report.commit else ""
-    tests: dict[str, tuple[list[Row], int]] = {}
-    for machine, rows in machines:
-        on = f" on {machine.fingerprint}" if len(machines) > 1 else ""
-        for row in rows:
-            tests.setdefault(f"{split_nodeid(row.cell.nodeid)[0]}{on}", ([], machine.cores))[0].append(row)
     found = []
-    for test, (rows, cores) in tests.items():
-        errors: dict[tuple[HazardKind, str], list[str]] = {}
-        for row in rows:
-            if error := row.error or (row.sample.error if row.sample else None):
-                told = f"{error.reason}\n{error.detail}"
-                kind = next(kind for kind, (pattern, _) in HAZARDS.items() if re.search(pattern, told))
-                errors.setdefault((kind, error.reason.partition("\n")[0]), []).append(row.cell.label)
-        unsupported = grouped(
-            (row.verdict.reason, row.cell.label) for row in rows if row.verdict.decision is Decision.UNSUPPORTED
-        )
-        measured = [row for row in rows if row.verdict.decision is not Decision.ERROR]
-        sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
-        hazards = (
-            Hazard(kind=kind, text=text, cells=tuple(cells), of=len(rows)) for (kind, text), cells in errors.items()
-        )
-        advice = replace(
-            of_candidates(test, source, sides, cores, weights),
-            hazards=tuple(hazards),
-            unsupported={reason: tuple(cells) for reason, cells in unsupported.items()},
-        )
-        found.append(advice)
+    for machine, measured_there in machines:
+        on = f" on {machine.fingerprint}" if len(machines) > 1 else ""
+        tests = grouped((split_nodeid(row.cell.nodeid)[0], row) for row in measured_there)
+        for test, rows in tests.items():
+            errors: dict[tuple[HazardKind, str], list[str]] = {}
+            for row in rows:
+                if error := row.error or (row.sample.error if row.sample else None):
+                    told = f"{error.reason}\n{error.detail}"
+                    kind = next(kind for kind, (pattern, _) in HAZARDS.items() if re.search(pattern, told))
+                    errors.setdefault((kind, error.reason.partition("\n")[0]), []).append(row.cell.label)
+            hazards = [
+                Hazard(kind=kind, text=text, cells=tuple(of), of=len(rows)) for (kind, text), of in errors.items()
+            ]
+            lacking = (row for row in rows if row.verdict.decision is Decision.UNSUPPORTED)
+            unsupported = grouped((row.verdict.reason, row.cell.label) for row in lacking)
+            measured = [row for row in rows if row.verdict.decision is not Decision.ERROR]
+            sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
+            advice = of_candidates(f"{test}{on}", source, sides, machine.cores, weights)
+            why = {reason: tuple(cells) for reason, cells in unsupported.items()}
+            found.append(replace(advice, hazards=tuple(hazards), unsupported=why))
     return tuple(found)
 
 
