@@ -72,19 +72,20 @@ def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
     # In a node id, `::` and `a:b` are no ends.
     ends = list(_METRIC.finditer(trailer))
     end = next((each for each in ends if all(map(metrics.known, each[1].split(",")))), None)
-    if end is None:
+    if end is not None:
+        cells, reason, names = trailer[: end.start()].strip(), trailer[end.end() :].strip(), end[1].split(",")
+        if reason:
+            each_once = dict.fromkeys(names)
+            return tuple(Acceptance(cells=cells, metric=name, reason=reason, commit=commit) for name in each_once)
+        why = "it has no reason"
+    else:
         word = next((each for each in ends[0][1].split(",") if not metrics.known(each)), "") if ends else ""
         why = metrics.no_metric(word) if word else "it names no metric"
         if word == Metric.CONTRACT:
             why = (
                 "a broken contract is not accepted: mark the test with @ftgate.xfail('broken'), or change its contract"
             )
-        raise _malformed(trailer, commit, why)
-    cells, reason = trailer[: end.start()].strip(), trailer[end.end() :].strip()
-    if not reason:
-        raise _malformed(trailer, commit, "it has no reason")
-    names = dict.fromkeys(end[1].split(","))
-    return tuple(Acceptance(cells=cells, metric=name, reason=reason, commit=commit) for name in names)
+    raise FtgateError(f"{quoted(commit, trailer)}: {why}; write `{FORM}`")
 
 
 def written(cells: str, names: Sequence[str], reason: str) -> str:
@@ -99,10 +100,6 @@ def written(cells: str, names: Sequence[str], reason: str) -> str:
 def quoted(commit: str, trailer: str) -> str:
     """A trailer and its commit, for messages."""
     return f"{f'commit {commit[:COMMIT_DIGITS]}: ' if commit else ''}`{KEY}: {trailer}`"
-
-
-def _malformed(trailer: str, commit: str, why: str) -> FtgateError:
-    return FtgateError(f"{quoted(commit, trailer)}: {why}; write `{FORM}`")
 
 
 # ---- verdicts
