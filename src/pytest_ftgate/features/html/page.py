@@ -45,10 +45,11 @@ def render(report: Report) -> str:
 
     # The plots get as much room as there is, those of the tests that fail first.
     left, fails = PLOTS_BYTES, partial(said.fails, report)
-    places = [
-        min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, 0.0)) for test in tests
-    ]
-    for _, test in sorted(zip(places, tests, strict=True), key=lambda pair: pair[0]):
+
+    def place(test: Said) -> tuple[bool, int, float]:
+        return min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, 0.0))
+
+    for test in sorted(tests, key=place):
         if left >= 0:
             rows = [cell["row"] for cell in test["cells"]]
             drawn_of = {"cells": plots.cells_data(rows, fails), "varied": plots.varied(rows)}
@@ -73,7 +74,11 @@ def render(report: Report) -> str:
     rows, counts = said.worst_first(report), said.counts(report)
     failing = [row for row in rows if said.fails(report, row)]
     accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not said.fails(report, row)]
+    # A content security policy that lets in these scripts and this style alone, and no request.
     scripts, style = [source(name) for name in SCRIPTS], source("page.css")
+    digests = (hashlib.sha256(text.encode()).digest() for text in (*scripts, style))
+    *of_scripts, of_style = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    policy = f"default-src 'none'; script-src {' '.join(of_scripts)}; style-src {of_style}"
     page = environment.get_template("page.html").render(
         report=report,
         tests=tests,
@@ -83,7 +88,7 @@ def render(report: Report) -> str:
         scripts=scripts,
         style=style,
         licences=source("LICENSES.txt"),
-        policy=_policy(scripts, style),
+        policy=f"{policy}; base-uri 'none'; form-action 'none'",
         headline=headline,
         said=title,
         where=said.where(worst[0]) if worst else "",
@@ -128,16 +133,6 @@ def source(name: str) -> str:
     environment = _environment()
     assert environment.loader is not None
     return environment.loader.get_source(environment, name)[0]
-
-
-def _policy(scripts: Iterable[str], style: str) -> str:
-    """A content security policy that lets in these scripts and this style alone, and no request."""
-
-    def hashed(text: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-    allowed = " ".join(map(hashed, scripts))
-    return f"default-src 'none'; script-src {allowed}; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
 
 
 def _css(decision: Decision) -> str:
