@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 IniType = Literal["string", "bool", "linelist", "args"]
 
 
-class OptionError(FtgateError):
-    """A value that an option cannot take; the text names the option, where it was set, and a fix."""
-
-
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _DURATION = r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|min|m|h)?"
 
@@ -521,7 +517,7 @@ def read(
     """The options: command line > environment > ini > default; what is not in `rows` has its default.
 
     `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. Raises
-    OptionError.
+    FtgateError.
     """
     layers: tuple[dict[str, Any], ...] = ({}, {}, {})
     for option in rows:
@@ -559,7 +555,7 @@ def _parsed(option: Option, raw: Any, place: str) -> Any:
         try:
             given = shlex.split(raw)
         except ValueError as error:
-            raise OptionError(f"{place}={raw!r}: {error}; quote it as in a shell") from None
+            raise FtgateError(f"{place}={raw!r}: {error}; quote it as in a shell") from None
     try:
         if not option.many:
             return option.parse(given[0])
@@ -571,6 +567,6 @@ def _parsed(option: Option, raw: Any, place: str) -> Any:
             raise ValueError(f"at least one {option.metavar}")
         return tuple(map(option.parse, items))
     except FtgateError as error:  # a target says itself what is wrong with it
-        raise OptionError(f"{place}: {error}") from None
+        raise FtgateError(f"{place}: {error}") from None
     except ValueError as error:
-        raise OptionError(f"{place}={' '.join(given)}: takes {error}") from None
+        raise FtgateError(f"{place}={' '.join(given)}: takes {error}") from None

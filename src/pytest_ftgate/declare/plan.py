@@ -10,12 +10,8 @@ from ..kit.values import grouped
 from ..model.spec import Cell, Group, Plan, Spec, Target, cells_of
 
 
-class PlanError(FtgateError):
-    """A combination that is impossible; the text names the test and a fix."""
-
-
 def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Cell, ...]:
-    """The cells of a test, by number of workers. Raises PlanError for two that would have one name."""
+    """The cells of a test, by number of workers. Raises FtgateError for two that would have one name."""
     chosen: dict[str, Cell] = {}
     for cell in cells_of(spec, targets):
         # A command runs once, with the first target; a server runs on the targets that its program is for.
@@ -25,7 +21,7 @@ def choices(spec: Spec, targets: Sequence[Target]) -> tuple[Cell, ...]:
         if here is not None and cell.target.spec not in here:
             continue
         if chosen.setdefault(cell.label, cell).executor != cell.executor:
-            raise PlanError(
+            raise FtgateError(
                 f"{spec.source.path}:{spec.source.line}: {spec.source.qualname}: two cells would be named "
                 f"{cell.label}; rename one of its commands"
             )

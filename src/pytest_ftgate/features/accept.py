@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,7 @@ from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
 from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain, split_nodeid
-from ..kit.values import Metric, Struct
+from ..kit.values import Metric
 from ..model.report import Row
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..report import said
@@ -145,18 +145,6 @@ FIX = "correct it with `git commit --amend` or `git rebase --interactive`"
 _DEFAULTS = ("HEAD", "main", "master")
 
 
-class Collected(Struct, frozen=True, kw_only=True):
-    """The node ids of a run before any was deselected, and why they may not be all, as after `--last-failed`."""
-
-    nodeids: Sequence[str]
-    some_files: bool = False
-    """The command line names files or folders."""
-    some_targets: bool = False
-    """It names targets."""
-    some_cells: bool = False
-    """It names tests or cells, or leaves some out."""
-
-
 @hookimpl
 def ftgate_begin(run: Run) -> None:
     """What is read of the branch is kept for the whole run."""
@@ -175,13 +163,13 @@ class Acceptances:
     def ftgate_collected(self, run: Run, config: pytest.Config, nodeids: Sequence[str]) -> None:
         """Refuse trailers of this branch that accept nothing."""
         left_out = any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob"))
-        collected = Collected(
-            nodeids=nodeids,
-            some_files=config.args_source is config.ArgsSource.ARGS or left_out,
-            some_targets=bool(config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")),
-            some_cells=left_out or any("::" in argument for argument in config.args),
-        )
-        self.check(collected, run.references.requested().reference.commit if run.config.against else "")
+        why = {
+            "files": config.args_source is config.ArgsSource.ARGS or left_out,
+            "targets": config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON"),
+            "cells": left_out or any("::" in argument for argument in config.args),
+        }
+        reference = run.references.requested().reference.commit if run.config.against else ""
+        self.check(nodeids, reference, {part for part, is_so in why.items() if is_so})
 
     @hookimpl(tryfirst=True)
     def ftgate_amend(self) -> Callable[[Row], Verdict]:
@@ -224,13 +212,14 @@ class Acceptances:
                 )
         return self._read[start]
 
-    def check(self, collected: Collected, reference: str) -> None:
+    def check(self, nodeids: Sequence[str], reference: str, some: Collection[str] = ()) -> None:
         """Raise FtgateError for trailers of this branch that cannot be read, and for those that match no cell.
 
-        `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's default branch already
-        is left alone: nobody can correct it.
+        `nodeids` are of all cells before any was deselected, of `some` "files", "targets" or "cells" alone where the
+        command line names such. `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's
+        default branch already is left alone: nobody can correct it.
         """
-        if not collected.nodeids or self._branch is None:
+        if not nodeids or self._branch is None:
             return
         repository, head, base = self._branch
         published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
@@ -241,9 +230,10 @@ class Acceptances:
             except FtgateError as error:
                 wrong.append(f"{error}; {FIX}")
                 continue
-            matched = any(matches(cells, nodeid) for nodeid in collected.nodeids)
-            if not matched and _is_lost(cells, collected, repository):
-                known = [*collected.nodeids, *dict.fromkeys(split_nodeid(each)[0] for each in collected.nodeids)]
+            tests = dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in nodeids)
+            matched = any(matches(cells, nodeid) for nodeid in nodeids)
+            if not matched and _is_lost(cells, tests, some, repository):
+                known = [*nodeids, *tests]
                 wrong.append(f"{quoted(commit, trailer)} matches no cell{did_you_mean(cells, known)}; {FIX}")
         if wrong:
             raise FtgateError("\n".join(wrong))
@@ -288,23 +278,21 @@ def _trailers(repository: Repository, head: str, *starts: str) -> Iterator[tuple
             yield commit, trailer
 
 
-def _is_lost(pattern: str, collected: Collected, repository: Repository) -> bool:
+def _is_lost(pattern: str, tests: Collection[str], some: Collection[str], repository: Repository) -> bool:
     """Whether a pattern that matches no collected cell can match none at all, as far as this run can tell."""
     file, separator, rest = pattern.partition("::")
-    open_ended = any(letter in file for letter in "*?")
-    if open_ended:
-        return not (collected.some_files or collected.some_targets or collected.some_cells)
+    if any(letter in file for letter in "*?"):
+        return not some
     if not separator:
         return True
-    tests = {split_nodeid(nodeid)[0] for nodeid in collected.nodeids}
     if not any(test.partition("::")[0] == file for test in tests):
         # A file whose tests are not collected here may be another run's, or another project's in this repository.
         elsewhere = repository.git("ls-files", "-z", "--", f":(top,literal){file}", f":(top,glob)**/{file}")
         return not (repository.root / file).exists() and not elsewhere
-    if collected.some_cells:
+    if "cells" in some:
         return False
     name, bracket, _ = rest.partition("[")
-    if collected.some_targets and (bracket or any(letter in rest for letter in "*?")):
+    if "targets" in some and (bracket or any(letter in rest for letter in "*?")):
         return bool(bracket) and not any(matches(f"{file}::{name}", test) for test in tests)
     return True
 

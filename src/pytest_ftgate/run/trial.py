@@ -6,7 +6,8 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -34,8 +35,13 @@ from .targets import same, unavailable
 if TYPE_CHECKING:
     from .run import Run
 
-Settled: TypeAlias = tuple[Mapping[str, str], str, AbstractSet[tuple[str, str]]]
-"""What a feature tells of a test before it is measured: see `hookspec.ftgate_settle`."""
+
+class Settled(NamedTuple):
+    """What a feature tells of a test before it is measured: see `hookspec.ftgate_settle`."""
+
+    same: Mapping[str, str] = MappingProxyType({})
+    why: str = ""
+    changed: AbstractSet[tuple[str, str]] = frozenset()
 
 
 class Trial:
@@ -285,7 +291,7 @@ class Trial:
     def _settled(self, cells: Sequence[Cell], pair: worktrees.Pair) -> Settled:
         """What a feature finds of the sides before they are measured."""
         found: Settled | None = self.run.hooks.ftgate_settle(run=self.run, group=self.group, cells=cells, pair=pair)
-        return found or ({}, "", frozenset())
+        return found or Settled()
 
     # -- phases ------------------------------------------------------------------------------------------------
 

@@ -30,10 +30,6 @@ _KEPT: Final = "refs/ftgate"
 _INDEX_LOCK: Final = ".git/index.lock"
 
 
-class HostError(FtgateError):
-    """A host that cannot be used, or a project that cannot be sent to one; the text names it and a fix."""
-
-
 # ---- the controller's side
 
 
@@ -41,7 +37,7 @@ class Shipment:
     """The commits of a project that its hosts need: the working tree as it is, and the one that it is compared with."""
 
     def __init__(self, root: Path, folder: Path, reference: str) -> None:
-        """`root` is the project's, `folder` its `.ftgate`, `reference` a commit or "". Raises HostError."""
+        """`root` is the project's, `folder` its `.ftgate`, `reference` a commit or "". Raises FtgateError."""
         try:
             repository = Repository(root)
             if repository.commit("HEAD") is None:
@@ -56,13 +52,13 @@ class Shipment:
                 raise AgainstError(f"the submodule {inner[0].path} cannot be sent: vendor it, or measure without hosts")
             first = repository.git("rev-list", "--max-parents=0", "HEAD").split()[-1]
         except AgainstError as error:
-            raise HostError(f"hosts get the project by git: {error}") from error
+            raise FtgateError(f"hosts get the project by git: {error}") from error
         self.repository = repository
         self.commits = [commit for commit in (self.commit, reference) if commit]
         self.project = f"{repository.top.name}-{first[:12]}"
 
     def deliver(self, channel: Any, have: Iterable[str], timeout_s: float) -> str:
-        """Send what the host does not have; the folder of the checkout there. Raises HostError, EOFError."""
+        """Send what the host does not have; the folder of the checkout there. Raises FtgateError, EOFError."""
         known = [commit for commit in have if self.repository.commit(commit)]
         if set(self.commits) - set(known):
             # The objects of the commits without those that are reached from the known ones, as git's pack format.
@@ -78,7 +74,7 @@ class Shipment:
                 )
                 if done.returncode:
                     said = done.stderr.decode(errors="replace").strip()
-                    raise HostError(f"hosts get the project by git: git pack-objects: {said}")
+                    raise FtgateError(f"hosts get the project by git: git pack-objects: {said}")
                 pack.seek(0)
                 while chunk := pack.read(CHUNK_BYTES):
                     channel.send(chunk)
@@ -88,10 +84,10 @@ class Shipment:
 
 
 def answer(channel: Any, timeout_s: float) -> dict[str, Any]:
-    """What the host says next. Raises HostError with its error, EOFError if the connection is closed."""
+    """What the host says next. Raises FtgateError with its error, EOFError if the connection is closed."""
     said: dict[str, Any] = channel.receive(timeout_s)
     if "error" in said:
-        raise HostError(said["error"])
+        raise FtgateError(said["error"])
     return said
 
 
@@ -136,7 +132,7 @@ def _checked_out(channel: Any, folder: Path) -> Path:
                     command, cwd=folder, env=environment(), stdin=file, capture_output=True, text=True
                 )
                 if done.returncode:
-                    raise HostError(f"git index-pack: {done.stderr.strip()}")
+                    raise FtgateError(f"git index-pack: {done.stderr.strip()}")
     finally:
         pack.unlink()
     commits = channel.receive()
@@ -149,7 +145,7 @@ def _checked_out(channel: Any, folder: Path) -> Path:
 
 @contextlib.contextmanager
 def _reserved(cache: Path, owner: str) -> Iterator[None]:
-    """Keep every other run of this user from this host. Raises HostError that says whose it is."""
+    """Keep every other run of this user from this host. Raises FtgateError that says whose it is."""
     note = cache / "host.owner"
     try:
         with filelock.FileLock(cache / "host.lock", timeout=0):
@@ -157,4 +153,4 @@ def _reserved(cache: Path, owner: str) -> Iterator[None]:
             yield
     except filelock.Timeout:
         who = note.read_text(encoding="utf-8") if note.exists() else "another run"
-        raise HostError(f"{who} measures there: wait for its end, or end it there") from None
+        raise FtgateError(f"{who} measures there: wait for its end, or end it there") from None

@@ -9,11 +9,9 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from packaging.version import Version
@@ -28,6 +26,7 @@ from ...measure.watch.opened_files import OpenedFiles
 from ...model.spec import Cell, Group, Spec
 from ...run.run import Run
 from ...run.sides import worktrees
+from ...run.trial import Settled
 from ...runner import reads
 from ...runner.protocol import CHECK, WARMUP
 from . import UNCHANGED
@@ -42,17 +41,6 @@ PreparedSide: TypeAlias = tuple[Side, PreparedTarget]
 """A target on one side: its files, and what launches there."""
 
 
-class Checked(NamedTuple):
-    """Why cells need not be compared, by node id, and why the others must be; neither where nothing was checked.
-
-    `changed` are the functions that a cell runs and that differ.
-    """
-
-    same: Mapping[str, str] = MappingProxyType({})
-    why: str = ""
-    changed: AbstractSet[tuple[str, str]] = frozenset()
-
-
 class UnchangedCells:
     """Finds the cells of a comparison that need no measurement."""
 
@@ -61,14 +49,14 @@ class UnchangedCells:
         self._sides: dict[tuple[str, str], Side] = {}
 
     @hookimpl(specname="ftgate_settle")
-    def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
+    def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Settled:
         """All `cells` of a group that run Python in our runner, or none: they are compared with each other.
 
         Each program by itself. Two versions of a distribution are a change.
         """
         lacking = (worktrees.lacks(pair.reference, split_nodeid(cell.nodeid)[0]) for cell in cells)
         if UNCHANGED.of(self.run.config) != "skip" or not pair.reference.commit or any(lacking):
-            return Checked()
+            return Settled()
         same, why = dict[str, str](), ""
         try:
             # A build for one target may leave files that another lists: all come before a launch.
@@ -77,7 +65,7 @@ class UnchangedCells:
                 # Both may be told apart before anything is launched.
                 package = mine.differing_package(other)
                 if differs := "the interpreter" if target.interpreter != reference.interpreter else package:
-                    return Checked(why=f"{differs} differs")
+                    return Settled(why=f"{differs} differs")
             for cell in sorted(cells, key=lambda each: each.executor.program is not None):
                 try:
                     with self.run.spent.on("checks"):
@@ -86,7 +74,7 @@ class UnchangedCells:
                     continue
                 except LaunchFailed:
                     if cell.executor.program is None:
-                        return Checked()  # the measurement finds the error again, and reports it
+                        return Settled()  # the measurement finds the error again, and reports it
                     finding = Compared("its check launch failed")
                 if not finding.reason:
                     same[cell.nodeid] = f"nothing that it runs or reads differs at {pair.reference.label}"
@@ -95,12 +83,12 @@ class UnchangedCells:
                             f": {plural(uncalled, 'changed function is', 'changed functions are')} never called"
                         )
                 elif cell.executor.program is None:
-                    return Checked(why=finding.reason, changed=finding.changed)
+                    return Settled(why=finding.reason, changed=finding.changed)
                 else:
                     why = why or f"{cell.label}: {finding.reason}"
         except Exception:  # noqa: BLE001
-            return Checked()
-        return Checked(same, why)
+            return Settled()
+        return Settled(same, why)
 
     def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> tuple[PreparedSide, PreparedSide]:
         """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""
