@@ -23,6 +23,7 @@ SOURCE = ROOT / "src" / PACKAGE
 WINGS = (
     "cli",
     "features",
+    "hookspec",
     "plugin",
     "run",
     "declare",
@@ -36,7 +37,6 @@ WINGS = (
     "stats",
     "runner",
     "kit",
-    "hookspec",
 )
 STRANGERS = {("judge", "measure"), ("report", "measure")}
 """Wings with wings below them that they must not know, although the order would allow it."""
@@ -49,9 +49,9 @@ PURE = (
         "features/html/",
         "features/markdown",
     ),
-    *("features/junit/", "features/exports"),
+    *("features/junit", "features/exports"),
 )
-PYTEST = ("plugin/", "features/", "hookspec")
+PYTEST = ("plugin/", "features/", "hookspec", "kit/plugins")
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child,
 # a plain test run gives the runner's workers a context, as the runner itself does, --ftgate-trust=base runs pytest, and
 # hosts are reached by ssh.
@@ -161,8 +161,6 @@ def against_the_direction(modules: list[Module]) -> list[str]:
     found = []
     for module, used, target in crossings(modules):
         mine, theirs = wing_of(module.name), wing_of(target)
-        if mine == "hookspec" and used.typing_only:  # it names what hooks are given, of all wings
-            continue
         if mine in WINGS and theirs in WINGS and WINGS.index(theirs) < WINGS.index(mine):
             found.append(f"{module}:{used.line} imports {target}")
         elif (mine, theirs) in STRANGERS:
@@ -270,7 +268,7 @@ def test_each_wing_imports_only_from_wings_below() -> None:
 
 
 def test_the_core_knows_no_feature() -> None:
-    """`hookspec` loads what `features` lists; the command asks one of them what an error of a report means."""
+    """`kit.plugins` loads what `features` lists; the command asks one of them what an error of a report means."""
     core = outside("features/", "cli")
     names = {own(used.name, NAMES) or "" for module in core for used in module.imports()}
     assert {name for name in names if wing_of(name) == "features"} == set()

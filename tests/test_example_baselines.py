@@ -13,6 +13,7 @@ import pytest
 from bench import BUILDS
 from stored_values import ratios_of, values_of
 
+from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.store import folder, names, schema
 
 ROOT = Path(__file__).parents[1]
@@ -81,7 +82,7 @@ def test_every_cell_of_every_example_has_its_baseline() -> None:
 
 def named_in(nodeids: set[str]) -> set[str]:
     """The tests whose cells these are."""
-    return {names.split_nodeid(nodeid)[0] for nodeid in nodeids}
+    return {split_nodeid(nodeid)[0] for nodeid in nodeids}
 
 
 def test_the_committed_baselines_have_the_write_ups_shape() -> None:

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 import pytest
 from example import Example, assert_usage_error
 
-from pytest_ftgate import cli, features, hookspec
+from pytest_ftgate import cli, features
+from pytest_ftgate.declare import options
 from pytest_ftgate.features import FEATURES
+from pytest_ftgate.kit import plugins
+from pytest_ftgate.report import json
 
 KINDS = {
     "option": "ftgate_options",
@@ -36,8 +39,8 @@ QUICK = ("-p", "fake_run", "--ftgate", "-oftgate_launches=2", "-oftgate_iteratio
 
 def names_of(kind: str, hook: str) -> list[str]:
     """The features that have a hook, in the order in which they are called."""
-    plugins = hookspec.features(kind)
-    called = reversed(getattr(plugins.hook, hook).get_hookimpls())
+    manager = plugins.features(kind)
+    called = reversed(getattr(manager.hook, hook).get_hookimpls())
     return [each.plugin_name for each in called]
 
 
@@ -60,16 +63,16 @@ def example(pytester: pytest.Pytester, scripted_runs: None) -> Iterator[Example]
 
 
 def forget() -> None:
-    hookspec.options.cache_clear()
-    hookspec.formats.cache_clear()
+    options.table.cache_clear()
+    json.formats.cache_clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_feature_takes_part_where_it_says(kind: str) -> None:
-    plugins = hookspec.features(kind)
+    manager = plugins.features(kind)
     listed = [name for name, kinds in FEATURES.items() if kind in kinds.split()]
-    assert [name for name, plugin in plugins.list_name_plugin() if not plugins.get_hookcallers(plugin)] == []
-    assert {name for name, _ in plugins.list_name_plugin()} == set(listed)
+    assert [name for name, plugin in manager.list_name_plugin() if not manager.get_hookcallers(plugin)] == []
+    assert {name for name, _ in manager.list_name_plugin()} == set(listed)
     if KINDS[kind]:
         assert names_of(kind, KINDS[kind]) == listed
 
@@ -106,7 +109,8 @@ def test_a_run_does_without_any_feature(name: str, example: Example, monkeypatch
 
 THEIRS = """
     from pytest_ftgate.declare.options import option, some
-    from pytest_ftgate.hookspec import Format, hookimpl
+    from pytest_ftgate.hookspec import hookimpl
+    from pytest_ftgate.model.report import Format
 
     GREETING = option("greeting", "hello", some("a word"), "how to greet", metavar="WORD")
 
@@ -153,7 +157,7 @@ def test_it_adds_an_option_a_form_lines_at_the_end_and_a_command(
     assert_usage_error(installed.run_pytest("--ftgate-greeting=ahoy"), "--ftgate-greeting would do nothing")
     assert_usage_error(installed.run_pytest(*QUICK, "--ftgate-greeting="), "--ftgate-greeting=: takes a word")
     assert names_of("command", "ftgate_commands")[-1] == "theirs"
-    assert [*hookspec.formats()][-1] == "count"
+    assert [*json.formats()][-1] == "count"
 
 
 def test_without_it_all_of_that_is_unknown(example: Example) -> None:

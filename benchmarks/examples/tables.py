@@ -17,10 +17,10 @@ from pathlib import Path
 from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.judge import contract_grammar, contract_judge, contracts
 from pytest_ftgate.judge.values import TestValues
+from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report.json import parse
-from pytest_ftgate.store.names import split_nodeid
 
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- the table of `make examples` -->", "<!-- end of the table -->"

@@ -30,12 +30,12 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import page
 from launches import Workloads
 from series import PAIRED, Estimator, iterations_ratio
 
-from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure.conditions import ConditionsMonitor, calibration_ns
 from pytest_ftgate.measure.launch import Handle, LaunchRole
 from pytest_ftgate.model.report import Conditions
@@ -125,7 +125,7 @@ class Rig:
         if self.keep:
             with self.keep.open("a", encoding="utf-8") as file:
                 times = {"own": found.own, "slices": found.slices, "inner": found.inner}
-                about = {"cell": cell.label, "busy": busy, "conditions": to_builtins(found.conditions)}
+                about = {"cell": cell.label, "busy": busy, "conditions": msgspec.to_builtins(found.conditions)}
                 file.write(json.dumps({**about, **times}) + "\n")
         return found
 

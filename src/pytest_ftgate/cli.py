@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
-from . import hookspec
 from .kit.errors import FtgateError
 from .kit.platforms import unsupported
+from .kit.plugins import features
 from .kit.text import plain
 
 CODES: Final = {0: "success", 1: "regression", 2: "usage or file error", 3: "nothing measured or found"}
@@ -63,7 +63,7 @@ def build_parser() -> Parser:
     parser = Parser(prog="ftgate", description="Threads or processes, measured and gated.", exits=CODES)
     parser.add_argument("--version", action="version", version=f"pytest-ftgate {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    hookspec.features("command").hook.ftgate_commands(subparsers=subparsers)
+    features("command").hook.ftgate_commands(subparsers=subparsers)
     return parser
 
 

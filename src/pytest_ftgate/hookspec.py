@@ -7,15 +7,12 @@ those of others.
 
 from __future__ import annotations
 
-import importlib
-import itertools
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pluggy
+
+from .kit.plugins import GROUP
 
 if TYPE_CHECKING:
     import argparse
@@ -24,16 +21,15 @@ if TYPE_CHECKING:
 
     from .declare.options import Option, Options
     from .judge.metrics import MetricRow
-    from .model.report import Report, Row, Shard
+    from .model.report import Format, Report, Row, Shard
     from .model.spec import Cell, Group, Plan
     from .model.verdict import Verdict
     from .plugin.gate import Gate
     from .run.phase import Instead, Phase
     from .run.run import Run
     from .run.sides.worktrees import Pair
+    from .run.trial import Settled
 
-GROUP: Final = "ftgate"
-Settled: TypeAlias = tuple[Mapping[str, str], str, AbstractSet[tuple[str, str]]]
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 hookimpl = pluggy.HookimplMarker(GROUP)
 _hookspec = pluggy.HookspecMarker(GROUP)
@@ -50,14 +46,6 @@ def ftgate_options() -> Sequence[Option]:
 @_hookspec
 def ftgate_metrics() -> Sequence[MetricRow]:
     """Rows of the metric table, each with its `observer`. A module with this hook imports `judge` in the hook alone."""
-
-
-class Format(NamedTuple):
-    """A form of a report: what makes its text."""
-
-    render: Callable[[Report], str]
-    needs: tuple[str, ...] = ()
-    """The libraries that it imports then: no report is made with those of the project under test."""
 
 
 @_hookspec
@@ -137,27 +125,3 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
     Its help names the exit codes 0, 2 and those of `exits=` of `add_parser`.
     """
-
-
-def features(kind: str) -> pluggy.PluginManager:
-    """The features that take part where `kind` says, see `features.FEATURES`, and all of other distributions."""
-    listed = importlib.import_module(f"{__package__}.features").FEATURES
-    plugins = pluggy.PluginManager(GROUP)
-    plugins.add_hookspecs(sys.modules[__name__])
-    plugins.load_setuptools_entrypoints(GROUP)
-    for name, kinds in reversed(listed.items()):  # pluggy calls the last first
-        if kind in kinds.split():
-            plugins.register(importlib.import_module(f"{__package__}.features.{name}"), name)
-    return plugins
-
-
-@cache
-def options() -> tuple[Option, ...]:
-    """The rows of the features."""
-    return tuple(itertools.chain.from_iterable(features("option").hook.ftgate_options()))
-
-
-@cache
-def formats() -> dict[str, Format]:
-    """The forms of a report that are features: all but the JSON."""
-    return {kind: form for forms in features("format").hook.ftgate_formats() for kind, form in forms.items()}

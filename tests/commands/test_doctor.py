@@ -13,11 +13,10 @@ from report_by_hand import FREE_THREADED
 from golden import check_golden
 from pytest_ftgate.cli import build_parser
 from pytest_ftgate.features import doctor
-from pytest_ftgate.features.doctor import Diagnosis, Probes, Problem, TargetState, diagnose, read_probes, to_text
-from pytest_ftgate.features.pythons import InstallProgress, outcome_text
+from pytest_ftgate.features.doctor import Diagnosis, Problem, TargetState, diagnose, read_probes, to_text
+from pytest_ftgate.features.pythons import install_progress, outcome_text
 from pytest_ftgate.model.report import Machine
-from pytest_ftgate.model.spec import TargetError, parse_target
-from pytest_ftgate.targets.provide import Provided
+from pytest_ftgate.model.spec import TargetError
 
 MACHINE = Machine(
     fingerprint="linux-x86_64-some-cpu-2c-12345678",
@@ -45,7 +44,7 @@ DIAGNOSIS = Diagnosis(
         TargetState(spec="3.14t", interpreter=INTERPRETER, environments=("/p/.ftgate/envs/3.14.7t-1a2b3c4d",)),
         TargetState(spec="3.13", interpreter=None),
     ),
-    probes=Probes(pss=True, pss_child=False, schedstat=False, schedstat_child=False),
+    probes={"pss": True, "pss_child": False, "schedstat": False, "schedstat_child": False},
     uv="/opt/bin/uv",
     cache="/home/me/.cache/pytest-ftgate",
     load_1min=0.25,
@@ -103,22 +102,20 @@ def test_lacks_of_a_throttled_machine_have_their_fixes(tmp_path: Path, monkeypat
 
 
 def test_probes_tell_what_the_root_holds(tmp_path: Path) -> None:
-    assert read_probes(tmp_path) == Probes(pss=False, pss_child=False, schedstat=False, schedstat_child=False)
+    assert read_probes(tmp_path) == {"pss": False, "pss_child": False, "schedstat": False, "schedstat_child": False}
     own = tmp_path / "proc" / "self"
     own.mkdir(parents=True)
     (own / "smaps_rollup").write_text("Rss:  8 kB\nPss:  4 kB\n", encoding="ascii")
     (own / "schedstat").write_text("1 2 3\n", encoding="ascii")
-    assert read_probes(tmp_path) == Probes(pss=True, pss_child=False, schedstat=True, schedstat_child=False)
+    assert read_probes(tmp_path) == {"pss": True, "pss_child": False, "schedstat": True, "schedstat_child": False}
 
 
-def test_an_outcome_names_the_way_the_time_and_the_notes() -> None:
-    target = parse_target("3.14t")
-    built = Provided(target=target, interpreter=INTERPRETER, did="installed by uv", notes=("uv: no\nway",), took_s=200)
-    assert outcome_text(built) == (
+def test_an_outcome_names_the_way_and_the_notes() -> None:
+    assert outcome_text("3.14t", INTERPRETER, "installed by uv in 3 min 20 s", ["uv: no\nway"]) == (
         "3.14t: installed by uv in 3 min 20 s: /opt/bin/python3.14t "
         "(3.14.7t, gcc 12.2.0, PGO, no LTO, found on PATH)\n  uv: no\n  way"
     )
-    assert outcome_text(Provided(target=target, interpreter=None, did="missing")) == "3.14t: missing"
+    assert outcome_text("3.14t", None, "missing", []) == "3.14t: missing"
 
 
 class Screen:
@@ -145,7 +142,7 @@ def test_progress_is_one_line_on_a_terminal_and_rare_elsewhere(terminal: bool, m
     monkeypatch.setattr("pytest_ftgate.features.pythons.time.monotonic", lambda: float(next(clock)))
     monkeypatch.setenv("TERM", "xterm")
     screen = Screen(terminal=terminal)
-    with InstallProgress("3.14", screen) as progress:  # type: ignore[arg-type]
+    with install_progress("3.14", screen) as progress:  # type: ignore[arg-type]
         for step in range(32):
             progress(f"compiling {step}")
     lines = screen.written

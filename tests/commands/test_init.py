@@ -90,7 +90,7 @@ def test_each_kind_of_file_is_read(folder: Path, name: str, text: str) -> None:
 def test_the_file_is_the_one_that_pytest_reads(folder: Path, files: dict[str, str], expected: str | None) -> None:
     lay(folder, files)
     found = inifile.find(folder, folder)
-    assert (found.path.name if found else None) == expected
+    assert (found[0].name if found else None) == expected
 
 
 def test_an_older_pytest_does_not_read_its_own_toml(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

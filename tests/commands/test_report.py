@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import report_by_hand
 
-from pytest_ftgate import hookspec
 from pytest_ftgate.features import html
+from pytest_ftgate.model.report import Format
 from pytest_ftgate.report import json, terminal
 
 Ftgate = Callable[..., str]
@@ -77,7 +77,7 @@ def test_a_library_under_test_makes_no_form(
     (folder / "src" / "fakejinja").mkdir(parents=True)
     (folder / "src" / "fakejinja" / "__init__.py").touch()
     monkeypatch.syspath_prepend(folder / "src")
-    monkeypatch.setitem(hookspec.formats(), "html", hookspec.Format(html.render, ("fakejinja",)))
+    monkeypatch.setitem(json.formats(), "html", Format(html.render, ("fakejinja",)))
     assert "--to html: fakejinja here is this project's own" in ftgate(
         "report", written.name, "--to", "html:page.html", code=2
     )

@@ -16,6 +16,7 @@ from pytest_ftgate import command, executor, ftgate, interpreters, load, process
 from pytest_ftgate.declare import plan
 from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.declare.tests import check_arguments, check_placeholders, spec_of
+from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure import cell_run
 from pytest_ftgate.model.spec import Load, Service, Source, Spec, parse_target
 
@@ -294,7 +295,7 @@ def test_seconds_are_those_of_a_window() -> None:
 
 def test_two_cells_of_one_name() -> None:
     test = compared(command("x", ["x", "{workers}"]), command("x-w2", ["x"]))
-    with pytest.raises(plan.PlanError, match=r"test_a.py:.* two cells would be named x-w2"):
+    with pytest.raises(FtgateError, match=r"test_a.py:.* two cells would be named x-w2"):
         labels(test, "3.14")
 
 

@@ -10,7 +10,7 @@ import pytest
 from example import Example, assert_usage_error
 
 from pytest_ftgate.declare import options
-from pytest_ftgate.declare.options import OPTIONS, Option, OptionError, read, table
+from pytest_ftgate.declare.options import OPTIONS, Option, read, table
 from pytest_ftgate.features.decide import weight
 from pytest_ftgate.features.shards import shard
 from pytest_ftgate.judge import limits
@@ -178,20 +178,20 @@ def test_a_step_of_an_installation_per_line() -> None:
     assert resolve(install, None, {}, lines) == steps
     assert resolve(install, [""], {}, None) == resolve(install, None, {}, []) == ()
     assert resolve(install, ["$HOME/a.whl"], {}, None) == (("$HOME/a.whl",),)
-    with pytest.raises(OptionError, match=r"FTGATE_INSTALL=.*quoted as in a shell: No closing quotation"):
+    with pytest.raises(FtgateError, match=r"FTGATE_INSTALL=.*quoted as in a shell: No closing quotation"):
         resolve(install, None, {"FTGATE_INSTALL": "'a"}, None)
     with pytest.raises(
-        OptionError, match=r"ftgate_install=-e \.: takes a step in a line: what follows -e is in the same"
+        FtgateError, match=r"ftgate_install=-e \.: takes a step in a line: what follows -e is in the same"
     ):
         resolve(install, None, {}, ["-e", "."])
-    with pytest.raises(OptionError, match=r"--ftgate-install=\$: takes a command after \$"):
+    with pytest.raises(FtgateError, match=r"--ftgate-install=\$: takes a command after \$"):
         resolve(install, ["$ "], {}, None)
 
 
 def test_several_words_of_a_value() -> None:
     report = by_name("report")
     assert resolve(report, None, {"FTGATE_REPORT": "json:a json:b"}, None) == ("json:a", "json:b")
-    with pytest.raises(OptionError, match=r"FTGATE_REPORT=.*No closing quotation; quote it as in a shell"):
+    with pytest.raises(FtgateError, match=r"FTGATE_REPORT=.*No closing quotation; quote it as in a shell"):
         resolve(report, None, {"FTGATE_REPORT": "'a"}, None)
 
 
@@ -209,9 +209,9 @@ def test_lists_with_commas_or_repeated() -> None:
     assert options.DEFAULT_METRICS == GATING
     assert resolve(metrics, ["wall,uss, wall", "tail"], {}, None) == (Metric.WALL, Metric.USS, Metric.TAIL)
     assert set(resolve(metrics, None, {}, None)) == {"wall", "tail", "uss", "lock_wait"}
-    with pytest.raises(OptionError, match=r"--ftgate-metrics=,: takes at least one LIST"):
+    with pytest.raises(FtgateError, match=r"--ftgate-metrics=,: takes at least one LIST"):
         resolve(metrics, [","], {}, None)
-    with pytest.raises(OptionError, match=r"--ftgate-fail-on=wall,error: takes regressed, .*; errors always fail"):
+    with pytest.raises(FtgateError, match=r"--ftgate-fail-on=wall,error: takes regressed, .*; errors always fail"):
         resolve(fail_on, ["wall,error"], {}, None)
 
 
@@ -331,7 +331,7 @@ def test_thresholds_of_each_place() -> None:
     uss = limits.effective(Metric.USS, "paired", cli=given, ini=written)
     assert (uss.margin, uss.effect) == (0.01, 0.3)
     assert layers({}, {}, {}) == ((), ())
-    with pytest.raises(OptionError, match=r"--ftgate-limit=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):
+    with pytest.raises(FtgateError, match=r"--ftgate-limit=wal:margin=1%: takes METRIC: .*did you mean 'wall'"):
         layers({"limit": ["wal:margin=1%"]}, {}, {})
 
 

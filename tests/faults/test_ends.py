@@ -437,8 +437,8 @@ def test_who_handles_a_signal_already_keeps_it(pytester: pytest.Pytester, who: s
         elif sys.argv[1] == "faulthandler":
             faulthandler.register(signal.SIGHUP)
         before = signal.getsignal(signal.SIGHUP)
-        signals = Signals(None, is_worker=False)
-        signals.install()
+        signals = Signals()
+        signals.install(is_worker=False)
         kept = signal.getsignal(signal.SIGHUP) is before
         signals.pytest_unconfigure()
         assert signal.getsignal(signal.SIGHUP) is before

@@ -15,7 +15,7 @@ import report_by_hand
 from mutations import places
 from stored_values import TEST, change, make_row, make_sample
 
-from pytest_ftgate import cli, hookspec
+from pytest_ftgate import cli
 from pytest_ftgate.features.baseline import render_diff, render_list, render_test
 from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.kit.errors import FtgateError
@@ -29,7 +29,7 @@ from pytest_ftgate.store.schema import decode, encode
 
 HOSTILE = "\x1b[31m\x9b2J\x1b]0;title\x07\x90q\x9c\u202e\u2066\u200f\x00\x08\x7f\x85\x1b"
 RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-FORMS = sorted(hookspec.formats())
+FORMS = sorted(formats.formats())
 
 
 def poisoned(value: Any, keys: set[str]) -> Any:

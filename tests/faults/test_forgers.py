@@ -362,9 +362,12 @@ main._write_result = _write_result
 def test_figures_that_agree_with_the_clock_are_believed(bench: Bench) -> None:
     """Not detected: code of the workload that changes what the runner answers. docs/trust.md says so."""
     forged = """
-from pytest_ftgate.runner.executors.base import IterationResult
-honest = IterationResult.__init__
-IterationResult.__init__ = lambda self, start_ns, work_ns, join_ns, *rest: honest(self, *[1_000_000] * 3, *rest)
+from pytest_ftgate.runner.executors.threads import ThreadWorkers
+honest = ThreadWorkers.iteration
+def iteration(self, order, observer):
+    times, *reports = honest(self, order, observer)
+    return times | dict.fromkeys(("start_ns", "work_ns", "join_ns"), 1_000_000), *reports
+ThreadWorkers.iteration = iteration
 """
     launch = _measured(bench, forged, count=2)
     assert {iteration.wall_ns for iteration in launch.iterations} == {3 * MS}

@@ -15,10 +15,10 @@ from example import Example
 from failing_writes import FailingWrites
 from project import commit
 
-from pytest_ftgate import hookspec
+from pytest_ftgate.report.json import formats
 from pytest_ftgate.store.folder import Store
 
-KINDS = ("json", *hookspec.formats())
+KINDS = ("json", *formats())
 OPTIONS = (
     *("-p", "fake_run", "--ftgate", "-oftgate_launches=2", "-oftgate_iterations=2", "--ftgate-python=3.14t"),
     *(f"--ftgate-report={kind}:out/{kind}" for kind in KINDS),

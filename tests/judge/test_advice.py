@@ -46,7 +46,6 @@ def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: A
         figures=shown,
         source=source,
         own_metrics=tuple(name for name in values if "." in name),
-        estimates={},
     )
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from example import HEAD, Example
 
-from pytest_ftgate import cli, hookspec
+from pytest_ftgate import cli
+from pytest_ftgate.model.report import Format
+from pytest_ftgate.report.json import formats
 from pytest_ftgate.run.trial import Trial
 
 REAL = ("--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t", "--ftgate-metrics=wall")
@@ -172,8 +174,8 @@ def test_a_folder_in_the_place_of_a_report_is_named_once_and_left_alone(example:
 
 
 def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = hookspec.Format(lambda report: report.missing)  # type: ignore[attr-defined]
-    monkeypatch.setitem(hookspec.formats(), "broken", broken)
+    broken = Format(lambda report: report.missing)  # type: ignore[attr-defined]
+    monkeypatch.setitem(formats(), "broken", broken)
     result = example.run_pytest(*QUICK, "--ftgate-report=broken:x", *FILES, "-k", "test_first and w1")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     assert report_of(example)["partial"].startswith("broken:x cannot be written: AttributeError: ")

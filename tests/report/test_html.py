@@ -23,7 +23,7 @@ from pytest_ftgate.features.decide import sentences
 from pytest_ftgate.features.html import page as page_module
 from pytest_ftgate.features.html import plots
 from pytest_ftgate.judge import metrics
-from pytest_ftgate.kit.values import Interval, to_builtins
+from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Figures, History, HistoryPoint, LevelChange, Report, Row, Table
 from pytest_ftgate.model.sample import Footprint, Launch, MemoryPoint, Sample
 from pytest_ftgate.model.verdict import Decision, Verdict
@@ -158,7 +158,9 @@ def test_figures_of_the_data_are_those_of_the_report() -> None:
     cells = {each["label"]: each for each in block(rendered(report))["tests"][0]["cells"]}
     for row in report.tables[0].rows:
         of = cells[row.cell.label]
-        assert of["figures"]["wall_ns"] == (None if row.figures.wall_ns is None else to_builtins(row.figures.wall_ns))
+        assert of["figures"]["wall_ns"] == (
+            None if row.figures.wall_ns is None else msgspec.to_builtins(row.figures.wall_ns)
+        )
         assert of["decision"] == row.verdict.decision
     wall = cells["3.14-fork-w8"]["changes"]["wall"]
     assert wall["change"]["value"] == 1.312

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from fake_launcher import Quiet
 from project import git
 
-from pytest_ftgate.features.accept import Acceptances, Collected
+from pytest_ftgate.features.accept import Acceptances
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.run.folder import RunFolder
 
@@ -55,11 +56,11 @@ class Repo:
         """What the commits since one accept."""
         return [each.reason for each in self.run().since(since)]
 
-    def check(self, cells: str, **some: bool) -> str:
+    def check(self, cells: str, some: Collection[str] = ()) -> str:
         """The error of a last commit with these cells; "" for none."""
         self.git("commit", "--quiet", "--allow-empty", "-m", "change", "-m", f"Ftgate-Accept: {cells} wall: why")
         try:
-            self.run().check(Collected(nodeids=CELLS, **some), "")
+            self.run().check(CELLS, "", some)
         except FtgateError as error:
             return str(error)
         finally:
@@ -142,7 +143,7 @@ def test_the_branch_is_that_of_the_runs_start(repo: Repo) -> None:
 def test_outside_of_git_and_without_a_commit_nothing_is_accepted(tmp_path: Path, repo: Repo) -> None:
     outside = acceptances(RunFolder(tmp_path, "run"))
     assert outside.since("abc") == ()
-    outside.check(Collected(nodeids=CELLS), "")
+    outside.check(CELLS, "")
     (tmp_path / "empty").mkdir()
     empty = Repo(tmp_path / "empty")
     empty.git("init", "--quiet")
@@ -214,21 +215,21 @@ def test_what_matches_none_names_the_commit_the_trailer_and_a_fix(repo: Repo) ->
     ("cells", "some", "error"),
     [
         ("tests/test_z.py::test_x", "", True),  # no such file
-        ("tests/test_z.py::test_x", "some_files some_cells", True),
+        ("tests/test_z.py::test_x", "files cells", True),
         ("tests/test_y.py::test_y", "", False),  # its tests are another run's
-        ("tests/test_x.py::test_z", "some_files", True),
-        ("tests/test_x.py::test_z", "some_cells", False),
-        ("tests/test_x.py::test_z[3.13-*]", "some_targets", True),
+        ("tests/test_x.py::test_z", "files", True),
+        ("tests/test_x.py::test_z", "cells", False),
+        ("tests/test_x.py::test_z[3.13-*]", "targets", True),
         (f"{TEST}[3.13-*]", "", True),
-        (f"{TEST}[3.13-*]", "some_targets", False),
-        (f"{TEST}*3.13*", "some_targets", False),
+        (f"{TEST}[3.13-*]", "targets", False),
+        (f"{TEST}*3.13*", "targets", False),
         ("*/test_z.py::*", "", True),
-        ("*/test_z.py::*", "some_files", False),
-        ("test_x", "some_cells", True),  # no node id
+        ("*/test_z.py::*", "files", False),
+        ("test_x", "cells", True),  # no node id
     ],
 )
 def test_a_run_of_some_cells_asks_only_for_what_it_knows(repo: Repo, cells: str, some: str, error: bool) -> None:
-    assert bool(repo.check(cells, **dict.fromkeys(some.split(), True))) is error
+    assert bool(repo.check(cells, some.split())) is error
 
 
 def test_the_tests_of_another_project_in_the_repository_are_not_asked_for(repo: Repo) -> None:
@@ -246,7 +247,6 @@ def test_only_what_can_still_be_corrected_is_an_error(repo: Repo) -> None:
     repo.git("checkout", "--quiet", "main")
     repo.commit("why", cells="tests/test_x.py::test_gone")
     there = clone(repo, "there")
-    collected = Collected(nodeids=CELLS)
-    there.run().check(collected, start)
+    there.run().check(CELLS, start)
     with pytest.raises(FtgateError, match="matches no cell"):
-        repo.run().check(collected, start)
+        repo.run().check(CELLS, start)

@@ -13,7 +13,8 @@ from typing import Any
 import project as projects
 import pytest
 
-from pytest_ftgate.features.hosts.checkout import HostError, Shipment, answer, serve
+from pytest_ftgate.features.hosts.checkout import Shipment, answer, serve
+from pytest_ftgate.kit.errors import FtgateError
 
 CLOSED = object()
 
@@ -120,7 +121,7 @@ def test_a_host_is_one_run_s_at_a_time(project: Path) -> None:
     shipment = shipment_of(project)
     with host() as first:
         delivered(shipment, first)
-        with host() as second, pytest.raises(HostError, match="the first run measures there: wait for its end"):
+        with host() as second, pytest.raises(FtgateError, match="the first run measures there: wait for its end"):
             delivered(shipment, second)
     with host() as third:
         delivered(shipment, third)
@@ -139,9 +140,11 @@ def test_a_connection_that_ends_leaves_the_host_free(project: Path) -> None:
 
 def test_a_pack_that_is_damaged_is_an_error(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shipment = shipment_of(project)
-    monkeypatch.setattr(shipment, "_pack", lambda known: iter([b"no pack"]))
-    with host() as end, pytest.raises(HostError, match="git index-pack: "):
-        delivered(shipment, end)
+    with host() as end:
+        put = end.outbox.put
+        monkeypatch.setattr(end.outbox, "put", lambda item: put(item[::-1] if isinstance(item, bytes) else item))
+        with pytest.raises(FtgateError, match="git index-pack: "):
+            delivered(shipment, end)
 
 
 @pytest.mark.parametrize(
@@ -158,10 +161,10 @@ def test_a_pack_that_is_damaged_is_an_error(project: Path, monkeypatch: pytest.M
 )
 def test_what_cannot_be_sent_is_said(project: Path, git: Git, made: Callable[[Git, Path], object], said: str) -> None:
     made(git, project)
-    with pytest.raises(HostError, match=said):
+    with pytest.raises(FtgateError, match=said):
         shipment_of(project)
 
 
 def test_a_project_outside_of_git_cannot_be_sent(tmp_path: Path) -> None:
-    with pytest.raises(HostError, match="hosts get the project by git: "):
+    with pytest.raises(FtgateError, match="hosts get the project by git: "):
         shipment_of(tmp_path)

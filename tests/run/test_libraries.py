@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate import hookspec
 from pytest_ftgate.features import html
+from pytest_ftgate.model.report import Format
+from pytest_ftgate.report.json import formats
 from pytest_ftgate.run import libraries
 
 INFO = "Metadata-Version: 2.1\nName: fakejinja\nVersion: 1.0\n"
@@ -17,7 +18,7 @@ INFO = "Metadata-Version: 2.1\nName: fakejinja\nVersion: 1.0\n"
 @pytest.fixture(autouse=True)
 def fakejinja(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library that the page is made with, in these tests."""
-    monkeypatch.setitem(hookspec.formats(), "html", hookspec.Format(html.render, ("fakejinja",)))
+    monkeypatch.setitem(formats(), "html", Format(html.render, ("fakejinja",)))
     monkeypatch.setattr(libraries, "DECIDING", ("fakejinja",))
 
 

@@ -36,6 +36,7 @@ from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import Judge
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.measure import machine
 from pytest_ftgate.measure.capacity import Capacity
@@ -50,7 +51,6 @@ from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.run.trial import Trial
 from pytest_ftgate.runner.protocol import MEASURED
 from pytest_ftgate.store import folder as assembly
-from pytest_ftgate.store.names import split_nodeid
 from pytest_ftgate.store.schema import BaselineError
 from pytest_ftgate.targets.describe import build_key
 from pytest_ftgate.targets.environments import InstallError

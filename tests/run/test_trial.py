@@ -21,7 +21,7 @@ from scripted import COMMIT, FORK, THREADS, TWO, Project, cells_slower, day, fin
 
 from pytest_ftgate.declare.options import seconds
 from pytest_ftgate.features.accept import Acceptances
-from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
+from pytest_ftgate.features.unchanged.cells import UnchangedCells
 from pytest_ftgate.hookspec import hookimpl
 from pytest_ftgate.judge import decide, explain
 from pytest_ftgate.judge.decide import MOVED
@@ -36,6 +36,7 @@ from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
 from pytest_ftgate.run.run import RunTime
+from pytest_ftgate.run.trial import Settled
 from pytest_ftgate.runner.protocol import MEASURED
 
 THREADS_ALONE = group_of("threads")
@@ -264,7 +265,7 @@ class TestPredicted:
     ) -> None:
         """Of two cells that missed: the screen stands, and the code is not blamed."""
         same = {FORK: "nothing that it runs or reads differs at main"}
-        monkeypatch.setattr(UnchangedCells, "check", hookimpl(specname="ftgate_settle")(lambda self: Checked(same)))
+        monkeypatch.setattr(UnchangedCells, "check", hookimpl(specname="ftgate_settle")(lambda self: Settled(same)))
         project.recorded(launches=12)
         launcher = day(cells_slower(2.0, THREADS, FORK))
         rows = finish(project.trial(launcher, TWO))
@@ -277,7 +278,7 @@ class TestPredicted:
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         changed = {("work.py", "body")}
-        settle = hookimpl(specname="ftgate_settle")(lambda self: Checked({}, "body() in work.py differs", changed))
+        settle = hookimpl(specname="ftgate_settle")(lambda self: Settled({}, "body() in work.py differs", changed))
         monkeypatch.setattr(UnchangedCells, "check", settle)
         told: list[object] = []
 
@@ -297,7 +298,7 @@ class TestPredicted:
     def test_once_the_time_of_the_run_is_over_nothing_is_checked(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def check(*_: object) -> Checked:
+        def check(*_: object) -> Settled:
             raise AssertionError("a check launch begins")
 
         monkeypatch.setattr(UnchangedCells, "check", check)

@@ -14,12 +14,13 @@ import pytest
 from fake_launcher import At, FakeLauncher, failed, unsupported
 from scripted import TWO, Project
 
-from pytest_ftgate.features.unchanged.cells import Checked, UnchangedCells
+from pytest_ftgate.features.unchanged.cells import UnchangedCells
 from pytest_ftgate.features.unchanged.compare import OPENED, Compared, Read, compare, read_notes
 from pytest_ftgate.features.unchanged.sides import Place, Side, loaded_part
 from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
 from pytest_ftgate.model.spec import Executor, Group, Program
+from pytest_ftgate.run.trial import Settled
 from pytest_ftgate.runner import reads
 
 BEGUN = Read(reads.STARTED, "/python")
@@ -357,7 +358,7 @@ class Checks(Project):
         if request.reads:
             Path(request.reads).write_text("".join(lines), encoding="ascii")
 
-    def check(self, unchanged: str = "skip") -> Checked:
+    def check(self, unchanged: str = "skip") -> Settled:
         run = self.session(self.launcher, self.group, against="main", others={"unchanged": unchanged})
         run.launcher = self.launcher
         return UnchangedCells(run).check(self.group, self.group.cells, self.sides)
@@ -373,7 +374,7 @@ UNCHANGED = "nothing that it runs or reads differs at main (1eb3b87)"
 
 def test_cells_that_run_and_read_the_same_are_unchanged(checks: Checks) -> None:
     checks.notes.append(Read(reads.FILE, f"{checks.sides.changed.root}/helper.py"))
-    assert checks.check() == Checked({cell.nodeid: UNCHANGED for cell in checks.group.cells})
+    assert checks.check() == Settled({cell.nodeid: UNCHANGED for cell in checks.group.cells})
 
 
 def test_a_source_that_differs_but_not_where_it_ran_means_a_launch_of_the_reference(checks: Checks) -> None:
@@ -400,7 +401,7 @@ def test_what_the_reference_runs_counts_as_well(checks: Checks, reference_runs: 
     checks.runs("helper.py:<module>")
     checks.runs("helper.py:<module>", *reference_runs, reference=True)
     file_name, _, name = reference_runs[0].partition(":")
-    assert checks.check() == Checked(why=why, changed={(file_name, name)})
+    assert checks.check() == Settled(why=why, changed={(file_name, name)})
 
 
 def test_the_changed_side_alone_is_launched_once_a_cell_and_ended(checks: Checks) -> None:
@@ -434,7 +435,7 @@ def test_one_cell_that_reads_a_change_means_measuring_its_group(checks: Checks) 
         checks.note(request)
 
     checks.launcher.on_start = note
-    assert checks.check() == Checked(why="helper.py differs")
+    assert checks.check() == Settled(why="helper.py differs")
     assert checks.launcher.alive == frozenset()
 
 
@@ -443,7 +444,7 @@ def test_of_a_test_file_what_runs_counts(checks: Checks) -> None:
     assert checks.check().same
     checks.runs("test_work.py:<module>", "test_work.py:test_work")
     changed = {("test_work.py", "test_work")}
-    assert checks.check() == Checked(why="test_work() in test_work.py differs", changed=changed)
+    assert checks.check() == Settled(why="test_work() in test_work.py differs", changed=changed)
 
 
 def test_another_environment_needs_no_launch(checks: Checks) -> None:
@@ -453,7 +454,7 @@ def test_another_environment_needs_no_launch(checks: Checks) -> None:
         "x",
         "environment",
     )
-    assert checks.check() == Checked(why="a.pth differs")
+    assert checks.check() == Settled(why="a.pth differs")
     assert checks.launcher.requests == []
 
 
@@ -461,21 +462,21 @@ def test_another_build_needs_no_launch(checks: Checks) -> None:
     checks.sides = msgspec.structs.replace(
         checks.sides, reference=msgspec.structs.replace(checks.sides.reference, python="3.13")
     )
-    assert checks.check() == Checked(why="the interpreter differs")
+    assert checks.check() == Settled(why="the interpreter differs")
 
 
 def test_without_notes_a_cell_is_measured(checks: Checks) -> None:
     checks.notes = []
-    assert checks.check() == Checked(why="what it runs could not be noted")
+    assert checks.check() == Settled(why="what it runs could not be noted")
 
 
 def test_a_check_that_fails_means_measuring_and_leaves_no_launch(checks: Checks) -> None:
     checks.launcher.trouble = lambda at: failed("it broke") if at.event == "check" else None
-    assert checks.check() == Checked()
+    assert checks.check() == Settled()
     assert checks.launcher.requests
     assert checks.launcher.alive == frozenset()
     checks.uninstallable = {checks.label}
-    assert checks.check() == Checked()
+    assert checks.check() == Settled()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
@@ -503,7 +504,7 @@ def test_some_cells_are_not_even_checked(checks: Checks, case: str) -> None:
         case "new":
             reference = msgspec.structs.replace(checks.sides.reference, label="without it")
             checks.sides = msgspec.structs.replace(checks.sides, reference=reference)
-    assert checks.check("measure" if case == "option" else "skip") == Checked()
+    assert checks.check("measure" if case == "option" else "skip") == Settled()
     assert checks.launcher.requests == []
 
 

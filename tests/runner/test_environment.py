@@ -146,5 +146,5 @@ def test_pinning_is_in_no_phase_of_an_iteration(reuse: str) -> None:
     elapsed_ns = time.monotonic_ns() - began
     workers.close()
     assert pinned == ([2, 2] if reuse == "fresh" else [2])
-    timed_ns = sum(each.start_ns + each.work_ns + each.join_ns for each in done)
+    timed_ns = sum(times["start_ns"] + times["work_ns"] + times["join_ns"] for times, _, _ in done)
     assert timed_ns <= elapsed_ns - len(pinned) * 100_000_000

@@ -37,6 +37,7 @@ from values import read
 from golden import check_golden
 from pytest_ftgate.judge import values as values_module
 from pytest_ftgate.judge.values import Values, stored_values
+from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.model.sample import Launch, LockSite, LockWaits, Sample, Timer, WorkloadError
 from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.store import folder, names, recording, schema
@@ -112,7 +113,7 @@ def contents(store: Store) -> dict[Path, bytes]:
     ],
 )
 def test_a_node_id_splits_and_joins(nodeid: str, test: str, label: str) -> None:
-    assert names.split_nodeid(nodeid) == (test, label)
+    assert split_nodeid(nodeid) == (test, label)
     assert names.join_nodeid(test, label) == nodeid
 
 
@@ -697,7 +698,7 @@ def plan_of(store: Store, *modes: str) -> dict[str, tuple[str, str]]:
         make_row(make_sample("ill", error=WorkloadError(reason="it hung")), Decision.ERROR),
     ]
     updates = update_plan(modes, rows, entries_of(rows), store, fingerprint=MACHINE.fingerprint)
-    return {names.split_nodeid(plan.nodeid)[1] or plan.nodeid: (plan.action, plan.reason) for plan in updates}
+    return {split_nodeid(plan.nodeid)[1] or plan.nodeid: (plan.action, plan.reason) for plan in updates}
 
 
 THERE, CHANGED, NEW = ("skip", "has a baseline"), ("record", "changed"), ("record", "new")

@@ -19,7 +19,6 @@ from pytest_ftgate.features.decide import rank
 from pytest_ftgate.judge import compare, history
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.kit.values import to_builtins
 from pytest_ftgate.measure.launchers import command, load, workload
 from pytest_ftgate.measure.watch import lock_waits
 from pytest_ftgate.model.report import PlacedRow, Report
@@ -125,7 +124,7 @@ def baseline_file() -> bytes:
 
 def result_file() -> bytes:
     """What a runner leaves of a launch."""
-    launch = to_builtins(make_sample().launches[0])
+    launch = msgspec.to_builtins(make_sample().launches[0])
     content = {"protocol": PROTOCOL, "launch": launch, "error": None, "spans": [(1, 2)]}
     return marshal.dumps(json.loads(json.dumps(content)), MARSHAL)
 

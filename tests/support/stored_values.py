@@ -10,12 +10,13 @@ from fake_launcher import MS
 from values import held, iteration
 
 from pytest_ftgate.judge.values import WALL_OF_CONTROL, Values, stored_values
+from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.model.report import Machine, Row
 from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
 from pytest_ftgate.model.spec import Cell, Executor, Reuse, Target
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.store import recording
-from pytest_ftgate.store.names import entry_key, split_nodeid
+from pytest_ftgate.store.names import entry_key
 from pytest_ftgate.store.recording import Edit
 from pytest_ftgate.store.schema import StoredCell
 from pytest_ftgate.targets.describe import build_key

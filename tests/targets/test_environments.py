@@ -374,6 +374,14 @@ def test_the_line_that_says_why_is_not_that_of_the_tool_around_it(output: str, c
     assert cause_of(output.splitlines()) == cause
 
 
+def test_a_build_without_isolation_is_told_what_it_needs(maker: Maker) -> None:
+    (maker.project / "backend.py").write_text("import no_such_builder\n", encoding="utf-8")
+    needs = PYPROJECT.replace("requires = []", 'requires = ["no-such-builder>=2", "wheel"]')
+    (maker.project / "pyproject.toml").write_text(needs, encoding="utf-8")
+    with pytest.raises(InstallError, match=r"in a step before, in ftgate_install: 'no-such-builder>=2' wheel$"):
+        maker.python("--no-build-isolation", ".")
+
+
 def test_an_empty_submodule_is_the_fix_of_a_failing_build(maker: Maker) -> None:
     (maker.project / ".gitmodules").write_text('[submodule "x"]\n\tpath = ext/x\n\turl = ../x\n', encoding="utf-8")
     (maker.project / "ext" / "x").mkdir(parents=True)

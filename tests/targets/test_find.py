@@ -13,6 +13,7 @@ from project import executable
 from report_by_hand import GIL
 
 from pytest_ftgate import cli
+from pytest_ftgate.features.pythons import provide
 from pytest_ftgate.model.spec import Interpreter, Settings, Target, TargetError, parse_target
 from pytest_ftgate.targets.describe import (
     InterpreterBroken,
@@ -23,7 +24,6 @@ from pytest_ftgate.targets.describe import (
     settings_unsupported,
 )
 from pytest_ftgate.targets.find import InterpreterNotFound, find_interpreter
-from pytest_ftgate.targets.provide import provide
 
 OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -286,11 +286,11 @@ def test_find_by_path_checks_the_file_and_its_age(tmp_path: Path) -> None:
 
 def test_provide_says_what_is_missing_and_does_not_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    outcome = provide(parse_target("3.99"), cache=tmp_path)
-    assert outcome.interpreter is None
-    assert "no interpreter found for the target '3.99'" in outcome.notes[0]
-    assert "uv python install failed" in outcome.notes[1]
-    assert "ftgate pythons" not in "".join(outcome.notes)  # which is what runs
+    interpreter, did, notes = provide(parse_target("3.99"), cache=tmp_path)
+    assert (interpreter, did) == (None, "missing")
+    assert "no interpreter found for the target '3.99'" in notes[0]
+    assert "uv python install failed" in notes[1]
+    assert "ftgate pythons" not in "".join(notes)  # which is what runs
 
 
 def test_the_cli_reports_usage_errors_with_2() -> None:

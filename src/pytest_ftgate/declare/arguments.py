@@ -7,24 +7,21 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, get_args
 
 from ..kit.errors import FtgateError
-from ..kit.text import did_you_mean, listed, placeholders
+from ..kit.text import did_you_mean, listed
 from ..model.spec import (
-    PLACEHOLDERS,
     Environment,
     Executor,
     ExecutorKind,
     Generator,
     Load,
     Program,
-    Reuse,
     RoleCounts,
     Service,
     Source,
-    Spec,
     StartMethod,
     TargetError,
     parse_target,
@@ -41,6 +38,27 @@ SERVE_EXAMPLE = (
 )
 OWN = ("worker", "executor", "server")
 """The argument that a body takes from its cell; parametrize carries the cell to pytest under the same name."""
+SCOPES = ("iteration", "worker", "launch")
+EXAMPLE = "@ftgate.compare(threads, processes('fork', 'spawn'))"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+CONNECTIONS: Final = 10
+HTTP_METHODS: Final = get_args(signatures.HttpMethod)
+GENERATORS: Final = get_args(Generator)
+LONGEST_MIX: Final = 1000
+"""The most requests of a round of a mix."""
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f]")
+DEFAULT_WORKERS = 2
+CORES = "cores"
+ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
+VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+SETTINGS = {"PYTHON_GIL": "3.14t[gil=on]", "PYTHON_JIT": "3.14[jit=on]"}
+"""Variables that are settings of a target."""
+LAUNCHES = {
+    "PYTHONPATH": "belongs to the launch: use pytest's `pythonpath` ini",
+    "PYTHONHASHSEED": "differs in each launch, so that no figure depends on it",
+}
+"""Variables of a workload in Python that a test cannot set."""
 
 
 class DeclarationError(FtgateError):
@@ -53,7 +71,7 @@ def fault(path: str, written: Declaration | Note, name: str, text: str) -> Decla
 
 
 class Reader:
-    """A declaration and the place of its test. Every method of a reader raises DeclarationError."""
+    """Reads a declaration, with the place of its test. Every method raises DeclarationError."""
 
     def __init__(
         self, declared: Declaration, source: Source, what: str = "", given: Mapping[str, Any] | None = None
@@ -65,7 +83,6 @@ class Reader:
         self.kwargs = declared.kwargs if given is None else given
 
     def fail(self, text: str) -> NoReturn:
-        """Raise what is wrong, at its place."""
         raise fault(self.source.path, self.declared, self.source.qualname, self.what + text)
 
     def within(self, what: str, given: Mapping[str, Any], options: type) -> Reader:
@@ -87,6 +104,14 @@ class Reader:
             self.fail(f"{name}= takes {takes}, not {value!r}")
         return value
 
+    def fixture(self, name: str, what: str = "fixture") -> NoReturn:
+        """Refuse a value that a fixture makes: fixtures exist in this interpreter only."""
+        self.fail(
+            f"{what} {name!r} cannot be used: the workload runs in another interpreter; "
+            "make what it needs in the body, in @test.shared or in @test.setup, or pass plain values with "
+            "pytest.mark.parametrize"
+        )
+
     def targets(self) -> tuple[str, ...] | None:
         """The targets of `pythons=`, each once; None where it is not given."""
         value = self.kwargs.get("pythons")
@@ -101,39 +126,6 @@ class Reader:
             except TargetError as error:
                 self.fail(f"pythons={value!r}: {error}")
         return tuple(dict.fromkeys(names))
-
-
-def shown(value: Any) -> str:
-    """A value as its author would know it: a function by its name."""
-    return value.__name__ if isinstance(value, Callable) and hasattr(value, "__name__") else repr(value)  # type: ignore[arg-type]
-
-
-def is_count(value: Any) -> bool:
-    """Whether it is a whole number from 1."""
-    return _is_number(value, int) and value >= 1
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: Any, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def are_texts(values: Any, least: int = 0) -> bool:
-    """Whether a list, or a dict on both sides, holds texts alone, each of `least` characters."""
-    words = [word for pair in values.items() for word in pair] if isinstance(values, dict) else values
-    return isinstance(words, (list, tuple)) and all(isinstance(word, str) and len(word) >= least for word in words)
-
-
-SCOPES = ("iteration", "worker", "launch")
-POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-class Bodies(Reader):
-    """Checks the functions against the executors and the parameters."""
 
     def bodies(self, executors: Sequence[Executor]) -> None:
         """Check that every executor has a body that takes what the executor gives."""
@@ -257,69 +249,6 @@ class Bodies(Reader):
                     "make it a plain function"
                 )
 
-    def parameters(self, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool) -> None:
-        """Check that a body takes an argument of the cell, plain parameters, and nothing else."""
-        parameters = list(inspect.signature(function).parameters.values())[method:]
-        taken = [parameter.name for parameter in parameters if parameter.kind not in VARIADIC]
-        own = [name for name in OWN if name in taken]
-        if len(own) > 1:
-            self.fail(
-                f"{function.__name__} takes worker and executor; a body that every worker runs takes only `worker`"
-            )
-        needed = [p.name for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
-        for name in needed:
-            if name not in (*own, *parametrized):
-                self.fixture(name)
-        for name in parametrized:
-            if name not in taken:
-                self.fail(f"{function.__name__} does not take {name!r}, which the test is parametrized with; add it")
-
-    def setup_parameters(
-        self, what: str, scope: str, function: Callable[..., Any], parametrized: Iterable[str], *, method: bool
-    ) -> None:
-        """Check that a setup or teardown takes what it gets first, then parameters of the test."""
-        given = "the shared state" if scope == "launch" else f"`{shape_of(function)}`"
-        parameters = list(inspect.signature(function).parameters.values())[method:]
-        first = next((p.name for p in parameters if p.kind in POSITIONAL), None)
-        if first in (None, *parametrized) or (scope != "launch" and first != shape_of(function)):
-            self.fail(f"{function.__name__} is @{self.declared.body.__name__}.{what}: its first parameter is {given}")
-        for other in parameters[1:]:
-            if other.default is other.empty and other.kind not in VARIADIC and other.name not in parametrized:
-                self.fixture(other.name)
-
-    def fixture(self, name: str, what: str = "fixture") -> NoReturn:
-        """Refuse a value that a fixture makes: fixtures exist in this interpreter only."""
-        self.fail(
-            f"{what} {name!r} cannot be used: the workload runs in another interpreter; "
-            "make what it needs in the body, in @test.shared or in @test.setup, or pass plain values with "
-            "pytest.mark.parametrize"
-        )
-
-    def surrounded(self, by: str) -> NoReturn:
-        """Refuse what pytest would run around the test, but in this interpreter and with another instance."""
-        name = self.declared.body.__name__
-        ways = f"use @{name}.setup and @{name}.teardown, or @{name}.shared"
-        if self.declared.decorator == "serve":
-            ways = "do it in the test itself"
-        self.fail(f"{by} would run in pytest's process, not where the body runs; {ways} (other tests: another file)")
-
-    def takes_one(self, function: Callable[..., Any] | None, role: str, given: str, *, method: bool) -> None:
-        """Check that `@test.shared`, `@test.check` or `@test.stop` can be called with one argument."""
-        if function is None:
-            return
-        parameters = list(inspect.signature(function).parameters.values())[method:]
-        needed = [p for p in parameters if p.default is p.empty and p.kind not in VARIADIC]
-        if len(needed) > 1 or not any(p.kind in POSITIONAL or p.kind is p.VAR_POSITIONAL for p in parameters):
-            self.fail(f"{function.__name__} is @test.{role}, which takes one argument: {given}")
-
-
-EXAMPLE = "@ftgate.compare(threads, processes('fork', 'spawn'))"
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-
-
-class Executors(Reader):
-    """Reads executors and programs."""
-
     def executors(self) -> tuple[Executor, ...]:
         """All executors, in the order written, each once."""
         if self.declared.args == (self.declared.body,):
@@ -345,7 +274,7 @@ class Executors(Reader):
                     )
                     self.fail(f"{word}({name!r}) takes a function that gets {of}, not {token.factory!r}")
                 options = self.within(f"executor({name!r})", token.options, signatures.ExecutorOptions)
-                own = options.take("processes", _is_bool, "True or False", False)
+                own = options.take("processes", is_bool, "True or False", False)
                 made = Executor(kind=word, name=name, in_processes=own)  # type: ignore[arg-type]
                 if made in found:  # it does not hold its factory, so the second one would be dropped
                     self.fail(f"two executors are named {made.label!r}; give each its own name")
@@ -357,13 +286,11 @@ class Executors(Reader):
             if token.kind != "processes":
                 found.append(Executor(kind=token.kind))  # type: ignore[arg-type]
                 continue
-            for method in token.methods:
+            for method in token.methods or (default_method(),):
                 if method not in METHODS:
                     hint = did_you_mean(method, METHODS)
                     self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{hint}")
                 found.append(Executor(kind="processes", method=method))  # type: ignore[arg-type]
-            if not token.methods:
-                found.append(Executor(kind="processes", method=default_method()))
         if not found:
             self.fail(f"it names no executor; for example {EXAMPLE}")
         return self._each_once(found)
@@ -416,140 +343,8 @@ class Executors(Reader):
             self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {words!r}")
         return tuple(words)
 
-    def placeholders(self, spec: Spec, parametrized: Iterable[str]) -> None:
-        """Refuse a placeholder that has no value."""
-        foreign = ("port", "scratch") if spec.service is None else ("seconds",)
-        known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
-        programs = [executor.program for executor in spec.executors if executor.program]
-        shared = [value for environment in spec.environments for _, value in environment.variables]
-        texts = [*shared, *(word for program in programs for word in (*_texts(program), *program.build))]
-        if spec.service is not None:
-            load = spec.service.load  # braces in its body may be its own
-            texts += [spec.service.ready, *(path for path, _ in load.mix), *(value for _, value in load.headers)]
-        for text in texts:
-            for name in placeholders(text):
-                if name not in known:
-                    hint = did_you_mean(name, known)
-                    self.fail(
-                        f"{text!r}: nothing fills in {{{name}}}{hint}; the known placeholders are {listed(known)}"
-                    )
-        for program in programs:
-            if any("{seconds}" in word for word in program.build):
-                self.fail(f"command {program.name!r}: build= runs once, before any window, so {{seconds}} has no value")
-        started = [*shared, *(word for program in programs for word in _texts(program))]
-        if spec.duration_s is None and any("{seconds}" in word for word in started):
-            self.fail("{seconds} is the length of an iteration of duration=, which is missing")
-        if spec.service is not None and "{port}" not in spec.service.ready:
-            self.fail(f"ready={spec.service.ready!r} has no {{port}}: a server gets a new free port at each start")
-        for program in programs if spec.service is not None else ():
-            if not any("{port}" in word for word in (*_texts(program), *shared)):
-                self.fail(f"command {program.name!r} does not get its port: put {{port}} into its words or env=")
-
-
-def default_method() -> StartMethod:
-    """The start method of plain `processes`: CPython 3.14's default on this platform."""
-    return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"
-
-
-def _texts(program: Program) -> tuple[str, ...]:
-    """The texts of a program that may have placeholders at each start."""
-    return (*program.argv, *(value for _, value in program.environment))
-
-
-CONNECTIONS: Final = 10
-HTTP_METHODS: Final = get_args(signatures.HttpMethod)
-GENERATORS: Final = get_args(Generator)
-LONGEST_MIX: Final = 1000
-"""The most requests of a round of a mix."""
-_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_UNSAFE = re.compile(r"[\x00-\x20\x7f]")
-
-
-def load_of(reader: Reader) -> Load:
-    """The checked form of `load=`. Raises DeclarationError."""
-    token = reader.kwargs.get("load")
-    if not isinstance(token, LoadToken):
-        reader.fail(f"load= takes load(path, connections=...), not {token!r}: {SERVE_EXAMPLE}")
-    path = token.path
-    if isinstance(path, (dict, list, tuple)) and not path:
-        reader.fail(f"load() takes a path, a list of paths, or a dict such as {{'/a': 3, '/b': 1}}, not {path!r}")
-    inner = reader.within("load()", token.options, signatures.LoadOptions)
-    body = token.options.get("body", b"")
-    if not isinstance(body, (str, bytes)):
-        fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
-        inner.fail(f"body= takes a text or bytes, not {body!r}{fix}")
-    rate = inner.take(
-        "rate", lambda value: _is_number(value, int, float) and 0 < value < math.inf, "requests per second above 0"
-    )
-    generator = inner.take("generator", lambda value: value in GENERATORS, listed(GENERATORS))
-    if rate and generator == "wrk":
-        inner.fail("wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
-    headers = inner.take(
-        "headers",
-        lambda value: isinstance(value, dict),
-        "a dict such as {'Content-Type': 'application/json'}",
-        {},
-    )
-    for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER.fullmatch(name):
-            inner.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
-        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-            inner.fail(f"the header {name} takes one line of ASCII text, not {value!r}")
-    usual = "POST" if body else "GET"
-    return Load(
-        path=_path(inner, path),
-        connections=inner.take("connections", is_count, "a whole number from 1", CONNECTIONS),
-        generator="oha" if rate else generator,
-        method=inner.take("method", lambda value: value in HTTP_METHODS, listed(HTTP_METHODS), usual),
-        body=body if isinstance(body, str) else "",
-        body_bytes=body if isinstance(body, bytes) else b"",
-        headers=tuple(headers.items()),
-        rate=None if rate is None else float(rate),
-    )
-
-
-def _path(reader: Reader, given: Any) -> str | tuple[tuple[str, int], ...]:
-    paths = list(given) if isinstance(given, (dict, list, tuple)) else [given]
-    for path in paths:
-        if not isinstance(path, str) or not path or _UNSAFE.search(path):
-            reader.fail(f"a path is a text without spaces such as '/items?page=2', not {path!r}")
-    if isinstance(given, str):
-        return given
-    if len(set(paths)) < len(paths):
-        reader.fail(f"a path is twice in {given!r}; a dict says how often each comes: {{'/a': 3, '/b': 1}}")
-    times = list(given.values()) if isinstance(given, dict) else [1] * len(paths)
-    if not all(map(is_count, times)):
-        reader.fail(f"each path comes a whole number of times from 1: {given!r}")
-    divisor = math.gcd(*times)
-    if sum(times) // divisor > LONGEST_MIX:
-        reader.fail(f"the numbers of {given!r} add up to more than {LONGEST_MIX}; make them smaller")
-    return tuple((path, number // divisor) for path, number in zip(paths, times, strict=True))
-
-
-REUSES: tuple[str, ...] = get_args(Reuse)
-SHARED = (*signatures.SharedOptions.__annotations__,)
-
-
-KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
-"""The arguments of each decorator."""
-DEFAULT_WORKERS = 2
-CORES = "cores"
-ROLE = re.compile(r"[A-Za-z_]*[A-Za-z_]")
-VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-SETTINGS = {"PYTHON_GIL": "3.14t[gil=on]", "PYTHON_JIT": "3.14[jit=on]"}
-"""Variables that are settings of a target."""
-LAUNCHES = {
-    "PYTHONPATH": "belongs to the launch: use pytest's `pythonpath` ini",
-    "PYTHONHASHSEED": "differs in each launch, so that no figure depends on it",
-}
-"""Variables of a workload in Python that a test cannot set."""
-
-
-class Arguments(Reader):
-    """Reads the keyword arguments: numbers, names, requirements, a server's load."""
-
-    def workers(self) -> tuple[tuple[int, ...], tuple[RoleCounts, ...]]:
-        """The worker counts, each once, and with roles the roles of each."""
+    def workers(self) -> dict[str, Any]:
+        """The worker counts, each once, with roles the roles of each, and what "cores" stands for: see `Spec`."""
         value = self.kwargs.get("workers", DEFAULT_WORKERS if self.declared.decorator == "compare" else 1)
         counts = list(value) if isinstance(value, (list, tuple)) else [value]
         if any(isinstance(count, dict) for count in counts):
@@ -567,42 +362,18 @@ class Arguments(Reader):
                 if not all(is_count(count) for count in roles.values()):
                     self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
             role_counts = tuple(dict.fromkeys(tuple(roles.items()) for roles in counts))
-            return tuple(sum(number for _, number in role_count) for role_count in role_counts), role_counts
+            totals = tuple(sum(number for _, number in role_count) for role_count in role_counts)
+            return {"workers": totals, "role_counts": role_counts}
         if not counts or not all(is_count(count) or count == CORES for count in counts):
             self.fail(f"workers= takes a whole number from 1, {CORES!r}, or a list of them, not {value!r}")
-        machine = self.cores()
-        return tuple(dict.fromkeys(machine if count == CORES else count for count in counts)), ()
+        # "cores": those of this process, with pin= those that can be pinned to.
+        cores = 0
+        if CORES in counts:
+            from ..measure import machine  # plain runs of other tests do without
 
-    def cores(self) -> int:
-        """What "cores" stands for in workers=: the cores of this process, with pin= those that can be pinned to.
-
-        0 where it is not written.
-        """
-        if CORES not in self._written():
-            return 0
-        from ..measure import machine  # plain runs of other tests do without
-
-        return max(1, len(machine.for_workers())) if self.kwargs.get("pin") else machine.available()
-
-    def cores_named(self) -> bool:
-        """Whether no number of workers= is that of the cores: then the id of the cell says `wcores`."""
-        return CORES in self._written() and self.cores() not in self._written()
-
-    def _written(self) -> list[Any]:
-        value = self.kwargs.get("workers")
-        return list(value) if isinstance(value, (list, tuple)) else [value]
-
-    def pin(self, executors: Sequence[Executor]) -> bool:
-        """Whether workers have cores of their own: for executors whose workers are threads or processes of ours."""
-        pin: bool = self.take("pin", _is_bool, "True or False", False)
-        for executor in executors if pin else ():
-            if executor.kind == "tasks":
-                self.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
-            if executor.program is not None:
-                self.fail(f"pin=True: {executor.label} is a program, which starts its workers itself; remove it")
-            if shape_of(self.declared.body_for(executor.kind, executor.method)) == "executor":
-                self.fail("pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`")
-        return pin
+            cores = max(1, len(machine.for_workers())) if self.kwargs.get("pin") else machine.available()
+        numbers = tuple(dict.fromkeys(cores if count == CORES else count for count in counts))
+        return {"workers": numbers, "cores": cores, "cores_named": CORES in counts and cores not in counts}
 
     def positive(self, name: str, *, whole: bool = False, zero: bool = False) -> Any:
         """A number above zero (or from zero), or None where it is not given."""
@@ -613,32 +384,6 @@ class Arguments(Reader):
             return _is_number(value, *kinds) and (0 < value < math.inf or (zero and value == 0))
 
         return self.take(name, fits, takes)
-
-    def reuse(self, duration: float | None) -> Reuse:
-        """`pool` by default, and always with duration=."""
-        value: Reuse | None = self.take("reuse", lambda value: value in REUSES, listed(REUSES))
-        if duration is not None and value == "fresh":
-            self.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
-        return value or "pool"
-
-    def packages(self) -> tuple[str, ...]:
-        """Requirements to install together with the project."""
-        takes = "a list of requirements such as ['flask>=3']"
-        value = self.take(
-            "packages", lambda words: not isinstance(words, dict) and are_texts(words, least=1), takes, ()
-        )
-        for word in value:
-            if word.startswith("-"):
-                self.fail(
-                    f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install"
-                )
-        return tuple(value)
-
-    def programs(self) -> tuple[tuple[str, str], ...]:
-        """Programs that must be installed, each with the command that installs it."""
-        takes = "a dict such as {'cargo': 'apt install cargo'}"
-        value = self.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
-        return tuple(value.items())
 
     def environments(self) -> tuple[Environment, ...]:
         """The environments of the cells, each once; a list of several multiplies them."""
@@ -675,7 +420,85 @@ class Arguments(Reader):
 
     def service(self) -> Service:
         """When a server is ready, and the load on it."""
-        ready = self.kwargs.get("ready")
+        ready, token = self.kwargs.get("ready"), self.kwargs.get("load")
         if not isinstance(ready, str) or not ready.startswith(("http://", "https://")):
             self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
-        return Service(ready=ready, load=load_of(self))
+        if not isinstance(token, LoadToken):
+            self.fail(f"load= takes load(path, connections=...), not {token!r}: {SERVE_EXAMPLE}")
+        given, several = token.path, isinstance(token.path, (dict, list, tuple))
+        if several and not given:
+            self.fail(f"load() takes a path, a list of paths, or a dict such as {{'/a': 3, '/b': 1}}, not {given!r}")
+        # 1. What each request sends.
+        inner = self.within("load()", token.options, signatures.LoadOptions)
+        body = token.options.get("body", b"")
+        if not isinstance(body, (str, bytes)):
+            fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
+            inner.fail(f"body= takes a text or bytes, not {body!r}{fix}")
+        rate = inner.take(
+            "rate", lambda value: _is_number(value, int, float) and 0 < value < math.inf, "requests per second above 0"
+        )
+        generator = inner.take("generator", lambda value: value in GENERATORS, listed(GENERATORS))
+        if rate and generator == "wrk":
+            inner.fail("wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
+        example = "a dict such as {'Content-Type': 'application/json'}"
+        headers = inner.take("headers", lambda value: isinstance(value, dict), example, {})
+        for name, value in headers.items():
+            if not isinstance(name, str) or not _HEADER.fullmatch(name):
+                inner.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
+            if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+                inner.fail(f"the header {name} takes one line of ASCII text, not {value!r}")
+        # 2. The paths: one, or a mix in which each comes a number of times.
+        paths = list(given) if several else [given]
+        for path in paths:
+            if not isinstance(path, str) or not path or _UNSAFE.search(path):
+                inner.fail(f"a path is a text without spaces such as '/items?page=2', not {path!r}")
+        if several and len(set(paths)) < len(paths):
+            inner.fail(f"a path is twice in {given!r}; a dict says how often each comes: {{'/a': 3, '/b': 1}}")
+        times = list(given.values()) if isinstance(given, dict) else [1] * len(paths)
+        if not all(map(is_count, times)):
+            inner.fail(f"each path comes a whole number of times from 1: {given!r}")
+        divisor = math.gcd(*times)
+        if sum(times) // divisor > LONGEST_MIX:
+            inner.fail(f"the numbers of {given!r} add up to more than {LONGEST_MIX}; make them smaller")
+        mix = tuple((path, number // divisor) for path, number in zip(paths, times, strict=True))
+        usual = "POST" if body else "GET"
+        load = Load(
+            path=mix if several else given,
+            connections=inner.take("connections", is_count, "a whole number from 1", CONNECTIONS),
+            generator="oha" if rate else generator,
+            method=inner.take("method", lambda value: value in HTTP_METHODS, listed(HTTP_METHODS), usual),
+            body=body if isinstance(body, str) else "",
+            body_bytes=body if isinstance(body, bytes) else b"",
+            headers=tuple(headers.items()),
+            rate=None if rate is None else float(rate),
+        )
+        return Service(ready=ready, load=load)
+
+
+def shown(value: Any) -> str:
+    """A value as its author would know it: a function by its name."""
+    return value.__name__ if isinstance(value, Callable) and hasattr(value, "__name__") else repr(value)  # type: ignore[arg-type]
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 1."""
+    return _is_number(value, int) and value >= 1
+
+
+def is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def are_texts(values: Any, least: int = 0) -> bool:
+    """Whether a list, or a dict on both sides, holds texts alone, each of `least` characters."""
+    words = [word for pair in values.items() for word in pair] if isinstance(values, dict) else values
+    return isinstance(words, (list, tuple)) and all(isinstance(word, str) and len(word) >= least for word in words)
+
+
+def default_method() -> StartMethod:
+    """The start method of plain `processes`: CPython 3.14's default on this platform."""
+    return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"

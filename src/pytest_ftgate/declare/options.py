@@ -10,9 +10,11 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..kit.errors import FtgateError
+from ..kit.plugins import features
 from ..kit.text import did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -20,10 +22,6 @@ if TYPE_CHECKING:
     from ..model.verdict import Decision
 
 IniType = Literal["string", "bool", "linelist", "args"]
-
-
-class OptionError(FtgateError):
-    """A value that an option cannot take; the text names the option, where it was set, and a fix."""
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -121,7 +119,7 @@ def install_step(text: str) -> tuple[str, ...]:
 
 def report_target(text: str) -> str:
     """`json:PATH`, or another kind of report."""
-    from ..hookspec import formats
+    from ..report.json import formats
 
     kinds = ("json", *formats())
     kind, _, path = text.partition(":")
@@ -507,20 +505,19 @@ OPTIONS: tuple[Option, ...] = tuple(
 """The rows of the core."""
 
 
+@cache
 def table() -> tuple[Option, ...]:
-    """All rows."""
-    from ..hookspec import options
-
-    return (*OPTIONS, *options())
+    """All rows: the core's, then the features'."""
+    return (*OPTIONS, *itertools.chain.from_iterable(features("option").hook.ftgate_options()))
 
 
 def read(
     cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any], rows: Iterable[Option]
 ) -> Options:
-    """The options: command line > environment > ini > default; the defaults of what is not in `rows`.
+    """The options: command line > environment > ini > default; what is not in `rows` has its default.
 
     `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. Raises
-    OptionError.
+    FtgateError.
     """
     layers: tuple[dict[str, Any], ...] = ({}, {}, {})
     for option in rows:
@@ -547,10 +544,18 @@ def read(
 
 
 def _parsed(option: Option, raw: Any, place: str) -> Any:
-    """The value of what was said: a text, or where pytest or a file have split it several."""
+    """The value of what was said: a text, or several where pytest or a file has split it."""
     if isinstance(raw, bool):
         return raw
-    given = _items(option, raw, place)
+    given = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]
+    if option.lines:
+        lines = itertools.chain.from_iterable(re.split(f"[{option.lines}]", text) for text in given)
+        given = [line.strip() for line in lines if line.strip()]
+    elif option.many and isinstance(raw, str):
+        try:
+            given = shlex.split(raw)
+        except ValueError as error:
+            raise FtgateError(f"{place}={raw!r}: {error}; quote it as in a shell") from None
     try:
         if not option.many:
             return option.parse(given[0])
@@ -562,19 +567,6 @@ def _parsed(option: Option, raw: Any, place: str) -> Any:
             raise ValueError(f"at least one {option.metavar}")
         return tuple(map(option.parse, items))
     except FtgateError as error:  # a target says itself what is wrong with it
-        raise OptionError(f"{place}: {error}") from None
+        raise FtgateError(f"{place}: {error}") from None
     except ValueError as error:
-        raise OptionError(f"{place}={' '.join(given)}: takes {error}") from None
-
-
-def _items(option: Option, raw: Any, place: str) -> list[str]:
-    texts = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]
-    if option.lines:
-        lines = itertools.chain.from_iterable(re.split(f"[{option.lines}]", text) for text in texts)
-        return [line.strip() for line in lines if line.strip()]
-    if not option.many or not isinstance(raw, str):
-        return texts
-    try:
-        return shlex.split(raw)
-    except ValueError as error:
-        raise OptionError(f"{place}={raw!r}: {error}; quote it as in a shell") from None
+        raise FtgateError(f"{place}={' '.join(given)}: takes {error}") from None

@@ -6,19 +6,35 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import msgspec
 
 from ..judge import contract_grammar, contracts, limits
-from ..kit.text import listed
+from ..kit.text import did_you_mean, listed, placeholders
 from ..kit.values import Threshold
-from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Source, Spec, Xfail
+from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Reuse, Source, Spec, Xfail
 from ..model.verdict import Decision
+from ..runner import signatures
 from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
 from ..runner.loading import imported, is_named, shape_of
-from .arguments import CORES, EXAMPLE, KINDS, KNOWN, OWN, Arguments, Bodies, Executors, Reader, fault, shown
+from .arguments import (
+    CORES,
+    EXAMPLE,
+    KINDS,
+    OWN,
+    Reader,
+    are_texts,
+    fault,
+    is_bool,
+    shown,
+)
 
+KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
+"""The arguments of each decorator."""
+REUSES: tuple[str, ...] = get_args(Reuse)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 EXPECTED = ("regressed", "broken")
 NOTE_EXAMPLES = {
     "contract": "@ftgate.contract(scaling='>= 1.6')",
@@ -85,7 +101,6 @@ class Notes:
                 self.fail(note, f"it is on the variant {body.__name__}; put it on the test itself")
 
     def fail(self, note: Note, text: str) -> NoReturn:
-        """Raise what is wrong, at its place."""
         raise fault(self.source.path, note, self.source.qualname, text)
 
     def thresholds(self, spec: Spec) -> tuple[Threshold, ...]:
@@ -209,25 +224,30 @@ def check_function(declared: Declaration, source: Source, function: object, name
 
 def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
-    arguments, executors = Arguments(declared, source), Executors(declared, source)
+    reader = Reader(declared, source)
     for kind in KINDS:
         if kind in declared.kwargs:
-            arguments.fail(f"executors are no keywords: write {kind} as in {EXAMPLE}")
-    arguments.only(KNOWN[declared.decorator])
-    compared = declared.decorator == "compare"
-    own = _compared(arguments, executors, Bodies(declared, source)) if compared else _served(arguments, executors)
+            reader.fail(f"executors are no keywords: write {kind} as in {EXAMPLE}")
+    reader.only(KNOWN[declared.decorator])
+    own = _compared(reader) if declared.decorator == "compare" else _served(reader)
+    pythons, timeout_s = reader.targets(), reader.positive("timeout")
+    # Requirements to install together with the project, and programs, each with the command that installs it.
+    takes = "a list of requirements such as ['flask>=3']"
+    packages = reader.take("packages", lambda words: not isinstance(words, dict) and are_texts(words, 1), takes, ())
+    for word in packages:
+        if word.startswith("-"):
+            reader.fail(f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install")
+    takes = "a dict such as {'cargo': 'apt install cargo'}"
+    programs = reader.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
     spec = Spec(
         nodeid=nodeid,
         source=source,
-        workers=arguments.workers()[0],
-        pythons=arguments.targets(),
-        timeout_s=arguments.positive("timeout"),
-        packages=arguments.packages(),
-        programs=arguments.programs(),
-        environments=arguments.environments(),
-        cores=arguments.cores(),
-        cores_named=arguments.cores_named(),
-        min_cores=arguments.positive("min_cores", whole=True),
+        pythons=pythons,
+        timeout_s=timeout_s,
+        packages=tuple(packages),
+        programs=tuple(programs.items()),
+        environments=reader.environments(),
+        min_cores=reader.positive("min_cores", whole=True),
         **own,
     )
     notes = Notes(declared, source)
@@ -235,60 +255,74 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     return msgspec.structs.replace(spec, xfails=notes.xfails(spec))
 
 
-def _compared(arguments: Arguments, executors: Executors, bodies: Bodies) -> dict[str, Any]:
+def _compared(reader: Reader) -> dict[str, Any]:
     """What a Spec has of @ftgate.compare alone."""
-    chosen = executors.executors()
-    bodies.bodies(chosen)
-    _, role_counts = arguments.workers()
-    bodies.roles(chosen, role_counts)
-    bodies.setups(chosen)
-    duration, window = arguments.positive("duration"), arguments.positive("window")
-    iterations = arguments.positive("iterations", whole=True)
+    chosen = reader.executors()
+    reader.bodies(chosen)
+    workers = reader.workers()
+    reader.roles(chosen, workers.get("role_counts", ()))
+    reader.setups(chosen)
+    duration, window = reader.positive("duration"), reader.positive("window")
+    iterations = reader.positive("iterations", whole=True)
     if duration is not None and iterations is not None:
-        arguments.fail("it takes iterations= or duration=, not both")
+        reader.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
-        arguments.fail("window= is the length of an iteration of duration=, which is missing")
-    return {
-        "body": shape_of(arguments.declared.body),
+        reader.fail("window= is the length of an iteration of duration=, which is missing")
+    # Workers are kept by default, and always with duration=.
+    reuse = reader.take("reuse", lambda value: value in REUSES, listed(REUSES))
+    if duration is not None and reuse == "fresh":
+        reader.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
+    warmup = reader.positive("warmup", whole=True, zero=duration is None)
+    # Threads and processes of ours can have cores of their own.
+    pin = reader.take("pin", is_bool, "True or False", False)
+    for executor in chosen if pin else ():
+        if executor.kind == "tasks":
+            reader.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
+        if executor.program is not None:
+            reader.fail(f"pin=True: {executor.label} is a program, which starts its workers itself; remove it")
+        if shape_of(reader.declared.body_for(executor.kind, executor.method)) == "executor":
+            reader.fail("pin=True: a body that takes `executor` has no workers that wait to be pinned; take `worker`")
+    return workers | {
+        "body": shape_of(reader.declared.body),
         "executors": chosen,
-        "role_counts": role_counts,
-        "reuse": arguments.reuse(duration),
+        "reuse": reuse or "pool",
         "iterations": iterations,
-        "one_call": duration is None and any(scope == "iteration" for _, scope, _ in arguments.declared.setups),
+        "one_call": duration is None and any(scope == "iteration" for _, scope, _ in reader.declared.setups),
         "duration_s": None if duration is None else float(duration),
         "window_s": None if window is None else float(window),
-        "warmup": arguments.positive("warmup", whole=True, zero=duration is None),
-        "pin": arguments.pin(chosen),
+        "warmup": warmup,
+        "pin": pin,
     }
 
 
-def _served(arguments: Arguments, executors: Executors) -> dict[str, Any]:
+def _served(reader: Reader) -> dict[str, Any]:
     """What a Spec has of @ftgate.serve alone."""
-    chosen = executors.servers()
-    declared = arguments.declared
+    chosen = reader.servers()
+    declared = reader.declared
     used = {name: getattr(declared, name) for name in ("shared", "check", "stop")}
     used |= {"role": declared.roles, "variant": declared.variants}
     used |= {what: True for what, _, _ in declared.setups}
     for name in (name for name, value in used.items() if value):
-        arguments.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
+        reader.fail(f"@{declared.body.__name__}.{name} is for @ftgate.compare; a server is a program")
     if shape_of(declared.body) != "server":
-        arguments.fail(f"{declared.body.__name__} takes `server` and checks an answer, such as server.get('/')")
+        reader.fail(f"{declared.body.__name__} takes `server` and checks an answer, such as server.get('/')")
     if inspect.iscoroutinefunction(declared.body):
-        arguments.fail(f"{declared.body.__name__} is a coroutine, which is never awaited; make it a plain function")
-    if arguments.workers()[1]:
-        arguments.fail("workers= of a server takes whole numbers, the values of {workers}")
-    environments = arguments.environments()
-    if "workers" in arguments.kwargs and not any(each.counted(other) for each in chosen for other in environments):
-        arguments.fail("workers= is the value of {workers}, which no command line has, nor env=")
-    duration, window = arguments.positive("duration"), arguments.positive("window")
-    return {
+        reader.fail(f"{declared.body.__name__} is a coroutine, which is never awaited; make it a plain function")
+    workers = reader.workers()
+    if "role_counts" in workers:
+        reader.fail("workers= of a server takes whole numbers, the values of {workers}")
+    environments = reader.environments()
+    if "workers" in reader.kwargs and not any(each.counted(other) for each in chosen for other in environments):
+        reader.fail("workers= is the value of {workers}, which no command line has, nor env=")
+    duration, window = reader.positive("duration"), reader.positive("window")
+    return workers | {
         "body": "server",
         "executors": chosen,
         "reuse": "pool",
         "duration_s": float(SERVE_DURATION_S if duration is None else duration),
         "window_s": float(SERVE_WINDOW_S if window is None else window),
-        "warmup": arguments.positive("warmup", whole=True),
-        "service": arguments.service(),
+        "warmup": reader.positive("warmup", whole=True),
+        "service": reader.service(),
     }
 
 
@@ -300,46 +334,100 @@ def check_arguments(
     `parametrized` holds each name that parametrize gives and whether it is indirect; `requested` the fixtures of
     pytest.mark.usefixtures on the test, its class or its module.
     """
-    checked = Bodies(declared, source)
-    method = "." in source.qualname
+    reader, test = Reader(declared, source), declared.body.__name__
+
+    def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+        return list(inspect.signature(function).parameters.values())["." in source.qualname :]  # without `self`
+
+    # 1. What is parametrized or requested is neither of the cell nor made by a fixture.
     for name in requested:
-        checked.fixture(name)
+        reader.fixture(name)
     programs = declared.decorator == "serve" or any(isinstance(token, CommandToken) for token in declared.args)
-    placeholders = PLACEHOLDERS if programs or declared.kwargs.get("env") else ()
+    of_programs = PLACEHOLDERS if programs or declared.kwargs.get("env") else ()
     for name, indirect in parametrized.items():
-        if name in (*OWN, *placeholders):
-            checked.fail(f"{name!r} is an argument of the cell itself; rename the parameter")
+        if name in (*OWN, *of_programs):
+            reader.fail(f"{name!r} is an argument of the cell itself; rename the parameter")
         if indirect:
-            checked.fixture(name, "the indirect parameter")
-    bodies = (declared.body, *(body for _, body in declared.variants), *(body for _, _, body in declared.roles))
-    for function in bodies:
-        checked.parameters(function, parametrized, method=method)
-    checked.takes_one(declared.stop, "stop", "the shared state", method=method)
-    checked.takes_one(declared.shared, "shared", "the executor's context", method=method)
-    checked.takes_one(declared.check, "check", "the results", method=method)
+            reader.fixture(name, "the indirect parameter")
+    # 2. A body takes an argument of the cell, plain parameters, and nothing else.
+    for body in (declared.body, *(body for _, body in declared.variants), *(body for _, _, body in declared.roles)):
+        given = [parameter for parameter in parameters(body) if parameter.kind not in VARIADIC]
+        taken = [parameter.name for parameter in given]
+        own = [name for name in OWN if name in taken]
+        if len(own) > 1:
+            reader.fail(f"{body.__name__} takes worker and executor; a body that every worker runs takes only `worker`")
+        for parameter in given:
+            if parameter.default is parameter.empty and parameter.name not in (*own, *parametrized):
+                reader.fixture(parameter.name)
+        for name in parametrized:
+            if name not in taken:
+                reader.fail(f"{body.__name__} does not take {name!r}, which the test is parametrized with; add it")
+    # 3. What is called once takes one argument.
+    calls = ((declared.stop, "stop", "the shared state"), (declared.shared, "shared", "the executor's context"))
+    for function, role, what in (*calls, (declared.check, "check", "the results")):
+        given = [] if function is None else parameters(function)
+        needed = [each for each in given if each.default is each.empty and each.kind not in VARIADIC]
+        one = any(each.kind in (*POSITIONAL, each.VAR_POSITIONAL) for each in given)
+        if function is not None and (len(needed) > 1 or not one):
+            reader.fail(f"{function.__name__} is @test.{role}, which takes one argument: {what}")
+    # 4. A setup or teardown takes what it gets first, then parameters of the test.
     for what, scope, function in declared.setups:
-        checked.setup_parameters(what, scope, function, parametrized, method=method)
+        given, shape = parameters(function), shape_of(function)
+        first = next((each.name for each in given if each.kind in POSITIONAL), None)
+        if first in (None, *parametrized) or (scope != "launch" and first != shape):
+            gets = "the shared state" if scope == "launch" else f"`{shape}`"
+            reader.fail(f"{function.__name__} is @{test}.{what}: its first parameter is {gets}")
+        for other in given[1:]:
+            if other.default is other.empty and other.kind not in VARIADIC and other.name not in parametrized:
+                reader.fixture(other.name)
 
 
-def check_surroundings(declared: Declaration, source: Source, autouse: Iterable[str]) -> None:
+def check_surroundings(declared: Declaration, source: Source, around: Iterable[tuple[str, str, str]]) -> None:
     """Raise DeclarationError for fixtures of the test's file that pytest would run where the body is not.
 
-    `autouse` are their names; pytest's own name for what it makes of `setup_method` is `_xunit_setup_method_fixture_`
-    and more. A class that tests a server may have all but its methods: its test runs where pytest does.
+    `around` has their names, kinds and words: see `plugin.collection.written_around`. A class that tests a server may
+    have all but its methods: its test runs where pytest does.
     """
-    checked = Bodies(declared, source)
-    for name in autouse:
-        kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
+    served, test = declared.decorator == "serve", declared.body.__name__
+    ways = "do it in the test itself" if served else f"use @{test}.setup and @{test}.teardown, or @{test}.shared"
+    for _, kind, words in around:
         for_other_tests = kind == "function" and "." in source.qualname
-        if not for_other_tests and (declared.decorator != "serve" or kind in ("method", "class")):
-            checked.surrounded(
-                f"setup_{kind} or teardown_{kind}" if kind else f"the autouse fixture {name!r} of its file"
+        if not for_other_tests and (not served or kind in ("method", "class")):
+            by = words if kind else f"{words} of its file"
+            Reader(declared, source).fail(
+                f"{by} would run in pytest's process, not where the body runs; {ways} (other tests: another file)"
             )
 
 
 def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable[str]) -> None:
     """Raise DeclarationError for a program whose command line has a placeholder without a value."""
-    Executors(declared, spec.source).placeholders(spec, parametrized)
+    reader, service = Reader(declared, spec.source), spec.service
+    programs = [executor.program for executor in spec.executors if executor.program]
+    # By program the texts that it gets at each start; all have the environments of the cells.
+    shared = [value for environment in spec.environments for _, value in environment.variables]
+    started = {each.name: [*each.argv, *(value for _, value in each.environment), *shared] for each in programs}
+    texts = [*shared, *(word for program in programs for word in (*started[program.name], *program.build))]
+    if service is not None:  # braces in the body of its load may be its own
+        texts += [service.ready, *(path for path, _ in service.load.mix)]
+        texts += [value for _, value in service.load.headers]
+    foreign = ("port", "scratch") if service is None else ("seconds",)
+    known = [name for name in PLACEHOLDERS if name not in foreign] + list(parametrized)
+    for text in texts:
+        for name in placeholders(text):
+            if name not in known:
+                hint = did_you_mean(name, known)
+                reader.fail(f"{text!r}: nothing fills in {{{name}}}{hint}; the known placeholders are {listed(known)}")
+    for program in programs:
+        if any("{seconds}" in word for word in program.build):
+            reader.fail(f"command {program.name!r}: build= runs once, before any window, so {{seconds}} has no value")
+    at_start = [*shared, *(word for words in started.values() for word in words)]
+    if spec.duration_s is None and any("{seconds}" in word for word in at_start):
+        reader.fail("{seconds} is the length of an iteration of duration=, which is missing")
+    if service is not None and "{port}" not in service.ready:
+        reader.fail(f"ready={service.ready!r} has no {{port}}: a server gets a new free port at each start")
+    for name, words in started.items() if service is not None else ():
+        if not any("{port}" in word for word in words):
+            reader.fail(f"command {name!r} does not get its port: put {{port}} into its words or env=")
 
 
 def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
@@ -356,7 +444,7 @@ def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Pa
     Raises DeclarationError where neither gives the value again.
     """
     if name not in inspect.signature(declared.body).parameters:
-        Bodies(declared, source).fixture(name, "the parametrized fixture")
+        Reader(declared, source).fixture(name, "the parametrized fixture")
     literal = repr(value)
     try:
         same = ast.literal_eval(literal) == value

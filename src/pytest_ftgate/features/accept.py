@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,14 +19,14 @@ from ..judge import decide, metrics
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
-from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain
-from ..kit.values import Metric, Struct
+from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain, split_nodeid
+from ..kit.values import Metric
 from ..model.report import Row
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..report import said
 from ..run.folder import decoded
 from ..run.sides import worktrees
-from ..store.names import matches, named, split_nodeid
+from ..store.names import matches, named
 from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir
 
 if TYPE_CHECKING:
@@ -72,19 +72,20 @@ def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
     # In a node id, `::` and `a:b` are no ends.
     ends = list(_METRIC.finditer(trailer))
     end = next((each for each in ends if all(map(metrics.known, each[1].split(",")))), None)
-    if end is None:
+    if end is not None:
+        cells, reason, names = trailer[: end.start()].strip(), trailer[end.end() :].strip(), end[1].split(",")
+        if reason:
+            each_once = dict.fromkeys(names)
+            return tuple(Acceptance(cells=cells, metric=name, reason=reason, commit=commit) for name in each_once)
+        why = "it has no reason"
+    else:
         word = next((each for each in ends[0][1].split(",") if not metrics.known(each)), "") if ends else ""
         why = metrics.no_metric(word) if word else "it names no metric"
         if word == Metric.CONTRACT:
             why = (
                 "a broken contract is not accepted: mark the test with @ftgate.xfail('broken'), or change its contract"
             )
-        raise _malformed(trailer, commit, why)
-    cells, reason = trailer[: end.start()].strip(), trailer[end.end() :].strip()
-    if not reason:
-        raise _malformed(trailer, commit, "it has no reason")
-    names = dict.fromkeys(end[1].split(","))
-    return tuple(Acceptance(cells=cells, metric=name, reason=reason, commit=commit) for name in names)
+    raise FtgateError(f"{quoted(commit, trailer)}: {why}; write `{FORM}`")
 
 
 def written(cells: str, names: Sequence[str], reason: str) -> str:
@@ -101,10 +102,6 @@ def quoted(commit: str, trailer: str) -> str:
     return f"{f'commit {commit[:COMMIT_DIGITS]}: ' if commit else ''}`{KEY}: {trailer}`"
 
 
-def _malformed(trailer: str, commit: str, why: str) -> FtgateError:
-    return FtgateError(f"{quoted(commit, trailer)}: {why}; write `{FORM}`")
-
-
 # ---- verdicts
 
 
@@ -114,7 +111,7 @@ def acceptable(judged: MetricVerdict) -> bool:
 
 
 def covers(accepted: str, metric: str) -> bool:
-    """Whether who accepts one metric accepts the other: on another machine the wall time is judged by its ratio."""
+    """Whether a trailer for one metric accepts the other: on another machine the wall time is judged by its ratio."""
     return metric == accepted or (accepted == Metric.WALL and metric == Metric.RATIO)
 
 
@@ -145,25 +142,6 @@ FIX = "correct it with `git commit --amend` or `git rebase --interactive`"
 _DEFAULTS = ("HEAD", "main", "master")
 
 
-class Collected(Struct, frozen=True, kw_only=True):
-    """The node ids of a run before any was deselected, and why they may not be all, as after `--last-failed`."""
-
-    nodeids: Sequence[str]
-    some_files: bool = False
-    """The command line names files or folders."""
-    some_targets: bool = False
-    """It names targets."""
-    some_cells: bool = False
-    """It names tests or cells, or leaves some out."""
-
-
-class Branch(Struct, frozen=True, kw_only=True):
-    """HEAD when the run began, and where its branch began: the merge base, else the commit before; "" for neither."""
-
-    head: str
-    base: str
-
-
 @hookimpl
 def ftgate_begin(run: Run) -> None:
     """What is read of the branch is kept for the whole run."""
@@ -182,13 +160,13 @@ class Acceptances:
     def ftgate_collected(self, run: Run, config: pytest.Config, nodeids: Sequence[str]) -> None:
         """Refuse trailers of this branch that accept nothing."""
         left_out = any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob"))
-        collected = Collected(
-            nodeids=nodeids,
-            some_files=config.args_source is config.ArgsSource.ARGS or left_out,
-            some_targets=bool(config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON")),
-            some_cells=left_out or any("::" in argument for argument in config.args),
-        )
-        self.check(collected, run.references.requested().reference.commit if run.config.against else "")
+        why = {
+            "files": config.args_source is config.ArgsSource.ARGS or left_out,
+            "targets": config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON"),
+            "cells": left_out or any("::" in argument for argument in config.args),
+        }
+        reference = run.references.requested().reference.commit if run.config.against else ""
+        self.check(nodeids, reference, {part for part, is_so in why.items() if is_so})
 
     @hookimpl(tryfirst=True)
     def ftgate_amend(self) -> Callable[[Row], Verdict]:
@@ -208,12 +186,12 @@ class Acceptances:
         """
         if self._branch is None:
             return ()
-        repository, branch = self._branch
-        start = (repository.commit(commit.removesuffix("+")) if commit else None) or branch.base
+        repository, head, base = self._branch
+        start = (repository.commit(commit.removesuffix("+")) if commit else None) or base
         if start in self._read:
             return self._read[start]
         accepted: list[Acceptance] = []
-        for sha, trailer in _trailers(repository, branch.head, start):
+        for sha, trailer in _trailers(repository, head, start):
             with contextlib.suppress(FtgateError):  # `check` reports it
                 accepted += parsed(trailer, sha)
         self._read[start] = tuple(accepted)
@@ -221,7 +199,7 @@ class Acceptances:
         if repository.shallow and not self._warned:
             grafts = repository.root / repository.git("rev-parse", "--git-path", "shallow").rstrip("\n")
             ends = set(grafts.read_text(encoding="ascii").split()) if grafts.is_file() else set()
-            reached = repository.git("rev-list", branch.head, *([f"^{start}"] if start else [])).split()
+            reached = repository.git("rev-list", head, *([f"^{start}"] if start else [])).split()
             if not ends.isdisjoint(reached):
                 self._warned = True
                 where = f"before {shown(start)}, with which it is compared" if start else "at HEAD"
@@ -231,59 +209,59 @@ class Acceptances:
                 )
         return self._read[start]
 
-    def check(self, collected: Collected, reference: str) -> None:
+    def check(self, nodeids: Sequence[str], reference: str, some: Collection[str] = ()) -> None:
         """Raise FtgateError for trailers of this branch that cannot be read, and for those that match no cell.
 
-        `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's default branch already
-        is left alone: nobody can correct it.
+        `nodeids` are of all cells before any was deselected, of `some` "files", "targets" or "cells" alone where the
+        command line names such. `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's
+        default branch already is left alone: nobody can correct it.
         """
-        if not collected.nodeids or self._branch is None:
+        if not nodeids or self._branch is None:
             return
-        repository, branch = self._branch
+        repository, head, base = self._branch
         published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
         wrong = []
-        for commit, trailer in _trailers(repository, branch.head, reference or branch.base, *filter(None, published)):
+        for commit, trailer in _trailers(repository, head, reference or base, *filter(None, published)):
             try:
                 cells = parsed(trailer, commit)[0].cells
             except FtgateError as error:
                 wrong.append(f"{error}; {FIX}")
                 continue
-            matched = any(matches(cells, nodeid) for nodeid in collected.nodeids)
-            if not matched and _is_lost(cells, collected, repository):
-                known = [*collected.nodeids, *dict.fromkeys(split_nodeid(each)[0] for each in collected.nodeids)]
+            tests = dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in nodeids)
+            matched = any(matches(cells, nodeid) for nodeid in nodeids)
+            if not matched and _is_lost(cells, tests, some, repository):
+                known = [*nodeids, *tests]
                 wrong.append(f"{quoted(commit, trailer)} matches no cell{did_you_mean(cells, known)}; {FIX}")
         if wrong:
             raise FtgateError("\n".join(wrong))
 
     @cached_property
-    def _branch(self) -> tuple[Repository, Branch] | None:
-        """The same for all processes of a run, whatever is committed meanwhile."""
+    def _branch(self) -> tuple[Repository, str, str] | None:
+        """HEAD when the run began, and where its branch began: the merge base, else the commit before; "" for neither.
+
+        The same for all processes of a run, whatever is committed meanwhile.
+        """
         if self.run.limits_from:  # a change that is judged by its base accepts nothing of itself
             return None
         try:
             repository = Repository(self.run.folder.root)
             with self.run.folder.locked("branch"):
                 shared = self.run.folder.shared("branch", "")
-                if shared.exists():
-                    return repository, decoded(shared, Branch)
-                branch = _branch_of(repository)
-                if branch is not None:
-                    write_whole(shared, [msgspec.json.encode(branch)])
+                if not shared.exists():
+                    head = repository.commit("HEAD")
+                    if head is None:
+                        return None
+                    try:
+                        base = worktrees.merge_base(repository, os.environ)[1]
+                    except AgainstError:
+                        base = head
+                    # A push to the default branch brought what comes after its first parent, and so does the merge that
+                    # CI checks out.
+                    base = base if base != head else repository.commit("HEAD^1") or ""
+                    write_whole(shared, [msgspec.json.encode((head, base))])
+                return repository, *decoded(shared, tuple[str, str])
         except AgainstError:
             return None
-        return None if branch is None else (repository, branch)
-
-
-def _branch_of(repository: Repository) -> Branch | None:
-    head = repository.commit("HEAD")
-    if head is None:
-        return None
-    try:
-        base = worktrees.merge_base(repository, os.environ)[1]
-    except AgainstError:
-        base = head
-    # A push to the default branch brought what comes after its first parent, and so does the merge that CI checks out.
-    return Branch(head=head, base=base if base != head else repository.commit("HEAD^1") or "")
 
 
 def _trailers(repository: Repository, head: str, *starts: str) -> Iterator[tuple[str, str]]:
@@ -297,23 +275,21 @@ def _trailers(repository: Repository, head: str, *starts: str) -> Iterator[tuple
             yield commit, trailer
 
 
-def _is_lost(pattern: str, collected: Collected, repository: Repository) -> bool:
+def _is_lost(pattern: str, tests: Collection[str], some: Collection[str], repository: Repository) -> bool:
     """Whether a pattern that matches no collected cell can match none at all, as far as this run can tell."""
     file, separator, rest = pattern.partition("::")
-    open_ended = any(letter in file for letter in "*?")
-    if open_ended:
-        return not (collected.some_files or collected.some_targets or collected.some_cells)
+    if any(letter in file for letter in "*?"):
+        return not some
     if not separator:
         return True
-    tests = {split_nodeid(nodeid)[0] for nodeid in collected.nodeids}
     if not any(test.partition("::")[0] == file for test in tests):
         # A file whose tests are not collected here may be another run's, or another project's in this repository.
         elsewhere = repository.git("ls-files", "-z", "--", f":(top,literal){file}", f":(top,glob)**/{file}")
         return not (repository.root / file).exists() and not elsewhere
-    if collected.some_cells:
+    if "cells" in some:
         return False
     name, bracket, _ = rest.partition("[")
-    if collected.some_targets and (bracket or any(letter in rest for letter in "*?")):
+    if "targets" in some and (bracket or any(letter in rest for letter in "*?")):
         return bool(bracket) and not any(matches(f"{file}::{name}", test) for test in tests)
     return True
 
@@ -329,7 +305,6 @@ DESCRIPTION = (
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate accept` to the command line."""
     text = "accept a regression by a commit's trailer (ftgate baseline update stores figures)"
     parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION, exits=(3,))
     parser.add_argument("cells", metavar="CELLS", help="a node id, a test's, or either with * and ?; [ and ] are plain")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from pathlib import Path
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge.values import entries_of
-from ..kit.text import plain
+from ..kit.text import plain, split_nodeid
 from ..kit.values import grouped
-from ..model.report import Row
 from ..report.baselines import FIGURES, NOTHING, CellSummary, summary, update_lines
 from ..report.details import GAP, padded, plain_units
 from ..report.said import accepted_texts, machine_parts
-from ..store.names import named, split_nodeid
+from ..store.names import named
 from ..store.schema import StoredCell, TestBaseline
 from ..store.update import Difference, Update, apply_updates, differences, prunable, prune, update_plan
 from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir, unicode
@@ -51,8 +49,7 @@ def _action(
     actions: Subparsers, name: str, run: Callable[[argparse.Namespace], int], text: str, exits: Sequence[int] = (3,)
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", exits=exits)
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
+    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=run)
     return parser
 
@@ -81,17 +78,15 @@ def diff_run(args: argparse.Namespace) -> int:
     report = last_run(args)
     if report is None:
         return no_run(args)
-    rows = _chosen(report.rows, args.cells)
-    if not rows:
+    known = [row.cell.nodeid for row in report.rows]
+    chosen = {nodeid for name in args.cells for nodeid in named(name, known)} if args.cells else {*known}
+    if not chosen:
         return nothing("the last run has no such cell")
+    found: list[Difference] = []
     store = store_of(args)
-    found = [
-        each
-        for machine, measured in report.by_fingerprint()
-        for each in differences(
-            _chosen(measured, args.cells), entries_of(report, measured), store, fingerprint=machine.fingerprint
-        )
-    ]
+    for machine, measured in report.by_fingerprint():
+        rows = [row for row in measured if row.cell.nodeid in chosen]
+        found += differences(rows, entries_of(report, measured), store, fingerprint=machine.fingerprint)
     _print(render_diff(found))
     return REGRESSED if any(row.verdict.decision.worse for row, *_ in found) else FINE
 
@@ -126,14 +121,8 @@ def prune_unused(args: argparse.Namespace) -> int:
         return _print("no unused baselines\n") if report else no_run(args)
     if args.yes:
         prune(store, cells)
-        return _print(render_prune(cells, done=True))
-    return _print(render_prune(cells, done=False) + "remove them with: ftgate baseline prune --yes\n")
-
-
-def _chosen(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
-    known = [row.cell.nodeid for row in rows]
-    chosen = {nodeid for name in names for nodeid in named(name, known)}
-    return [row for row in rows if not names or row.cell.nodeid in chosen]
+    word, then = ("removed", "") if args.yes else ("unused", "remove them with: ftgate baseline prune --yes\n")
+    return _print(plain("".join(f"{word} {test}[{label}]\n" for test, label in cells)) + then)
 
 
 def _print(text: str) -> int:
@@ -205,12 +194,6 @@ def render_diff(differences: Sequence[Difference]) -> str:
         notes = [f"  {split_nodeid(row.cell.nodeid)[1]}: {text}" for row, text in (*reasons, *accepted)]
         blocks.append([test, *_table(header, rows), *notes])
     return _blocks(blocks)
-
-
-def render_prune(cells: Iterable[tuple[str, str]], *, done: bool) -> str:
-    """One line for each cell that is, or would be, removed."""
-    word = "removed" if done else "unused"
-    return plain("".join(f"{word} {test}[{label}]\n" for test, label in cells))
 
 
 def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:

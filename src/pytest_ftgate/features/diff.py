@@ -12,7 +12,7 @@ import msgspec
 from ..hookspec import Subparsers, hookimpl
 from ..judge import decide, limits
 from ..judge.judge import SCREEN_LAUNCHES, ComparedWith, Judge, Policy, hypotheses, missed
-from ..judge.values import TestValues, Values, entries_of
+from ..judge.values import TestValues, entries_of
 from ..kit.values import Metric
 from ..model.report import Machine, Report, Row, Table
 from ..model.sample import Sample, executor_cell
@@ -37,7 +37,7 @@ def _comparable(rows: Iterable[Row]) -> dict[str, Row]:
 
 
 def judged(before: Report, after: Report, names: tuple[str, str], policy: Policy) -> Report:
-    """The report of `after`, whose verdicts are those against `before`; cells that only one of them has are named.
+    """The report of `after` with verdicts against `before`; cells that only one of them has are named.
 
     `names` are those of their files.
 
@@ -56,7 +56,7 @@ def judged(before: Report, after: Report, names: tuple[str, str], policy: Policy
 
     @functools.cache
     def rows_before(fingerprint: str) -> dict[str, Row]:
-        """By node id: the row of each cell; of one that several machines measured, that of this one if it has any."""
+        """By node id: the row of each cell; where several machines measured it, that of this one if there is any."""
         here = [row for row in before.rows if before.machine_of(row).fingerprint == fingerprint]
         return {row.cell.nodeid: row for row in (*before.rows, *here)}
 
@@ -146,35 +146,29 @@ def _judged_table(
     rows = []
     for row in table.rows:
         values = test.of(row.cell)
-        if values is not None:
-            verdict = _verdict(row, values, judge, known)
-        elif row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED):
-            verdict = row.verdict
-        else:
-            verdict = _not_compared(f"{names[1]} has no launches of it")
+        if values is None:
+            kept = row.verdict.decision in (Decision.ERROR, Decision.UNSUPPORTED)
+            verdict = row.verdict if kept else _not_compared(f"{names[1]} has no launches of it")
+            rows.append(msgspec.structs.replace(row, verdict=verdict))
+            continue
+        # As after a screening by stored launches; what is not judged by a reference is as it was.
+        beside = judge.compared_with(values)
+        verdict = _not_compared(beside.why)
+        if beside.entry is not None:
+            judge.conditions = (known[row.cell.nodeid].conditions, row.conditions)
+            screened = judge.verdict(values)
+            if any(missed(each) for each in screened.metrics):
+                verdict = judge.settled(values, screened, None, beside.why)
+            elif screened.decision is not Decision.NO_BASELINE:
+                verdict = screened
+        if of_contracts := [each for each in row.verdict.metrics if each.contract]:
+            others = [each for each in verdict.metrics if each.metric != Metric.CONTRACT]
+            verdict = decide.again(verdict, [*others, *of_contracts])
+        if (expected := row.verdict.expected) is not None:
+            mark = Xfail(decision=expected.decision, reason=expected.reason, strict=expected.strict, line=expected.line)
+            verdict = xfail.with_known(verdict, row.cell, [mark])
         rows.append(msgspec.structs.replace(row, verdict=verdict))
     return msgspec.structs.replace(table, rows=tuple(rows))
-
-
-def _verdict(row: Row, values: Values, judge: Judge, known: dict[str, Row]) -> Verdict:
-    compared_with = judge.compared_with(values)
-    found = _not_compared(compared_with.why)
-    if compared_with.entry is not None:
-        judge.conditions = (known[row.cell.nodeid].conditions, row.conditions)
-        screened = judge.verdict(values)
-        if any(missed(each) for each in screened.metrics):
-            found = judge.settled(values, screened, None, compared_with.why)
-        elif screened.decision is not Decision.NO_BASELINE:
-            found = screened
-    contracts = [each for each in row.verdict.metrics if each.contract]
-    if contracts:
-        others = [each for each in found.metrics if each.metric != Metric.CONTRACT]
-        found = decide.again(found, [*others, *contracts])
-    expected = row.verdict.expected
-    if expected is None:
-        return found
-    mark = Xfail(decision=expected.decision, reason=expected.reason, strict=expected.strict, line=expected.line)
-    return xfail.with_known(found, row.cell, [mark])
 
 
 def _not_compared(why: str) -> Verdict:
@@ -199,7 +193,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison, and write the files of --to. Raises FtgateError."""
     targets, names = checked(args.to), (str(args.before), str(args.after))
     before, after = read(args.before), read(args.after)
 

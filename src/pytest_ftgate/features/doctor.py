@@ -48,21 +48,13 @@ class TargetState(Struct, frozen=True):
     """Why the wait states of its threads are unknown; empty where they are known."""
 
 
-class Probes(Struct, frozen=True):
-    """What can be read from outside, for this process and for a child."""
-
-    pss: bool
-    pss_child: bool
-    schedstat: bool
-    schedstat_child: bool
-
-
 class Diagnosis(Struct, frozen=True):
     """All that `ftgate doctor` shows."""
 
     machine: Machine
     targets: tuple[TargetState, ...]
-    probes: Probes
+    probes: dict[str, bool]
+    """What can be read from outside, of this process and of a child."""
     uv: str | None
     cache: str
     load_1min: float | None
@@ -125,10 +117,10 @@ def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
         add(governor, "cpupower frequency-set -g performance")
     if load is not None and load > machine.cores / 2:
         add(f"the load is {load:.1f}: something else is running", "measure on a quiet machine")
-    if not probes.pss_child:
+    if not probes["pss_child"]:
         fix = "Linux 4.14+ and the right to read /proc/PID/smaps_rollup of a child (no hidepid)"
         add("PSS cannot be read: memory is reported as USS and RSS alone", fix)
-    if not probes.schedstat_child:
+    if not probes["schedstat_child"]:
         fix = "Linux with CONFIG_SCHED_INFO and a readable /proc/PID/schedstat"
         add("the scheduler's figures cannot be read: no run-queue wait", fix)
     cache = "none"
@@ -149,7 +141,7 @@ def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
     )
 
 
-def read_probes(root: Path = ROOT) -> Probes:
+def read_probes(root: Path = ROOT) -> dict[str, bool]:
     """Whether PSS and the scheduler's figures can be read of this process and of a child."""
 
     def has(path: Path, word: str = "") -> bool:
@@ -159,12 +151,12 @@ def read_probes(root: Path = ROOT) -> Probes:
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
         try:
             own, other = root / "proc/self", root / "proc" / str(child.pid)
-            return Probes(
-                pss=has(own / "smaps_rollup", "Pss:"),
-                pss_child=has(other / "smaps_rollup", "Pss:"),
-                schedstat=has(own / "schedstat"),
-                schedstat_child=has(other / "schedstat"),
-            )
+            return {
+                "pss": has(own / "smaps_rollup", "Pss:"),
+                "pss_child": has(other / "smaps_rollup", "Pss:"),
+                "schedstat": has(own / "schedstat"),
+                "schedstat_child": has(other / "schedstat"),
+            }
         finally:
             child.kill()
 
@@ -205,14 +197,10 @@ def to_text(diagnosis: Diagnosis) -> str:
             }
         sections.append((f"target {state.spec}", rows))
 
-    def readable(own: bool, child: bool) -> str:
-        return "not readable" if not own else f"readable, {'also' if child else 'but not'} for children"
-
-    probes = diagnosis.probes
-    observing = {
-        "PSS": readable(probes.pss, probes.pss_child),
-        "scheduler": readable(probes.schedstat, probes.schedstat_child),
-    }
+    observing = {}
+    for title, name in (("PSS", "pss"), ("scheduler", "schedstat")):
+        children = "also" if diagnosis.probes[f"{name}_child"] else "but not"
+        observing[title] = f"readable, {children} for children" if diagnosis.probes[name] else "not readable"
     tools = {"uv": diagnosis.uv or "not found", "cache": diagnosis.cache, "default": diagnosis.default}
     sections += [("observing", observing), ("tools", tools)]
     width = max(len(name) for _, rows in sections for name in rows)
@@ -226,7 +214,6 @@ def to_text(diagnosis: Diagnosis) -> str:
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate doctor` to the command line."""
     parser = subparsers.add_parser(
         "doctor",
         help="show what measurements are possible here",

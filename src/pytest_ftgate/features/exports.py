@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from urllib.parse import quote
 
-from ..hookspec import Format, hookimpl
+from ..hookspec import hookimpl
 from ..judge.values import values_of
 from ..kit import units
+from ..kit.text import split_nodeid
 from ..kit.values import Metric
-from ..model.report import Report, Row
+from ..model.report import Format, Report, Row
 from ..model.spec import Cell
 from ..report import said
 from ..report.measured import SUFFIX, measured, writable
-from ..store.names import split_nodeid
 
 IN_NAMES = ":()[]{},+@._"
 """Besides letters and digits, what stays as it is in a name for benchstat."""

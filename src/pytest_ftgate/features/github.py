@@ -10,6 +10,7 @@ import pytest
 
 from ..hookspec import hookimpl
 from ..kit.text import plain
+from ..kit.values import grouped
 from ..model.report import Report, Row
 from ..report import said
 from . import markdown
@@ -54,16 +55,12 @@ def commands(report: Report, rootdir: Path, workspace: Path) -> list[str]:
 
     `::error file=tests/test_a.py,line=12,title=ftgate%3A 1 of 1 decided%2C 1 regressed::test_put[w4]: wall +9 %`.
     """
-    errors: dict[tuple[str, int], list[Row]] = {}
-    warnings: dict[tuple[str, int], list[Row]] = {}
-    for row in said.worst_first(report):
-        place = _place(row)
-        if said.fails(report, row):
-            errors.setdefault(place, []).append(row)
-        elif row.verdict.decision.needs_attention or row.verdict.beyond:
-            warnings.setdefault(place, []).append(row)
-    found = [("error", place, rows) for place, rows in errors.items()]
-    found += [("warning", place, rows) for place, rows in warnings.items() if place not in errors]
+    rows = said.worst_first(report)
+    errors = grouped((_place(row), row) for row in rows if said.fails(report, row))
+    others = (row for row in rows if row.verdict.decision.needs_attention or row.verdict.beyond)
+    warnings = grouped((_place(row), row) for row in others if not said.fails(report, row))
+    found = [("error", place, failing) for place, failing in errors.items()]
+    found += [("warning", place, open_ones) for place, open_ones in warnings.items() if place not in errors]
     commands = [f"::error title=ftgate::{_data(plain(said.undecided(report)))}"] if said.undecided(report) else []
     for level, place, rows in found[: ANNOTATIONS - len(commands)]:
         result = said.result(report, [row for row in report.rows if _place(row) == place])

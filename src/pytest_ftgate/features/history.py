@@ -16,8 +16,8 @@ from ..hookspec import Subparsers, hookimpl
 from ..judge import history as judge_history
 from ..kit.errors import FtgateError
 from ..kit.git import AgainstError, Repository
-from ..kit.text import plural
-from ..kit.values import Metric, to_builtins
+from ..kit.text import plural, split_nodeid
+from ..kit.values import Metric, grouped
 from ..model.report import History, Report, Row
 from ..report import history_text as shown
 from ..store import names
@@ -34,7 +34,6 @@ _ENTRY = re.compile(r":\d+ \d+ [0-9a-f]+ ([0-9a-f]+) [AM]\0([^\0]+)\0")
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate history` to the command line."""
     parser = subparsers.add_parser(
         "history",
         help="draw a metric over its recordings in git",
@@ -47,8 +46,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("--metric", default=Metric.WALL.value, metavar="NAME", help="default: wall, over the control")
     parser.add_argument("--last", type=int, default=LAST, metavar="N", help=f"draw N recordings (default: {LAST})")
     parser.add_argument("--json", action="store_true", help="print one JSON object, of all recordings")
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
+    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=run)
 
 
@@ -66,10 +64,7 @@ def run(args: argparse.Namespace) -> int:
         for baseline in baselines.baselines()
         for label in baseline.cells
     }
-    cells: dict[str, list[str]] = {}
-    for nodeid in names.named(args.test, stored):
-        test, label = stored[nodeid]
-        cells.setdefault(test, []).append(label)
+    cells = grouped(stored[nodeid] for nodeid in names.named(args.test, stored))
     if not cells:
         return nothing(f"no baseline of {args.test} in {baselines.root}: see ftgate baseline list")
     found: list[tuple[str, History]] = []
@@ -86,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
             {
                 "nodeid": nodeid,
                 "label": shown.label(history),
-                **to_builtins(history),
+                **msgspec.to_builtins(history),
                 "texts": [shown.change(history, each) for each in history.changes],
             }
             for nodeid, history in found
@@ -98,22 +93,18 @@ def run(args: argparse.Namespace) -> int:
     return FINE
 
 
-def with_history(report: Report, root: Path, store: Store, metric: str = Metric.WALL) -> Report:
-    """The report with the history of a metric in git, for each cell that was recorded on its machine and build."""
-    cells: dict[str, set[str]] = {}
-    for row in report.rows:
-        if row.sample is not None:
-            test, label = names.split_nodeid(row.cell.nodeid)
-            cells.setdefault(test, set()).add(label)
+def with_history(report: Report, root: Path, store: Store) -> Report:
+    """The report with the history of the time in git, for each cell that was recorded on its machine and build."""
+    cells = grouped(split_nodeid(row.cell.nodeid) for row in report.rows if row.sample is not None)
     found = {
         (test, label, history.points[-1].fingerprint, history.build): history
         for test, labels in cells.items()
-        for label, history in _histories(root, store, test, labels, metric)[0]
+        for label, history in _histories(root, store, test, labels, Metric.WALL)[0]
     }
 
     def of(row: Row) -> Row:
         build = build_key(row.sample.interpreter) if row.sample else ""
-        known = found.get((*names.split_nodeid(row.cell.nodeid), report.machine.fingerprint, build))
+        known = found.get((*split_nodeid(row.cell.nodeid), report.machine.fingerprint, build))
         return msgspec.structs.replace(row, history=(known,)) if known else row
 
     tables = (msgspec.structs.replace(table, rows=tuple(of(row) for row in table.rows)) for table in report.tables)

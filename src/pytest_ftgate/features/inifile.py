@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from ..declare.options import Options, read, table
 from ..kit.errors import FtgateError
-from ..kit.values import Struct
 
 ALWAYS: Final = {"pytest.toml": "pytest", ".pytest.toml": "pytest", "pytest.ini": "pytest", ".pytest.ini": "pytest"}
 """Files that are pytest's own, with their section: pytest reads them even where they are empty."""
@@ -22,19 +21,8 @@ SHARED: Final = {"pyproject.toml": "tool.pytest.ini_options", "tox.ini": "pytest
 """Files that are pytest's where they have the section; pytest 9 also reads `tool.pytest` of pyproject.toml."""
 
 
-class IniError(FtgateError):
-    """A configuration file that cannot be read; names the file, the line if it is known, and a fix."""
-
-
-class IniFile(Struct, frozen=True, kw_only=True):
-    """A file, and what the section that is pytest's in it holds."""
-
-    path: Path
-    values: Mapping[str, Any]
-
-
-def find(folder: Path, top: Path) -> IniFile | None:
-    """The file that pytest reads in `folder` or above it, up to `top`; None where it finds none. Raises IniError."""
+def find(folder: Path, top: Path) -> tuple[Path, Mapping[str, Any]] | None:
+    """The file that pytest reads in `folder` or above it, up to `top`, and its keys; None for none."""
     native = int(version("pytest").partition(".")[0]) >= 9  # it reads tables with TOML's own types
     for place in (folder, *folder.parents):
         for name in (*ALWAYS, *SHARED):
@@ -49,7 +37,7 @@ def find(folder: Path, top: Path) -> IniFile | None:
             else:
                 values = tree.get(ALWAYS.get(name) or SHARED[name])
             if isinstance(values, dict) or name in ALWAYS:
-                return IniFile(path=path, values=values if isinstance(values, dict) else {})
+                return path, values if isinstance(values, dict) else {}
         if place == top:
             break
     return None
@@ -60,8 +48,7 @@ def options_of(root: Path, *names: str, **given: Any) -> Options:
 
     Raises FtgateError.
     """
-    found = find(root, root)
-    values = found.values if found else {}
+    _, values = find(root, root) or (None, {})
     rows = [option for option in table() if option.name in names]
     split = {"args": words, "linelist": lines}
     ini = {option.name: split.get(option.ini, str)(values[option.dest]) for option in rows if option.dest in values}
@@ -82,7 +69,7 @@ def lines(value: Any) -> list[str]:
 
 
 def parse(path: Path) -> dict[str, Any]:
-    """All tables, or all sections, of a file; empty for one that is missing. Raises IniError with the line at fault."""
+    """All tables, or all sections, of a file; empty for a missing one. Raises FtgateError with the line at fault."""
     try:
         text = path.read_bytes().decode() if path.is_file() else ""
         if path.suffix == ".toml":
@@ -92,14 +79,14 @@ def parse(path: Path) -> dict[str, Any]:
         parser.read_string(text.replace("\r\n", "\n"))
         return {name: dict(parser[name]) for name in parser.sections()}
     except (OSError, UnicodeDecodeError) as error:
-        raise IniError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+        raise FtgateError(f"{path}: cannot be read as UTF-8 text: {error}") from error
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = found[1] if found else str(text.count("\n") + 1)
-        raise IniError(f"{path}:{line}: this is not TOML: {error}; fix it and run again") from error
+        raise FtgateError(f"{path}:{line}: this is not TOML: {error}; fix it and run again") from error
     except configparser.Error as error:
         numbers = [error.lineno] if isinstance(error, configparser.MissingSectionHeaderError) else []
         numbers += [number for number, _ in getattr(error, "errors", ())]
         place = f"{path}:{numbers[0]}" if numbers else str(path)
         what = "; ".join(line.strip() for line in str(error).splitlines())
-        raise IniError(f"{place}: this is not an ini file: {what}; fix it and run again") from error
+        raise FtgateError(f"{place}: this is not an ini file: {what}; fix it and run again") from error

@@ -26,9 +26,11 @@ READ: list[Path] = []
 NARROW = 80
 
 
-def add_rootdir(parser: argparse.ArgumentParser) -> None:
-    """Add the option that `rootdir` reads."""
+def add_rootdir(parser: argparse.ArgumentParser, *, baselines: str = "") -> None:
+    """Add the option that `rootdir` reads, and with a help for it the one that `store` reads."""
     parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
+    if baselines:
+        parser.add_argument("--baselines", type=Path, metavar="DIR", help=baselines)
 
 
 def rootdir(args: argparse.Namespace) -> Path:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from ..hookspec import Format, hookimpl
+from ..hookspec import hookimpl
 from ..kit import units
 from ..kit.text import plain, plural
 from ..kit.values import Metric
-from ..model.report import Report, Row, Table
+from ..model.report import Format, Report, Row, Table
 from ..model.verdict import Decision
 from ..report import said
 from ..report.measured import COLUMNS, judged_wall

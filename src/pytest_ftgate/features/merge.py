@@ -12,7 +12,7 @@ import msgspec
 
 from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
-from ..kit.text import listed, plain, plural
+from ..kit.text import first_of, listed, plain, plural
 from ..model.report import Host, Report, Shard, Table
 from ..model.verdict import Decision
 from ..report import said
@@ -35,7 +35,6 @@ UNSET = "at its default"
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate merge` to the command line."""
     parser = subparsers.add_parser(
         "merge",
         help="join reports of shards, JUnit files, or baselines that several jobs recorded",
@@ -53,8 +52,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="the joined report as JSON, or as JUnit")
     parser.add_argument("--partial", action="store_true", help="join the reports that there are: exits with 3, or 1")
     add_forms(parser)
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="where recordings go (default: as in a run)")
+    add_rootdir(parser, baselines="where recordings go (default: as in a run)")
     parser.set_defaults(run=run)
 
 
@@ -89,20 +87,50 @@ def _kind(path: Path) -> str:
 
 
 def _junit_files(paths: Sequence[Path], output: Path | None) -> int:
-    """Write the joined file and print its totals. Raises FtgateError."""
+    """Write all suites of all files, without cases that are skipped in one and run in another, and print the totals.
+
+    Raises FtgateError.
+    """
     from junitparser import JUnitXml, JUnitXmlError
 
     if output is None:
         raise FtgateError("JUnit files are joined into one: name it with -o OUT.xml")
+    # 1. Which cases were run in which files. One that failed as expected was run, although it counts as skipped.
     files: dict[Path, JUnitXml] = {}
-    for path in paths:
+    ran: dict[tuple[str, str], dict[Path, None]] = {}
+    not_run = []
+    for path in dict.fromkeys(paths):
         content = path.read_bytes()
         try:
             files[path] = JUnitXml.fromstring(content)
         except (SyntaxError, JUnitXmlError, ValueError) as error:
             hint = "was its run killed?" if not content.strip() else "write it again with --ftgate-report junit:PATH"
             raise FtgateError(f"{path} is not a JUnit file: {error}; {hint}") from None
-    merged, written = _joined_junit(files), BytesIO()
+        for suite, case in _cases(files[path]):
+            name = case.classname or "", case.name or ""
+            if not case.is_skipped or any(each.type in XFAILED for each in case.result):
+                ran.setdefault(name, {})[path] = None
+            else:
+                not_run.append((name, path, suite, case))
+    lines = [f"  {'.'.join(filter(None, of))}: {', '.join(map(str, by))}" for of, by in ran.items() if len(by) > 1]
+    if lines:
+        more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        what = "case was run in two files" if len(lines) == 1 else "cases were run in two files or more"
+        head = f"{len(lines)} {what}: which result holds is not known; leave the other files out"
+        raise FtgateError("\n".join([head, *lines[:SHOWN], *more]))
+
+    # 2. Each case once.
+    skipped = set[tuple[str, str]]()
+    for name, path, suite, case in not_run:
+        if name in skipped or [*ran.get(name, [path])] != [path]:
+            suite._elem.remove(case._elem)  # `suite.remove` compares with every case
+        else:
+            skipped.add(name)
+    merged, written = JUnitXml(), BytesIO()
+    for xml in files.values():
+        for suite in xml:
+            merged.append(suite)  # not `+=`, which copies each, and joins suites of one name
+    merged.update_statistics()
     merged.write(written)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -115,55 +143,11 @@ def _junit_files(paths: Sequence[Path], output: Path | None) -> int:
     return FINE
 
 
-def _joined_junit(files: Mapping[Path, JUnitXml]) -> JUnitXml:
-    """All suites of all files, without cases that are skipped in one and run in another.
-
-    Raises FtgateError for a case that was run in two.
-    """
-    from junitparser import JUnitXml
-
-    cases = [(path, suite, case) for path, xml in files.items() for suite, case in _cases(xml)]
-    ran: dict[tuple[str, ...], list[Path]] = {}
-    for path, _, case in cases:
-        if _ran(case) and path not in ran.setdefault(_name(case), []):
-            ran[_name(case)].append(path)
-    twice = {name: paths for name, paths in ran.items() if len(paths) > 1}
-    if twice:
-        lines = [f"  {'.'.join(filter(None, name))}: {', '.join(map(str, paths))}" for name, paths in twice.items()]
-        more = [f"  and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-        what = "case was run in two files" if len(lines) == 1 else "cases were run in two files or more"
-        head = f"{len(lines)} {what}: which result holds is not known; leave the other files out"
-        raise FtgateError("\n".join([head, *lines[:SHOWN], *more]))
-    skipped = set[tuple[str, ...]]()
-    for path, suite, case in cases:
-        if _ran(case):
-            continue
-        if _name(case) in skipped or ran.get(_name(case), [path]) != [path]:
-            suite._elem.remove(case._elem)  # `suite.remove` compares with every case
-        else:
-            skipped.add(_name(case))
-    merged = JUnitXml()
-    for xml in files.values():
-        for suite in xml:
-            merged.append(suite)  # not `+=`, which copies each, and joins suites of one name
-    merged.update_statistics()
-    return merged
-
-
 def _cases(suites: Iterable[TestSuite]) -> Iterator[tuple[TestSuite, TestCase]]:
     """All cases with their suites, also those of suites within others."""
     for suite in suites:
         yield from ((suite, case) for case in suite.iterchildren(suite.testcase))
         yield from _cases(suite.testsuites())
-
-
-def _ran(case: TestCase) -> bool:
-    """Whether it was run: one that failed as expected was, although it counts as skipped."""
-    return not case.is_skipped or any(each.type in XFAILED for each in case.result)
-
-
-def _name(case: TestCase) -> tuple[str, ...]:
-    return case.classname or "", case.name or ""
 
 
 # -- reports of shards: as if one machine had measured all tests ---------------------------------------------------
@@ -212,7 +196,21 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
     reports = {name: report for name, report in reports.items() if name not in lost}
     if not reports:
         raise FtgateError("no shard came as far as its first test: see the logs of their jobs")
-    shards = {name: _shard_of(name, report) for name, report in reports.items()}
+
+    # Each is the part that it says.
+    shards: dict[str, Shard] = {}
+    for name, report in reports.items():
+        if (shard := report.shard) is None:
+            raise FtgateError(f"{name} is the report of a whole run: ftgate merge joins those of --ftgate-shard")
+        if shard.part > shard.parts or max(shard.places, default=-1) >= len(shard.planned):
+            raise FtgateError(f"{name} contradicts itself: {shard.name} of {len(shard.planned)} cells")
+        own, planned = {shard.planned[place] for place in shard.places}, set(shard.planned)
+        cells = [row.cell.nodeid for row in report.rows]
+        # Under --ftgate-trust=base the first part also names the cells that only the reference has.
+        strange = [each for each in cells if each not in own and (each in planned or not report.limits_from)]
+        if strange:
+            raise FtgateError(f"{name} is {shard.name} and has cells that are not in that: {_named(strange)}")
+        shards[name] = shard
 
     # All are of one run.
     first, one = next(iter(shards.items()))
@@ -242,8 +240,8 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
     for name, shard in shards.items():
         if (before := by_part.setdefault(shard.part, name)) != name:
             raise FtgateError(f"{before} and {name} are both {shard.name}: leave one of them out")
-        own = dict.fromkeys(shard.planned[place] for place in shard.places)
-        twice = [nodeid for nodeid in own if by_cell.setdefault(nodeid, name) != name]
+        places = dict.fromkeys(shard.planned[place] for place in shard.places)
+        twice = [nodeid for nodeid in places if by_cell.setdefault(nodeid, name) != name]
         if twice:
             files = f"{by_cell[twice[0]]} and {name}"
             raise FtgateError(f"measured twice, in {files}: {_named(twice)}; {unlike_split}")
@@ -258,8 +256,8 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
     if absent:
         more = [f"{len(absent) - SHOWN} more"] if len(absent) > SHOWN else []
         which = f"shard{'s' if len(absent) > 1 else ''} {listed([*absent[:SHOWN], *more], 'and')}"
-        cells = f"{len(unmeasured)} of {len(one.planned)} cells"
-        missing = f"{which} {'are' if len(absent) > 1 else 'is'} missing: {cells}"
+        of = f"{len(unmeasured)} of {len(one.planned)} cells"
+        missing = f"{which} {'are' if len(absent) > 1 else 'is'} missing: {of}"
     elif unmeasured:
         raise FtgateError(f"no shard measured {_named(unmeasured)}: {unlike_split}")
     if missing and not partial:
@@ -277,24 +275,8 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
     return _whole({shards[by_part[part]].name: reports[by_part[part]] for part in sorted(by_part)}, place_of, missing)
 
 
-def _shard_of(name: str, report: Report) -> Shard:
-    shard = report.shard
-    if shard is None:
-        raise FtgateError(f"{name} is the report of a whole run: ftgate merge joins those of --ftgate-shard")
-    if shard.part > shard.parts or max(shard.places, default=-1) >= len(shard.planned):
-        raise FtgateError(f"{name} contradicts itself: {shard.name} of {len(shard.planned)} cells")
-    own, planned = {shard.planned[place] for place in shard.places}, set(shard.planned)
-    cells = [row.cell.nodeid for row in report.rows]
-    # Under --ftgate-trust=base the first part also names the cells that only the reference has.
-    strange = [each for each in cells if each not in own and (each in planned or not report.limits_from)]
-    if strange:
-        raise FtgateError(f"{name} is {shard.name} and has cells that are not in that: {_named(strange)}")
-    return shard
-
-
-def _named(cells: list[str]) -> str:
-    more = f" and {len(cells) - SHOWN} more" if len(cells) > SHOWN else ""
-    return plain(", ".join(cells[:SHOWN])) + more
+def _named(cells: Sequence[str]) -> str:
+    return plain(first_of(cells, SHOWN))
 
 
 def _whole(reports: Mapping[str, Report], place_of: Mapping[str, int], missing: str) -> Report:
@@ -316,25 +298,20 @@ def _whole(reports: Mapping[str, Report], place_of: Mapping[str, int], missing: 
         """Of its first cell in the plan; cells that only the reference has are the last."""
         return min((place_of.get(row.cell.nodeid, len(place_of)) for row in table.rows), default=len(place_of))
 
-    first, *_ = reports.values()
-    return Report(
-        version=first.version,
-        seed=first.seed,
-        started_at=min(report.started_at for report in reports.values()),
-        wall_s=max(report.wall_s for report in reports.values()),
-        machine=first.machine,
-        interpreters=_each(report.interpreters for report in reports.values()),
+    every = reports.values()
+    return msgspec.structs.replace(
+        next(iter(every)),
+        started_at=min(report.started_at for report in every),
+        wall_s=max(report.wall_s for report in every),
+        interpreters=_each(report.interpreters for report in every),
         tables=tuple(sorted(tables, key=place)),
-        unused_baselines=tuple(sorted(_each(report.unused_baselines for report in reports.values()))),
-        updates=_each(report.updates for report in reports.values()),
-        commit=first.commit,
+        unused_baselines=tuple(sorted(_each(report.unused_baselines for report in every))),
+        updates=_each(report.updates for report in every),
         partial="; ".join(filter(None, partial)),
         failing=frozenset(failing),
         hosts=tuple(hosts),
-        limits_from=first.limits_from,
-        undecided_fails=first.undecided_fails,
-        project=first.project,
-        branch=first.branch,
+        shard=None,
+        seconds={},
     )
 
 

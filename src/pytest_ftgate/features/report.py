@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..declare.options import report_target
-from ..hookspec import Subparsers, formats, hookimpl
+from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..model.report import Report
 from ..report import terminal
+from ..report.json import formats
 from ..run import libraries
 from ..run.folder import write_report
 from . import history
@@ -30,8 +31,7 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("source", metavar="FROM.json", nargs="?", type=Path, help="a JSON report (default: last run)")
     parser.add_argument("--history", action="store_true", help="add each cell's recordings in git (see ftgate history)")
     add_forms(parser)
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
+    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=run)
 
 

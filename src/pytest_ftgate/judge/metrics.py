@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from .. import hookspec
+from ..kit.plugins import features
 from ..kit.text import did_you_mean, listed
 from ..kit.values import Metric
 from ..model.sample import Columns, Iteration, Latency, Launch, MemoryPoint, Need, Sample, cpu_value
@@ -174,7 +174,7 @@ def _answer(name: str, of: Callable[[Latency], float]) -> MetricRow:
     return row._replace(paired=_TAIL[0], apart=_TAIL[1], spread=TAIL_SPREAD, meaning=meaning)
 
 
-_OF_FEATURES: Final = tuple(itertools.chain.from_iterable(hookspec.features("metric").hook.ftgate_metrics()))
+_OF_FEATURES: Final = tuple(itertools.chain.from_iterable(features("metric").hook.ftgate_metrics()))
 TABLE: Final[Mapping[str, MetricRow]] = {
     row.name: row
     for row in (

@@ -11,12 +11,12 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ..kit.text import split_nodeid
 from ..kit.values import Interval, Metric, grouped
 from ..model.report import Report, Row
 from ..model.sample import ByRound, Columns, Iteration, Role, Sample, one_worker_cell
 from ..model.spec import Cell
 from ..stats import moderated, rank_tests
-from ..store.names import split_nodeid
 from ..store.recording import entry_of, seconds_after
 from ..store.schema import Recording, StoredCell
 from . import metrics, readers

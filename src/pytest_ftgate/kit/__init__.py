@@ -1,1 +1,1 @@
-"""The ground: text, numbers, files, processes, git. It knows nothing of what is measured."""
+"""The ground: text, numbers, files, processes, git, features by name. It knows nothing of what is measured."""

@@ -59,7 +59,7 @@ class Owner(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Owner | None:
-        """That of the first mark in a text."""
+        """The owner that the first mark in a text names."""
         found = _PATTERN.search(text)
         return found and cls(int(found[1]), int(found[2]), found[3], int(found[4]))
 
@@ -131,7 +131,7 @@ def owner_of(pid: int) -> Owner | None:
 
 @contextlib.contextmanager
 def tagged(mark: str = "") -> Iterator[None]:
-    """What this process starts in here has this mark as a limit, or none; elsewhere than on Linux nothing is done."""
+    """Processes that are started in here get this mark as a limit, or none without a mark; only on Linux."""
     owner = Owner.of(mark)
     if sys.platform != "linux":
         yield
@@ -209,7 +209,7 @@ class TooLong(FtgateError):
 
 
 class _Patience:
-    """Of the run in this process: its id, when its time is over, and whom it tells that it waits."""
+    """The run in this process: its id, when its time is over, and whom to tell that it waits."""
 
     run = ""
     ends_s = math.inf
@@ -293,14 +293,6 @@ def _kill_group(group: int) -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-class Holder(msgspec.Struct):
-    """Who holds a lock, as it says itself: its process, its run, and the time since when."""
-
-    pid: int
-    run: str
-    since: str
-
-
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file; while another process holds it, say after a moment who that is.
@@ -308,37 +300,36 @@ def locked(path: Path) -> Iterator[None]:
     Another process of the same run is waited for in silence, as it measures for both. The lock of a process that has
     died is free: the kernel sees to it. Raises FtgateError once the time of the run is over, and OSError.
     """
+    # The holder's own note: its process, its run, and the time since when.
     note, lock = path.with_suffix(".holder"), filelock.FileLock(path)
     began_s, said = time.monotonic(), False
     while not lock.is_locked:
         try:
             lock.acquire(timeout=min(1.0, SAID_AFTER_S))
         except filelock.Timeout:
-            holder = found_in(note, Holder)
-            ours = holder and _patience.run and holder.run == _patience.run
-            if time.monotonic() - began_s < SAID_AFTER_S or ours:
+            holder = "another process"
+            if (known := found_in(note, tuple[int, str, str])) is not None:
+                pid, run, since = known
+                if run and run == _patience.run:
+                    continue
+                holder = plain(f"process {pid}{run and f' of run {run}'} (since {since})")
+            if time.monotonic() - began_s < SAID_AFTER_S:
                 continue
             if time.monotonic() > _patience.ends_s:
-                text = f"--ftgate-time was over while {_named(holder)} held {path}; run again when it has ended"
+                text = f"--ftgate-time was over while {holder} held {path}; run again when it has ended"
                 raise FtgateError(text) from None
             if not said:
                 said = True
-                _patience.warn(f"waiting for {_named(holder)} to release {path}")
+                _patience.warn(f"waiting for {holder} to release {path}")
     try:
         with contextlib.suppress(OSError):  # it is a courtesy
             now = datetime.now().astimezone().isoformat(timespec="seconds")
-            note.write_bytes(msgspec.json.encode(Holder(os.getpid(), _patience.run, now)))
+            note.write_bytes(msgspec.json.encode((os.getpid(), _patience.run, now)))
         yield
     finally:
         with contextlib.suppress(OSError):
             note.unlink()
         lock.release()
-
-
-def _named(holder: Holder | None) -> str:
-    if holder is None:
-        return "another process"
-    return plain(f"process {holder.pid}{f' of run {holder.run}' if holder.run else ''} (since {holder.since})")
 
 
 # ---- what killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing
@@ -349,15 +340,15 @@ FOLDER: Final = "pymp-"
 
 
 def temporary_folder(mark: str) -> str:
-    """The one that a launch's multiprocessing has, if its workload imports that with its module."""
+    """The folder of a launch's multiprocessing, if the workload's module imports that."""
     return os.path.join(tempfile.gettempdir(), f"{FOLDER}{mark}")
 
 
 @contextlib.contextmanager
 def cleaned_after(processes: Iterable[psutil.Process]) -> Iterator[None]:
-    """Remove at the end what these processes, which are killed in here, have in use now.
+    """At the end, remove the files and folders that these processes use now; they are killed in here.
 
-    That is what is still there then, was made since the first of them began, and is in no other process's use.
+    Only what was made since the first of them began is removed, and nothing that another process uses.
     """
     shared, folders, began_s = set[Path](), set[Path](), math.inf
     for process in processes:

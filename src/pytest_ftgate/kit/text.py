@@ -94,6 +94,21 @@ def listed(words: Sequence[str], last: str = "or") -> str:
     return f" {last} ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
+def first_of(words: Sequence[str], most: int) -> str:
+    """`a, b and 3 more`."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
+def split_nodeid(nodeid: str) -> tuple[str, str]:
+    """`a.py::test_x[cell]` -> (`a.py::test_x`, `cell`); brackets in the path stay in the path.
+
+    Before a cell has its test it is `[cell]`.
+    """
+    path, separator, rest = nodeid.partition("::") if "::" in nodeid else ("", "", nodeid)
+    names, _, label = rest.partition("[")
+    return path + separator + names, label.removesuffix("]")
+
+
 def matches(pattern: str, text: str) -> bool:
     """Whether a text is what a pattern with `*` and `?` says; brackets are plain text."""
     regex = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)

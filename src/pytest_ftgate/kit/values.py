@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from enum import StrEnum
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
@@ -31,11 +31,6 @@ def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
     for key, item in pairs:
         groups.setdefault(key, []).append(item)
     return groups
-
-
-def to_builtins(value: Struct) -> Any:
-    """Plain dicts, lists and scalars of a value, fit for JSON and for another process."""
-    return msgspec.to_builtins(value)
 
 
 def fault_of(error: msgspec.ValidationError) -> tuple[str, str]:

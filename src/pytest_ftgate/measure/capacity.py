@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import psutil
 
+from ..kit.text import plural
 from .cell_run import CellRun
 from .launch import LaunchRole
 from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
@@ -120,7 +121,7 @@ class Capacity:
         """Why so much cannot be alive together; empty if it can."""
         if self.launches is not None and needed.launches > self.launches:
             files = f"this process may open {self.descriptors} files (`ulimit -n`)"
-            return f"{files}, which suffice for {self.launches} launch{'es' if self.launches != 1 else ''}"
+            return f"{files}, which suffice for {plural(self.launches, 'launch', 'launches')}"
         if self.memory_bytes is not None and needed.memory_bytes > self.memory_bytes:
             return f"all launches together would need more than {self.memory_bytes >> 20} MiB, half of the free memory"
         if self.tasks is not None and needed.tasks > self.tasks:

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from ..kit.errors import FtgateError
-from ..kit.values import Struct, to_builtins
+from ..kit.values import Struct
 from ..model.report import first_line
 from ..model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
 from ..model.spec import Cell, Spec
@@ -157,8 +157,8 @@ def recorded(answered: Answered, record: dict[str, Any]) -> Launch:
     """The launch that a record says. Raises LaunchFailed for figures that are no finite numbers, or beyond reason."""
     try:
         iterations = {
-            "cold": answered.cold and to_builtins(answered.cold),
-            "iterations": [to_builtins(each) for each in answered.iterations],
+            "cold": answered.cold and msgspec.to_builtins(answered.cold),
+            "iterations": [msgspec.to_builtins(each) for each in answered.iterations],
         }
         return msgspec.convert(iterations | record, Launch)
     except msgspec.ValidationError as error:

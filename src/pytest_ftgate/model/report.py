@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -378,6 +379,14 @@ class Shard(Struct, frozen=True, kw_only=True):
 
 OWN_CODE = "own code"
 """The seconds of a run that were not measured: its wall time without all others."""
+
+
+class Format(NamedTuple):
+    """A form of a report: what makes its text."""
+
+    render: Callable[[Report], str]
+    needs: tuple[str, ...] = ()
+    """The libraries that it imports then: no report is made with those of the project under test."""
 
 
 class Report(Struct, frozen=True, kw_only=True):

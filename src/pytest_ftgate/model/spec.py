@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from ..kit.errors import FtgateError
+from ..kit.text import split_nodeid
 from ..kit.values import Count, Struct, Threshold
 from .verdict import Expected
 
@@ -264,7 +265,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     @property
     def label(self) -> str:
         """The text between the brackets of the node id."""
-        return self.nodeid.partition("[")[2].removesuffix("]")
+        return split_nodeid(self.nodeid)[1]
 
 
 def cells_of(spec: Spec, targets: Sequence[Target]) -> Iterator[Cell]:

@@ -11,7 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -98,10 +98,11 @@ def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
     return tuple(name for name in named if name not in options.metrics and name in declared)
 
 
-def written_around(test: pytest.Function) -> Iterator[str]:
-    """The autouse fixtures that the test's own file defines for it, among them pytest's for `setup_method` and such.
+def written_around(test: pytest.Function) -> Iterator[tuple[str, str, str]]:
+    """The autouse fixtures that the test's own file defines for it: the name, the kind of pytest's own, and words.
 
-    Those of a conftest.py and of plugins are for all tests, and do no harm: pytest runs them around the cell.
+    Pytest's for `setup_method` are named `_xunit_setup_method_fixture_` and more, and of the kind `method`. Those of a
+    conftest.py and of plugins are for all tests, and do no harm: pytest runs them around the cell.
     """
     module, found = test.getparent(pytest.Module), test._fixtureinfo
     for name in found.initialnames:
@@ -109,7 +110,8 @@ def written_around(test: pytest.Function) -> Iterator[str]:
         if module is not None and any(
             place == module.nodeid or place.startswith(f"{module.nodeid}::") for place in places
         ):
-            yield name
+            kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
+            yield name, kind, f"setup_{kind} or teardown_{kind}" if kind else f"the autouse fixture {name!r}"
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:
@@ -154,30 +156,20 @@ def workload_path(config: pytest.Config) -> list[str]:
 def _users(roots: Sequence[Path], named: Sequence[str], entries: Sequence[str]) -> list[str]:
     """The entries that belong to the user: each test asks for them, and most tests find the same sys.path."""
     chosen = {Path(each).resolve() for each in named}
-    stdlib = _folder("stdlib")
+    stdlib, *others = (Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "scripts"))
     paths = [Path(entry).resolve() for entry in entries]
     front = paths.index(stdlib) if stdlib in paths else 0
     found: dict[str, None] = {}
     for position, path in enumerate(paths):
         users = position < front or any(path.is_relative_to(root) for root in roots)
-        if path in chosen or (users and not _of_this_interpreter(path)):
+        # What belongs to the interpreter or the environment that runs pytest.
+        own = any(path.is_relative_to(folder) for folder in (stdlib, *others))
+        own = own or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+        own = own or (path.suffix == ".zip" and path.name.startswith("python"))
+        if path in chosen or (users and not own):
             found.setdefault(str(path))
     ours = Path(__file__).resolve().parents[2]
     return [entry for entry in found if ours in roots or Path(entry) != ours]
-
-
-def _of_this_interpreter(path: Path) -> bool:
-    """Whether an entry of sys.path belongs to the interpreter or the environment that runs pytest."""
-    folders = map(_folder, ("stdlib", "platstdlib", "scripts"))
-    if any(path.is_relative_to(folder) for folder in folders) or {"site-packages", "dist-packages"} & set(path.parts):
-        return True
-    return path.suffix == ".zip" and path.name.startswith("python")
-
-
-@functools.cache
-def _folder(name: str) -> Path:
-    """A folder of the interpreter that runs pytest: each test asks for it, and sysconfig makes all its paths anew."""
-    return Path(sysconfig.get_path(name)).resolve()
 
 
 def check_class(cls: type) -> None:
@@ -204,20 +196,16 @@ def complete(item: pytest.Function) -> None:
             body=tests.body_kind(declared, choice.executor),
         )
     item.stash[CELL] = (spec, cell)
-    if inspect.iscoroutinefunction(item.obj):
-        item.obj = _run_by_us(item.obj)
+    test = item.obj
+    if inspect.iscoroutinefunction(test):  # plugins that run what is `async` leave a plain function to us
+
+        @functools.wraps(test)
+        def run(*args: object, **named: object) -> object:
+            return test(*args, **named)
+
+        item.obj = run
     item.add_marker("ftgate")
     item.add_marker("thread_unsafe")
-
-
-def _run_by_us(test: Any) -> Any:
-    """The test as a function that is not `async`: plugins that run what is leave it to us, in whatever order."""
-
-    @functools.wraps(test)
-    def run(*args: object, **named: object) -> object:
-        return test(*args, **named)
-
-    return run
 
 
 # NumPy and SciPy for pytest's own process, where the project under test is one of them.
@@ -242,28 +230,23 @@ def import_needed(root: Path, needed: Sequence[str] = NEEDED) -> None:
 
     sources = [entry for entry in sys.path if has_sources(Path(entry or os.getcwd()))]
     for name in needed if sources else ():
-        _import(name, sources)
-
-
-def _import(name: str, sources: Sequence[str]) -> None:
-    try:
-        importlib.import_module(name)
-    except _BROKEN as error:
-        failure = str(error).strip().partition("\n")[0]
-    else:
-        return
-    for loaded in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
-        del sys.modules[loaded]
-    before = sys.path[:]
-    sys.path[:] = [entry for entry in before if entry not in sources]
-    try:
-        importlib.import_module(name)
-    except _BROKEN:
-        raise pytest.UsageError(
-            f"--ftgate judges with {name} in pytest's own process, where it is this project's source folder, which "
-            f"cannot be imported ({failure}), and no other is installed. The measured processes have environments of "
-            f"their own. Install {name} where pytest runs, a release or a build of this project, or run pytest from an "
-            "environment of its own: uvx --with pytest-ftgate pytest --ftgate"
-        ) from None
-    finally:
-        sys.path[:] = before
+        try:
+            importlib.import_module(name)
+            continue
+        except _BROKEN as error:
+            failure = str(error).strip().partition("\n")[0]
+        for loaded in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
+            del sys.modules[loaded]
+        before = sys.path[:]
+        sys.path[:] = [entry for entry in before if entry not in sources]
+        try:
+            importlib.import_module(name)
+        except _BROKEN:
+            raise pytest.UsageError(
+                f"--ftgate judges with {name} in pytest's own process, where it is this project's source folder, which "
+                f"cannot be imported ({failure}), and no other is installed. The measured processes have environments "
+                f"of their own. Install {name} where pytest runs, a release or a build of this project, or run pytest "
+                "from an environment of its own: uvx --with pytest-ftgate pytest --ftgate"
+            ) from None
+        finally:
+            sys.path[:] = before

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ..declare.options import table
+from ..kit.text import plural, split_nodeid
 from ..model.report import Row
 from ..model.verdict import Decision
 from ..report import said
@@ -32,8 +33,8 @@ class Failures:
     """The reports of cells that failed, where pytest counts and prints them."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[object, ...], pytest.TestReport] = {}
-        self._others: dict[str, list[str]] = {}
+        self._same: dict[tuple[object, ...], tuple[pytest.TestReport, list[str]]] = {}
+        """The first report of each error, and the node ids of the others."""
 
     def add(self, report: pytest.TestReport, row: Row) -> None:
         """Leave out of FAILURES what stands elsewhere: the verdicts below our tables, an error that is there already.
@@ -41,23 +42,21 @@ class Failures:
         Its line in the summary stays.
         """
         if row.verdict.decision is Decision.ERROR:
-            key = said.block_of(row)
-            if key not in self._first:
-                self._first[key] = report
+            first, others = self._same.setdefault(said.block_of(row), (report, []))
+            if first is report:
                 return
-            self._others.setdefault(self._first[key].nodeid, []).append(report.nodeid)
+            others.append(report.nodeid)
         if row.verdict.decision is not Decision.XPASSED:
             report.__dict__["_pdbshown"] = True  # pytest's mark of a report that has been shown
 
     def finish(self, width: int) -> None:
         """Say of each error that is shown in which other cells it is the same."""
-        for report in self._first.values():
-            others = self._others.get(report.nodeid, [])
+        for report, others in self._same.values():
             section: Any = getattr(report.longrepr, "addsection", None)
             if others and section is not None:
-                test = report.nodeid.partition("[")[0]
+                test, _ = split_nodeid(report.nodeid)
                 names = [each[len(test) + 1 : -1] if each.startswith(f"{test}[") else each for each in others]
-                title = f"the same in {len(others)} other cell{'' if len(others) == 1 else 's'}"
+                title = f"the same in {plural(len(others), 'other cell')}"
                 text = said.few(names)
                 section(title, textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False))
 

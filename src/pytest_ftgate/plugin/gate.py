@@ -56,11 +56,12 @@ class Gate:
         with usage_errors():
             limits.check(cli=options.thresholds, ini=options.ini_thresholds)
         self.failing = failing_of(options)
-        handed = xdist.handed_over(config)
-        self.is_worker = handed is not None
-        self.id = handed.run if handed else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-        self.seed = handed.seed if handed else secrets.randbits(32) if options.seed < 0 else options.seed
-        self.relay: Any = xdist.Relay(handed.channel) if handed else None
+        workerinput = getattr(config, "workerinput", {})  # what pytest-xdist's controller gives to a worker
+        handed: dict[str, Any] = workerinput.get("ftgate", {})
+        self.is_worker = bool(handed)
+        self.id = handed["run"] if handed else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+        self.seed = handed["seed"] if handed else secrets.randbits(32) if options.seed < 0 else options.seed
+        self.relay: Any = xdist.Relay(handed["channel"]) if handed else None
         shown = _progress(config)
         self.progress = self.relay or shown
         baselines = options.baselines or default_folder(config.rootpath)
@@ -69,16 +70,18 @@ class Gate:
             config.rootpath,
             self.id,
             self.progress,
-            worker=handed.worker if handed else "",
-            spent_s=handed.spent_s if handed else 0.0,
+            worker=workerinput["workerid"] if handed else "",
+            spent_s=handed.get("spent_s", 0.0),
         )
         self.on_host: Callable[[PlacedRow], PlacedRow] = lambda placed: placed
         """Says of a row where it was measured."""
-        taken = signals.Signals(config, is_worker=self.is_worker)
+        taken = signals.Signals()
         config.pluginmanager.register(taken)
-        taken.install()
+        taken.install(is_worker=self.is_worker)
         self.run.start()
-        self.handover = xdist.Handover(config, self.id, self.seed, shown, lambda: self.run.time.spent_s)
+        self.handover = xdist.Handover(
+            lambda: {"run": self.id, "seed": self.seed, "spent_s": self.run.time.spent_s}, shown
+        )
         self.collected: list[str] = []
         self.rows: dict[str, PlacedRow] = {}
         self.failures = Failures()
@@ -94,7 +97,7 @@ class Gate:
         made = [target for target, kind in kinds.items() if kind not in left_out]
         self.ending = Ending(self.run, made, config.invocation_params.dir)
         self.refused: FtgateError | OSError | None = None
-        """Why nothing can be measured in a worker: of its usage errors xdist shows nothing."""
+        """Why a worker measures nothing; xdist does not show a worker's usage errors."""
         self.trouble = ""
         self.lines: list[str] = []
         """What features say below the report."""
@@ -122,7 +125,6 @@ class Gate:
                 item.add_marker(pytest.mark.flaky(reruns=0), append=False)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Plan the selected cells."""
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
         if planned and threads_are_greenlets():
             raise pytest.UsageError(
@@ -234,7 +236,8 @@ class Gate:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the row of a report, in the controller or in the only process."""
-        nodeid, first = xdist.ungrouped(report.nodeid), True
+        cell, grouped, _ = report.nodeid.rpartition("]@")  # the group that `--dist=loadgroup` adds
+        nodeid, first = f"{cell}]" if grouped else report.nodeid, True
         if report.when == "call" or not report.passed:
             self.reported.add(nodeid)
         if self.is_worker:
@@ -333,7 +336,7 @@ class Gate:
         return frozenset(row.cell.nodeid for row in rows if self._failed(row) or _is_strict(row.verdict))
 
     def _failed(self, row: Row) -> Row | None:
-        """The row if it fails its test, as it is or by what was not accepted of it."""
+        """The row, or the row without what was accepted, if it fails its test."""
         rest = msgspec.structs.replace(row, verdict=unless_accepted(row.verdict))
         return next((each for each in (row, rest) if fails(each.verdict, self.failing)), None)
 
@@ -396,7 +399,7 @@ def fails(verdict: Verdict, failing: Collection[str]) -> bool:
 
 
 def unless_accepted(verdict: Verdict) -> Verdict:
-    """The verdict by what was not accepted, which an option may let fail; any verdict but an accepted one as it is."""
+    """The verdict without what was accepted, which an option may let fail; any other verdict stays."""
     if verdict.decision is not Decision.ACCEPTED:
         return verdict
     passed = (

@@ -14,19 +14,8 @@ from typing import Any
 
 import pytest
 
-from .. import hookspec
-from .options import check_values, measures, options_of, pytest_addoption
-
-__all__ = [
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_exception_interact",
-    "pytest_generate_tests",
-    "pytest_ignore_collect",
-    "pytest_pycollect_makeitem",
-    "pytest_pyfunc_call",
-    "pytest_terminal_summary",
-]
+from ..kit.plugins import features
+from .options import check_values, measures, options_of, pytest_addoption  # noqa: F401 -- a hook as those below
 
 GATE = "ftgate-run"
 """The name under which the plugin of a measuring run is registered."""
@@ -47,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         import_needed(config.rootpath)
     check_values(config)
     if measuring and config.option.collectonly:
-        hookspec.features("run").hook.ftgate_collect(config=config, options=options_of(config))
+        features("run").hook.ftgate_collect(config=config, options=options_of(config))
     elif measuring:
         from ..kit.platforms import unsupported
 
@@ -153,7 +142,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Name the exception of a cell that failed in a plain run; say of another what its argument is of."""
+    """Name the exception of a cell that failed in a plain run; say to other tests where `worker` comes from."""
     report = yield
     if report.failed and _may_be_cell(item):
         from . import plain

@@ -50,16 +50,14 @@ def usage_errors() -> Iterator[None]:
 
 
 def _read(config: pytest.Config, rows: Sequence[Option]) -> Options:
-    cli = {option.name: config.getoption(option.dest, None) for option in rows}
+    cli, ini = {option.name: config.getoption(option.dest, None) for option in rows}, {}
+    for option in rows:
+        try:
+            ini[option.name] = config.getini(option.dest)
+        except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
+            raise pytest.UsageError(f"ini option {option.dest}: {error}") from None
     with usage_errors():
-        return options.read(cli, os.environ, {option.name: _ini(config, option) for option in rows}, rows)
-
-
-def _ini(config: pytest.Config, option: Option) -> Any:
-    try:
-        return config.getini(option.dest)
-    except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
-        raise pytest.UsageError(f"ini option {option.dest}: {error}") from None
+        return options.read(cli, os.environ, ini, rows)
 
 
 def measures(config: pytest.Config) -> bool:

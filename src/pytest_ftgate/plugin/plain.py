@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import pytest
 
@@ -21,21 +21,12 @@ def _own_traceback(error: pytest.ExceptionInfo[BaseException]) -> bool:
     return not error.errisinstance((pytest.fail.Exception, pytest.skip.Exception))
 
 
-def _variables(spec: Spec, cell: Cell) -> dict[str, str]:
-    """The environment variables of a cell that runs in this process; a program gets its own when it is started."""
-    if not cell.environment.variables or cell.executor.program is not None:
-        return {}
-    from ..measure.launchers import words  # plain runs of other cells do without
-
-    return words.workload_variables(cell, spec, sys.executable)
-
-
 PASSED = pytest.StashKey[dict[tuple[object, ...], str]]()
-"""What has passed here, whatever its target, and the node id of the first cell that it passed for."""
+"""What has passed here, on whatever target, and the node id of the first cell that it passed for."""
 ERROR = pytest.StashKey[WorkloadError]()
 """Why a cell failed here."""
 TARGET = "ftgate target "
-"""What begins a keyword of an item that ran here: reports have the keywords, also those of xdist's workers."""
+"""The beginning of a keyword of an item that ran here: reports keep keywords, also those of xdist's workers."""
 
 
 def run(item: pytest.Function, spec: Spec, cell: Cell) -> None:
@@ -72,28 +63,26 @@ def set_message(item: pytest.Item, report: pytest.TestReport) -> None:
         failures.set_message(report, said.exception(error), place)
 
 
-@contextlib.contextmanager
-def _stderr(config: pytest.Config) -> Iterator[int]:
-    """A descriptor of the stream itself, whatever of it is captured."""
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
-        stderr = os.dup(2)
-    try:
-        yield stderr
-    finally:
-        os.close(stderr)
-
-
 def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
     """Pass, skip where the cell is not supported here, or fail with the workload's own traceback."""
     __tracebackhide__ = _own_traceback
     reason, failed = "", None
     try:
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in _variables(spec, cell).items():
-                patch.setenv(name, value)
-            with _stderr(item.config) as stderr:
+            # A program gets its variables when it is started.
+            if cell.environment.variables and cell.executor.program is None:
+                from ..measure.launchers import words  # plain runs of other cells do without
+
+                for name, value in words.workload_variables(cell, spec, sys.executable).items():
+                    patch.setenv(name, value)
+            # The stream itself, whatever of it is captured.
+            capture = item.config.pluginmanager.get_plugin("capturemanager")
+            with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
+                stderr = os.dup(2)
+            try:
                 plain.once(cell, spec, stderr)
+            finally:
+                os.close(stderr)
     except Unsupported as unsupported:
         reason = str(unsupported)
     except Failure as failure:

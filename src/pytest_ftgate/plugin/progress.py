@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 from typing import Literal, TextIO
 
 from ..kit import units
-from ..kit.text import plain
+from ..kit.text import plain, plural
 
 REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0
@@ -55,35 +55,26 @@ class Progress:
         self._mode = mode
         self._clock = clock
         self._columns = columns
-        self._total = 0
-        self._budget_s: float | None = None
-        self._numbers: dict[str, int] = {}
-        self._number = 0
-        self._title = ""
-        self._started = self._began = clock()
-        self._spent: list[float] = []
         self._shown = 0
-        self._last = self._started
-        self._end_s: float | None = None
         self._from_others = self._measured = False
         self._phase = ""
-        self._why = self._reason = ""
         self._lock = threading.RLock()
         self._beats: tuple[threading.Thread, threading.Event] | None = None
         self._doing = self._step = ""
         self._left_s: float | None = None
+        self.start(0)
         self._told = self._since = self._started
 
     def start(self, total_groups: int, budget_s: float | None = None) -> None:
         """The run begins and will measure so many groups, in `budget_s` if they share a time."""
         self._total = total_groups
         self._budget_s = budget_s
-        self._numbers = {}
+        self._numbers: dict[str, int] = {}
         self._number = 0
-        self._spent = []
+        self._spent: list[float] = []
         self._title = ""
         self._started = self._began = self._last = self._clock()
-        self._end_s = None
+        self._end_s: float | None = None
         self._why = self._reason = ""
 
     def begin(self, title: str, cells: Sequence[str]) -> None:
@@ -94,7 +85,7 @@ class Progress:
         self._began = self._clock()
         self._measured = False
         self._step, self._since = "", self._began
-        doing = f"{len(cells)} cell{'s' if len(cells) != 1 else ''}, starting"
+        doing = f"{plural(len(cells), 'cell')}, starting"
         self._show(doing, self._left(0.0, None), now=self._mode == "terminal")
 
     def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None = None) -> None:
@@ -118,7 +109,6 @@ class Progress:
         self._reason = why
 
     def warn(self, text: str) -> None:
-        """Print a line that stays."""
         with self._lock:
             self.erase()
             if self._mode != "quiet":
@@ -208,7 +198,15 @@ class Progress:
         else:
             if self._columns() - 1 < len(where) + min(len(title), LEAST_TITLE) + len(doing) + len(elapsed) + 4:
                 elapsed = elapsed.partition(" (")[0]  # the test and the time matter more than why the estimate grew
-            self._redraw(where, title, f"{'  ' if title else ''}{_first(doing)}  {elapsed}")
+            # The title loses its beginning, because the ends of node ids differ; the last column stays free.
+            tail = f"{'  ' if title else ''}{_first(doing)}  {elapsed}"
+            columns = max(1, self._columns() - 1)
+            room = columns - len(where) - len(tail)
+            if len(title) > room:
+                title = "..." + title[len(title) - room + 3 :] if room >= LEAST_TITLE else ""
+            text = (where + title + tail)[:columns]
+            self._write("\r" + text.ljust(min(columns, self._shown)))
+            self._shown = len(text)
 
     def _grown(self, end_s: float) -> str:
         """Why it ends later than it was said to, in brackets."""
@@ -221,13 +219,6 @@ class Progress:
             return f" ({self._why})" if self._why else ""
         self._end_s, self._from_others = end_s, not self._measured
         return f" ({self._why})" if self._why else ""
-
-    def _redraw(self, where: str, title: str, tail: str) -> None:
-        """Fit the line into the terminal: the title loses its beginning; the last column stays free."""
-        room = max(1, self._columns() - 1)
-        text = (where + _last(title, room - len(where) - len(tail)) + tail)[:room]
-        self._write("\r" + text.ljust(min(room, self._shown)))
-        self._shown = len(text)
 
     def _write(self, text: str) -> None:
         """Write, replacing what the stream cannot encode; after an error the stream is not written again."""
@@ -247,10 +238,3 @@ def _whole(seconds: float) -> str:
 def _first(text: str, room: int = 100) -> str:
     """The beginning of a text in so many columns: a step of a build may be a whole script."""
     return text if len(text) <= room else text[: room - 3] + "..."
-
-
-def _last(text: str, room: int) -> str:
-    """The end of a text in so many columns, because the ends of node ids differ; empty if there is no room."""
-    if len(text) <= room:
-        return text
-    return "..." + text[len(text) - room + 3 :] if room >= LEAST_TITLE else ""

@@ -26,15 +26,13 @@ class Ended(KeyboardInterrupt):
 class Signals:
     """Turns the first signal into an `Ended`; while that ends the run, further ones are ignored."""
 
-    def __init__(self, config: pytest.Config, *, is_worker: bool) -> None:
-        self.config = config
-        self.is_worker = is_worker
+    def __init__(self) -> None:
         self.ending = False
         self.name = ""
         self._before: dict[signal.Signals, Any] = {}
         self._workers: list[Any] = []
 
-    def install(self) -> None:
+    def install(self, *, is_worker: bool) -> None:
         """Take the signals that nobody else handles and that are not ignored, as nohup ignores SIGHUP."""
         if threading.current_thread() is threading.main_thread():
             for number in ENDING:
@@ -44,7 +42,7 @@ class Signals:
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
         # On Linux a worker gets SIGTERM when the controller dies; elsewhere execnet ends it, some seconds later.
-        if self.is_worker and signal.SIGTERM in self._before and sys.platform == "linux":
+        if is_worker and signal.SIGTERM in self._before and sys.platform == "linux":
             parent = os.getppid()
             with contextlib.suppress(OSError, AttributeError):
                 ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)

@@ -10,36 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from ..run.turns import MeasuringTurn
 from .progress import REDRAW_S, Progress
-
-
-class Given(NamedTuple):
-    """What the controller gives to a worker: the run, its seed, how long it has taken, and a channel."""
-
-    run: str
-    seed: int
-    spent_s: float
-    channel: Any
-    worker: str
-
-
-def handed_over(config: pytest.Config) -> Given | None:
-    """What this worker was given; None in the controller and without xdist."""
-    given = getattr(config, "workerinput", None)
-    if given is None or "ftgate" not in given:
-        return None
-    return Given(**given["ftgate"], worker=given["workerid"])
-
-
-def ungrouped(nodeid: str) -> str:
-    """The node id of a cell without the group that `--dist=loadgroup` adds to it."""
-    cell, bracket, _ = nodeid.rpartition("]@")
-    return cell + "]" if bracket else nodeid
 
 
 class Relay:
@@ -90,15 +66,10 @@ class WorkerTurns:
 class Handover:
     """In the controller: gives each worker what it needs, and shows what the workers tell."""
 
-    def __init__(
-        self, config: pytest.Config, run: str, seed: int, progress: Progress, spent_s: Callable[[], float]
-    ) -> None:
-        """`spent_s` tells how long the run has taken."""
-        self.config = config
-        self.run = run
-        self.seed = seed
+    def __init__(self, given: Callable[[], dict[str, Any]], progress: Progress) -> None:
+        """`given` is what a worker gets that starts now: the run, its seed, and how long it has taken in s."""
+        self.given = given
         self.progress = progress
-        self.spent_s = spent_s
         self.collected: dict[str, None] = {}
         self.planned: dict[str, None] = {}
         self.down: list[str] = []
@@ -113,8 +84,7 @@ class Handover:
         """Called for each worker before it starts. Source: xdist.newhooks."""
         channel, worker = node.gateway.newchannel(), node.gateway.id
         channel.setcallback(lambda message: self._hear(worker, *message))
-        given = {"run": self.run, "seed": self.seed, "spent_s": self.spent_s(), "channel": channel}
-        node.workerinput["ftgate"] = given
+        node.workerinput["ftgate"] = {**self.given(), "channel": channel}
 
     def _hear(self, worker: str, name: str, arguments: Sequence[Any]) -> None:
         with self._lock:

@@ -7,14 +7,15 @@ import math
 import secrets
 import struct
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
-from .. import hookspec
 from ..kit.errors import FtgateError
+from ..kit.plugins import features
 from ..kit.values import fault_of
-from ..model.report import Report
+from ..model.report import Format, Report
 
 SCHEMA = 4
 AGAIN = "write it again with --ftgate-report json:PATH"
@@ -26,11 +27,17 @@ class ReportError(FtgateError):
     """A text that is not a report of this schema."""
 
 
+@cache
+def formats() -> dict[str, Format]:
+    """The forms of a report that are features: all but the JSON."""
+    return {kind: form for forms in features("format").hook.ftgate_formats() for kind, form in forms.items()}
+
+
 def rendered(kind: str, report: Report) -> Iterator[str]:
     """The report as text of that kind, piece by piece: one text of a large run would take too much memory."""
     if kind == "json":
         return pieces(report)
-    return iter((hookspec.formats()[kind].render(report),))
+    return iter((formats()[kind].render(report),))
 
 
 def render(report: Report) -> str:

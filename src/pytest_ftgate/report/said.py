@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 from ..judge import contract_grammar, limits, metrics
 from ..kit import units
-from ..kit.text import COMMIT_DIGITS, listed, plain, plural
+from ..kit.text import COMMIT_DIGITS, listed, plain, plural, split_nodeid
 from ..model.report import OWN_CODE, Explanation, Machine, Moved, Report, Row, Shortfall
 from ..model.sample import MEASURED, Sample, WorkloadError, outcomes
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..stats.rates import clopper_pearson
-from ..store.names import split_nodeid
 
 VISIBLE, VISIBLE_PART = 0.01, 0.1
 """A change is said to be another one than that of its figures from so many points on, and from that part of it."""
@@ -322,7 +321,7 @@ def commands(*rows: Row) -> tuple[str, ...]:
         reruns.setdefault((*measures, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
     named = {
-        words: cells if len(cells) <= NAMED else dict.fromkeys(cell.partition("[")[0] for cell in cells)
+        words: cells if len(cells) <= NAMED else dict.fromkeys(split_nodeid(cell)[0] for cell in cells)
         for words, cells in reruns.items()
     }
     texts = (plain(shlex.join(["pytest", *words, *cells])) for words, cells in named.items())

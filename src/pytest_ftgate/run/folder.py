@@ -15,6 +15,7 @@ from ..kit.errors import FtgateError
 from ..kit.files import hide_from_git, write_whole
 from ..kit.git import AgainstError, Repository
 from ..kit.processes import locked
+from ..kit.text import first_of
 from ..model.report import Report
 from ..report import json
 from ..targets.environments import prune_environments
@@ -97,8 +98,7 @@ def refuse_tracked(folder: Path) -> None:
     except AgainstError:
         return
     if tracked:
-        more = f" and {len(tracked) - 1} more" if len(tracked) > 1 else ""
         raise FtgateError(
-            f"git tracks {tracked[0]}{more}: what is in {folder.name} is run and measured with, so no commit may bring "
-            f"it; remove it with `git rm -r -f {folder.name}` and commit that"
+            f"git tracks {first_of(tracked, 1)}: what is in {folder.name} is run and measured with, so no commit may "
+            f"bring it; remove it with `git rm -r -f {folder.name}` and commit that"
         )

@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..hookspec import formats
 from ..kit.errors import FtgateError
+from ..report.json import formats
 from ..targets.environments import project_name
 
 DECIDING = ("filelock", "msgspec", "numpy", "packaging", "psutil", "scipy")

@@ -18,6 +18,7 @@ from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..judge.values import TestValues
 from ..kit import git
 from ..kit.errors import FtgateError
+from ..kit.text import split_nodeid
 from ..kit.values import Metric
 from ..measure.cell_run import CellRun, PreparedTarget
 from ..measure.conditions import ConditionsMonitor
@@ -25,7 +26,6 @@ from ..measure.group import Measurement
 from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
 from ..model.report import Conditions, Row, Shortfall
 from ..model.spec import Cell, Group
-from ..store import names
 from .sides import worktrees
 from .sides.references import described
 from .targets import target_of, unavailable
@@ -214,7 +214,7 @@ class Phase:
             return ComparedWith(why=why, baseline=baseline, commit=commit, same=True)
         if reference is None:
             return run.stored.compared_with(group, cell)
-        if worktrees.lacks(reference, names.split_nodeid(cell.nodeid)[0]):
+        if worktrees.lacks(reference, split_nodeid(cell.nodeid)[0]):
             return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
         there = run.targets.prepared(cell, group.spec.packages, reference)
         if why := unavailable(cell, there.interpreter):

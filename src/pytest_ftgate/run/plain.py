@@ -24,8 +24,7 @@ from ..measure import stacks
 from ..measure.launch import LEFT_FIX, THREADS_FIX, CellUnsupported, LaunchFailed, setup_of
 from ..model.spec import Cell, Spec
 from ..runner import loading, state
-from ..runner.executors.base import Observer, living_children
-from ..runner.executors.factory import make_workers
+from ..runner.executors.base import Observer, living_children, make_workers
 from ..runner.gil import watch
 from ..runner.primitives import Context, context_of
 from ..runner.protocol import Failure, Unsupported
@@ -411,9 +410,9 @@ def _run(cell: Cell, setup: dict[str, Any]) -> None:
             launch.begin()
         stack.enter_context(_ended_by(executor.close, executor.abandon))
         flags = CHECKING | (VALUES if declared.check is not None else 0)
-        outcome = executor.iteration(Order(1, 0, flags), Observer())
+        _, reports, _ = executor.iteration(Order(1, 0, flags), Observer())
         if declared.check is not None:
-            values = [report["value"] for report in outcome.reports]
+            values = [report["value"] for report in reports]
             loading.owned(declared.check, owner)(values[0] if setup["shape"] == "executor" else values)
 
 

@@ -13,10 +13,11 @@ from typing import Protocol
 
 import msgspec
 
-from .. import hookspec
 from ..declare.options import Options
 from ..kit import git, processes
 from ..kit.errors import FtgateError
+from ..kit.plugins import features
+from ..kit.text import plural, split_nodeid
 from ..measure.capacity import Capacity
 from ..measure.cell_run import EmptyLaunches
 from ..measure.launch import Launcher
@@ -29,7 +30,6 @@ from ..measure.spent import Spent
 from ..model.report import OWN_CODE, Machine, PlacedRow, Report, Row, Shard, failed_row, first_line
 from ..model.spec import Group, Plan
 from ..report import json, said
-from ..store import names
 from ..targets import environments
 from .folder import LAST_RUN, RunFolder, refuse_tracked, write_report
 from .privacy import without_home
@@ -106,7 +106,7 @@ class Run:
         self.references = References(self.folder, config.against, listener)
         self.spent = Spent(self.clock)
         self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=launcher is not None)
-        self.plugins = hookspec.features("run")
+        self.plugins = features("run")
         self.hooks = self.plugins.hook
         self.limits_from = ""
         self.plan: Plan = ()
@@ -174,7 +174,7 @@ class Run:
         reference = self.references.requested().reference if self.config.against else None
         if reference is None or not reference.commit:
             return
-        tests = dict.fromkeys(names.split_nodeid(nodeid)[0] for nodeid in self._cells)
+        tests = dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in self._cells)
         new = (test for test in tests if worktrees.lacks(reference, test))
         places = [(test.partition("::")[0], test) for test in new]
         found = [*dict.fromkeys(test if (reference.project / file).exists() else file for file, test in places)]
@@ -230,7 +230,7 @@ class Run:
                         trials.append(Trial(self, group))
                         self._announce(group)
                         if self.config.against:  # the environments of both sides are made at once
-                            test, _ = names.split_nodeid(group.cells[0].nodeid)
+                            test, _ = split_nodeid(group.cells[0].nodeid)
                             with self.spent.on("environments"):
                                 self.targets.make_all(group, self.references.requested().sides_with(test))
                         self._attributing(trials[-1], trials[-1].begin)
@@ -336,7 +336,7 @@ class Run:
             runner, launches = install_runner(self.folder.path / "runner"), self.folder.path / "launches"
             guard.ensure(launches)
             if swept := guard.sweep(launches):  # what runs left that were killed
-                self.listener.warn(f"ended {swept} process{'es' if swept > 1 else ''} of a run that was killed")
+                self.listener.warn(f"ended {plural(swept, 'process', 'processes')} of a run that was killed")
             self.launcher = Launchers(runner, launches)
         self.policy = self.stored.policy(self.plan, self.part)
         self.empty: EmptyLaunches = {}

@@ -13,6 +13,7 @@ from ..judge.history import history
 from ..judge.judge import ComparedWith, Policy, hypotheses
 from ..judge.values import entries_of
 from ..kit.errors import FtgateError
+from ..kit.text import split_nodeid
 from ..kit.values import Metric
 from ..model.report import Machine, Report, Row, Shard, Table
 from ..model.sample import executor_cell
@@ -75,7 +76,7 @@ class StoredBaselines:
             which = f" with {cell.workers} workers, the cores of this machine" if cell.cores else ""
             return ComparedWith(why=f"nothing is stored for it{which}; record it with --ftgate-update")
         newest = entry.recordings[-1]
-        test = names.split_nodeid(cell.nodeid)[0]
+        test = split_nodeid(cell.nodeid)[0]
         path = self.store.path(test)
         path = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         executor = executor_cell(cell, group.cells, group.spec.executors[0])
@@ -182,7 +183,7 @@ class StoredBaselines:
 
     def _test(self, cell: Cell) -> schema.TestBaseline | FtgateError | None:
         """A test's file, or the error in its place."""
-        test = names.split_nodeid(cell.nodeid)[0]
+        test = split_nodeid(cell.nodeid)[0]
         if test not in self._tests:
             try:
                 self._tests[test] = self.store.load(test)
@@ -193,7 +194,7 @@ class StoredBaselines:
     def _entries(self, cell: Cell) -> dict[str, schema.StoredCell]:
         """By machine and build; empty for a file that cannot be read, which is an error of its cells (see `entry`)."""
         stored = self._test(cell)
-        label = names.split_nodeid(cell.nodeid)[1]
+        label = split_nodeid(cell.nodeid)[1]
         return stored.cells.get(label, {}) if isinstance(stored, schema.TestBaseline) else {}
 
     def _key(self, group: Group, cell: Cell) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from ..hookspec import Settled
 from ..judge import decide, figures
 from ..judge.judge import ComparedWith, doubted, excess, missed, unchanged
 from ..judge.values import TestValues
 from ..kit import git
 from ..kit.errors import FtgateError
+from ..kit.text import split_nodeid
 from ..measure import machine
 from ..measure.conditions import ConditionsMonitor
 from ..measure.launch import error_of
@@ -24,7 +25,6 @@ from ..model.sample import executor_cell, one_worker_cell
 from ..model.spec import Cell, Group
 from ..model.verdict import Decision, Verdict
 from ..report import said
-from ..store import names
 from ..targets import environments
 from . import explaining
 from .explaining import Explainer
@@ -34,6 +34,14 @@ from .targets import same, unavailable
 
 if TYPE_CHECKING:
     from .run import Run
+
+
+class Settled(NamedTuple):
+    """What a feature tells of a test before it is measured: see `hookspec.ftgate_settle`."""
+
+    same: Mapping[str, str] = MappingProxyType({})
+    why: str = ""
+    changed: AbstractSet[tuple[str, str]] = frozenset()
 
 
 class Trial:
@@ -268,7 +276,7 @@ class Trial:
         if not alone or not self.run.config.escalate:
             return
         newest = max(recorded, key=lambda each: each.entry.recordings[-1].recorded_at if each.entry else "")
-        test, _ = names.split_nodeid(phase.cells[0].nodeid)
+        test, _ = split_nodeid(phase.cells[0].nodeid)
         try:
             pair = self.run.references.recorded(newest, test)
         except worktrees.NothingToCompare:
@@ -283,7 +291,7 @@ class Trial:
     def _settled(self, cells: Sequence[Cell], pair: worktrees.Pair) -> Settled:
         """What a feature finds of the sides before they are measured."""
         found: Settled | None = self.run.hooks.ftgate_settle(run=self.run, group=self.group, cells=cells, pair=pair)
-        return found or ({}, "", frozenset())
+        return found or Settled()
 
     # -- phases ------------------------------------------------------------------------------------------------
 
@@ -442,7 +450,7 @@ class Trial:
             why = "--ftgate-escalate=no: the baseline's commit is not measured"
         try:
             if not why:
-                return self.run.references.recorded(compared_with, names.split_nodeid(cell.nodeid)[0])
+                return self.run.references.recorded(compared_with, split_nodeid(cell.nodeid)[0])
         except git.AgainstError as error:
             why = str(error)
             if isinstance(error, worktrees.NothingToCompare):

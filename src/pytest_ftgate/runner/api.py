@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
 
     Named = TypeVar("Named")
+    Decorator = TypeVar("Decorator")
     Factory = Callable[[int], Executor | AbstractContextManager[Executor]]
     Share = float | str
 
@@ -195,7 +196,11 @@ class Declaration:
         body.shared, body.check, body.stop = self.set_shared, self.set_check, self.set_stop
         body.role, body.variant = self.add_role, self.add_variant
         body.setup, body.teardown = self.add_setup, self.add_teardown
-        _skip_without_plugin(body)
+        # Where the plugin is disabled nothing would provide its `worker`. Where pytest is not loaded nothing collects
+        # tests, and it must not be loaded for this.
+        pytest = sys.modules.get("pytest")
+        if pytest is not None:
+            pytest.mark.skipif("'ftgate' not in config.option", reason="pytest-ftgate is disabled")(body)
 
     def set_shared(self, body: Body) -> Body:
         """`@test.shared`: returns the state that the workers share; its argument is the cell's `Context`."""
@@ -261,9 +266,8 @@ class Declaration:
 
     def factory_for(self, kind: str, name: str) -> Callable[..., Any]:
         """The factory of an executor or event loop by its name. Raises LookupError if there is none."""
-        tokens = (token for token in self.args if isinstance(token, FactoryToken))
-        for token in tokens:
-            if (token.kind, token.methods) == (kind, (name,)):
+        for token in self.args:
+            if isinstance(token, FactoryToken) and (token.kind, token.methods) == (kind, (name,)):
                 factory: Callable[..., Any] = token.factory
                 return factory
         raise LookupError(name)
@@ -292,22 +296,18 @@ class Note:
         return body
 
 
-def _skip_without_plugin(body: Callable[..., Any]) -> None:
-    """Let pytest skip the test where the plugin is disabled: nothing would provide its `worker`."""
-    # Where pytest is not loaded nothing collects tests, and it must not be loaded for this.
-    pytest = sys.modules.get("pytest")
-    if pytest is not None:
-        pytest.mark.skipif("'ftgate' not in config.option", reason="pytest-ftgate is disabled")(body)
-
-
 def _hidden(body: Body) -> Body:
     body.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it as a test
     return body
 
 
-def _is_bare(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
-    """Whether a decorator is written without parentheses, which is an error at collection."""
-    return len(args) == 1 and not options and hasattr(args[0], "__code__")
+def _with_or_without_parentheses(
+    decorate: Decorator, args: tuple[Any, ...], options: Mapping[str, Any] | None = None
+) -> Decorator:
+    """The decorator; written without parentheses, which is an error at collection, what it makes of the function."""
+    if len(args) == 1 and not options and hasattr(args[0], "__code__"):
+        return decorate(*args)  # type: ignore[operator, no-any-return]
+    return decorate
 
 
 class Ftgate:
@@ -340,9 +340,7 @@ class Ftgate:
             Declaration(body, executors, dict(options)).attach()
             return body  # type: ignore[return-value]
 
-        if _is_bare(executors, options):
-            return decorate(*executors)  # type: ignore[return-value]
-        return decorate
+        return _with_or_without_parentheses(decorate, executors, options)
 
     def serve(self, *commands: CommandToken | Words, **options: Unpack[ServeOptions]) -> Callable[[Body], Body]:
         """Start a server on every target interpreter, put load on it, and measure its responses and its processes.
@@ -356,14 +354,11 @@ class Ftgate:
         """
 
         def decorate(body: Body) -> Body:
-            Declaration(
-                body, commands, dict(options), "serve"
-            ).attach()  # using one of its decorators is an error at collection
+            # To use one of its decorators is an error at collection.
+            Declaration(body, commands, dict(options), "serve").attach()
             return body
 
-        if _is_bare(commands, options):
-            return decorate(*commands)  # type: ignore[type-var,return-value]
-        return decorate
+        return _with_or_without_parentheses(decorate, commands, options)
 
     def contract(self, *expressions: str, **metrics: str) -> Callable[[Body], Body]:
         """Contracts, which hold on any machine and need no baseline. May be used several times.
@@ -372,9 +367,7 @@ class Ftgate:
         `gil="off"`. Put it above or below `@ftgate.compare`. A bad expression is an error at collection.
         """
         note = Note("contract", expressions, metrics, sys._getframe(1).f_lineno)
-        if len(expressions) == 1 and not metrics and hasattr(expressions[0], "__code__"):
-            return note(expressions[0])  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
-        return note
+        return _with_or_without_parentheses(note, expressions, metrics)
 
     def xfail(
         self,
@@ -395,9 +388,7 @@ class Ftgate:
         """
         chosen = {"strict": strict, "pythons": pythons, "workers": workers, "cells": cells}
         note = Note("xfail", (decision, *executors), {"reason": reason, **chosen}, sys._getframe(1).f_lineno)
-        if hasattr(decision, "__code__"):
-            return note(decision)  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
-        return note
+        return _with_or_without_parentheses(note, (decision,))
 
     def limit(
         self, metric: str, *, margin: Share | None = None, effect: Share | None = None, floor: Share | None = None
@@ -410,9 +401,7 @@ class Ftgate:
         wrong argument is an error at collection.
         """
         note = Note("limit", (metric,), {"margin": margin, "effect": effect, "floor": floor}, sys._getframe(1).f_lineno)
-        if hasattr(metric, "__code__"):
-            return note(metric)  # type: ignore[type-var,return-value]  # written without parentheses: an error at collection
-        return note
+        return _with_or_without_parentheses(note, (metric,))
 
     def named(self, lock: Named, name: str) -> Named:
         """Return the same lock, event or queue; reports of lock waits show `name` for it."""

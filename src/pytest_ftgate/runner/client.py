@@ -27,7 +27,7 @@ class Server:
     def post(
         self, path: str, body: str | bytes, headers: Mapping[str, str] | None = None, *, timeout_s: float = 30.0
     ) -> str:
-        """The same of a POST with this body; a text is sent as UTF-8."""
+        """As `get`, of a POST with this body; text is sent as UTF-8."""
         return self.request("POST", path, body, headers, timeout_s=timeout_s)
 
     def request(
@@ -39,7 +39,7 @@ class Server:
         *,
         timeout_s: float = 30.0,
     ) -> str:
-        """The same of any request."""
+        """As `get`, of a request with any method, body and headers."""
         sent = body.encode() if isinstance(body, str) else body
         status, reason, answer = ask(below(self.url, path), timeout_s, method, sent, headers)
         if status >= 400:

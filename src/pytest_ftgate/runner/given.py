@@ -28,7 +28,8 @@ def finite(method: str, name: str, value: Any) -> float:
     else:
         _refuse(TypeError, method, name, f"takes a number, not a {type_of(value)}")
     if not -sys.float_info.max <= number <= sys.float_info.max:
-        _refuse(ValueError, method, name, f"takes finite numbers, not {_short(number)} (a {type_of(value)})")
+        shown = "one beyond 1e308" if isinstance(number, int) else repr(number)
+        _refuse(ValueError, method, name, f"takes finite numbers, not {shown} (a {type_of(value)})")
     return number
 
 
@@ -53,7 +54,3 @@ def _refuse(kind: type[Exception], method: str, name: Any, why: str) -> NoReturn
         frame = frame.f_back
     line = "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}: "
     raise kind(f"{line}{call} {why}")
-
-
-def _short(number: float) -> str:
-    return "one beyond 1e308" if isinstance(number, int) else repr(number)

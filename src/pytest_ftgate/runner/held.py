@@ -39,7 +39,6 @@ class FileWords:
         os.pwrite(self.file, word.to_bytes(WORD_BYTES, "little"), place * WORD_BYTES)
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self.file)
 
 
@@ -70,7 +69,7 @@ class CallTally:
 
 
 class Stop:
-    """The part of whoever stops the workers 0 to `workers` - 1."""
+    """Stops the workers 0 to `workers` - 1 after the same number of calls."""
 
     def __init__(self, words: list[int] | FileWords, workers: int, pause: Callable[[float], bool]) -> None:
         """`pause` waits for so many seconds; whether a worker has ended by itself meanwhile."""
@@ -79,11 +78,9 @@ class Stop:
         self.pause = pause
 
     def begun(self) -> list[int]:
-        """How many calls each worker has begun."""
         return [self.words[1 + index] for index in range(self.workers)]
 
     def wait_for_first(self) -> None:
-        """Wait until every worker has ended its first call."""
         while min(self.begun()) < 2 and not self.pause(PAUSE_S):
             pass
 
@@ -103,9 +100,9 @@ class Stop:
 
 
 class TaskTally:
-    """As Tally, for tasks of one event loop, between which nothing runs: the first after the time is up sets the end.
+    """As CallTally, for tasks of one event loop, between which nothing runs: the first one after the time sets the end.
 
-    Word 0 is that time in ns, or 0 as long as nobody knows it, word 1 the number of calls, the rest as for Tally.
+    Word 0 is that time in ns, or 0 as long as nobody knows it, word 1 the number of calls, the rest as for CallTally.
     """
 
     def __init__(self, words: list[int], index: int) -> None:

@@ -9,8 +9,7 @@ import sys
 
 from . import loading, stacks
 from .clock import check_clocks, now_ns, resolution_ns
-from .executors.base import Observer
-from .executors.factory import make_workers
+from .executors.base import Observer, make_workers
 from .gil import gil_enabled, watch
 from .primitives import Context, context_of
 from .protocol import (
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .api import Declaration
-    from .executors.base import IterationResult
     from .setups import LaunchSetups
 
 
@@ -60,7 +58,11 @@ class ControlPipes:
         while len(received) < size:
             part = os.read(self.read, size - len(received))
             if not part:
-                _end_launch()
+                from signal import SIG_IGN, SIGKILL, SIGTERM, signal
+
+                signal(SIGTERM, SIG_IGN)
+                os.killpg(0, SIGTERM)  # not of resource trackers: they remove semaphores and shared memory, then end
+                os.kill(os.getpid(), SIGKILL)
             received += part
         return received
 
@@ -74,39 +76,44 @@ class ControlPipes:
             pass
 
 
-def _end_launch() -> None:
-    from signal import SIG_IGN, SIGKILL, SIGTERM, signal
+class LaunchObserver(Observer):
+    """What the controller, the lock probe and the observers of features learn of an iteration of one kind.
 
-    signal(SIGTERM, SIG_IGN)
-    os.killpg(0, SIGTERM)  # but not resource trackers: they remove semaphores and shared memory, and then end
-    os.kill(os.getpid(), SIGKILL)
+    Of a held one the controller learns when the workers are at work, and when they have done their part. It answers
+    once it has sampled them: until then none of them ends, or leaves the barrier.
+    """
 
-
-class ReleaseObserver(Observer):
-    """Says when the workers are at work, and when they have done their part: none of them ends while it is sampled."""
-
-    def __init__(self, control: ControlPipes) -> None:
+    def __init__(self, cell: MeasuredCell, control: ControlPipes, kind: str, settled: bool) -> None:
+        self.cell = cell
         self.control = control
+        self.kind = kind
+        self.settled = settled
+        self.figures: list[dict[str, Any]] = []
+        self.end: Any = None
+
+    def resting(self, rests: bool) -> None:
+        self.cell.open_window("" if rests else self.kind)
+
+    def releasing(self, executor: Any) -> None:
+        files = self.cell.setup["observers"]
+        # Workers in processes and interpreters of their own have their observers there.
+        if files and self.kind not in (HOLD, BARRIER) and getattr(executor, "shares_memory", True):
+            from .observing import observe
+
+            self.end = observe(files, executor)
 
     def released(self, executor: Any) -> None:
-        """The workers go on without waiting."""
-        self.control.send({"event": "released", "processes": executor.process_map()})
+        if self.kind == HOLD:
+            self.control.send({"event": "released", "processes": executor.process_map()})
 
     def done(self, executor: Any) -> None:
-        """Waits for the controller."""
-        self.control.send({"event": "done"})
-        self.control.receive()
-
-
-class BarrierObserver(Observer):
-    """Says when all workers are at the barrier, and keeps them there until the controller has sampled them."""
-
-    def __init__(self, control: ControlPipes, settled: bool) -> None:
-        self.control = control
-        self.settled = settled
+        if self.kind == HOLD:
+            self.control.send({"event": "done"})
+            self.control.receive()
+        elif self.end is not None:
+            self.figures = [self.end()]
 
     def at_barrier(self, executor: Any) -> None:
-        """Waits for the controller."""
         if self.settled:  # a free-threaded build's allocator adopts what ended threads have left, and frees it
             from threading import Thread
 
@@ -118,50 +125,6 @@ class BarrierObserver(Observer):
         self.control.receive()
 
 
-class LockObserver(Observer):
-    """Closes the window of the lock probe while setups and teardowns run."""
-
-    def __init__(self, cell: MeasuredCell, kind: str) -> None:
-        self.cell = cell
-        self.kind = kind
-
-    def resting(self, rests: bool) -> None:
-        """Nothing is recorded meanwhile."""
-        self.cell.open_window("" if rests else self.kind)
-
-
-class InnerObserver(Observer):
-    """Lets observers of features look at the work of workers in this process; others have theirs."""
-
-    def __init__(self, files: list[str]) -> None:
-        self.files = files
-        self.figures: list[dict[str, Any]] = []
-        self.end: Any = None
-
-    def releasing(self, executor: Any) -> None:
-        """They begin."""
-        if getattr(executor, "shares_memory", True):
-            from .observing import observe
-
-            self.end = observe(self.files, executor)
-
-    def done(self, executor: Any) -> None:
-        """They end."""
-        if self.end is not None:
-            self.figures = [self.end()]
-
-
-def _name_folder(path: str) -> None:
-    """Let multiprocessing, if it is there, keep its sockets where the controller removes them, also after a kill."""
-    process: Any = sys.modules.get("multiprocessing.process")
-    if process is not None:
-        try:
-            os.mkdir(path, 0o700)
-        except OSError:
-            return
-        process.current_process()._config["tempdir"] = path
-
-
 FLAGS = {CHECK: CHECKING, CHECKED_COLD: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
 
 
@@ -170,6 +133,8 @@ class MeasuredCell:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.setup = job["setup"]
+        self.record = LaunchRecord()
+        # 1. The lock probe, which the start hook has installed.
         self.probe: Any = None
         if job["locks"]:
             from . import locks
@@ -177,10 +142,10 @@ class MeasuredCell:
             if not locks.active():
                 what = "something keeps this interpreter from importing sitecustomize"
                 raise Failure(f"the lock probe is not active: {what}")
-            locks.book.lifetimes.leave_out_main()
             self.probe = locks
+            self.probe.book.lifetimes.leave_out_main()
+        # 2. The workload's module; the body is loaded once, and threads and forked workers share it.
         self.expects_gil_off = job["expect_gil"] is False
-        self.record = LaunchRecord()
         loading.prepare(self.setup)
         watch.install()
         self.declaration: Declaration | None = None
@@ -190,11 +155,19 @@ class MeasuredCell:
         self.check_gil(gil_enabled(), watch.module)
         body = loading.body(self.setup)
         for role, _ in self.setup["roles"]:
-            loading.body(self.setup, role)  # loaded once; threads and forked workers share it
+            loading.body(self.setup, role)
         if not self.setup["control"]:
             self.setup = {**self.setup, "shape": body.shape}
+        # 3. Where multiprocessing keeps its sockets: the controller removes that folder, also after a kill.
         context = context_of(self.setup["kind"], self.setup["method"])
-        _name_folder(job["folder"])
+        process: Any = sys.modules.get("multiprocessing.process")
+        if process is not None:
+            try:
+                os.mkdir(job["folder"], 0o700)
+                process.current_process()._config["tempdir"] = job["folder"]
+            except OSError:
+                pass
+        # 4. The shared state, the workers and the setups.
         self.shared_objects = Context(self.setup, context)
         shared: Any = None
         if self.declaration is not None and self.declaration.shared is not None:
@@ -209,8 +182,10 @@ class MeasuredCell:
     def iteration(self, message: dict[str, Any], observer: Observer) -> dict[str, Any]:
         """One iteration as the controller asks for it; what it took, in ns."""
         kind = message["kind"]
-        if message["loops"] != 1 and self.launch_setups is not None and self.launch_setups.setups.each_iteration:
+        scopes = () if self.launch_setups is None else self.launch_setups.setups.functions
+        if message["loops"] != 1 and any(scope == "iteration" for _, scope in scopes):
             raise Failure("has a setup for each iteration, which the compared test has not: both need the same setups")
+        # 1. The order, with the window of the lock probe around it.
         flags = FLAGS.get(kind, 0)
         if self.setup["observers"] and not message["window_ns"]:
             flags |= OBSERVED
@@ -219,29 +194,36 @@ class MeasuredCell:
         if checking and checks_itself:
             flags |= VALUES
         self.open_window(kind)
-        outcome = self.executor.iteration(Order(message["loops"], message["window_ns"], flags), observer)
+        order = Order(message["loops"], message["window_ns"], flags)
+        times, reports, led = self.executor.iteration(order, observer)
         self.open_window("")
         if self.probe is not None:
             self.probe.fold()
-        for report in outcome.reports:
+        # 2. Checks: the GIL stayed off; the results, by the test's own check or by comparing them with other cells'.
+        for report in reports:
             self.check_gil(report["gil"], report["gil_module"])
-        if checking and not message["window_ns"]:
-            self._check(outcome, checks_itself)
+        if checking and not message["window_ns"] and checks_itself:
+            values = [report["value"] for report in reports]
+            check = loading.owned(self.declaration.check, self.owner)  # type: ignore[union-attr]
+            check(values[0] if self.setup["shape"] == "executor" else values)
+        elif checking and not message["window_ns"]:
+            result, results = "; ".join(report["result"] for report in reports), self.record.results
+            results[result] = results.get(result, 0) + 1
         if kind == CHECKED_COLD:
-            outcome.join_ns = 0
-        led = outcome.led
+            times["join_ns"] = 0
+        # 3. What it took; and what a call takes in the slowest worker, over the median worker, 0 for a single worker.
+        calls_ns = sorted((r["end_ns"] - r["begin_ns"]) / r["ops"] for r in led if r["ops"])
+        count = len(calls_ns)
+        middle_ns = (calls_ns[(count - 1) // 2] + calls_ns[count // 2]) / 2 if count > 1 else 0
         iteration = {
-            "start_ns": outcome.start_ns,
-            "work_ns": outcome.work_ns,
-            "join_ns": outcome.join_ns,
-            "wall_ns": outcome.start_ns + outcome.work_ns + outcome.join_ns,
-            "cpu_ns": outcome.cpu_ns,
+            **times,
+            "wall_ns": times["start_ns"] + times["work_ns"] + times["join_ns"],
             "ops": sum(each["ops"] for each in led),
             "rate": sum(r["ops"] * 1e9 / (r["end_ns"] - r["begin_ns"]) for r in led if r["end_ns"] > r["begin_ns"]),
-            "slowest": slowest([(r["end_ns"] - r["begin_ns"]) / r["ops"] for r in led if r["ops"]]),
+            "slowest": calls_ns[-1] / middle_ns if middle_ns else 0.0,
         }
-        observed = [*observer.figures, *(each["observed"] for each in outcome.reports if "observed" in each)]
-        self.record.add(kind, iteration["wall_ns"], outcome.reports, observed)
+        observed = [*observer.figures, *(each["observed"] for each in reports if "observed" in each)]
+        self.record.add(kind, iteration["wall_ns"], reports, observed)
         return iteration
 
     def open_window(self, kind: str) -> None:
@@ -249,15 +231,6 @@ class MeasuredCell:
         if self.probe is not None:
             states = {WARMUP: self.probe.COUNT, MEASURED: self.probe.RECORD}
             self.probe.set_window(states.get(kind, self.probe.OFF))
-
-    def _check(self, outcome: IterationResult, checks_itself: bool) -> None:
-        if not checks_itself:
-            result, results = "; ".join(report["result"] for report in outcome.reports), self.record.results
-            results[result] = results.get(result, 0) + 1
-            return
-        values = [report["value"] for report in outcome.reports]
-        check = loading.owned(self.declaration.check, self.owner)  # type: ignore[union-attr]
-        check(values[0] if self.setup["shape"] == "executor" else values)
 
     def check_gil(self, enabled: bool, module: str) -> None:
         """Raise Failure where a cell must run without the GIL and has it: an error, never a slow result."""
@@ -294,13 +267,6 @@ class MeasuredCell:
                 pass
 
 
-def slowest(call_ns: list[float]) -> float:
-    """What a call takes in the slowest worker, over the median worker; 0 for a single worker."""
-    ordered = sorted(call_ns)
-    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if len(ordered) > 1 else 0
-    return ordered[-1] / middle if middle else 0.0
-
-
 def _write_result(path: str, result: dict[str, Any]) -> None:
     unfinished = path + ".part"
     with open(unfinished, "wb") as file:
@@ -329,10 +295,8 @@ def main(argv: list[str]) -> int:
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
         # 2. Iterations, as the controller asks for them.
         while (message := control.receive())["do"] != "finish":
-            since_ns, kind = now_ns(), message["kind"]
-            observers = {HOLD: ReleaseObserver(control), BARRIER: BarrierObserver(control, job["settled"])}
-            inner = InnerObserver(cell.setup["observers"]) if cell.setup["observers"] else LockObserver(cell, kind)
-            iteration = cell.iteration(message, observers.get(kind) or inner)
+            since_ns = now_ns()
+            iteration = cell.iteration(message, LaunchObserver(cell, control, message["kind"], job["settled"]))
             check_clocks()
             control.send({"event": "iteration", "iteration": iteration, "turn_ns": now_ns() - since_ns})
         cell.close()

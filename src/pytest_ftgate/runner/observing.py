@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 def observe(paths: Sequence[str], executor: Any) -> Callable[[], Figures]:
     """Begin all observers; what ends them."""
-    ends = [_module(path).observe(executor) for path in paths]
+    ends = []
+    for path in paths:  # loaded once in each process and interpreter
+        name = "ftgate_observer_" + "_".join(path.removesuffix(".py").split(os.sep)[-2:])
+        ends.append((sys.modules.get(name) or execute(name, path)).observe(executor))
 
     def end() -> Figures:
         found: Figures = {"counters": {}, "timers": {}, "peaks": {}}
@@ -33,9 +36,3 @@ def observe(paths: Sequence[str], executor: Any) -> Callable[[], Figures]:
         return found
 
     return end
-
-
-def _module(path: str) -> Any:
-    """The module of an observer's file, loaded once in each process and interpreter."""
-    name = "ftgate_observer_" + "_".join(path.removesuffix(".py").split(os.sep)[-2:])
-    return sys.modules.get(name) or execute(name, path)

@@ -39,7 +39,6 @@ class Failed(BaseException):
 
 
 def fail(reason: str = "", pytrace: bool = True) -> NoReturn:
-    """Fail the test."""
     raise Failed(reason)
 
 
@@ -53,17 +52,14 @@ class Raised:
 
     @property
     def type(self) -> type[BaseException]:
-        """The class of the exception."""
         return type(self.value)
 
     @property
     def typename(self) -> str:
-        """The name of its class."""
         return type(self.value).__name__
 
     @property
     def tb(self) -> TracebackType | None:
-        """Its traceback."""
         return self.value.__traceback__
 
     def match(self, regexp: Any) -> bool:
@@ -135,13 +131,12 @@ class approx:
     def __bool__(self) -> bool:
         raise AssertionError("approx() is compared with ==, as in `assert value == approx(expected)`")
 
-    def __eq__(self, actual: object) -> bool:
-        return self._equal(actual, self.expected)
-
     def __ne__(self, actual: object) -> bool:
         return not self == actual
 
-    def _equal(self, actual: Any, expected: Any) -> bool:
+    def __eq__(self, other: object) -> bool:
+        actual: Any = other
+        expected = self.expected
         if isinstance(expected, Mapping):
             same = isinstance(actual, Mapping) and actual.keys() == expected.keys()
             return same and all(self._close(actual[key], value) for key, value in expected.items())
@@ -172,14 +167,13 @@ class approx:
         if _is_nan(expected):
             return self.nan_ok and _is_nan(actual)
         size = abs(expected)
-        return not math.isinf(size) and bool(abs(expected - actual) <= self._tolerance(size))
-
-    def _tolerance(self, size: Any) -> Any:
+        if math.isinf(size):
+            return False
         as_size = type(size) if type(size).__name__ == "Decimal" else float
-        absolute = as_size("1e-12" if self.abs is None else str(self.abs))
-        if self.rel is None and self.abs is not None:
-            return absolute
-        return max(as_size("1e-6" if self.rel is None else str(self.rel)) * size, absolute)
+        tolerance = as_size("1e-12" if self.abs is None else str(self.abs))
+        if self.rel is not None or self.abs is None:
+            tolerance = max(as_size("1e-6" if self.rel is None else str(self.rel)) * size, tolerance)
+        return bool(abs(expected - actual) <= tolerance)
 
 
 def _is_number(value: Any) -> bool:

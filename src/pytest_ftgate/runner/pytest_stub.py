@@ -72,12 +72,10 @@ def _numbers(version: str) -> list[int]:
 
 
 def skip(reason: str = "", **_: Any) -> None:
-    """Raises Unsupported."""
     raise Unsupported(f"pytest.skip: {reason}")
 
 
 def xfail(reason: str = "") -> None:
-    """Raises Unsupported."""
     raise Unsupported(f"pytest.xfail: {reason}")
 
 

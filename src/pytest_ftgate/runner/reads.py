@@ -78,7 +78,18 @@ def install(file: str) -> None:
     for name in ("stat", "lstat", "access", "readlink"):
         setattr(os, name, _Asked(getattr(os, name)))
     os.open = _Opened(_open)
-    _watch_searches()
+    # What the import system looks for, which raises no event.
+    from importlib.machinery import FileFinder, all_suffixes
+
+    for suffix in all_suffixes():
+        note(SUFFIX, suffix)
+    find = FileFinder.find_spec
+
+    def find_spec(self: Any, fullname: str, target: Any = None) -> Any:
+        note(MODULE, _place(os.path.join(self.path, fullname.rpartition(".")[2])))
+        return find(self, fullname, target)
+
+    FileFinder.find_spec = find_spec  # type: ignore[method-assign]
     _watch_calls()
     sys.addaudithook(_heard)
 
@@ -151,20 +162,6 @@ class _Opened(_Asked):
             return ""
         flags = args[0] if args else kwargs.get("flags", 0)
         return WRITTEN if flags & _WRITING else FILE
-
-
-def _watch_searches() -> None:
-    from importlib.machinery import FileFinder, all_suffixes
-
-    for suffix in all_suffixes():
-        note(SUFFIX, suffix)
-    find = FileFinder.find_spec
-
-    def find_spec(self: Any, fullname: str, target: Any = None) -> Any:
-        note(MODULE, _place(os.path.join(self.path, fullname.rpartition(".")[2])))
-        return find(self, fullname, target)
-
-    FileFinder.find_spec = find_spec  # type: ignore[method-assign]
 
 
 def _watch_calls() -> None:
@@ -261,10 +258,6 @@ def _starting(program: Any, *_: Any) -> None:
     note(UNKNOWN, f"the program {os.path.basename(os.fsdecode(shown))}")
 
 
-def _spawning(_: Any, program: Any, *__: Any) -> None:
-    _starting(program)
-
-
 def _binding(socket: Any, address: Any) -> None:
     if isinstance(address, (str, bytes)):
         note(BOUND, os.fsdecode(address))
@@ -275,10 +268,6 @@ def _connecting(socket: Any, address: Any, *_: Any) -> None:
         note(CONNECTED, os.fsdecode(address))
     elif address is not None:
         note(UNKNOWN, f"a connection to {address[0] if isinstance(address, tuple) and address else address}")
-
-
-def _tracing(*_: Any) -> None:
-    note(TRACED, "")
 
 
 EVENTS: dict[str, Callable[..., None]] = {
@@ -300,11 +289,11 @@ EVENTS: dict[str, Callable[..., None]] = {
     "subprocess.Popen": _starting,
     "os.exec": _starting,
     "os.posix_spawn": _starting,
-    "os.spawn": _spawning,
+    "os.spawn": lambda _, program, *__: _starting(program),
     "os.system": _starting,
     "pty.spawn": _starting,
-    "sys.settrace": _tracing,
-    "sys.monitoring.register_callback": _tracing,
+    "sys.settrace": lambda *_: note(TRACED, ""),
+    "sys.monitoring.register_callback": lambda *_: note(TRACED, ""),
     "socket.bind": _binding,
     "socket.connect": _connecting,
     "socket.sendto": _connecting,

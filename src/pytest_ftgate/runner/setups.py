@@ -33,11 +33,6 @@ class Setups:
         functions = self.functions.setdefault((what, scope), [])
         functions.insert(len(functions) if what == "setup" else 0, named)
 
-    @property
-    def each_iteration(self) -> bool:
-        """Whether every call of the body has its own."""
-        return any(scope == "iteration" for _, scope in self.functions)
-
     async def run(self, what: str, scope: str, given: Any) -> Error:
         """Run the functions; the first error, at which setups end, but teardowns do not."""
         first: Error = None

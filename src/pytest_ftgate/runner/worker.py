@@ -87,7 +87,6 @@ class Stopwatch:
         self.reset()
 
     def reset(self) -> None:
-        """Set all figures to zero."""
         self.count = self.total_ns = self.max_ns = self.since = 0
 
     def add(self, spent_ns: float) -> None:
@@ -451,63 +450,60 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
     It never ends in silence: what fails here is reported as well.
     """
     worker = make_worker(setup, index, shared)
+    about = {"index": worker.index, "role": worker.role}
     try:
-        _serve(setup, index, worker, port, shared, fresh, own_cpu)
-    except BaseException as error:
-        port.send({"index": worker.index, "role": worker.role, "error": explain(error)})
+        from . import loading
 
+        loading.prepare(setup)
+        watch.install()
+        body = loading.body(setup, worker.role)
+        setups = body.surroundings(worker)
+        state.shared = shared
+        serving = loading.serves(setup, worker.role)
+        port.send({**about, "error": None})
+        while (order := port.wait()) is not None:
+            call_probe("sync")
+            if own_cpu and not fresh:
+                worker._cpu_ns = process_time_ns() + ended_cpu_ns()
+            # 1. Setups and teardowns, which have orders of their own.
+            if setups is not None and order.flags & (SETUP | TEARDOWN | END):
+                port.send({**about, "error": setups.carry_out(order.flags, own_cpu)})
+                if order.flags & END:
+                    return
+                continue
+            # 2. What looks at the work from outside and inside: nothing is sampled before all have begun.
+            if order.flags & HOLDING:
+                port.send({**about, "error": None})
+            loop = setups and setups.loop
+            ended = None
+            if setup["observers"] and port.words is None:  # in the process of its own; else the main thread observes
+                from .observing import observe
 
-def _serve(setup: Setup, index: int, worker: Worker, port: Port, shared: Any, fresh: bool, own_cpu: bool) -> None:
-    from . import loading
+                ended = observe(setup["observers"], None)
+            # 3. The work, as often as the order says, or until all workers stop, by words in this process or in a file.
+            if order.loops or serving:
+                report = run(body, worker, once(order) if serving else order, own_cpu, loop)
+            else:
+                from .held import CallTally, FileWords
 
-    loading.prepare(setup)
-    watch.install()
-    body = loading.body(setup, worker.role)
-    setups = body.surroundings(worker)
-    state.shared = shared
-    serving = loading.serves(setup, worker.role)
-    port.send({"index": worker.index, "role": worker.role, "error": None})
-    while True:
-        order = port.wait()
-        if order is None:
-            return
-        call_probe("sync")
-        if own_cpu and not fresh:
-            worker._cpu_ns = process_time_ns() + ended_cpu_ns()
-        if setups is not None and order.flags & (SETUP | TEARDOWN | END):
-            port.send({"index": worker.index, "role": worker.role, "error": setups.carry_out(order.flags, own_cpu)})
-            if order.flags & END:
+                words: list[int] | FileWords = port.words or FileWords(setup["held"])
+                order.tally = CallTally(words, index)
+                try:
+                    report = run(body, worker, order, own_cpu, loop)
+                finally:
+                    if isinstance(words, FileWords):
+                        words.close()
+            if ended is not None:
+                report["observed"] = ended()
+            if order.flags & AT_BARRIER:
+                gc.collect()
+            port.send(report)
+            if fresh and setups is None and not order.flags & STAYING:
                 return
-            continue
-        if order.flags & HOLDING:  # nothing is sampled before all have begun
-            port.send({"index": worker.index, "role": worker.role, "error": None})
-        loop = setups and setups.loop
-        ended = None
-        if setup["observers"] and port.words is None:  # in the process of its own; else the main thread observes
-            from .observing import observe
-
-            ended = observe(setup["observers"], None)
-        if order.loops or serving:
-            report = run(body, worker, once(order) if serving else order, own_cpu, loop)
-        else:  # until all workers stop, by words in this process or in a file
-            from .held import CallTally, FileWords
-
-            words: list[int] | FileWords = port.words or FileWords(setup["held"])
-            order.tally = CallTally(words, index)
-            try:
-                report = run(body, worker, order, own_cpu, loop)
-            finally:
-                if isinstance(words, FileWords):
-                    words.close()
-        if ended is not None:
-            report["observed"] = ended()
-        if order.flags & AT_BARRIER:
-            gc.collect()
-        port.send(report)
-        if fresh and setups is None and not order.flags & STAYING:
-            return
-        if own_cpu:
-            call_probe("fold")  # threads share the probe of the main thread, which folds it
+            if own_cpu:
+                call_probe("fold")  # threads share the probe of the main thread, which folds it
+    except BaseException as error:
+        port.send({**about, "error": explain(error)})
 
 
 def call_probe(name: str) -> None:

@@ -17,9 +17,10 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from ..kit.files import hide_from_git, write_whole
+from ..kit.text import split_nodeid
 from ..kit.values import grouped
 from ..targets.environments import discovers_packages
-from .names import SUFFIX, entry_key, file_name, folder_name, split_nodeid
+from .names import SUFFIX, entry_key, file_name, folder_name
 from .recording import Edit
 from .schema import (
     SCHEMA,

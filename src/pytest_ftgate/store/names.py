@@ -10,16 +10,10 @@ from collections.abc import Iterable
 
 from ..kit import text
 from ..kit.errors import FtgateError
+from ..kit.text import split_nodeid
 from .schema import LONGEST_NAME
 
 SUFFIX = ".json"
-
-
-def split_nodeid(nodeid: str) -> tuple[str, str]:
-    """`a.py::test_x[cell]` -> (`a.py::test_x`, `cell`); brackets in the path stay in the path."""
-    path, separator, rest = nodeid.partition("::")
-    names, _, label = rest.partition("[")
-    return path + separator + names, label.removesuffix("]")
 
 
 def join_nodeid(test: str, label: str) -> str:

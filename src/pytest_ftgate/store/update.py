@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ..kit.text import split_nodeid
 from ..kit.values import Struct, grouped
 from ..model.report import Machine, Row
 from ..model.verdict import Decision
 from ..targets.describe import build_key
 from .folder import Store
-from .names import entry_key, join_nodeid, matches, split_nodeid
+from .names import entry_key, join_nodeid, matches
 from .recording import Edit, mismatch
 from .schema import StoredCell
 

@@ -70,6 +70,11 @@ with open(sys.argv[1], "w", encoding="utf-8") as file:
 """
 
 
+FOUND: Final = {"PATH": "found on PATH", "path": "given as a path", "uv": "found by uv", "cache": "found in the cache"}
+"""How an interpreter was found, in words."""
+_PLACES: Final = re.compile(r"--(?:exec-)?prefix|--\w+dir|--srcdir|--with-ensurepip|--disable-test-modules")
+
+
 class InterpreterBroken(FtgateError):
     """An executable that did not describe itself: not a Python, a shim without a target, a crash or a hang."""
 
@@ -89,11 +94,24 @@ def describe(executable: str, *, found: str, settings: Settings = Settings()) ->
     `found` tells how it was found ("PATH", "uv"). A setting that the build does not support is left out, see
     `settings_unsupported`. Raises InterpreterBroken.
     """
-    interpreter = _interpreter(executable, collect(executable), found)
-    wanted = environment_variables(settings)
-    if not wanted or settings_unsupported(interpreter, settings):
-        return interpreter
-    return _interpreter(executable, collect(executable, wanted), found)
+    facts, wanted = collect(executable), environment_variables(settings)
+    if wanted and not settings_unsupported(facts, settings):
+        facts = collect(executable, wanted)
+    build = [
+        re.sub(r"^GCC\b", "gcc", facts.compiler),
+        "PGO" if facts.pgo else "no PGO",
+        "LTO" if facts.lto else "no LTO",
+        *(["debug build"] if facts.debug else []),
+        *(["with JIT"] if facts.jit_available else []),
+        FOUND.get(found, found),
+    ]
+    described = {
+        "executable": executable,
+        "found": found,
+        "build": ", ".join(build),
+        "start_methods": tuple(method for method in get_args(StartMethod) if method in facts.start_methods),
+    }
+    return Interpreter(**{name: getattr(facts, name) for name in Interpreter.__struct_fields__} | described)
 
 
 def collect(executable: str, environment: dict[str, str] | None = None) -> Facts:
@@ -165,49 +183,13 @@ def build_key(interpreter: Interpreter) -> str:
     parts = [interpreter.implementation, interpreter.name, "gil" if interpreter.gil_enabled else "nogil"]
     if interpreter.jit_enabled:
         parts.append("jit")
-    flags = [interpreter.pgo, interpreter.lto, interpreter.shared, interpreter.debug]
-    digest = hashlib.sha256(
-        json.dumps([interpreter.compiler, *flags, _flags_that_matter(interpreter.config_args)]).encode()
-    )
-    return "-".join([*parts, digest.hexdigest()[:8]])
-
-
-def _interpreter(executable: str, facts: Facts, found: str) -> Interpreter:
-    build = [
-        re.sub(r"^GCC\b", "gcc", facts.compiler),
-        "PGO" if facts.pgo else "no PGO",
-        "LTO" if facts.lto else "no LTO",
-        *(["debug build"] if facts.debug else []),
-        *(["with JIT"] if facts.jit_available else []),
-        FOUND.get(found, found),
-    ]
-    described = {
-        "executable": executable,
-        "found": found,
-        "build": ", ".join(build),
-        "start_methods": tuple(method for method in get_args(StartMethod) if method in facts.start_methods),
-    }
-    return Interpreter(**{name: getattr(facts, name) for name in Interpreter.__struct_fields__} | described)
-
-
-FOUND: Final = {"PATH": "found on PATH", "path": "given as a path", "uv": "found by uv", "cache": "found in the cache"}
-"""How an interpreter was found, in words."""
-
-
-_PLACES = re.compile(r"--(?:exec-)?prefix|--\w+dir|--srcdir|--with-ensurepip|--disable-test-modules")
-
-
-def _flags_that_matter(config_args: str) -> list[str]:
-    """The arguments of configure without places: prefixes, folders, and words of a flag that contain a path."""
+    # The arguments of configure without places: prefixes, folders, and words of a flag that contain a path.
     try:
-        arguments = shlex.split(config_args)
+        arguments = shlex.split(interpreter.config_args)
     except ValueError:
-        arguments = config_args.split()
-    kept = []
-    for argument in arguments:
-        if _PLACES.match(argument):
-            continue
-        words = [word for word in argument.split() if "/" not in word and "\\" not in word]
-        if words:
-            kept.append(" ".join(words))
-    return sorted(kept)
+        arguments = interpreter.config_args.split()
+    flags = (argument.split() for argument in arguments if not _PLACES.match(argument))
+    kept = (" ".join(word for word in words if "/" not in word and "\\" not in word) for words in flags)
+    switches = [interpreter.pgo, interpreter.lto, interpreter.shared, interpreter.debug]
+    digest = hashlib.sha256(json.dumps([interpreter.compiler, *switches, sorted(filter(None, kept))]).encode())
+    return "-".join([*parts, digest.hexdigest()[:8]])

@@ -283,18 +283,6 @@ def path_of(project: Path, value: str) -> Path:
     return project / os.path.expanduser(value.partition("[")[0])
 
 
-def doing(step: Step, project: Path) -> str:
-    if is_command(step):
-        return f"running {step[1]}"
-    if _builds(step, project):
-        return "building the project"
-    return f"installing {' '.join(word for word in step if not word.startswith('-'))}"
-
-
-def _builds(step: Step, project: Path) -> bool:
-    return any(path_of(project, value).is_dir() for kind, value in arguments(step) if kind != "requirements")
-
-
 def distribution_of(project: Path, value: str) -> str:
     """The name of the distribution that a path installs, a wheel or a project's folder; "" for anything else."""
     path = path_of(project, value)
@@ -366,19 +354,25 @@ def run_steps(
     log = python.parent.parent.with_suffix(".log")
     for number, step in enumerate(steps, 1):
         place = f" (step {number} of {len(steps)})" if len(steps) > 1 else ""
-        text, variables = f"{doing(step, project)}{place}", uv_environment()
+        variables = uv_environment()
         if is_command(step):
-            words = ["/bin/sh", "-c", step[1]]
+            doing, words = f"running {step[1]}", ["/bin/sh", "-c", step[1]]
             folders = [str(python.parent), variables.get("PATH", os.defpath), str(Path(find_uv()).parent)]
-            variables |= {"VIRTUAL_ENV": str(python.parent.parent), "PATH": os.pathsep.join(folders)}
+            variables |= {"VIRTUAL_ENV": str(python.parent.parent), "PATH": os.pathsep.join(folders), **given}
         else:
             # Modules are compiled here: a launch would otherwise measure their compilation.
             refresh = [word for name in stale for word in ("--refresh-package", name)]
             words = [find_uv(), "pip", "install", "--compile-bytecode", *refresh, "--python", str(python), *step]
-        if is_command(step) or _builds(step, project):
-            variables |= given
+            doing = f"installing {' '.join(word for word in step if not word.startswith('-'))}"
+            if any(path_of(project, value).is_dir() for kind, value in arguments(step) if kind != "requirements"):
+                doing = "building the project"
+                variables |= given
         done = run_within(
-            words, cwd=project, environment=variables, stderr=subprocess.STDOUT, on_wait=partial(on_step, text)
+            words,
+            cwd=project,
+            environment=variables,
+            stderr=subprocess.STDOUT,
+            on_wait=partial(on_step, f"{doing}{place}"),
         )
         if done.returncode:
             log.write_text(done.stdout.strip(), encoding="utf-8", errors="replace")
@@ -432,9 +426,7 @@ def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> s
     if "build_editable" in output and re.search(r"has no attribute|not support|missing|hook", output):
         return "its build backend makes no editable installs: ftgate_install = ."
     if "--no-build-isolation" in step and re.search(r"ModuleNotFoundError|not found|No module named", output):
-        return (
-            f"install what the build needs in a step before, in ftgate_install: {shlex.join(_build_requires(project))}"
-        )
+        return f"install what the build needs in a step before, in ftgate_install: {_build_requires(project)}"
     return "set what to install with ftgate_install, or with packages= of the test"
 
 
@@ -495,7 +487,8 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> tuple[st
 
     Paths count relative to the project: the same files in two checkouts are the same. `given` are variables of these
     steps alone. An editable install or a command leaves something in the folder that it was made from, or points there.
-    Of distributions of folders that requirements files name, or whose build is given variables, uv has builds cached.
+    Local distributions are those of which uv has builds cached: of folders that requirements files name, and of a
+    project whose build is given variables.
     """
     files: set[Path] = set()
     bound, local = False, set[str]()
@@ -534,7 +527,7 @@ def _paths(folder: Path, words: Iterable[str], listed: str = "") -> Iterator[tup
         elif path.is_dir() or path.is_file():
             yield path, kind + listed
         elif path.name.endswith(WHEEL):
-            yield from ((each, kind) for each in sorted(path.parent.glob(path.name)))
+            yield from ((each, kind) for each in _matching(path))
 
 
 def _requirements(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[tuple[Path, str]]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -149,7 +149,16 @@ def default_pair(requires_python: str = "") -> DefaultPair:
     other. Where a single version has an executable of its name, no interpreter is started; where none has, it is the
     usual one.
     """
-    allows, said = _rule(requires_python), f" that requires-python {requires_python} allows" if requires_python else ""
+    said = f" that requires-python {requires_python} allows" if requires_python else ""
+    try:
+        allowed = SpecifierSet(requires_python)
+    except InvalidSpecifier:  # the installation will say what is wrong with it
+        allowed = SpecifierSet()
+
+    def allows(series: str) -> bool:
+        """Whether a release of the version is allowed: `<3.14.2` and `>=3.14.1` both leave some of 3.14."""
+        return any(allowed.contains(f"{series}.{patch}") for patch in range(30))
+
     named = sorted(filter(allows, _named()), key=_number, reverse=True)
     if not named:
         usual = next(filter(allows, USUAL), None)
@@ -185,15 +194,6 @@ def default_pair(requires_python: str = "") -> DefaultPair:
 
 def _pair(series: str, why: str, *, allowed: bool = True) -> DefaultPair:
     return DefaultPair(targets=(series, f"{series}t"), why=why, allowed=allowed)
-
-
-def _rule(requires_python: str) -> Callable[[str], bool]:
-    """Whether a project allows any release of a version: `<3.14.2` and `>=3.14.1` both leave some of 3.14."""
-    try:
-        allowed = SpecifierSet(requires_python)
-    except InvalidSpecifier:
-        return lambda _series: True  # the installation will say what is wrong with it
-    return lambda series: any(allowed.contains(f"{series}.{patch}") for patch in range(30))
 
 
 def _named() -> set[str]:

@@ -7,9 +7,10 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -54,24 +55,8 @@ class Watched(Struct, frozen=True):
     """Of pytest's command line, by which all is measured."""
 
 
-class Answer(Struct, frozen=True):
-    """A run that compared a state with a reference; `bad` is None where that was not decided."""
-
-    reference: str
-    commit: str
-    bad: bool | None
-    said: str
-
-
-class Known(Struct, frozen=True):
-    """What the next call of the command goes on with."""
-
-    watched: Watched
-    answers: tuple[Answer, ...] = ()
-
-
-Measure = Callable[[str, Step], Answer]
-"""Compares the state after a step with a commit."""
+Answer: TypeAlias = tuple[str, str, bool | None, str]
+"""A run that compared a state with a reference: both commits, whether it is bad (None: not decided), and its text."""
 
 
 class OutOfTimeError(Exception):
@@ -97,11 +82,11 @@ def watched(row: Row, good: str, bad: str, words: Sequence[str] = ()) -> Watched
     return Watched(good, bad, row.cell.nodeid, metric, sizes.get(metric, 1.0), row.verdict.decision, (*options, *words))
 
 
-def answer(watched: Watched, report: Report, reference: str, commit: str) -> Answer:
-    """What a run says of a state."""
+def answer(watched: Watched, report: Report) -> tuple[bool | None, str]:
+    """What a run says of a state: whether it is bad, None where that was not decided, and its figure or reason."""
     row = next((row for row in report.rows if row.cell.nodeid == watched.nodeid), None)
     if row is None:
-        return Answer(reference, commit, None, "not measured")
+        return None, "not measured"
     judged = next((each for each in row.verdict.metrics if each.metric == watched.metric), None)
     decision = row.verdict.decision if judged is None or row.verdict.decision is Decision.ERROR else judged.decision
     text = (judged and said.change_text(judged)) or plain(row.verdict.reason).partition("\n")[0]
@@ -112,50 +97,33 @@ def answer(watched: Watched, report: Report, reference: str, commit: str) -> Ans
         bad = True
     elif decision.good:
         bad = False
-    return Answer(reference, commit, bad, text)
+    return bad, text
 
 
 # ---- the search
 
 
-def find(path: Sequence[Step], good: str, measure: Measure, say: Callable[[str], None]) -> tuple[list[int], float]:
-    """The guilty steps of a path, and the probability that it is one of them."""
-    search = Search(len(path))
-    unknown: dict[int, int] = {}
-    while (step := search.next({each for each, tries in unknown.items() if tries >= TRIES})) is not None:
-        found = measure(good, path[step])
-        word = {True: "bad", False: "good", None: "unknown"}[found.bad]
-        say(f"  {word:8}{path[step].text}{f': {found.said}' if found.said else ''}")
-        if found.bad is None:
-            unknown[step] = unknown.get(step, 0) + 1
-        else:
-            search.learn(step, found.bad)
-    return search.guilty, search.probability(search.guilty)
-
-
 class Runs:
     """Measures states by runs of pytest, and remembers their answers for the next call."""
 
-    def __init__(self, root: Path, known: Known, until: float | None) -> None:
-        """`until` is a time of the monotonic clock in s."""
-        self.root, self.known, self.until = root, known, until
-        self._left = list(known.answers)
+    def __init__(self, root: Path, watched: Watched, answers: list[Answer], until: float | None) -> None:
+        """`answers` are those of earlier calls; `until` is a time of the monotonic clock in s."""
+        self.root, self.watched, self.answers, self.until = root, watched, answers, until
+        self._left = list(answers)
 
-    def __call__(self, reference: str, step: Step) -> Answer:
-        """Compare; an answer of an earlier call is given again. Raises OutOfTimeError, FtgateError."""
-        earlier = next((one for one in self._left if (one.reference, one.commit) == (reference, step.commit)), None)
-        if earlier is not None:
+    def compare(self, reference: str, commit: str) -> tuple[bool | None, str]:
+        """Its answer; one of an earlier call is given again. Raises OutOfTimeError, FtgateError."""
+        if earlier := next((each for each in self._left if each[:2] == (reference, commit)), None):
             self._left.remove(earlier)
-            return earlier
-        watched = self.known.watched
+            return earlier[2:]
+        watched = self.watched
         lower, upper = (watched.worse**part - 1 for part in (LOWER, UPPER))
         limit = f"{watched.metric}: margin={lower:.4f}, effect={upper:.4f}"
         gate = ["--ftgate-metrics", watched.metric, "--ftgate-limit", limit] if watched.metric else []
-        report = self.pytest(reference, step.commit, *gate, "--ftgate-explain=no")
-        found = answer(watched, report, reference, step.commit)
-        self.known = msgspec.structs.replace(self.known, answers=(*self.known.answers, found))
-        write_whole(self.root / STATE, [msgspec.json.encode(self.known)])
-        return found
+        bad, text = answer(watched, self.pytest(reference, commit, *gate, "--ftgate-explain=no"))
+        self.answers.append((reference, commit, bad, text))
+        write_whole(self.root / STATE, [msgspec.json.encode((watched, self.answers))])
+        return bad, text
 
     def pytest(self, reference: str, commit: str, *words: str) -> Report:
         """The report of a run that compares two commits. Raises OutOfTimeError, FtgateError."""
@@ -163,7 +131,7 @@ class Runs:
         if left == ["--ftgate-time=0s"]:
             raise OutOfTimeError
         words = (f"--ftgate-against={reference}..{commit}", f"--ftgate-report=json:{PROBE}", *left, *words)
-        command = [sys.executable, "-m", "pytest", self.known.watched.nodeid, *self.known.watched.words, *words]
+        command = [sys.executable, "-m", "pytest", self.watched.nodeid, *self.watched.words, *words]
         (self.root / PROBE).unlink(missing_ok=True)
         with (self.root / LOG).open("a", encoding="utf-8") as log:
             print(f"$ {shlex.join(command)}", file=log, flush=True)
@@ -219,12 +187,12 @@ def run(args: argparse.Namespace) -> int:
 
     # 2. The search; runs leave reports of their own, and the last run's stays.
     wanted = watched(row, good, path[-1].commit, shlex.split(args.pytest))
-    earlier = found_in(root / STATE, Known)
-    known = earlier if earlier is not None and earlier.watched == wanted else Known(wanted)
+    of, answers = found_in(root / STATE, tuple[Watched, list[Answer]]) or (None, [])
+    runs = Runs(root, wanted, answers if of == wanted else [], until)
     _say(f"{wanted.nodeid}: {plural(len(path), 'step')} from {shown(good)} to {path[-1].text}")
     kept = (root / LAST_RUN).read_bytes()
     try:
-        found = guilty(repository, path, Runs(root, known, until))
+        found = guilty(repository, path, runs)
     except OutOfTimeError:
         return nothing("the time is over: run the command again to go on")
     finally:
@@ -245,10 +213,18 @@ def run(args: argparse.Namespace) -> int:
 
 def guilty(repository: Repository, path: Sequence[Step], runs: Runs) -> list[str]:
     """Search over commits, then over the pins of the guilty one, and measure that alone; the result in lines."""
-    before = runs.known.watched.good
-    place = ""
+    before, place = runs.watched.good, ""
     while True:
-        found, probability = find(path, before, runs, _say)
+        search, undecided = Search(len(path)), Counter[int]()
+        while (number := search.next({each for each, tries in undecided.items() if tries >= TRIES})) is not None:
+            bad, text = runs.compare(before, path[number].commit)
+            word = {True: "bad", False: "good", None: "unknown"}[bad]
+            _say(f"  {word:8}{path[number].text}{f': {text}' if text else ''}")
+            if bad is None:
+                undecided[number] += 1
+            else:
+                search.learn(number, bad)
+        found, probability = search.guilty, search.probability(search.guilty)
         texts = [f"{path[step].text}{place}" for step in found]
         if len(found) > 1:
             return [f"guilty: one of {'; '.join(texts)}", f"probability {100 * probability:.1f} %"]
@@ -261,7 +237,7 @@ def guilty(repository: Repository, path: Sequence[Step], runs: Runs) -> list[str
         path, place = pins, f", in {step.text}"
     # By how much, and in which function: measured against the step before it.
     report = runs.pytest(before, step.commit)
-    alone = next((row for row in report.rows if row.cell.nodeid == runs.known.watched.nodeid), None)
+    alone = next((row for row in report.rows if row.cell.nodeid == runs.watched.nodeid), None)
     sentences = [] if alone is None else [said.headline(alone), *said.explained(alone.explanation)]
     return [f"guilty: {texts[0]}", f"probability {100 * probability:.1f} %", *sentences]
 

@@ -32,7 +32,7 @@ class Search:
 
     @property
     def guilty(self) -> list[int]:
-        """The fewest steps of which one is it with a probability of 1 - ERROR, in order."""
+        """The fewest steps that hold the guilty one with a probability of 1 - ERROR, in order."""
         found: list[int] = []
         for step in sorted(range(len(self.weights)), key=lambda step: -self.weights[step]):
             if self.probability(found) >= 1 - ERROR:
@@ -44,9 +44,7 @@ class Search:
         return sum(self.weights[step] for step in steps)
 
     def next(self, unknown: Container[int] = ()) -> int | None:
-        """The step whose state halves the probability; none where no state that is not `unknown` tells guilty ones
-        apart.
-        """
+        """The step whose state halves the probability; None where no state outside `unknown` does."""
         guilty = self.guilty
         states = [step for step in range(guilty[0], guilty[-1]) if step not in unknown]
         return min(states, key=lambda step: abs(sum(self.weights[: step + 1]) - 0.5), default=None)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from pathlib import Path
 
 from ...hookspec import Subparsers
-from ...model.report import Report
 from ...store.names import named
-from ...store.schema import TestBaseline
 from ..baseline import NAMES
 from ..inifile import options_of
 from ..last_run import FINE, add_rootdir, last_run, nothing, rootdir, store, unicode
@@ -37,8 +34,7 @@ def add(subparsers: Subparsers) -> None:
         help="trade one for the other, such as --weight time=1 --weight memory=0.5 (default: the ini's ftgate_weights)",
     )
     parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
-    add_rootdir(parser)
-    parser.add_argument("--baselines", type=Path, metavar="DIR", help="default: as in a run")
+    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=decide)
 
 
@@ -61,7 +57,14 @@ def decide(args: argparse.Namespace) -> int:
     found = {} if report is None else {each.test: each for each in rank.of_report(report, weights)}
     for each in stored:
         if each.test not in found or not found[each.test].choices:
-            fingerprint = _fingerprint(report, each)
+            # On the machine of the run where it has recordings, else on the one that recorded last.
+            recorded = (
+                (cell.recordings[-1].recorded_at, key.partition("/")[0])
+                for builds in each.cells.values()
+                for key, cell in builds.items()
+            )
+            here = report.machine.fingerprint if report is not None else ""
+            fingerprint = here if here in each.machines else max(recorded, default=("", ""))[1]
             kept = rank.of_stored(each, fingerprint, weights) if fingerprint else None
             found |= {each.test: kept} if kept else {}
     if args.tests:
@@ -78,15 +81,3 @@ def decide(args: argparse.Namespace) -> int:
         said = map(sentences.said, found.values())
         print(sentences.render(said, shutil.get_terminal_size().columns, unicode=unicode()), end="")
     return FINE
-
-
-def _fingerprint(report: Report | None, stored: TestBaseline) -> str:
-    """The machine of the run where it has recordings, else the one that recorded last."""
-    if report is not None and report.machine.fingerprint in stored.machines:
-        return report.machine.fingerprint
-    times = {
-        key.partition("/")[0]: cell.recordings[-1].recorded_at
-        for builds in stored.cells.values()
-        for key, cell in sorted(builds.items(), key=lambda item: item[1].recordings[-1].recorded_at)
-    }
-    return max(times, key=lambda machine: times[machine], default="")

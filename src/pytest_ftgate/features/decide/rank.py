@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations, groupby, pairwise
 from statistics import fmean
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from ...judge import metrics
 from ...judge.readers import INTERVAL_LEVEL, median_of
 from ...judge.values import Values, figure_of, values_of
-from ...kit.text import COMMIT_DIGITS
+from ...kit.text import COMMIT_DIGITS, split_nodeid
 from ...kit.values import Interval, Metric, Struct, grouped
 from ...model.report import Figures, Report, Row
 from ...model.sample import ByRound
@@ -24,7 +25,6 @@ from ...model.spec import Reuse
 from ...model.verdict import Decision
 from ...stats import moderated, scalability
 from ...stats.scalability import Terms
-from ...store.names import split_nodeid
 from ...store.schema import StoredCell, TestBaseline
 
 SPREAD_BOUND = moderated.BOUND
@@ -65,8 +65,7 @@ class Ranked(Struct, frozen=True, kw_only=True):
     value: Interval
     """A level of 0 says that its interval is not known; so in `times`."""
     times: Interval | None = None
-    """How many times that of the best it is; of a figure of which more is better the best's value over its own. None
-    for the best itself and where no ratio exists."""
+    """Its value over the best's, or the best's over its own if more is better; None for the best or without one."""
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
@@ -75,7 +74,7 @@ class Ranking(Struct, frozen=True, kw_only=True):
     metric: str
     ranked: tuple[Ranked, ...]
     tied: tuple[str, ...]
-    """Those that are not told apart from the best, which is one."""
+    """The best, and those that are not told apart from it."""
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -91,7 +90,7 @@ class Choice(Placed, frozen=True, kw_only=True):
     """These cells compared."""
 
     windows: bool
-    """Whether an iteration is a window of a fixed length, of which an operation's time is compared."""
+    """An iteration is a window of a fixed length, so that the time of an operation is compared."""
     time: Ranking
     memory: Ranking | None
     own: tuple[Ranking, ...] = ()
@@ -129,7 +128,7 @@ class StartTax(Fact, frozen=True, kw_only=True):
 
     tax_ns: Interval
     task_ns: Interval
-    """The task of which the tax is 5 %."""
+    """The task whose tax is 5 % of it."""
     paid_once: bool = False
     """The workers are kept, so that a launch pays it once."""
     overtaken: str = ""
@@ -210,7 +209,8 @@ class Advice(Struct, frozen=True, kw_only=True):
 # ---- the cells that are compared
 
 
-class Candidate(NamedTuple):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Candidate:
     """One cell: its place in the test, its figures, and each launch's values."""
 
     executor: str
@@ -229,8 +229,8 @@ class Candidate(NamedTuple):
     source: Callable[[str], ByRound]
     own_metrics: tuple[str, ...]
     """Those that the workload or its load measured."""
-    estimates: dict[tuple[str, int], Estimate | None]
-    """By metric: its value, and its ratio to another candidate, by the identity of that."""
+    _known: dict[tuple[str, int], Estimate | None] = field(default_factory=dict)
+    """By metric: its value (0), and its ratio to another candidate, by the identity of the latter."""
 
     @property
     def name(self) -> str:
@@ -238,14 +238,45 @@ class Candidate(NamedTuple):
         return f"{self.executor} on {self.target}" if self.target else self.executor
 
     @property
+    def place(self) -> tuple[str, str]:
+        """What it shares with the cells that were interleaved with it."""
+        return self.counted, self.setting
+
+    @property
+    def placed(self) -> dict[str, Any]:
+        """What each fact of it begins with."""
+        return {"name": self.name, "workers": self.counted, "setting": self.setting}
+
+    @property
     def keeps(self) -> bool:
         """Whether its workers start once in a launch; tasks start in each iteration."""
         return self.reuse == "pool" and not self.executor.startswith("tasks")
 
-    @property
-    def place(self) -> tuple[str, str]:
-        """What it shares with the cells that were interleaved with it."""
-        return self.counted, self.setting
+    def value(self, metric: str) -> Estimate | None:
+        """Its value; from its figures where its launches are not known."""
+        if (metric, 0) not in self._known:
+            launches = self.source(metric)
+            found = estimate(list(launches.values()), metric)
+            shown = None if launches else self.figures.of(metric)
+            if isinstance(shown, Interval):
+                certain = shown.level > 0 and shown.low > 0
+                found = Estimate(math.log(shown.value), math.log(shown.high / shown.low) / 2 if certain else None)
+            elif shown:
+                found = Estimate(math.log(shown), None)
+            self._known[metric, 0] = found
+        return self._known[metric, 0]
+
+    def over(self, other: Candidate, metric: str) -> Estimate | None:
+        """Its value over another's: by rounds where both were interleaved."""
+        if (metric, id(other)) not in self._known:
+            here, there = self.source(metric), other.source(metric)
+            common = sorted(here.keys() & there.keys()) if self.place == other.place else []
+            if common and all(here[order] > 0 and there[order] > 0 for order in common):
+                found = estimate([here[order] / there[order] for order in common], metric)
+            else:
+                found = product((self.value(metric), 1), (other.value(metric), -1))
+            self._known[metric, id(other)] = found
+        return self._known[metric, id(other)]
 
 
 def of_row(row: Row, values: Values | None) -> Candidate:
@@ -267,7 +298,6 @@ def of_row(row: Row, values: Values | None) -> Candidate:
         figures=figures,
         source=(lambda _: {}) if values is None else values.by_order,
         own_metrics=(*latency, *(f"{kind}.{name}" for kind, values in named for name in sorted(values))),
-        estimates={},
     )
 
 
@@ -301,7 +331,6 @@ def from_stored(label: str, stored: StoredCell) -> Candidate:
         ),
         source=source,
         own_metrics=tuple(name for name in newest.values if name.partition(".")[0] in metrics.OWN),
-        estimates={},
     )
 
 
@@ -314,16 +343,10 @@ def _counted(label: str, executor: str, target: str, workers: int) -> tuple[str,
     words = rest.split("-") if rest else []
     if words[:1] in ([f"w{workers}"], ["wcores"]):
         return words[0], "-".join(words[1:])
-    total = 0
-    for index, word in enumerate(words):
-        role = re.fullmatch(r"[^\W\d]\w*?(\d+)", word)
-        if role is None:
-            break
-        total += int(role[1])
-        if total >= workers:
-            if total == workers and index:
-                return "-".join(words[: index + 1]), "-".join(words[index + 1 :])
-            break
+    for end in range(2, len(words) + 1):
+        roles = [re.fullmatch(r"[^\W\d]\w*?(\d+)", word) for word in words[:end]]
+        if sum(int(role[1]) for role in roles if role) == workers and all(roles):
+            return "-".join(words[:end]), "-".join(words[end:])
     return "", "-".join(words)
 
 
@@ -362,43 +385,10 @@ def estimate(values: Sequence[float], metric: str) -> Estimate | None:
     return Estimate(fmean(logs), half)
 
 
-def value(side: Candidate, metric: str) -> Estimate | None:
-    """A candidate's value of a metric; from its figures where its launches are not known."""
-    if (metric, 0) not in side.estimates:
-        side.estimates[metric, 0] = _value(side, metric)
-    return side.estimates[metric, 0]
-
-
-def _value(side: Candidate, metric: str) -> Estimate | None:
-    found = estimate(list(side.source(metric).values()), metric)
-    if found is not None or side.source(metric):
-        return found
-    shown = side.figures.of(metric)
-    if isinstance(shown, Interval):
-        known = shown.level > 0 and shown.low > 0
-        return Estimate(math.log(shown.value), math.log(shown.high / shown.low) / 2 if known else None)
-    return Estimate(math.log(shown), None) if shown else None
-
-
 def wall_log(side: Candidate) -> float:
     """The log of its time, by which candidates are put in order; infinite where it is not known."""
-    known = value(side, Metric.WALL)
+    known = side.value(Metric.WALL)
     return known.log if known else math.inf
-
-
-def ratio(side: Candidate, other: Candidate, metric: str) -> Estimate | None:
-    """A candidate's value over another's: by rounds where both were interleaved."""
-    if (metric, id(other)) not in side.estimates:
-        side.estimates[metric, id(other)] = _ratio(side, other, metric)
-    return side.estimates[metric, id(other)]
-
-
-def _ratio(side: Candidate, other: Candidate, metric: str) -> Estimate | None:
-    here, there = side.source(metric), other.source(metric)
-    common = sorted(here.keys() & there.keys()) if side.place == other.place else []
-    if common and all(here[order] > 0 and there[order] > 0 for order in common):
-        return estimate([here[order] / there[order] for order in common], metric)
-    return product((value(side, metric), 1), (value(other, metric), -1))
 
 
 def _sign(estimate: Estimate | None) -> int:
@@ -416,33 +406,27 @@ def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
     machines = report.by_fingerprint()
     source = f"the run of {report.started_at}"
     source += f" at commit {report.commit[:COMMIT_DIGITS]}" if report.commit else ""
-    tests: dict[str, tuple[list[Row], int]] = {}
-    for machine, rows in machines:
-        on = f" on {machine.fingerprint}" if len(machines) > 1 else ""
-        for row in rows:
-            tests.setdefault(f"{split_nodeid(row.cell.nodeid)[0]}{on}", ([], machine.cores))[0].append(row)
     found = []
-    for test, (rows, cores) in tests.items():
-        errors: dict[tuple[HazardKind, str], list[str]] = {}
-        for row in rows:
-            if error := row.error or (row.sample.error if row.sample else None):
-                told = f"{error.reason}\n{error.detail}"
-                kind = next(kind for kind, (pattern, _) in HAZARDS.items() if re.search(pattern, told))
-                errors.setdefault((kind, error.reason.partition("\n")[0]), []).append(row.cell.label)
-        unsupported = grouped(
-            (row.verdict.reason, row.cell.label) for row in rows if row.verdict.decision is Decision.UNSUPPORTED
-        )
-        measured = [row for row in rows if row.verdict.decision is not Decision.ERROR]
-        sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
-        hazards = (
-            Hazard(kind=kind, text=text, cells=tuple(cells), of=len(rows)) for (kind, text), cells in errors.items()
-        )
-        advice = replace(
-            of_candidates(test, source, sides, cores, weights),
-            hazards=tuple(hazards),
-            unsupported={reason: tuple(cells) for reason, cells in unsupported.items()},
-        )
-        found.append(advice)
+    for machine, measured_there in machines:
+        on = f" on {machine.fingerprint}" if len(machines) > 1 else ""
+        tests = grouped((split_nodeid(row.cell.nodeid)[0], row) for row in measured_there)
+        for test, rows in tests.items():
+            errors: dict[tuple[HazardKind, str], list[str]] = {}
+            for row in rows:
+                if error := row.error or (row.sample.error if row.sample else None):
+                    told = f"{error.reason}\n{error.detail}"
+                    kind = next(kind for kind, (pattern, _) in HAZARDS.items() if re.search(pattern, told))
+                    errors.setdefault((kind, error.reason.partition("\n")[0]), []).append(row.cell.label)
+            hazards = [
+                Hazard(kind=kind, text=text, cells=tuple(of), of=len(rows)) for (kind, text), of in errors.items()
+            ]
+            lacking = (row for row in rows if row.verdict.decision is Decision.UNSUPPORTED)
+            unsupported = grouped((row.verdict.reason, row.cell.label) for row in lacking)
+            measured = [row for row in rows if row.verdict.decision is not Decision.ERROR]
+            sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
+            advice = of_candidates(f"{test}{on}", source, sides, machine.cores, weights)
+            why = {reason: tuple(cells) for reason, cells in unsupported.items()}
+            found.append(replace(advice, hazards=tuple(hazards), unsupported=why))
     return tuple(found)
 
 
@@ -463,7 +447,7 @@ def of_stored(baseline: TestBaseline, fingerprint: str, weights: Weights = ()) -
 
 def of_candidates(test: str, source: str, sides: Iterable[Candidate], cores: int, weights: Weights = ()) -> Advice:
     """What the figures of these cells say, on a machine with so many cores."""
-    known = [side for side in sides if value(side, Metric.WALL) is not None]
+    known = [side for side in sides if side.value(Metric.WALL) is not None]
 
     def place(side: Candidate) -> tuple[str, int, str]:
         return side.setting, side.workers, side.counted
@@ -499,7 +483,7 @@ def _choice(group: Sequence[Candidate], weights: Weights) -> Choice:
     """The comparison of cells that were interleaved; a program is a limit, no candidate."""
     rivals = [side for side in group if side.target] or list(group)
     # Memory is compared by PSS where any has it, else by USS.
-    figure = next((name for name in MEMORY if any(value(side, name) for side in rivals)), "")
+    figure = next((name for name in MEMORY if any(side.value(name) for side in rivals)), "")
     time = _ranking(rivals, Metric.WALL)
     fastest = next(side for side in rivals if side.name == time.ranked[0].name)
     criteria = [Metric.WALL, figure] if figure else [Metric.WALL]
@@ -507,16 +491,29 @@ def _choice(group: Sequence[Candidate], weights: Weights) -> Choice:
     # Those that none beats: clearly better in time or memory, and clearly worse in neither.
     beaten = set[int]()
     for side, other in combinations(rivals, 2):
-        signs = {_sign(ratio(side, other, name)) for name in criteria} - {0}
+        signs = {_sign(side.over(other, name)) for name in criteria} - {0}
         if len(signs) == 1:
             beaten.add(id(side if 1 in signs else other))
     pareto = sorted([side for side in rivals if id(side) not in beaten] or rivals, key=wall_log)
 
-    if weights:
-        advised = _by_weights(rivals, figure, weights)
-    else:
-        alike = all(_sign(ratio(side, pareto[0], name)) == 0 for side in pareto for name in criteria)
-        advised = tuple(side.name for side in pareto) if alike else ()
+    # The one with the least product of powers of its figures; without weights those that none beats, if they are alike.
+    advised: tuple[str, ...] = ()
+    by = {"time": str(Metric.WALL), "memory": figure}
+    costs = [(by[criterion], weight) for criterion, weight in weights if weight > 0 and by[criterion]]
+    complete = [side for side in rivals if costs and all(side.value(name) is not None for name, _ in costs)]
+    if complete:
+
+        def cost(side: Candidate, other: Candidate) -> Estimate | None:
+            return product(*((side.over(other, name), weight) for name, weight in costs))
+
+        best = complete[0]
+        for side in complete[1:]:
+            over = cost(side, best)
+            best = side if over is not None and over.log < 0 else best
+        like = [side.name for side in complete if side is not best and _sign(cost(side, best)) == 0]
+        advised = (best.name, *like)
+    elif not weights and all(_sign(side.over(pareto[0], name)) == 0 for side in pareto for name in criteria):
+        advised = tuple(side.name for side in pareto)
     own_metrics = dict.fromkeys(name for side in rivals for name in side.own_metrics)
     return Choice(
         workers=group[0].counted,
@@ -534,11 +531,11 @@ def _choice(group: Sequence[Candidate], weights: Weights) -> Choice:
 
 def _ranking(sides: Sequence[Candidate], metric: str) -> Ranking:
     gain = metrics.is_gain(metric)
-    known = [(found.log, side) for side in sides if (found := value(side, metric)) is not None]
+    known = [(found.log, side) for side in sides if (found := side.value(metric)) is not None]
     ordered = [side for _, side in sorted(known, key=lambda pair: -pair[0] if gain else pair[0])]
     ranked = [_ranked(side, ordered[0], metric) for side in ordered]
     # Zeros, which have no logarithm.
-    zeros = [side for side in sides if value(side, metric) is None and side.source(metric)]
+    zeros = [side for side in sides if side.value(metric) is None and side.source(metric)]
     none = [Ranked(name=side.name, value=Interval(value=0, low=0, high=0, level=0)) for side in zeros]
     ranked = [*ranked, *none] if gain else [*none, *ranked]
     tied = (each.name for each in ranked[1:] if each.times is not None and each.times.low <= 1)
@@ -546,36 +543,18 @@ def _ranking(sides: Sequence[Candidate], metric: str) -> Ranking:
 
 
 def _ranked(side: Candidate, best: Candidate, metric: str) -> Ranked:
-    known, over = value(side, metric), None
+    known, over = side.value(metric), None
     if side is not best:
-        over = ratio(best, side, metric) if metrics.is_gain(metric) else ratio(side, best, metric)
+        over = best.over(side, metric) if metrics.is_gain(metric) else side.over(best, metric)
     assert known is not None  # only those with a value are ranked
     return Ranked(name=side.name, value=known.interval(), times=over.interval() if over else None)
-
-
-def _by_weights(rivals: Sequence[Candidate], figure: str, weights: Weights) -> tuple[str, ...]:
-    """The one with the least product of powers of its figures, and those that are not told apart from it."""
-    names = {"time": str(Metric.WALL), "memory": figure}
-    costs = [(names[criterion], weight) for criterion, weight in weights if weight > 0 and names[criterion]]
-    complete = [side for side in rivals if all(value(side, name) is not None for name, _ in costs)]
-    if not complete or not costs:
-        return ()
-
-    def over(side: Candidate, other: Candidate) -> Estimate | None:
-        return product(*((ratio(side, other, name), weight) for name, weight in costs))
-
-    best = complete[0]
-    for side in complete[1:]:
-        cost = over(side, best)
-        best = side if cost is not None and cost.log < 0 else best
-    return (best.name, *(side.name for side in complete if side is not best and _sign(over(side, best)) == 0))
 
 
 # ---- builds
 
 
 def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
-    """The fastest against the fastest of another executor on another target, and what each part of that comes to.
+    """The fastest candidate against the fastest with another executor and target, then each of the two by itself.
 
     These are of the most workers, in the setting in which the pair is farthest apart.
     """
@@ -592,7 +571,7 @@ def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
         builds = tuple(
             BuildRatio(name=side.name, other=beside.name, ratio=over.interval(), mixed=number == 0)
             for number, (side, beside) in enumerate(pairs)
-            if side and beside and (over := ratio(side, beside, Metric.WALL))
+            if side and beside and (over := side.over(beside, Metric.WALL))
         )
         found += [builds] if len(builds) > 1 else []
     return max(found, key=lambda builds: abs(math.log(builds[0].ratio.value)), default=())
@@ -622,9 +601,7 @@ def _starts(group: Sequence[Candidate]) -> list[StartTax]:
         even = _break_even(tax, work, *cheapest[1:]) if cheapest else None
         found.append(
             StartTax(
-                name=side.name,
-                workers=side.counted,
-                setting=side.setting,
+                **side.placed,
                 tax_ns=tax.interval(),
                 task_ns=tax.interval(1 / TAX),
                 paid_once=side.keeps,
@@ -658,14 +635,14 @@ def _break_even(tax: Estimate, work: Estimate, other_tax: Estimate, other_work: 
 
 
 def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None:
-    """Its memory and that of a further worker: beside the fewest workers of its kind, else by its processes."""
-    found = next(((name, total) for name in MEMORY if (total := value(side, name))), None)
+    """Its memory, and what a further worker adds: by the fewest workers of its kind, else by its processes."""
+    found = next(((name, total) for name in MEMORY if (total := side.value(name))), None)
     if found is None:
         return None
     figure, total = found
     same = [each for each in known if (each.name, each.setting) == (side.name, side.setting)]
     least = min(same, key=lambda each: each.workers)
-    below, workers = value(least, figure), side.figures.memory.get("workers")
+    below, workers = least.value(figure), side.figures.memory.get("workers")
     further: Interval | None = None
     of: Literal["", "counts", "processes"] = ""
     if least.workers < side.workers and below is not None:
@@ -679,9 +656,7 @@ def _memory_use(side: Candidate, known: Sequence[Candidate]) -> MemoryUse | None
             each = steady / workers.processes
             further, of = Interval(value=each, low=each, high=each, level=0.0), "processes"
     return MemoryUse(
-        name=side.name,
-        workers=side.counted,
-        setting=side.setting,
+        **side.placed,
         figure=figure.upper(),
         total=total.interval(),
         further=further,
@@ -700,9 +675,7 @@ def _contention(side: Candidate, cores: int) -> Contention | None:
         return None
     site = max(figures.sites, key=lambda each: each.share, default=None)
     return Contention(
-        name=side.name,
-        workers=side.counted,
-        setting=side.setting,
+        **side.placed,
         lock=lock,
         gil=gil,
         unattributed=unattributed,
@@ -728,7 +701,7 @@ def _scaling(known: Iterable[Candidate], cores: int) -> Iterator[ScalingAdvice]:
         base = 1
         points = [(side.workers, side.figures.scaling) for side in sides if side.figures.scaling]
         if not points:  # the throughput: the work of an iteration over its time
-            walls = [(side, wall) for side in sides if (wall := value(side, Metric.WALL))]
+            walls = [(side, wall) for side in sides if (wall := side.value(Metric.WALL))]
             few, least = walls[0]
             base = few.workers
             for side, wall in walls[1:]:

@@ -16,7 +16,7 @@ import msgspec
 from ...judge import metrics
 from ...kit import units
 from ...kit.text import listed, percent, plain, plural
-from ...kit.values import Interval, Metric, to_builtins
+from ...kit.values import Interval, Metric
 from ...model.report import Report
 from ...report import json
 from ...report.details import Style, entry, plain_units, wrapped
@@ -97,7 +97,7 @@ def said(advice: Advice) -> Advised:
 
 def as_json(found: Iterable[Advice]) -> str:
     """The figures behind the sentences: a list of Advice, keys sorted."""
-    builtins = json.writable([to_builtins(each) for each in found])
+    builtins = json.writable([msgspec.to_builtins(each) for each in found])
     return msgspec.json.format(msgspec.json.encode(builtins, order="sorted"), indent=2).decode()
 
 

@@ -168,8 +168,15 @@ def _unmeasurable(test: pytest.Function, function: Any, owner: type | None) -> s
     # 4. The fixtures around it, and those that it takes.
     for mark in test.iter_markers("usefixtures"):
         return f"fixture {mark.args[0]!r} of usefixtures runs in pytest's process"
-    for name in _around(test):
-        return f"{name} runs in pytest's process"
+    found = test._fixtureinfo
+    around = [name for name in found.initialnames if name not in found.argnames]
+    for name, _, words in written_around(test):
+        if name in around:
+            return f"{words} runs in pytest's process"
+    for name in around:
+        for fixture in found.name2fixturedefs.get(name, ())[-1:]:
+            if inspect.unwrap(fixture.func).__code__.co_filename.endswith("conftest.py"):
+                return f"the autouse fixture {name!r} of a conftest.py runs in pytest's process"
     parametrized = parametrized_names(test)
     for name, indirect in parametrized.items():
         if indirect:
@@ -192,20 +199,6 @@ def _unsafe(names: set[str]) -> str:
     """What of these names threads cannot use at once, and why."""
     found = (words for words in UNSAFE if names.issuperset(words.split()))
     return next((f"{words.replace(' ', '.')}: {UNSAFE[words]}" for words in found), "")
-
-
-def _around(test: pytest.Function) -> Iterator[str]:
-    """The fixtures of its file and of a conftest.py that pytest would run around it."""
-    found = test._fixtureinfo
-    around = [name for name in found.initialnames if name not in found.argnames]
-    for name in written_around(test):
-        kind = name.removeprefix("_xunit_setup_").partition("_fixture_")[0] if name.startswith("_xunit_") else ""
-        if name in around:
-            yield f"setup_{kind} or teardown_{kind}" if kind else f"the autouse fixture {name!r}"
-    for name in around:
-        for fixture in found.name2fixturedefs.get(name, ())[-1:]:
-            if inspect.unwrap(fixture.func).__code__.co_filename.endswith("conftest.py"):
-                yield f"the autouse fixture {name!r} of a conftest.py"
 
 
 def _of_fixture(test: pytest.Function, name: str, within: tuple[str, ...]) -> str:

@@ -1,6 +1,7 @@
 """The project on a host of pytest-xdist: its commits are sent by git, and checked out in a folder of ours there.
 
-`Shipment` is the controller's side, `serve` the host's; between them is a channel of execnet.
+`Shipment` is the controller's side, `serve` the host's; between them is a channel of execnet, which sends and receives
+simple values, and raises OSError and EOFError once it is closed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import filelock
 import msgspec
@@ -29,22 +30,6 @@ _KEPT: Final = "refs/ftgate"
 _INDEX_LOCK: Final = ".git/index.lock"
 
 
-class HostError(FtgateError):
-    """A host that cannot be used, or a project that cannot be sent to one; the text names it and a fix."""
-
-
-class Channel(Protocol):
-    """Of execnet: sends and receives simple values."""
-
-    def send(self, item: object) -> None:
-        """Raises OSError if the connection is closed."""
-        ...
-
-    def receive(self, timeout: float | None = None) -> Any:
-        """Raises EOFError if the connection is closed."""
-        ...
-
-
 # ---- the controller's side
 
 
@@ -52,7 +37,7 @@ class Shipment:
     """The commits of a project that its hosts need: the working tree as it is, and the one that it is compared with."""
 
     def __init__(self, root: Path, folder: Path, reference: str) -> None:
-        """`root` is the project's, `folder` its `.ftgate`, `reference` a commit or "". Raises HostError."""
+        """`root` is the project's, `folder` its `.ftgate`, `reference` a commit or "". Raises FtgateError."""
         try:
             repository = Repository(root)
             if repository.commit("HEAD") is None:
@@ -67,53 +52,49 @@ class Shipment:
                 raise AgainstError(f"the submodule {inner[0].path} cannot be sent: vendor it, or measure without hosts")
             first = repository.git("rev-list", "--max-parents=0", "HEAD").split()[-1]
         except AgainstError as error:
-            raise HostError(f"hosts get the project by git: {error}") from error
+            raise FtgateError(f"hosts get the project by git: {error}") from error
         self.repository = repository
         self.commits = [commit for commit in (self.commit, reference) if commit]
         self.project = f"{repository.top.name}-{first[:12]}"
 
-    def deliver(self, channel: Channel, have: Iterable[str], timeout_s: float) -> str:
-        """Send what the host does not have; the folder of the checkout there. Raises HostError, EOFError."""
+    def deliver(self, channel: Any, have: Iterable[str], timeout_s: float) -> str:
+        """Send what the host does not have; the folder of the checkout there. Raises FtgateError, EOFError."""
         known = [commit for commit in have if self.repository.commit(commit)]
         if set(self.commits) - set(known):
-            for chunk in self._pack(known):
-                channel.send(chunk)
+            # The objects of the commits without those that are reached from the known ones, as git's pack format.
+            wanted = [*self.commits, *(f"^{commit}" for commit in known)]
+            with tempfile.TemporaryFile() as pack:
+                done = subprocess.run(
+                    ["git", "pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset"],
+                    cwd=self.repository.root,
+                    env=environment(),
+                    input="".join(f"{each}\n" for each in wanted).encode(),
+                    stdout=pack,
+                    stderr=subprocess.PIPE,
+                )
+                if done.returncode:
+                    said = done.stderr.decode(errors="replace").strip()
+                    raise FtgateError(f"hosts get the project by git: git pack-objects: {said}")
+                pack.seek(0)
+                while chunk := pack.read(CHUNK_BYTES):
+                    channel.send(chunk)
         channel.send(b"")
         channel.send(self.commits)
         return str(answer(channel, timeout_s)["folder"])
 
-    def _pack(self, known: Iterable[str]) -> Iterator[bytes]:
-        """The objects of the commits without those that are reached from the known ones, as git's pack format."""
-        wanted = [*self.commits, *(f"^{commit}" for commit in known)]
-        with tempfile.TemporaryFile() as pack:
-            done = subprocess.run(
-                ["git", "pack-objects", "--revs", "--stdout", "--quiet", "--delta-base-offset"],
-                cwd=self.repository.root,
-                env=environment(),
-                input="".join(f"{each}\n" for each in wanted).encode(),
-                stdout=pack,
-                stderr=subprocess.PIPE,
-            )
-            if done.returncode:
-                said = done.stderr.decode(errors="replace").strip()
-                raise HostError(f"hosts get the project by git: git pack-objects: {said}")
-            pack.seek(0)
-            while chunk := pack.read(CHUNK_BYTES):
-                yield chunk
 
-
-def answer(channel: Channel, timeout_s: float) -> dict[str, Any]:
-    """What the host says next. Raises HostError with its error, EOFError if the connection is closed."""
+def answer(channel: Any, timeout_s: float) -> dict[str, Any]:
+    """What the host says next. Raises FtgateError with its error, EOFError if the connection is closed."""
     said: dict[str, Any] = channel.receive(timeout_s)
     if "error" in said:
-        raise HostError(said["error"])
+        raise FtgateError(said["error"])
     return said
 
 
 # ---- the host's side
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: Any) -> None:
     """Check out what the controller sends, and keep this host for it until the channel is closed."""
     with contextlib.suppress(EOFError, OSError):  # the controller is gone
         try:
@@ -131,7 +112,7 @@ def serve(channel: Channel) -> None:
             channel.send({"error": str(error)})
 
 
-def _checked_out(channel: Channel, folder: Path) -> Path:
+def _checked_out(channel: Any, folder: Path) -> Path:
     """The folder, in which the controller's commits are, and the first of them is checked out."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / ".git").is_dir():
@@ -139,7 +120,21 @@ def _checked_out(channel: Channel, folder: Path) -> Path:
     repository = Repository(folder)
     (folder / _INDEX_LOCK).unlink(missing_ok=True)  # of a run that was killed
     channel.send({"have": repository.git("for-each-ref", "--format=%(objectname)", _KEPT).split()})
-    _unpack(repository, iter(channel.receive, b""))
+    # The objects of a pack; no chunk where the host has them all.
+    pack = folder / ".git" / "ftgate.pack"
+    try:
+        with pack.open("w+b") as file:
+            file.writelines(iter(channel.receive, b""))
+            if file.tell():
+                file.seek(0)
+                command = ["git", "index-pack", "--stdin", "--fix-thin"]
+                done = subprocess.run(
+                    command, cwd=folder, env=environment(), stdin=file, capture_output=True, text=True
+                )
+                if done.returncode:
+                    raise FtgateError(f"git index-pack: {done.stderr.strip()}")
+    finally:
+        pack.unlink()
     commits = channel.receive()
     for number, commit in enumerate(commits):
         repository.git("update-ref", f"{_KEPT}/{number}", commit)
@@ -150,7 +145,7 @@ def _checked_out(channel: Channel, folder: Path) -> Path:
 
 @contextlib.contextmanager
 def _reserved(cache: Path, owner: str) -> Iterator[None]:
-    """Keep every other run of this user from this host. Raises HostError that says whose it is."""
+    """Keep every other run of this user from this host. Raises FtgateError that says whose it is."""
     note = cache / "host.owner"
     try:
         with filelock.FileLock(cache / "host.lock", timeout=0):
@@ -158,23 +153,4 @@ def _reserved(cache: Path, owner: str) -> Iterator[None]:
             yield
     except filelock.Timeout:
         who = note.read_text(encoding="utf-8") if note.exists() else "another run"
-        raise HostError(f"{who} measures there: wait for its end, or end it there") from None
-
-
-def _unpack(repository: Repository, chunks: Iterator[bytes]) -> None:
-    """Store the objects of a pack; nothing if there are no chunks. Raises HostError."""
-    pack = repository.root / ".git" / "ftgate.pack"
-    try:
-        with pack.open("w+b") as file:
-            file.writelines(chunks)
-            if not file.tell():
-                return
-            file.seek(0)
-            command = ["git", "index-pack", "--stdin", "--fix-thin"]
-            done = subprocess.run(
-                command, cwd=repository.root, env=environment(), stdin=file, capture_output=True, text=True
-            )
-    finally:
-        pack.unlink()
-    if done.returncode:
-        raise HostError(f"git index-pack: {done.stderr.strip()}")
+        raise FtgateError(f"{who} measures there: wait for its end, or end it there") from None

@@ -32,7 +32,7 @@ from . import checkout
 from .scheduler import HostScheduler, test_of
 
 SSH: Final = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
-"""A host that does not answer for 15 s is lost. They stand after the user's options, of which ssh takes the first."""
+"""A host that does not answer for 15 s is lost. They come after the user's: ssh takes the first of each."""
 TIMEOUT_S: Final = 600.0
 ALIVE_S: Final = 20.0
 RESTARTS: Final = 3
@@ -62,7 +62,7 @@ class HostLink:
         self._channel: Any = None
 
     def prepare(self, shipment: checkout.Shipment, owner: str) -> str:
-        """Reserve the host and check the project out there; the folder. Raises HostError."""
+        """Reserve the host and check the project out there; the folder. Raises FtgateError."""
         spec = self.given
         spec.ssh, spec.env, spec.id, spec.chdir, spec.execmodel = self.spec.ssh, self.spec.env, None, None, "thread"
         ours = version("pytest-ftgate")
@@ -70,22 +70,21 @@ class HostLink:
             self._channel = self._group.makegateway(spec).remote_exec(SERVE)
             said = checkout.answer(self._channel, TIMEOUT_S)
             if said["version"] != ours:
-                raise checkout.HostError(f"it has pytest-ftgate {said['version']}, and here is {ours}: install that")
+                raise FtgateError(f"it has pytest-ftgate {said['version']}, and here is {ours}: install that")
             self.machine = msgspec.json.decode(said["machine"], type=Machine)
             self._channel.send({"project": shipment.project, "prefix": shipment.repository.prefix, "owner": owner})
             have = checkout.answer(self._channel, TIMEOUT_S)["have"]
             return shipment.deliver(self._channel, have, TIMEOUT_S)
         except HostNotFound:
             why = "cannot be reached by ssh; try `ssh -o BatchMode=yes` with the same address"
-        except checkout.HostError as error:
+        except FtgateError as error:
             why = str(error)
         except (EOFError, OSError) as error:  # TimeoutError of execnet, too
             cause = f"{type(error).__name__}: {error}".rstrip(": ")
             why = f"the connection was lost while it was prepared ({cause})"
-        raise checkout.HostError(f"host {self.name}: {why}")
+        raise FtgateError(f"host {self.name}: {why}")
 
     def answers(self) -> bool:
-        """Whether the host can be reached."""
         try:
             self._channel.send("")
             self._channel.receive(ALIVE_S)
@@ -207,7 +206,6 @@ class Hosts:
         return missing
 
     def pytest_unconfigure(self) -> None:
-        """Let the hosts go."""
         self.patch.undo()
         for host in self.hosts:
             host.close()

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ...store.names import split_nodeid
+from ...kit.text import first_of, split_nodeid
+from ...kit.values import grouped
 
 ENOUGH: Final = 2
 """A worker of pytest-xdist runs an item once it has the next one, or was told to end."""
@@ -53,7 +54,6 @@ class HostScheduler:
 
     @property
     def nodes(self) -> list[Node]:
-        """The workers that there are."""
         return list(self._pending)
 
     @property
@@ -63,7 +63,6 @@ class HostScheduler:
 
     @property
     def has_pending(self) -> bool:
-        """Whether a worker has something to run."""
         return any(self._pending.values())
 
     @property
@@ -75,7 +74,6 @@ class HostScheduler:
         return all(len(pending) < ENOUGH for pending in self._pending.values())
 
     def add_node(self, node: Node) -> None:
-        """A worker has started."""
         self._pending[node] = []
 
     def add_node_collection(self, node: Node, collection: Sequence[str]) -> None:
@@ -102,7 +100,6 @@ class HostScheduler:
             self._fill(node)
 
     def mark_test_complete(self, node: Node, item_index: int, duration: float = 0) -> None:
-        """A worker has run an item."""
         self._pending[node].remove(item_index)
         self._fill(node)
 
@@ -133,20 +130,16 @@ class HostScheduler:
     # -- what the run asks -----------------------------------------------------------------------------------------
 
     def host_down(self, host: str) -> None:
-        """The connection to a host is gone."""
         self.alive.discard(host)
 
     def not_run(self) -> list[str]:
-        """A sentence for each class of which no host is left, with the tests that were not begun."""
+        """A sentence for each class that has no host left, with the tests that were not begun."""
         found = []
         for own in dict.fromkeys(self.classes.values()):
             left = any(self.classes[host] == own for host in self.alive)
             tests = [test_of(self._items[own][group[0]]) for group in self._tests.get(own, ())]
             if not left and (tests or own not in self._tests):
-                more = f" and {len(tests) - NAMED} more" if len(tests) > NAMED else ""
-                were = (
-                    f"{', '.join(tests[:NAMED])}{more} {'were' if len(tests) > 1 else 'was'}" if tests else "tests were"
-                )
+                were = f"{first_of(tests, NAMED) or 'tests'} {'was' if len(tests) == 1 else 'were'}"
                 found.append(f"no host of {own} is left, and {were} not run there")
         return found
 
@@ -168,7 +161,4 @@ def test_of(nodeid: str) -> str:
 
 def _by_test(items: Sequence[str], indices: Iterable[int]) -> dict[str, list[int]]:
     """The indices of some items by the test that each belongs to."""
-    tests: dict[str, list[int]] = {}
-    for index in indices:
-        tests.setdefault(test_of(items[index]), []).append(index)
-    return tests
+    return grouped((test_of(items[index]), index) for index in indices)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...hookspec import Format, hookimpl
-from ...model.report import Report
+from ...hookspec import hookimpl
+from ...model.report import Format, Report
 
 
 @hookimpl

@@ -34,7 +34,7 @@ SITES = 12
 Text: TypeAlias = tuple[str, float | None]
 """A text of a table, and what it is sorted by; None: it is empty."""
 Said: TypeAlias = dict[str, Any]
-"""What the template says of one thing, by the names that the template has for it."""
+"""The values of one thing, by the names that the template has for them."""
 
 
 def render(report: Report) -> str:
@@ -45,10 +45,11 @@ def render(report: Report) -> str:
 
     # The plots get as much room as there is, those of the tests that fail first.
     left, fails = PLOTS_BYTES, partial(said.fails, report)
-    places = [
-        min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, 0.0)) for test in tests
-    ]
-    for _, test in sorted(zip(places, tests, strict=True), key=lambda pair: pair[0]):
+
+    def place(test: Said) -> tuple[bool, int, float]:
+        return min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, 0.0))
+
+    for test in sorted(tests, key=place):
         if left >= 0:
             rows = [cell["row"] for cell in test["cells"]]
             drawn_of = {"cells": plots.cells_data(rows, fails), "varied": plots.varied(rows)}
@@ -73,7 +74,11 @@ def render(report: Report) -> str:
     rows, counts = said.worst_first(report), said.counts(report)
     failing = [row for row in rows if said.fails(report, row)]
     accepted = [row for row in rows if row.verdict.decision is Decision.ACCEPTED and not said.fails(report, row)]
+    # A content security policy that lets in these scripts and this style alone, and no request.
     scripts, style = [source(name) for name in SCRIPTS], source("page.css")
+    digests = (hashlib.sha256(text.encode()).digest() for text in (*scripts, style))
+    *of_scripts, of_style = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    policy = f"default-src 'none'; script-src {' '.join(of_scripts)}; style-src {of_style}"
     page = environment.get_template("page.html").render(
         report=report,
         tests=tests,
@@ -83,7 +88,7 @@ def render(report: Report) -> str:
         scripts=scripts,
         style=style,
         licences=source("LICENSES.txt"),
-        policy=_policy(scripts, style),
+        policy=f"{policy}; base-uri 'none'; form-action 'none'",
         headline=headline,
         said=title,
         where=said.where(worst[0]) if worst else "",
@@ -125,20 +130,9 @@ def wrapped(text: str) -> Markup:
 
 
 def source(name: str) -> str:
-    """The text of an asset, as it is."""
     environment = _environment()
     assert environment.loader is not None
     return environment.loader.get_source(environment, name)[0]
-
-
-def _policy(scripts: Iterable[str], style: str) -> str:
-    """A content security policy that lets in these scripts and this style alone, and no request."""
-
-    def hashed(text: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-    allowed = " ".join(map(hashed, scripts))
-    return f"default-src 'none'; script-src {allowed}; style-src {hashed(style)}; base-uri 'none'; form-action 'none'"
 
 
 def _css(decision: Decision) -> str:
@@ -167,7 +161,26 @@ def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Said]:
         by_test.setdefault(tests.pop() if len(tests) == 1 else f"{len(tests)} tests", []).append(block)
     groups = []
     for test, blocks in by_test.items():
-        items = [_item(block, anchors) for block in blocks]
+        items: list[Said] = []
+        for block in blocks:
+            # The first cell with what is said of it, and the names of all with their places.
+            row, found = block[0], said.finding(block[0])
+            accepted = " ".join(said.accepted_texts(row.verdict.accepted))
+            error = said.exception(said.error_of(row)) if row.verdict.decision is Decision.ERROR else ""
+            reasons = [*(each.reason or each.evidence for each in found.changes), found.reason]
+            shown = [each for each in reasons if each and each not in accepted and each != error]
+            # A test of significance decided these: its p-values are folded. Other reasons say what is to be done.
+            tested = row.verdict.decision.missed or row.verdict.decision is Decision.ACCEPTED
+            items.append(
+                {
+                    "row": row,
+                    "found": found,
+                    "cells": list(zip((anchors[id(each)] for each in block), said.names(block), strict=True)),
+                    "allowed": {each.metric: said.allowed(each) for each in row.verdict.metrics},
+                    "open": [] if tested else shown,
+                    "why": shown if tested else [],
+                }
+            )
         judged = [item["found"] for item in items if item["row"].verdict.decision is not Decision.ERROR]
         groups.append(
             {
@@ -188,27 +201,8 @@ def _common(texts: Iterable[str]) -> str:
     return "" if rest else first
 
 
-def _item(block: Sequence[Row], anchors: dict[int, str]) -> Said:
-    """A block of cells: the first with what is said of it, and the names of all with their places."""
-    row, found = block[0], said.finding(block[0])
-    accepted = " ".join(said.accepted_texts(row.verdict.accepted))
-    error = said.exception(said.error_of(row)) if row.verdict.decision is Decision.ERROR else ""
-    reasons = [*(each.reason or each.evidence for each in found.changes), found.reason]
-    shown = [each for each in reasons if each and each not in accepted and each != error]
-    # A test of significance decided these: its p-values are folded. Other reasons say what is to be done.
-    tested = row.verdict.decision.missed or row.verdict.decision is Decision.ACCEPTED
-    return {
-        "row": row,
-        "found": found,
-        "cells": list(zip((anchors[id(each)] for each in block), said.names(block), strict=True)),
-        "allowed": {each.metric: said.allowed(each) for each in row.verdict.metrics},
-        "open": [] if tested else shown,
-        "why": shown if tested else [],
-    }
-
-
 def _others(report: Report, anchors: dict[int, str]) -> list[Said]:
-    """What is to be said of cells that neither fail nor are accepted, once for those of a test that share it."""
+    """What is said of cells that neither fail nor are accepted; those of a test that share it are named together."""
     found: dict[tuple[Decision, str, str], list[tuple[str, str]]] = {}
     quiet = (Decision.ACCEPTED, Decision.UNCHANGED, Decision.PASSED, Decision.NO_BASELINE)
     for row in said.worst_first(report):

@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from ...judge import compare, metrics
 from ...judge.compare import OF_CONTROL
 from ...judge.values import Values, values_of
 from ...kit.text import COMMIT_DIGITS, plain
-from ...kit.values import Interval, Metric, to_builtins
+from ...kit.values import Interval, Metric, grouped
 from ...model.report import History, Row
 from ...model.sample import Launch
 from ...model.verdict import Decision
@@ -56,12 +57,12 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
 
 def varied(rows: Iterable[Row]) -> tuple[str, ...]:
     """What varies between cells beside executor and target: `workers`, and parameters by name."""
-    values: dict[str, set[str]] = {}
-    for row in rows:
-        values.setdefault("workers", set()).add(str(row.cell.workers))
-        for param in row.cell.params:
-            values.setdefault(param.name, set()).add(param.literal)
-    return tuple(name for name, found in values.items() if len(found) > 1)
+    values = grouped(
+        each
+        for cell in (row.cell for row in rows)
+        for each in [("workers", str(cell.workers)), *((param.name, param.literal) for param in cell.params)]
+    )
+    return tuple(name for name, found in values.items() if len({*found}) > 1)
 
 
 # ---- changes
@@ -97,7 +98,7 @@ def _changes(row: Row, values: Values | None) -> dict[str, Any]:
 
 
 def _built(value: Interval | float | None) -> Any:
-    return to_builtins(value) if isinstance(value, Interval) else value
+    return msgspec.to_builtins(value) if isinstance(value, Interval) else value
 
 
 # ---- memory, history
@@ -124,7 +125,7 @@ def _history(history: History) -> dict[str, Any]:
         "changes": [each.index for each in history.changes],
         "texts": [texts.change(history, each) for each in history.changes],
         "points": [
-            {"commit": point.commit[:COMMIT_DIGITS], "at": point.recorded_at, "value": to_builtins(point.value)}
+            {"commit": point.commit[:COMMIT_DIGITS], "at": point.recorded_at, "value": msgspec.to_builtins(point.value)}
             for point in history.points
         ],
     }

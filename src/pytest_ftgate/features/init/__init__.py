@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -27,7 +26,7 @@ from ...model.spec import is_path, parse_target
 from ...run.sides import references
 from ...targets.environments import Step, is_command, spelled
 from ...targets.find import InterpreterNotFound, default_pair, find_interpreter
-from ..pythons import InstallProgress
+from ..pythons import install_progress
 from .project import Project, ci_of, content, look, name_for, workload_path
 
 TRIGGERS: Final = ("push", "label")
@@ -52,7 +51,13 @@ class Outline(Struct, frozen=True, kw_only=True):
     left: list[tuple[Path, str]] = msgspec.field(default_factory=list)
     """Those that it leaves, with the reason."""
     notes: list[str] = msgspec.field(default_factory=list)
-    """What the user has to do or to know, of which nothing is written."""
+    """What the user has to do or to know."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is left and noted, as it is printed."""
+        left = [f"{'left':<9} {os.path.relpath(path)}: {reason}" for path, reason in self.left]
+        return [*left, *(f"\n{note}" for note in self.notes)]
 
     def add(self, path: Path, template: str, **values: object) -> None:
         """Write what a template gives to a path, or leave the file that is there."""
@@ -77,7 +82,6 @@ class Outline(Struct, frozen=True, kw_only=True):
 
 @hookimpl
 def ftgate_commands(subparsers: Subparsers) -> None:
-    """Add `ftgate init` to the command line."""
     parser = subparsers.add_parser(
         "init",
         help="write a first workload and a CI workflow",
@@ -133,18 +137,43 @@ def run(args: argparse.Namespace) -> int:
             name = Path(os.path.relpath(path, project.root)).as_posix()
             lines = text.splitlines(keepends=True)
             print("".join(difflib.unified_diff([], lines, "/dev/null", f"b/{name}")), end="", flush=True)
+        for line in outline.remarks:  # what is printed is a patch
+            print(line, file=sys.stderr)
+        return 0
+
+    # The facts, what was written and left, and what to run next.
+    missing, found = [], []
+    for spec in project.targets:
+        try:
+            found.append(f"{spec} ({find_interpreter(parse_target(spec)).name})")
+        except InterpreterNotFound:
+            missing.append(spec)
+            found.append(f"{spec} (not installed)")
+    installed = f"installed for each: {'; '.join(map(spelled, project.install)) or 'nothing'}"
+    wanted = f", requires-python {project.requires_python}" if project.requires_python else ""
+    print(f"{'project':<9} {project.name or project.root.name} in {project.root}{wanted}; {installed}")
+    print(f"{'measured':<9} {', '.join(found)}{f': {project.why}' if project.why else ''}")
+    if project.git is not None:
+        print(f"{'git':<9} changes go to {project.git.branch}")
+    for path, text in outline.files.items():
+        write(path, text)
+        print(f"{'wrote':<9} {os.path.relpath(path)}")
+    for line in outline.remarks:
+        print(line)
+    prefix = "uv run " if project.locked and project.needs.declares_us else ""
+    workload = workload_path(project)
+    test, pytest = shlex.quote(os.path.relpath(workload)), " ".join([f"{prefix}pytest", *project.options])
+    print("\nnext:")
+    if missing:
+        print(f"  {prefix}ftgate pythons{''.join(f' --python {spec}' for spec in missing)}")
+    if project.git is None:  # there is no other commit to compare with
+        print(f"  {pytest} --ftgate-update=new {test}\n  {pytest} --ftgate {test}")
+    elif workload not in outline.files:
+        print(f"  {pytest} --ftgate-against=merge-base {test}")
     else:
-        missing = _print_facts(project)
-        for path, text in outline.files.items():
-            write(path, text)
-            print(f"{'wrote':<9} {_shown(path)}")
-    rest = sys.stderr if args.dry_run else sys.stdout  # a dry run prints a patch
-    for path, reason in outline.left:
-        print(f"{'left':<9} {_shown(path)}: {reason}", file=rest)
-    for note in outline.notes:
-        print(f"\n{note}", file=rest)
-    if not args.dry_run:
-        print("\nnext:\n" + "\n".join(f"  {line}" for line in next_commands(project, missing, outline.files)))
+        written = shlex.join(map(os.path.relpath, outline.files))
+        print(f"  git add {written} && git commit -m 'Gate what threads and processes cost'")
+        print(f"  # then a change: 20_000 becomes 40_000 in {test}\n  {pytest} --ftgate-against=HEAD {test}")
     return 0
 
 
@@ -189,14 +218,25 @@ def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Outline:
         path, part = top / GITLAB, top / GITLAB_PART
         if path.is_file() and part.name not in (text := content(path)):
             include = f"  include:\n    - local: {GITLAB_PART.as_posix()}"
-            outline.notes.append(f"put this into {_shown(path)}, which was left:\n{include}")
+            outline.notes.append(f"put this into {os.path.relpath(path)}, which was left:\n{include}")
             if re.search(r"^stages:", text, re.MULTILINE):
-                outline.notes.append(f"{_shown(path)} names its own stages: give the job in {_shown(part)} one of them")
+                outline.notes.append(
+                    f"{os.path.relpath(path)} names its own stages: give the job in {os.path.relpath(part)} one of them"
+                )
         outline.add(part if path.is_file() else path, "gitlab.yml", **job, python=_host(project))
     else:
         why = "this is not a git repository" if project.git is None else "none was asked for"
         outline.notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
-    wanted = requirement(project)
+    # Our requirement, with a marker where some of the project's jobs cannot install it.
+    markers, asked = [], project.requires_python
+    with contextlib.suppress(InvalidSpecifier):
+        allowed = SpecifierSet(asked)
+        if asked and any(allowed.contains(f"3.{minor}.30") for minor in range(OLDEST_HOST[1])):
+            markers.append(f'python_version >= "{".".join(map(str, OLDEST_HOST))}"')
+    if project.pypy:
+        markers.append('platform_python_implementation == "CPython"')
+    mark = " ; " if "://" in project.ours else "; "  # a `;` may be part of an address
+    wanted = mark.join([project.ours, *([" and ".join(markers)] if markers else [])])
     if not project.needs.declares_us:
         option, name = project.needs.place or ("--dev", "")
         where = {"--group": f"to the group {name}", "--optional": f"to the extra {name}"}.get(option, "next to pytest")
@@ -211,21 +251,6 @@ def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Outline:
             "cannot be installed for them"
         )
     return outline
-
-
-def requirement(project: Project) -> str:
-    """This plugin as a dependency of the project, with a marker where some of its jobs cannot install it."""
-    markers = []
-    version = ".".join(map(str, OLDEST_HOST))
-    asked = project.requires_python
-    with contextlib.suppress(InvalidSpecifier):
-        allowed = SpecifierSet(asked)
-        if asked and any(allowed.contains(f"3.{minor}.30") for minor in range(OLDEST_HOST[1])):
-            markers.append(f'python_version >= "{version}"')
-    if project.pypy:
-        markers.append('platform_python_implementation == "CPython"')
-    mark = " ; " if "://" in project.ours else "; "  # a `;` may be part of an address
-    return mark.join([project.ours, *([" and ".join(markers)] if markers else [])])
 
 
 def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
@@ -291,7 +316,7 @@ def failure(project: Project) -> str:
         lines = "; ".join(map(spelled, steps))
         print(f"{'trying':<9} {lines} for {interpreter.name} in a clean checkout of HEAD", file=sys.stderr, flush=True)
         try:
-            with InstallProgress("trying", sys.stderr) as progress:
+            with install_progress("trying", sys.stderr) as progress:
                 return references.failure(project.root, interpreter, steps, progress)
         except AgainstError:  # no git, or nothing is committed yet
             break
@@ -308,46 +333,3 @@ def write(path: Path, text: str) -> None:
         write_whole(target, [text.encode()])
     except OSError as error:
         raise FtgateError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _print_facts(project: Project) -> list[str]:
-    """Print the facts about the project; returns the targets without an interpreter here."""
-    missing, found = [], []
-    for spec in project.targets:
-        try:
-            found.append(f"{spec} ({find_interpreter(parse_target(spec)).name})")
-        except InterpreterNotFound:
-            missing.append(spec)
-            found.append(f"{spec} (not installed)")
-    installed = f"installed for each: {'; '.join(map(spelled, project.install)) or 'nothing'}"
-    asked = f", requires-python {project.requires_python}" if project.requires_python else ""
-    print(f"{'project':<9} {project.name or project.root.name} in {project.root}{asked}; {installed}")
-    print(f"{'measured':<9} {', '.join(found)}{f': {project.why}' if project.why else ''}")
-    if project.git is not None:
-        print(f"{'git':<9} changes go to {project.git.branch}")
-    return missing
-
-
-def next_commands(project: Project, missing: Sequence[str], written: Iterable[Path]) -> list[str]:
-    """What to run next, from the current folder; the last ends in a verdict."""
-    prefix = "uv run " if project.locked and project.needs.declares_us else ""
-    workload = workload_path(project)
-    path = shlex.quote(_shown(workload))
-    pytest = " ".join([f"{prefix}pytest", *project.options])
-    lines = [f"{prefix}ftgate pythons{''.join(f' --python {spec}' for spec in missing)}"] if missing else []
-    if project.git is None:  # there is no other commit to compare with
-        return [*lines, f"{pytest} --ftgate-update=new {path}", f"{pytest} --ftgate {path}"]
-    if workload not in written:
-        return [*lines, f"{pytest} --ftgate-against=merge-base {path}"]
-    files = shlex.join(map(_shown, written))
-    return [
-        *lines,
-        f"git add {files} && git commit -m 'Gate what threads and processes cost'",
-        f"# then a change: 20_000 becomes 40_000 in {path}",
-        f"{pytest} --ftgate-against=HEAD {path}",
-    ]
-
-
-def _shown(path: Path) -> str:
-    """A path from the current folder."""
-    return os.path.relpath(path)

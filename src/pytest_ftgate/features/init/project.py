@@ -84,7 +84,7 @@ def _names(words: Any) -> set[str]:
 
 
 def _of_tox(root: Path, tables: Mapping[str, Any]) -> tuple[str, ...]:
-    """The dependencies of tox's usual environment, without those of single factors; none of what it would fill in."""
+    """The dependencies of tox's usual environment, without those of a factor and those with a `{name}` to fill in."""
     told = inifile.parse(root / "tox.ini").get("testenv", {}).get("deps", "")
     native = tables.get("tool", {}).get("tox", {}).get("env_run_base", {}).get("deps", [])
     words: list[str] = []
@@ -182,7 +182,21 @@ class Project(Struct, frozen=True, kw_only=True):
 
 def look(folder: Path) -> Project:
     """Everything about the project that `folder` is in. Raises FtgateError for a file that cannot be read."""
-    git = _git(folder)
+    git = None
+    try:
+        repository = Repository(folder)
+        asked = functools.partial(repository.git, allowed=(0, 1))
+        remote = repository.remote
+        url = asked("config", "--get", f"remote.{remote}.url").strip()
+        # The remote's default branch, else main or master, else the branch at hand.
+        branch = asked("symbolic-ref", "--quiet", "--short", f"refs/remotes/{remote}/HEAD").strip().partition("/")[2]
+        branch = branch or next((name for name in ("main", "master") if repository.named(name)), "")
+        branch = branch or asked("symbolic-ref", "--quiet", "--short", "HEAD").strip() or "main"
+        git = Git(top=repository.top, branch=branch, url=url)
+    except NotTrusted:
+        raise
+    except AgainstError:
+        pass
     # The rootdir of pytest where it is configured, else the project's folder, or git's top. Outside of a repository
     # nothing above the project is its own.
     places = [folder, *folder.parents]
@@ -190,7 +204,7 @@ def look(folder: Path) -> Project:
         places = places[: places.index(git.top) + 1]
     marked = next((place for place in places if any((place / mark).is_file() for mark in MARKS)), None)
     found = inifile.find(folder, git.top if git else marked or folder)
-    root, ini = (found.path.parent, found.values) if found else (marked or (git.top if git else folder), {})
+    root, ini = (found[0].parent, found[1]) if found else (marked or (git.top if git else folder), {})
 
     tables, older = inifile.parse(root / "pyproject.toml"), inifile.parse(root / "setup.cfg")
     requires_python = required_python(root)
@@ -224,23 +238,6 @@ def look(folder: Path) -> Project:
         locked=(root / "uv.lock").is_file(),
         pypy=any("pypy" in content(path).lower() for path in about),
     )
-
-
-def _git(folder: Path) -> Git | None:
-    try:
-        repository = Repository(folder)
-        asked = functools.partial(repository.git, allowed=(0, 1))
-        remote = repository.remote
-        url = asked("config", "--get", f"remote.{remote}.url").strip()
-        # The remote's default branch, else main or master, else the branch at hand.
-        branch = asked("symbolic-ref", "--quiet", "--short", f"refs/remotes/{remote}/HEAD").strip().partition("/")[2]
-        branch = branch or next((name for name in ("main", "master") if repository.named(name)), "")
-        branch = branch or asked("symbolic-ref", "--quiet", "--short", "HEAD").strip() or "main"
-        return Git(top=repository.top, branch=branch, url=url)
-    except NotTrusted:
-        raise
-    except AgainstError:
-        return None
 
 
 def workload_folder(root: Path, testpaths: Sequence[str]) -> Path:

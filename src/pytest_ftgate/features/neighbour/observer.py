@@ -150,6 +150,5 @@ class RunQueues:
         return so_far - before
 
     def close(self) -> None:
-        """Close the files."""
         for file in self.files.values():
             os.close(file)

@@ -14,6 +14,7 @@ from ...declare import plan
 from ...declare.options import table
 from ...hookspec import hookimpl
 from ...kit.files import write_whole
+from ...kit.text import split_nodeid
 from ...model.report import Shard
 from ...model.spec import Plan
 from ...plugin.collection import CELL
@@ -21,7 +22,6 @@ from ...plugin.options import options_of
 from ...run.rows import positions_of
 from ...run.run import Run
 from ...run.stored import StoredBaselines
-from ...store.names import split_nodeid
 
 
 def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, str]) -> Plan:
@@ -70,7 +70,7 @@ def costs_of(plan: Plan, stored: StoredBaselines) -> dict[str, float]:
 
 
 def split(costs: Mapping[str, float], parts: int) -> list[int]:
-    """The part, from 1, of each item: the most costly first, each into the part that has the least.
+    """The part, from 1, of each item: the most costly first, each into the part with the least cost so far.
 
     Items of the same cost are taken by name, so the result does not depend on their order.
     """
@@ -115,18 +115,17 @@ class Sharding:
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
         for item in items:
-            own = item.stash[CELL][1].nodeid in cells if CELL in item.stash else self._has(item)
+            if CELL in item.stash:
+                own = item.stash[CELL][1].nodeid in cells
+            else:  # all parameter sets of a test have the same part
+                name = split_nodeid(item.nodeid)[0].encode(errors="surrogatepass")
+                own = int(hashlib.sha256(name).hexdigest(), 16) % self.parts + 1 == self.part
             (kept if own else others).append(item)
         self.tests = len(whole) + len(plain_of(items))
         self.kept = len(part) + len(plain_of(kept))
         if others:
             self.config.hook.pytest_deselected(items=others)
             items[:] = kept
-
-    def _has(self, item: pytest.Item) -> bool:
-        """Whether this part has a test without cells: all of its parameter sets have the same part."""
-        name = split_nodeid(item.nodeid)[0].encode(errors="surrogatepass")
-        return int(hashlib.sha256(name).hexdigest(), 16) % self.parts + 1 == self.part
 
     def pytest_report_collectionfinish(self) -> str:
         """How many tests are this part's."""

@@ -22,12 +22,11 @@ from ...kit.git import OPTION, Checkout, mapped, shown
 from ...kit.processes import run_within
 from ...kit.values import Struct, Threshold
 from ...model.report import failed_row
-from ...model.spec import Cell, Plan
+from ...model.spec import Plan
 from ...plugin.collection import CELL, workload_path
 from ...plugin.gate import Gate, failing_of
 from ...plugin.options import options_of
 from ...run.rows import placed_row, positions_of
-from ...store.names import split_nodeid
 
 OF_A_TEST: Final = ("thresholds", "gated", "contracts", "xfails")
 
@@ -100,10 +99,10 @@ class Trusted:
     @hookimpl
     def ftgate_plan(self, plan: Plan) -> Plan:
         """Each test with the limits that it has at the reference; a new one with its own."""
-        known = {_test(group.cells[0]): group.spec for group in self.theirs}
+        known = {group.spec.nodeid: group.spec for group in self.theirs}
         groups = []
         for group in plan:
-            spec = known.get(_test(group.cells[0]), group.spec)
+            spec = known.get(group.spec.nodeid, group.spec)
             limits = {name: getattr(spec, name) for name in OF_A_TEST}
             groups.append(msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, **limits)))
         return tuple(groups)
@@ -130,10 +129,6 @@ class Trusted:
         if gate.failed() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return ""
-
-
-def _test(cell: Cell) -> str:
-    return split_nodeid(cell.nodeid)[0]
 
 
 @pytest.hookimpl(trylast=True)

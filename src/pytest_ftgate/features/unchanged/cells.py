@@ -9,19 +9,16 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 import msgspec
 from packaging.version import Version
 
 from ...declare.plan import one_per_target
 from ...hookspec import hookimpl
-from ...kit.git import Checkout
-from ...kit.text import plural
+from ...kit.text import plural, split_nodeid
 from ...measure.cell_run import PreparedTarget
 from ...measure.launch import CellUnsupported, LaunchFailed, request_here
 from ...measure.plan import Allowance, RoundPlan
@@ -29,9 +26,9 @@ from ...measure.watch.opened_files import OpenedFiles
 from ...model.spec import Cell, Group, Spec
 from ...run.run import Run
 from ...run.sides import worktrees
+from ...run.trial import Settled
 from ...runner import reads
 from ...runner.protocol import CHECK, WARMUP
-from ...store import names
 from . import UNCHANGED
 from .compare import OPENED, Compared, Read, compare, read_notes
 from .sides import Side
@@ -40,26 +37,8 @@ SHORT_NS: Final = 1e9
 """An iteration shorter than this is followed by a second one: what a body reads only then counts as well."""
 LOAD_NS: Final = 1_000_000_000
 """How long a server gets load at most."""
-
-
-class Checked(NamedTuple):
-    """What is the same for each cell that need not be compared, by node id, and why another one must be.
-
-    Neither where nothing was checked. `changed` are the functions that a cell runs and that differ.
-    """
-
-    same: Mapping[str, str] = MappingProxyType({})
-    why: str = ""
-    changed: AbstractSet[tuple[str, str]] = frozenset()
-
-
-class Sides(NamedTuple):
-    """A target on both sides, and why both can be told apart before anything is launched; empty if they cannot."""
-
-    changed: Side
-    reference: Side
-    targets: tuple[PreparedTarget, PreparedTarget]
-    differs: str
+PreparedSide: TypeAlias = tuple[Side, PreparedTarget]
+"""A target on one side: its files, and what launches there."""
 
 
 class UnchangedCells:
@@ -70,21 +49,23 @@ class UnchangedCells:
         self._sides: dict[tuple[str, str], Side] = {}
 
     @hookimpl(specname="ftgate_settle")
-    def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Checked:
+    def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Settled:
         """All `cells` of a group that run Python in our runner, or none: they are compared with each other.
 
         Each program by itself. Two versions of a distribution are a change.
         """
-        lacking = (worktrees.lacks(pair.reference, names.split_nodeid(cell.nodeid)[0]) for cell in cells)
+        lacking = (worktrees.lacks(pair.reference, split_nodeid(cell.nodeid)[0]) for cell in cells)
         if UNCHANGED.of(self.run.config) != "skip" or not pair.reference.commit or any(lacking):
-            return Checked()
+            return Settled()
         same, why = dict[str, str](), ""
         try:
             # A build for one target may leave files that another lists: all come before a launch.
             sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
-            for each in sides.values():
-                if each.differs:
-                    return Checked(why=each.differs)
+            for (mine, target), (other, reference) in sides.values():
+                # Both may be told apart before anything is launched.
+                package = mine.differing_package(other)
+                if differs := "the interpreter" if target.interpreter != reference.interpreter else package:
+                    return Settled(why=f"{differs} differs")
             for cell in sorted(cells, key=lambda each: each.executor.program is not None):
                 try:
                     with self.run.spent.on("checks"):
@@ -93,7 +74,7 @@ class UnchangedCells:
                     continue
                 except LaunchFailed:
                     if cell.executor.program is None:
-                        return Checked()  # the measurement finds the error again, and reports it
+                        return Settled()  # the measurement finds the error again, and reports it
                     finding = Compared("its check launch failed")
                 if not finding.reason:
                     same[cell.nodeid] = f"nothing that it runs or reads differs at {pair.reference.label}"
@@ -102,40 +83,34 @@ class UnchangedCells:
                             f": {plural(uncalled, 'changed function is', 'changed functions are')} never called"
                         )
                 elif cell.executor.program is None:
-                    return Checked(why=finding.reason, changed=finding.changed)
+                    return Settled(why=finding.reason, changed=finding.changed)
                 else:
                     why = why or f"{cell.label}: {finding.reason}"
         except Exception:  # noqa: BLE001
-            return Checked()
-        return Checked(same, why)
+            return Settled()
+        return Settled(same, why)
 
-    def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> Sides:
+    def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> tuple[PreparedSide, PreparedSide]:
         """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""
-        requires = group.spec.packages
-        target = self.run.targets.prepared(cell, requires, pair.changed)
-        other = self.run.targets.prepared(cell, requires, pair.reference)
-        changed, reference = self._side(pair.changed, target), self._side(pair.reference, other)
-        package = changed.differing_package(reference)
-        differs = "the interpreter" if target.interpreter != other.interpreter else package
-        return Sides(changed, reference, (target, other), f"{differs} differs" if differs else "")
+        found = []
+        for checkout in (pair.changed, pair.reference):
+            target = self.run.targets.prepared(cell, group.spec.packages, checkout)
+            key = (checkout.root, target.python)
+            if key not in self._sides:
+                top, environment = checkout.top(checkout.project), Path(target.python).parent.parent
+                deferred = Version(target.interpreter.version) >= Version("3.14")
+                self._sides[key] = Side(top, environment, deferred=deferred)
+            found.append((self._sides[key], target))
+        return found[0], found[1]
 
-    def _side(self, checkout: Checkout, target: PreparedTarget) -> Side:
-        key = (checkout.root, target.python)
-        if key not in self._sides:
-            deferred = Version(target.interpreter.version) >= Version("3.14")
-            self._sides[key] = Side(
-                checkout.top(checkout.project), Path(target.python).parent.parent, deferred=deferred
-            )
-        return self._sides[key]
-
-    def _finding(self, cell: Cell, spec: Spec, pair: worktrees.Pair, sides: Sides) -> Compared:
+    def _finding(self, cell: Cell, spec: Spec, pair: worktrees.Pair, sides: Iterable[PreparedSide]) -> Compared:
         """What the check launches of a cell find. Raises LaunchFailed, CellUnsupported and OSError."""
-        changed, reference, targets, _ = sides
-        found = self._launched(cell, self.run.references.relocated(spec, pair.changed), targets[0], changed, reference)
+        (changed, target), (reference, other_target) = sides
+        found = self._launched(cell, self.run.references.relocated(spec, pair.changed), target, changed, reference)
         if found.reason or not found.sources:
             return found
         spec = self.run.references.relocated(spec, pair.reference)
-        other = self._launched(cell, spec, targets[1], reference, changed)
+        other = self._launched(cell, spec, other_target, reference, changed)
         if not other.reason and (alone := found.ran ^ other.ran):
             place, name = min(alone)
             functions = frozenset((str(at), each) for at, each in alone)

@@ -80,7 +80,7 @@ def _forms(code: CodeType, ran: Ran) -> Iterator[tuple[str, tuple[object, ...]]]
 
 
 def _constant(value: object) -> object:
-    """What equals that of another constant only if both are of one type: 1, 1.0 and True do not."""
+    """A form that is equal for equal constants of one type: those of 1, 1.0 and True differ."""
     if isinstance(value, tuple):
         return tuple(map(_constant, value))
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
@@ -104,7 +104,6 @@ class _Executed(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """The class without such functions."""
         outer, self.within = self.within, f"{self.within}{node.name}."
         self.generic_visit(node)
         self.within = outer

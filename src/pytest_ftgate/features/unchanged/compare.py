@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ...kit.values import grouped
 from ...runner import reads
 from .code import MODULE, differing
 from .sides import Place, Side
@@ -36,7 +37,7 @@ class Read(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The first reason to measure, empty if there is none; and what is the same but for its text."""
+    """The first reason to measure, empty for none; and what differs without being a reason."""
 
     reason: str
     sources: int = 0
@@ -66,7 +67,11 @@ def compare(notes: Iterable[Read], mine: Side, other: Side, *, watched: bool = T
     if reason := _unfollowed(notes, mine, watched):
         return Compared(reason)
     # 1. The code that ran: as text where something hears of each line.
-    ran, whole = _ran(notes, mine), any(note.kind == reads.TRACED for note in notes)
+    whole, ran = any(note.kind == reads.TRACED for note in notes), defaultdict[Place, set[str]](set)
+    by_path = grouped(note.text.rpartition(":")[::2] for note in notes if note.kind == reads.RAN)
+    for path, called in by_path.items():
+        if at := mine.place_of(path):
+            ran[at].update(called)
     changed, sources, uncalled, functions = list[str](), 0, set[str](), set[tuple[str, str]]()
     for place, names in ran.items():
         if mine.fingerprint(reads.FILE, place) == other.fingerprint(reads.FILE, place):
@@ -117,18 +122,3 @@ def _unfollowed(notes: list[Read], mine: Side, watched: bool) -> str:
         if unknown:
             return f"{unknown} cannot be followed"
     return ""
-
-
-def _ran(notes: Iterable[Read], mine: Side) -> dict[Place, set[str]]:
-    """By source: the qualified names of what was called."""
-    by_path = defaultdict(set)
-    for note in notes:
-        if note.kind == reads.RAN:
-            path, _, name = note.text.rpartition(":")
-            by_path[path].add(name)
-    ran = defaultdict[Place, set[str]](set)
-    for path, names in by_path.items():
-        place = mine.place_of(path)
-        if place:
-            ran[place] |= names
-    return ran

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...declare.options import Option, one_of, option
-from ...hookspec import Settled, hookimpl
+from ...hookspec import hookimpl
 
 if TYPE_CHECKING:
     from ...run.phase import Instead, Phase
     from ...run.run import Run
+    from ...run.trial import Settled
 
 UNTIL = option(
     "until",
@@ -31,7 +32,11 @@ def ftgate_options() -> list[Option]:
 @hookimpl(tryfirst=True)
 def ftgate_settle(run: Run) -> Settled | None:
     """A race may be on both sides: none of the cells is left out because both run the same code."""
-    return ({}, "", frozenset()) if UNTIL.of(run.config) else None
+    if not UNTIL.of(run.config):
+        return None
+    from ...run.trial import Settled
+
+    return Settled()
 
 
 @hookimpl

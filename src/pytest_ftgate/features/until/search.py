@@ -73,7 +73,6 @@ class RaceSearch:
     def __init__(self, run: Run, phase: Phase, first_only: bool) -> None:
         """With `first_only` a cell ends with its first failure, and so does its reference."""
         self.run = run
-        self.phase = phase
         self.first_only = first_only
         self.measurement = phase.measurement
         every = [side for cell_run in self.measurement.cell_runs for side in cell_run.sides]

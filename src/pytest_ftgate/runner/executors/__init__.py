@@ -1,4 +1,4 @@
 """The executors inside the measured process: each starts its workers, releases them together and joins them.
 
-One file per executor; start at `factory.py`.
+One file per executor; start at `base.make_workers`.
 """

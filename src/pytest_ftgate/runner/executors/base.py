@@ -1,4 +1,4 @@
-"""What all executors share: the result of one iteration, CPU time, children."""
+"""What all executors share: how they are made, what an iteration gives, CPU time, children."""
 
 from __future__ import annotations
 
@@ -8,18 +8,54 @@ import sys
 import time
 
 from ..protocol import Failure, Unsupported
-from ..worker import AT_BARRIER, Order
+from ..worker import AT_BARRIER, Order, worker_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from threading import Thread
     from typing import Any
 
     from ..loading import Setup
     from ..setups import WorkerSetups
 
+    # Of an iteration: its phases start_ns, work_ns and join_ns, and cpu_ns, that of this process and its workers; the
+    # reports of the workers; those of them whose calls are counted as operations: all, or those of the leading role.
+    Outcome = tuple[dict[str, int], list[dict[str, Any]], list[dict[str, Any]]]
+
 GRACE_S = 1.0
 """After an error in one role: how long to wait for `@test.stop`, and then for the workers that still return."""
+
+
+def make_workers(setup: Setup, shared: Any, fresh: bool, context: Any) -> Any:
+    """The workers of a cell: an object with `iteration`, `process_map` and `close`.
+
+    Each executor is imported only where a cell needs it: a module that is loaded counts as memory of the workload.
+    """
+    kind = setup["kind"]
+    if setup["shape"] == "executor":
+        from .pool import PoolWorkers
+
+        return PoolWorkers(setup, shared, fresh, context)
+    if kind == "processes":
+        from .processes import ProcessWorkers
+
+        return ProcessWorkers(setup, shared, fresh, context)
+    if kind == "threads":
+        from .threads import ThreadWorkers
+
+        return ThreadWorkers(setup, shared, fresh)
+    if kind == "interpreters":
+        from .interpreters import InterpreterWorkers
+
+        return InterpreterWorkers(setup, shared, fresh)
+    if kind == "tasks":
+        from .tasks import TaskWorkers
+
+        return TaskWorkers(setup, shared, fresh)
+    from .main_thread import SerialWorkers
+
+    return SerialWorkers(setup, shared, fresh)
 
 
 def threads_are_greenlets() -> bool:
@@ -28,13 +64,16 @@ def threads_are_greenlets() -> bool:
     return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
-def require_threads() -> None:
-    """Raise Failure where workers that are threads would be greenlets of one thread, and hang."""
+def worker_thread(setup: Setup, index: int, target: Callable[..., None], *args: Any) -> Thread:
+    """The thread of a worker. Raises Failure where workers would be greenlets of one thread, and hang."""
+    from threading import Thread
+
     if threads_are_greenlets():
         raise Failure(
             "gevent.monkey has made greenlets of this process's threads, so workers cannot be threads: "
             "use serial or processes, or call patch_all(thread=False)"
         )
+    return Thread(target=target, args=args, name=worker_name(setup, index), daemon=True if setup["roles"] else None)
 
 
 class Observer:
@@ -69,31 +108,6 @@ class StandingTimes:
     join_ns: int | None = None
 
 
-class IterationResult:
-    """One iteration: its phases in ns, CPU time of this process and its workers in ns, and the workers' reports.
-
-    `led` are the reports of the workers whose calls are counted as operations: of all, or of the leading role.
-    """
-
-    __slots__ = ("cpu_ns", "join_ns", "led", "reports", "start_ns", "work_ns")
-
-    def __init__(
-        self,
-        start_ns: int,
-        work_ns: int,
-        join_ns: int,
-        cpu_ns: int,
-        reports: list[dict[str, Any]],
-        led: list[dict[str, Any]] | None = None,
-    ) -> None:
-        self.start_ns = start_ns
-        self.work_ns = work_ns
-        self.join_ns = join_ns
-        self.cpu_ns = cpu_ns
-        self.reports = reports
-        self.led = reports if led is None else led
-
-
 def raise_first_error(reports: list[dict[str, Any]], of: int = 0) -> None:
     """Raise the first error among the reports, of `of` workers, as Failure or Unsupported, if there is one."""
     for report in reports:
@@ -120,16 +134,6 @@ def carry_out(setups: list[WorkerSetups], observer: Observer, flags: int) -> lis
 def leaders(setup: Setup) -> int:
     """The number of leading workers: those of the first role, or all. They have the lowest numbers."""
     return int(setup["roles"][0][1] if setup["roles"] else setup["workers"])
-
-
-async def end_well(awaited: list[Any], running: list[Any]) -> None:
-    """Wait for the tasks `awaited`; raise the error of any task in `running` as soon as it reports one."""
-    import asyncio
-
-    going = set(running)
-    while not all(task.done() for task in awaited):
-        ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
-        raise_first_error([task.result() for task in ended])
 
 
 def observe_barrier(order: Order, observer: Observer, executor: Any) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from threading import Thread
-
 from ..gil import gil_enabled
-from ..worker import explain, place, serve_interpreter, worker_name
-from .base import process_map, require_threads
+from ..worker import explain, place, serve_interpreter
+from .base import process_map, worker_thread
 from .pipes import Hub, PipeWorkers
 
 TYPE_CHECKING = False
@@ -22,9 +20,7 @@ class InterpreterWorkers(PipeWorkers):
 
         Creating and closing are part of the executor's start-up and join times.
         """
-        require_threads()
-        name = worker_name(self.setup, index)
-        return Thread(target=self._run, args=(index, hub), name=name, daemon=True if self.setup["roles"] else None)
+        return worker_thread(self.setup, index, self._run, index, hub)
 
     def process_map(self) -> dict[str, Any]:
         """The workers are threads of this process; with the GIL, each interpreter has its own."""

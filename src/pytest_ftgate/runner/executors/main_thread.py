@@ -10,7 +10,6 @@ from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..worker import END, SETUP, TEARDOWN, Order, Worker, make_worker, run
 from .base import (
-    IterationResult,
     Observer,
     StandingTimes,
     carry_out,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..loading import Setup
     from ..setups import WorkerSetups
+    from .base import Outcome
 
 
 class MainThreadWorkers(StandingTimes):
@@ -41,30 +41,28 @@ class MainThreadWorkers(StandingTimes):
         self.workers: list[Worker] = []
         self.setups: list[WorkerSetups] = []
 
-    def work(self, order: Order, observer: Observer) -> IterationResult:
+    def work(self, order: Order, observer: Observer) -> Outcome:
         """Release the workers and wait for them."""
         raise NotImplementedError
 
-    def iteration(self, order: Order, observer: Observer) -> IterationResult:
-        """One iteration."""
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         if self.fresh or not self.workers:
             self.workers = [make_worker(self.setup, index, self.shared) for index in range(self.setup["workers"])]
             found = (loading.body(self.setup).surroundings(worker, self.loop) for worker in self.workers)
             self.setups = [each for each in found if each]
         raise_first_error(carry_out(self.setups, observer, SETUP))
         gc.collect()
-        result = self.work(order, observer)
+        times, reports, led = self.work(order, observer)
         observer.done(self)
         ended = carry_out(self.setups, observer, TEARDOWN)
         observe_barrier(order, observer, self)
         if self.fresh:
             ended += carry_out(self.setups, observer, END)
-        raise_first_error(result.reports)
+        raise_first_error(reports)
         raise_first_error(ended)
-        return result
+        return times, reports, led
 
     def process_map(self) -> dict[str, Any]:
-        """The main thread works itself."""
         return process_map((), main_works=True)
 
     def close(self) -> None:
@@ -80,7 +78,7 @@ class SerialWorkers(MainThreadWorkers):
         if setup["cpus"]:
             os.sched_setaffinity(0, setup["cpus"])  # of this thread alone, which is the worker
 
-    def work(self, order: Order, observer: Observer) -> IterationResult:
+    def work(self, order: Order, observer: Observer) -> Outcome:
         """A window is split between the workers."""
         body = loading.body(self.setup)
         part = Order(order.loops, order.window_ns // len(self.workers), order.flags)
@@ -94,7 +92,8 @@ class SerialWorkers(MainThreadWorkers):
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
         for report in reports:  # rates of workers that run one after another add up only over all of it
             report["begin_ns"], report["end_ns"] = reports[0]["begin_ns"], reports[-1]["end_ns"]
-        return IterationResult(0, reports[-1]["end_ns"] - begin_ns, 0, cpu_ns, reports)
+        times = {"start_ns": 0, "work_ns": reports[-1]["end_ns"] - begin_ns, "join_ns": 0, "cpu_ns": cpu_ns}
+        return times, reports, reports
 
     def _run(self, body: loading.Body, order: Order) -> list[dict[str, Any]]:
         """The workers' reports. Raises the first error: the workers after it do not begin."""

@@ -32,7 +32,6 @@ from ..worker import (
 )
 from .base import (
     GRACE_S,
-    IterationResult,
     Observer,
     StandingTimes,
     leaders,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from .base import Outcome
 
 
 class Hub:
@@ -59,7 +59,7 @@ class Hub:
         self.gathered: dict[int, dict[str, Any]] = {}
         self.iteration = 0
         self.words: list[int] = []
-        """Of held iterations of workers in this process, which share it; a list, so that a worker sees it change."""
+        """For held iterations of workers in this process: they share this list, so each sees it change."""
         self.values: list[list[Any]] = [[] for _ in self.reports]
         """Results for `@test.check`, by worker, of workers in this process: the objects themselves."""
         self.dead: Callable[[int], str] = lambda index: ""
@@ -72,7 +72,7 @@ class Hub:
     def release(self, order: Order) -> None:
         """Let all workers go with one write, so that none is released before the others wait for the same GIL.
 
-        Those that will be held say that they begin.
+        Before a held iteration each reports that it begins: those reports are taken here.
         """
         message = ORDER.pack(order.loops, order.flags, order.window_ns) * len(self.reports)
         pipe = self.go[self.iteration % 2][1]
@@ -160,34 +160,25 @@ class Hub:
         return report
 
     def _read(self, index: int, size: int) -> bytearray:
-        descriptor = self.reports[index][0]
+        role, within, _ = place(self.setup, index)
+        name, descriptor = f"{role or 'worker'} {within}", self.reports[index][0]
         read = bytearray()  # a long report comes in many parts
         while len(read) < size:
-            self._await(index, descriptor)
+            if self.sentinels:  # the worker may die before it writes, or within what it writes
+                poll = select.poll()
+                poll.register(descriptor, select.POLLIN)
+                poll.register(self.sentinels[index], select.POLLIN)
+                if descriptor not in {number for number, _ in poll.poll()}:
+                    poll.unregister(self.sentinels[index])
+                    if not poll.poll(200):
+                        raise Failure(f"{name} {self.dead(index)}")
             chunk = os.read(descriptor, size - len(read))
             if not chunk:
-                raise Failure(f"{self._name(index)} ended without a report{self.dead(index)}")
+                raise Failure(f"{name} ended without a report{self.dead(index)}")
             read += chunk
         return read
 
-    def _await(self, index: int, descriptor: int) -> None:
-        if not self.sentinels:
-            return
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        poll.register(self.sentinels[index], select.POLLIN)
-        ready = {number for number, _ in poll.poll()}
-        if descriptor not in ready:
-            poll.unregister(self.sentinels[index])
-            if not poll.poll(200):
-                raise Failure(f"{self._name(index)} {self.dead(index)}")
-
-    def _name(self, index: int) -> str:
-        role, within, _ = place(self.setup, index)
-        return f"{role or 'worker'} {within}"
-
     def close(self) -> None:
-        """Close every pipe that is still open."""
         for pipe in (*self.go, *self.reports):
             for descriptor in pipe:
                 try:
@@ -237,7 +228,7 @@ class PipeWorkers(StandingTimes):
         self.workers = [self.make(index, hub) for index in range(self.setup["workers"])]
         return hub
 
-    def iteration(self, order: Order, observer: Observer) -> IterationResult:
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         """One iteration, timed in three phases: start (of new workers), work, and join (of workers not kept)."""
         new = self.hub is None
         hub = self.hub or self.build()
@@ -288,8 +279,8 @@ class PipeWorkers(StandingTimes):
             gc.unfreeze()
         self.interrupted = False
         raise_first_error(reports)
-        join_ns = joined_ns - end_ns - torn_down_ns
-        return IterationResult(started_ns - begin_ns, end_ns - released_ns, join_ns, cpu_ns, reports, led)
+        phases = {"start_ns": started_ns - begin_ns, "work_ns": end_ns - released_ns}
+        return {**phases, "join_ns": joined_ns - end_ns - torn_down_ns, "cpu_ns": cpu_ns}, reports, led
 
     # -- setups and teardowns ----------------------------------------------------------------------------------
 
@@ -354,7 +345,13 @@ class PipeWorkers(StandingTimes):
             if not stopped:  # in a thread: `@test.stop` may block on a worker that has died
                 from threading import Thread
 
-                thread = Thread(target=self._stop_quietly, daemon=True)
+                def stop() -> None:
+                    try:
+                        self.stop(self.shared)
+                    except Exception:
+                        pass  # the first error is the one to report
+
+                thread = Thread(target=stop, daemon=True)
                 thread.start()
                 thread.join(GRACE_S)
             hub.gather_rest(GRACE_S)
@@ -364,12 +361,6 @@ class PipeWorkers(StandingTimes):
         except BaseException:
             self.broken = True
             raise
-
-    def _stop_quietly(self) -> None:
-        try:
-            self.stop(self.shared)
-        except Exception:
-            pass  # the first error is the one to report
 
     def process_map(self) -> dict[str, Any]:
         """Which process does what, for the controller; see `base.process_map`."""
@@ -392,7 +383,7 @@ class PipeWorkers(StandingTimes):
                     pass  # it has ended; if the worker has, what waits for its report says so
 
     def threads_of(self, worker: Any) -> list[int]:
-        """The system's numbers of the threads that are a worker's."""
+        """The system's ids of a worker's threads."""
         return [worker.native_id]
 
     def _drop(self) -> None:

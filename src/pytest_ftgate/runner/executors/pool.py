@@ -12,7 +12,6 @@ from ..gil import gil_enabled
 from ..protocol import Failure
 from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, run, start_pool_worker
 from .base import (
-    IterationResult,
     Observer,
     StandingTimes,
     carry_out,
@@ -31,9 +30,14 @@ if TYPE_CHECKING:
 
     from ..loading import Setup
     from ..setups import WorkerSetups
+    from .base import Outcome
 
-STARTED = ("threads", "processes", "interpreters")
-"""Pools of `concurrent.futures`, which start their workers as tasks come."""
+POOLS = {
+    "threads": "ThreadPoolExecutor",
+    "processes": "ProcessPoolExecutor",
+    "interpreters": "InterpreterPoolExecutor",
+}
+"""The classes of `concurrent.futures` whose workers are of a kind; they start their workers as tasks come."""
 
 
 class PoolWorkers(StandingTimes):
@@ -52,9 +56,10 @@ class PoolWorkers(StandingTimes):
         self.caller = Worker(0, setup["workers"], shared)
         self.setups: list[WorkerSetups] = []
 
-    def iteration(self, order: Order, observer: Observer) -> IterationResult:
+    def iteration(self, order: Order, observer: Observer) -> Outcome:
         """One iteration; reading the CPU time of other processes is not timed."""
-        executor = executor_class(self.setup["kind"])  # its import is nobody's start
+        kind = self.setup["kind"]  # the class is imported before the start, which is timed
+        executor = getattr(futures, POOLS[kind]) if kind in POOLS else InlineExecutor
         new = self.pool is None
         before = others_cpu_ns()  # of a kept pool, and of a Manager, which outlives the iteration
         gc.collect()
@@ -86,9 +91,8 @@ class PoolWorkers(StandingTimes):
             self._shut_down()
         raise_first_error([report])
         raise_first_error(ended)
-        return IterationResult(
-            made_ns - begin_ns, report["end_ns"] - released_ns, now_ns() - closing_ns, cpu_ns, [report]
-        )
+        phases = {"start_ns": made_ns - begin_ns, "work_ns": report["end_ns"] - released_ns}
+        return {**phases, "join_ns": now_ns() - closing_ns, "cpu_ns": cpu_ns}, [report], [report]
 
     def process_map(self) -> dict[str, Any]:
         """The main thread drives the pool and mostly waits, except for a serial cell, where it works itself."""
@@ -128,7 +132,7 @@ class PoolWorkers(StandingTimes):
         state.shared = self.shared
         gate = None
         options: dict[str, Any] = {}
-        if self.stands and kind in STARTED and not threads_are_greenlets():
+        if self.stands and kind in POOLS and not threads_are_greenlets():
             from .standing import StartGate, pass_gate
 
             gate = StartGate(self.setup)
@@ -165,19 +169,6 @@ class PoolWorkers(StandingTimes):
             pool, self.opened, self.pool = self.pool, None, None
             if hasattr(pool, "shutdown"):
                 pool.shutdown(wait=False)
-
-
-def executor_class(kind: str) -> Any:
-    """The class of `concurrent.futures` whose workers are of that kind; None for a factory of the test's own."""
-    if kind == "processes":
-        return futures.ProcessPoolExecutor
-    if kind == "interpreters":
-        return futures.InterpreterPoolExecutor  # type: ignore[attr-defined, unused-ignore]
-    if kind == "threads":
-        return futures.ThreadPoolExecutor
-    if kind == "executor":
-        return None
-    return InlineExecutor
 
 
 class InlineExecutor(futures.Executor):

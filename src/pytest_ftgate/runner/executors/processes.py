@@ -42,13 +42,12 @@ class ProcessWorkers(PipeWorkers):
         return hub
 
     def make(self, index: int, hub: Hub) -> Any:
-        """A process that runs the worker loop."""
         stack_file = self.stack_files[index] if self.stack_files else None
         args = (self.setup, index, self.go, self.writers[index], stack_file, self.shared, self.fresh)
         return self.context.Process(target=serve_process, args=args, name=worker_name(self.setup, index))
 
     def threads_of(self, worker: Any) -> list[int]:
-        """Those of its process: an import may have started some."""
+        """All threads of its process: an import may have started some."""
         try:
             return [int(number) for number in os.listdir(f"/proc/{worker.pid}/task")]
         except OSError:  # no such folder on this system, or no such process any more
@@ -69,7 +68,6 @@ class ProcessWorkers(PipeWorkers):
         return others_cpu_ns([worker.pid for worker in self.workers], with_ended=False)
 
     def process_map(self) -> dict[str, Any]:
-        """The workers are processes of their own."""
         return process_map(worker.pid for worker in self.workers)
 
     def abandon(self) -> None:

@@ -36,7 +36,11 @@ class StartGate:
         arrived = self._all_arrive(tasks)
         os.write(self.go[1], bytes(self.workers))
         if arrived and self._all_arrive(tasks):  # else some may still read
-            self._close()
+            for descriptor in (*self.arrived, *self.go):
+                os.close(descriptor)
+            for each in self.theirs:
+                if not isinstance(each, int):
+                    each.close()
 
     def _all_arrive(self, tasks: Sequence[Any]) -> bool:
         """Wait for a byte of each worker; whether all came."""
@@ -49,13 +53,6 @@ class StartGate:
             elif any(task.done() and task.exception() for task in tasks):
                 return False
         return True
-
-    def _close(self) -> None:
-        for descriptor in (*self.arrived, *self.go):
-            os.close(descriptor)
-        for each in self.theirs:
-            if not isinstance(each, int):
-                each.close()
 
 
 def pass_gate(gate: tuple[Any, Any], setup: Setup, shared: Any) -> None:

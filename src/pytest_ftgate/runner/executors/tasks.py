@@ -7,7 +7,7 @@ from time import process_time_ns
 from .. import loading, state
 from ..clock import ended_cpu_ns, now_ns
 from ..worker import Order, Worker, call_async, close_report, explain, once, worker_name
-from .base import GRACE_S, IterationResult, Observer, end_well, leaders, others_cpu_ns
+from .base import GRACE_S, Observer, leaders, others_cpu_ns, raise_first_error
 from .main_thread import MainThreadWorkers
 
 TYPE_CHECKING = False
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..loading import Setup
+    from .base import Outcome
 
 
 FIRST_CALLS_S = 0.001
@@ -34,12 +35,12 @@ class TaskWorkers(MainThreadWorkers):
         if setup["stacks"]:
             self._answer()
 
-    def work(self, order: Order, observer: Observer) -> IterationResult:
+    def work(self, order: Order, observer: Observer) -> Outcome:
         """Start the tasks, release them together, gather them."""
-        result: IterationResult = self.runner.run(self._iteration(order, observer))
+        result: Outcome = self.runner.run(self._iteration(order, observer))
         return result
 
-    async def _iteration(self, order: Order, observer: Observer) -> IterationResult:
+    async def _iteration(self, order: Order, observer: Observer) -> Outcome:
         import asyncio
 
         ready, go = asyncio.Semaphore(0), asyncio.Event()
@@ -76,8 +77,8 @@ class TaskWorkers(MainThreadWorkers):
         cpu_ns = max(0, cpu_ns + process_time_ns() + ended_cpu_ns() + others_cpu_ns())
         of_leaders = reports[: len(led)]
         end_ns = max(report["end_ns"] for report in of_leaders)
-        phases = released_ns - begin_ns, end_ns - released_ns, joined_ns - end_ns
-        return IterationResult(*phases, cpu_ns, reports, of_leaders)
+        phases = {"start_ns": released_ns - begin_ns, "work_ns": end_ns - released_ns, "join_ns": joined_ns - end_ns}
+        return {**phases, "cpu_ns": cpu_ns}, reports, of_leaders
 
     async def _end_by_role(self, led: list[Any], running: list[Any]) -> None:
         """Wait for the leaders, stop the others and wait for them; at the first error end all that still run."""
@@ -85,21 +86,25 @@ class TaskWorkers(MainThreadWorkers):
 
         stopped = False
         try:
-            await end_well(led, running)
-            stopped = True
-            await self._stop()
-            await end_well(running, running)
+            for awaited in (led, running):
+                going = set(running)
+                while not all(task.done() for task in awaited):
+                    ended, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+                    raise_first_error([task.result() for task in ended])
+                if not stopped:
+                    stopped = True
+                    await self._stop()
         except BaseException:  # as for other executors, except that tasks that still wait can be cancelled
             if not stopped:
                 try:
                     await asyncio.wait_for(self._stop(), GRACE_S)
                 except Exception:
                     pass  # the first error is the one to report
-            _, going = await asyncio.wait(running, timeout=GRACE_S)
-            for task in going:
+            _, late = await asyncio.wait(running, timeout=GRACE_S)
+            for task in late:
                 task.cancel()
-            if going:
-                await asyncio.wait(going, timeout=GRACE_S)
+            if late:
+                await asyncio.wait(late, timeout=GRACE_S)
             raise
 
     async def _stop(self) -> None:
@@ -123,22 +128,18 @@ class TaskWorkers(MainThreadWorkers):
             if isinstance(error, (GeneratorExit, *state.passed)):  # the first: nobody runs this task any more
                 raise
             if not self.given_up:
+                import asyncio
+
                 report["error"] = explain(error)
-                self._give_up_later()
+                if not self.setup["roles"]:  # those that do not wait for this one get the time to return
+                    asyncio.get_running_loop().call_later(GRACE_S, self._give_up)
         report["end_ns"] = now_ns()
         return close_report(report, worker, order, result, False)
 
-    def _give_up_later(self) -> None:
-        """After an error: give the tasks that do not wait for the failed one the time to return, then cancel them."""
-        import asyncio
-
-        def give_up() -> None:
-            self.given_up = True
-            for task in self.running:
-                task.cancel()
-
-        if not self.setup["roles"]:
-            asyncio.get_running_loop().call_later(GRACE_S, give_up)
+    def _give_up(self) -> None:
+        self.given_up = True
+        for task in self.running:
+            task.cancel()
 
     def _answer(self) -> None:
         """From now on write what each task awaits where the controller asks for it."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Thread
-
-from ..worker import serve, worker_name
-from .base import require_threads
+from ..worker import serve
+from .base import worker_thread
 from .pipes import Hub, PipeWorkers
 
 TYPE_CHECKING = False
@@ -19,8 +17,5 @@ class ThreadWorkers(PipeWorkers):
     shares_memory = True
 
     def make(self, index: int, hub: Hub) -> Any:
-        """A thread that runs the worker loop."""
         args = (self.setup, index, hub.port(index), self.shared, self.fresh, False)
-        require_threads()
-        name = worker_name(self.setup, index)
-        return Thread(target=serve, args=args, name=name, daemon=True if self.setup["roles"] else None)
+        return worker_thread(self.setup, index, serve, *args)

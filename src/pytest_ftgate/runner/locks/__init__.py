@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from .sites import COUNT, FOLDER, OFF, OPENINGS, RECORD, STATE, WINDOW, book
+from .sites import COUNT, OFF, OPENINGS, STATE, book
+from .sites import RECORD as RECORD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeVar
 
     L = TypeVar("L")
-
-__all__ = [
-    "COUNT",
-    "FOLDER",
-    "OFF",
-    "RECORD",
-    "WINDOW",
-    "active",
-    "book",
-    "fold",
-    "install",
-    "named",
-    "set_window",
-    "sites",
-    "sync",
-]
 
 _counting = False
 

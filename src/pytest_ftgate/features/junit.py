@@ -1,16 +1,22 @@
-"""A suite for each test, a case for each cell, with its verdict's text and its metrics. Pure."""
+"""The JUnit form of a report: a suite for each test, a case for each cell. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ...model.report import Report, Row, Table
-from ...model.verdict import Decision
-from ...report import said, terminal
-from ...report.measured import properties, writable
+from ..hookspec import hookimpl
+from ..model.report import Format, Report, Row, Table
+from ..model.verdict import Decision
+from ..report import said, terminal
+from ..report.measured import properties, writable
 
 _TEXT = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 _ATTRIBUTE = _TEXT | {ord('"'): "&quot;", ord("\r"): "&#13;", ord("\n"): "&#10;", ord("\t"): "&#09;"}
+
+
+@hookimpl
+def ftgate_formats() -> Mapping[str, Format]:
+    return {"junit": Format(render)}
 
 
 def render(report: Report) -> str:
