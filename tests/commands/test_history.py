@@ -163,28 +163,22 @@ def test_recordings_that_count_no_more_are_shown(project: Path, ftgate: Ftgate) 
     assert points(ftgate) == ["01", "02", "03"]
 
 
-def test_files_of_another_format_are_counted(project: Path, ftgate: Ftgate) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ['{"schema": 1}', f"{'a' * 40} blob 12\nmore\n"],
+    ids=["as an older version wrote it", "as git writes what it lists"],
+)
+def test_files_of_another_format_are_counted(project: Path, ftgate: Ftgate, text: str) -> None:
     days(project, 1.0)
     old = next((project / "baselines").rglob("*.json")).with_name("20260430T030405-00000000.json")
-    old.write_text('{"schema": 1}', encoding="utf-8")
+    old.write_text(text, encoding="utf-8")
     git("add", "--all")
-    git("commit", "--message", "as an older version wrote it")
+    git("commit", "--message", "a file that is no baseline")
     git("rm", "--quiet", str(old))
     git("commit", "--message", "prune")
     said = ftgate("history", "test_count")
     assert "1 recording\n" in said
     assert f"1 former file of {TEST} is of another format and left out" in said
-
-
-def test_a_file_that_reads_as_git_writes_is_one_of_another_format(project: Path, ftgate: Ftgate) -> None:
-    days(project, 1.0)
-    old = next((project / "baselines").rglob("*.json")).with_name("20260430T030405-00000000.json")
-    old.write_text(f"{'a' * 40} blob 12\nmore\n", encoding="utf-8")
-    git("add", "--all")
-    git("commit", "--message", "a file that is no baseline")
-    git("rm", "--quiet", str(old))
-    git("commit", "--message", "prune")
-    assert "1 recording\n" in ftgate("history", "test_count")
 
 
 @pytest.mark.parametrize(

@@ -253,51 +253,42 @@ def test_revisions(text: str) -> None:
     assert options.revision(f" {text} ") == text
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [("dist:", "NAME"), ("dist:numpy", "numpy"), ("dist:a==", "a"), ("dist:a=1", "a"), ("dist:==1", "NAME")],
-)
-def test_a_distribution_without_a_version(text: str, name: str) -> None:
-    with pytest.raises(ValueError, match=rf"^a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl$"):
-        options.revision(text)
+REFUSED: dict[Callable[[str], Any], dict[str, str]] = {
+    options.revision: {
+        f"dist:{text}": rf"^a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl$"
+        for text, name in {"": "NAME", "numpy": "numpy", "a==": "a", "a=1": "a", "==1": "NAME"}.items()
+    }
+    | dict.fromkeys(
+        ("", "-x", "a..", "..b", "a...b", "a..-b", "a..b..c", "tests/", "a b", "x:y"),
+        r"a branch, tag or commit, REV..REV, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET",
+    ),
+    options.report_target: {
+        "html": "^a kind and a path: html:PATH",
+        "html:": "^a kind and a path: html:PATH",
+        "out.json": "^a kind and a path: json:out.json",
+        "junit.xml": "^a kind and a path: junit:junit.xml",
+        "htm:a": r"^KIND:PATH, and KIND is json, html, md, .* or openmetrics \(did you mean 'html'\?\)",
+        "": "^KIND:PATH, and KIND is json",
+    },
+    options.metric: {
+        "wal": r"\(did you mean 'wall'\?\); wall, tail, uss and lock_wait gate by default",
+        "lock wait": "did you mean 'lock_wait'",
+        "ratio": "^wall: ratio is judged in its place where the baseline is of another machine$",
+    },
+}
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("parse", "text", "said"),
     [
-        ("html", "a kind and a path: html:PATH"),
-        ("html:", "a kind and a path: html:PATH"),
-        ("out.json", "a kind and a path: json:out.json"),
-        ("junit.xml", "a kind and a path: junit:junit.xml"),
-        ("htm:a", "KIND:PATH, and KIND is json, html, md, .* or openmetrics \\(did you mean 'html'\\?\\)"),
-        ("", "KIND:PATH, and KIND is json"),
+        pytest.param(parse, text, said, id=f"{parse.__name__} {text}")
+        for parse, texts in REFUSED.items()
+        for text, said in texts.items()
     ],
 )
-def test_no_report(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}"):
-        options.report_target(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("wal", r"\(did you mean 'wall'\?\); wall, tail, uss and lock_wait gate by default"),
-        ("lock wait", "did you mean 'lock_wait'"),
-        ("ratio", "^wall: ratio is judged in its place where the baseline is of another machine$"),
-    ],
-)
-def test_a_wrong_metric(text: str, said: str) -> None:
+def test_a_text_that_is_none_is_refused_with_a_fix(parse: Callable[[str], Any], text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        options.metric(text)
-
-
-@pytest.mark.parametrize("text", ["", "-x", "a..", "..b", "a...b", "a..-b", "a..b..c", "tests/", "a b", "x:y"])
-def test_no_revisions(text: str) -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"a branch, tag or commit, REV..REV, merge-base, dist:NAME==VERSION, dist:PATH.whl or python:TARGET",
-    ):
-        options.revision(text)
+        parse(text)
 
 
 def test_an_interpreter_to_compare_with_is_a_target() -> None:

@@ -801,15 +801,6 @@ def test_a_wheel_takes_the_place_of_the_project(tmp_path: Path) -> None:
         worktrees.pair(tmp_path, "dist:new/x.whl", tmp_path / ".ftgate")
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    ["", "numpy", "numpy==", "==1.0", "numpy>=2", "numpy==2.*", "num py==2", "numpy==2 --pre", "-x==1", "x==y"],
-)
-def test_a_distribution_without_one_exact_version_is_an_error(tmp_path: Path, wanted: str) -> None:
-    with pytest.raises(AgainstError, match=r"is not NAME==VERSION with one exact version, as in dist:numpy==2\.1\.0"):
-        worktrees.pair(tmp_path, f"dist:{wanted}", tmp_path / ".ftgate")
-
-
 # ---- another interpreter
 
 
@@ -823,21 +814,26 @@ def test_another_interpreter_runs_the_same_files(tmp_path: Path, executables: di
     assert worktrees.pair(tmp_path, f"python:{path}", tmp_path).reference.label.endswith(f" ({path})")
 
 
+VERSIONS = ("", "numpy", "numpy==", "==1.0", "numpy>=2", "numpy==2.*", "num py==2", "numpy==2 --pre", "-x==1", "x==y")
+
+
 @pytest.mark.parametrize(
     ("wanted", "fix"),
     [
-        ("3.14.99t", "no interpreter found (?s:.*)fix: run `ftgate pythons --python 3.14.99t`"),
-        ("/no/such/python", "no such file: /no/such/python; give the path of an executable"),
-        ("3.12", "is too old: targets are CPython 3.13 and newer"),
-        ("3.14[gil=off]", "gil=off needs a free-threaded build .*: use the target 3.14t"),
-        ("3.14[jit=on]", "was built without the JIT"),
+        *(
+            (f"dist:{each}", r"is not NAME==VERSION with one exact version, as in dist:numpy==2\.1\.0")
+            for each in VERSIONS
+        ),
+        ("python:3.14.99t", "no interpreter found (?s:.*)fix: run `ftgate pythons --python 3.14.99t`"),
+        ("python:/no/such/python", "no such file: /no/such/python; give the path of an executable"),
+        ("python:3.12", "is too old: targets are CPython 3.13 and newer"),
+        ("python:3.14[gil=off]", "gil=off needs a free-threaded build .*: use the target 3.14t"),
+        ("python:3.14[jit=on]", "was built without the JIT"),
     ],
 )
-def test_an_interpreter_that_cannot_be_the_reference_is_an_error_with_a_fix(
-    tmp_path: Path, wanted: str, fix: str
-) -> None:
-    with pytest.raises(AgainstError, match=f"--ftgate-against python:{re.escape(wanted)}: (?s:.)*{fix}"):
-        worktrees.pair(tmp_path, f"python:{wanted}", tmp_path / ".ftgate")
+def test_what_cannot_be_the_reference_is_an_error_with_a_fix(tmp_path: Path, wanted: str, fix: str) -> None:
+    with pytest.raises(AgainstError, match=f"--ftgate-against {re.escape(wanted)}(?s:.)*{fix}"):
+        worktrees.pair(tmp_path, wanted, tmp_path / ".ftgate")
 
 
 def test_their_environments_have_names_of_one_length(repo: Path, interpreter: Interpreter) -> None:

@@ -15,16 +15,16 @@ def noisy(*levels: tuple[int, float], deviation: float = 0.01, seed: int = 1) ->
     return [level + rng.gauss(0.0, deviation) for count, level in levels for _ in range(count)]
 
 
-def test_a_step_is_found_where_it_is() -> None:
-    assert change_points(noisy((9, 1.0), (7, 1.2))) == (9,)
-
-
-def test_a_step_and_its_return_are_found() -> None:
-    assert change_points(noisy((12, 1.0), (12, 1.2), (12, 1.0))) == (12, 24)
-
-
-def test_steps_of_unlike_size_are_found() -> None:
-    assert change_points(noisy((15, 1.0), (15, 1.1), (15, 2.0))) == (15, 30)
+@pytest.mark.parametrize(
+    ("levels", "found"),
+    [
+        pytest.param([(9, 1.0), (7, 1.2)], (9,), id="a step"),
+        pytest.param([(12, 1.0), (12, 1.2), (12, 1.0)], (12, 24), id="and its return"),
+        pytest.param([(15, 1.0), (15, 1.1), (15, 2.0)], (15, 30), id="of unlike size"),
+    ],
+)
+def test_steps_are_found_where_they_are(levels: list[tuple[int, float]], found: tuple[int, ...]) -> None:
+    assert change_points(noisy(*levels)) == found
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 2.0], [1.0, 1.0, 2.0, 2.0], [1.0] * 30])
