@@ -52,8 +52,9 @@ tutorial: setup ## the commands of docs/tutorial.md, compared with what the page
 docs: setup ## the site of the manual: .ftgate/docs/index.html
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going -c docs -d .ftgate/doctrees . .ftgate/docs
 
-# Most of the time a test waits, for a process to start or to end: two tests a core keep the machine busy.
-PARALLEL := -n $$($(PY) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))') --dist loadfile
+# Most of the time a test waits, for a process to start or to end: two tests a core keep the machine busy. The order is
+# that of tests/conftest.py; xdist's own leaves for the end the files with one test, which are the longest.
+PARALLEL := -n $$($(PY) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))') --dist loadfile --no-loadscope-reorder
 
 # What fails beside other tests is tried again by itself, and both outcomes are printed: it fails if it fails alone, too.
 ALONE := --last-failed --last-failed-no-failures none

@@ -28,7 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What measures this machine stands in `physical/`: the folder is the mark. Long tests are left out unasked."""
+    """What measures this machine stands in `physical/`: the folder is the mark. Long tests are left out unasked, and
+    others put in an order in which several processes end together."""
     physical = Path(__file__).parent / "physical"
     for item in items:
         if item.path.is_relative_to(physical):
@@ -37,6 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+    # What starts whole runs takes longest, and begins first: then no process works alone at the end.
+    items.sort(key=lambda item: item.path.parent.name not in ("tests", "plugin"))
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,9 @@ def asked(server: Any) -> None: ...
 async def awaited(worker: Any) -> None: ...
 
 
+async def answered(server: Any) -> None: ...
+
+
 def compared(*args: Any, **kwargs: Any) -> Any:
     def test_it(worker: Any) -> None: ...
 
@@ -79,34 +84,36 @@ def test_tasks_of_another_loop_stand_beside_tasks() -> None:
     assert labels(body, "3.14") == ["3.14-tasks-w2", "3.14-uvloop-w2"]
 
 
-@pytest.mark.parametrize(
-    ("token", "problem"),
-    [
-        (lambda: executor("lo ky", made), "executor(...) takes a name made of letters"),
-        (lambda: executor("fork", made), "that is not an executor's: 'fork'"),
-        (lambda: executor("loky", "loky"), "takes a function that gets the number of workers and returns an Executor"),
-        (lambda: executor("loky", made, process=True), "unknown argument 'process' (did you mean 'processes'?)"),
-        (lambda: executor("loky", made, processes=1), "processes= takes True or False, not 1"),
-        (lambda: tasks("uvloop"), "another kind is written tasks(name, loop_factory)"),
-        (lambda: tasks("uvloop", None), "takes a function that gets nothing, returns a loop, not None"),
-    ],
-)
-def test_wrong_factories(token: Callable[[], Any], problem: str) -> None:
-    with pytest.raises(DeclarationError) as caught:
-        spec(ftgate.compare(token())(driven if token().kind == "executor" else awaited))
-    assert problem in str(caught.value)
+def factory(token: Any) -> Any:
+    return ftgate.compare(token)(driven if token.kind == "executor" else awaited)
 
 
-def test_an_executor_of_ones_own_needs_a_body_that_drives_it() -> None:
-    with pytest.raises(DeclarationError, match="only our own workers can be released together"):
-        spec(compared(executor("loky", made)))
-
-
-def test_two_factories_cannot_share_a_name() -> None:
-    with pytest.raises(DeclarationError, match="two executors are named 'loky'"):
-        spec(ftgate.compare(executor("loky", made), executor("loky", made, processes=True))(driven))
-    with pytest.raises(DeclarationError, match="two executors are named 'loky'"):
-        spec(ftgate.compare(executor("loky", made), executor("loky", len))(driven))  # the second was dropped
+LOKY = "two executors are named 'loky'"
+WRONG_FACTORIES: dict[str, tuple[Callable[[], Any], str]] = {
+    "a name": (lambda: factory(executor("lo ky", made)), "executor(...) takes a name made of letters"),
+    "ours": (lambda: factory(executor("fork", made)), "that is not an executor's: 'fork'"),
+    "no function": (
+        lambda: factory(executor("loky", "loky")),
+        "takes a function that gets the number of workers and returns an Executor",
+    ),
+    "argument": (
+        lambda: factory(executor("loky", made, process=True)),
+        "unknown argument 'process' (did you mean 'processes'?)",
+    ),
+    "processes": (lambda: factory(executor("loky", made, processes=1)), "processes= takes True or False, not 1"),
+    "no loop": (lambda: factory(tasks("uvloop")), "another kind is written tasks(name, loop_factory)"),
+    "None": (lambda: factory(tasks("uvloop", None)), "takes a function that gets nothing, returns a loop, not None"),
+    "not driven": (
+        lambda: compared(executor("loky", made)),
+        "only our own workers can be released together",
+    ),
+    "a kind each": (
+        lambda: ftgate.compare(executor("loky", made), executor("loky", made, processes=True))(driven),
+        LOKY,
+    ),
+    # The second was dropped.
+    "a function each": (lambda: ftgate.compare(executor("loky", made), executor("loky", len))(driven), LOKY),
+}
 
 
 # ---- roles
@@ -193,16 +200,6 @@ WRONG_ROLES: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG_ROLES)
-def test_wrong_roles(case: str) -> None:
-    make, said = WRONG_ROLES[case]
-    with pytest.raises(DeclarationError) as caught:
-        spec(make())
-    assert str(caught.value).startswith("test_a.py:")
-    assert "@ftgate.compare of test_it: " in str(caught.value)
-    assert said in str(caught.value)
-
-
 def test_stop_and_roles_take_what_they_are_given() -> None:
     test = sharded(interpreters)
     test.stop(lambda: None)
@@ -242,28 +239,29 @@ def test_a_command_that_is_told_no_number_of_workers_stands_once() -> None:
 
 
 WRONG_COMMANDS: dict[str, tuple[Callable[[], Any], str]] = {
-    "no name": (lambda: command("", ["x"]), "takes a name made of letters"),
-    "an executor's name": (lambda: command("spawn", ["x"]), "that is not an executor's: 'spawn'"),
-    "one text": (lambda: command("x", "make all"), "takes a command line as a list of strings, not 'make all'"),
-    "no words": (lambda: command("x", []), "as a list of strings, not []"),
-    "build": (lambda: command("x", ["x"], build="make"), "build= takes a command line as a list"),
-    "unknown": (lambda: command("x", ["x"], biuld=["make"]), "unknown argument 'biuld' (did you mean 'build'?)"),
-    "env": (lambda: command("x", ["x"], env={"A": 1}), "env= takes a dict of strings"),
-    "pythons": (lambda: command("x", ["x"], pythons=["3.14"]), "pythons= is for servers"),
+    "no name": (lambda: compared(threads, command("", ["x"])), "takes a name made of letters"),
+    "an executor's name": (lambda: compared(threads, command("spawn", ["x"])), "that is not an executor's: 'spawn'"),
+    "one text": (
+        lambda: compared(threads, command("x", "make all")),
+        "takes a command line as a list of strings, not 'make all'",
+    ),
+    "no words": (lambda: compared(threads, command("x", [])), "as a list of strings, not []"),
+    "build": (lambda: compared(threads, command("x", ["x"], build="make")), "build= takes a command line as a list"),
+    "unknown": (
+        lambda: compared(threads, command("x", ["x"], biuld=["make"])),
+        "unknown argument 'biuld' (did you mean 'build'?)",
+    ),
+    "env": (lambda: compared(threads, command("x", ["x"], env={"A": 1})), "env= takes a dict of strings"),
+    "pythons": (lambda: compared(threads, command("x", ["x"], pythons=["3.14"])), "pythons= is for servers"),
+    "two of a name": (lambda: compared(command("x", ["x"]), command("x", ["y"])), "two executors are named 'x'"),
+    # Options of a comparison.
+    "programs": (lambda: compared(threads, programs=["cargo"]), "programs= takes a dict such as"),
+    "packages": (lambda: compared(threads, packages="flask"), "packages= takes a list of requirements"),
+    "a package": (lambda: compared(threads, packages=["-r more.txt"]), "'-r more.txt' is an option"),
+    "window": (lambda: compared(threads, window=1), "window= is the length of an iteration of duration="),
+    "windows": (lambda: compared(threads, duration=1, window=0), "window= takes a number of seconds above 0"),
+    "ready": (lambda: compared(threads, ready="x"), "unknown argument 'ready'"),
 }
-
-
-@pytest.mark.parametrize("case", WRONG_COMMANDS)
-def test_wrong_commands(case: str) -> None:
-    make, said = WRONG_COMMANDS[case]
-    with pytest.raises(DeclarationError) as caught:
-        spec(compared(threads, make()))
-    assert said in str(caught.value)
-
-
-def test_two_programs_of_one_name() -> None:
-    with pytest.raises(DeclarationError, match="two executors are named 'x'"):
-        spec(compared(command("x", ["x"]), command("x", ["y"])))
 
 
 def test_a_placeholder_that_nothing_fills_in() -> None:
@@ -305,22 +303,6 @@ def test_a_parameter_may_not_hide_a_placeholder() -> None:
         check_arguments(test.__ftgate__, source_of(test), {"port": False})
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"programs": ["cargo"]}, "programs= takes a dict such as"),
-        ({"packages": "flask"}, "packages= takes a list of requirements"),
-        ({"packages": ["-r more.txt"]}, "'-r more.txt' is an option"),
-        ({"window": 1}, "window= is the length of an iteration of duration="),
-        ({"duration": 1, "window": 0}, "window= takes a number of seconds above 0"),
-        ({"ready": "x"}, "unknown argument 'ready'"),
-    ],
-)
-def test_wrong_options_of_a_comparison(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(DeclarationError, match=said):
-        spec(compared(threads, **given))
-
-
 # ---- servers
 
 
@@ -340,6 +322,13 @@ def test_programs_for_some_targets_alone() -> None:
         workers=[1, 2],
     )
     assert labels(test, "3.14", "3.14t") == ["3.14-2x5", "3.14t-2x5", "3.14t-free-w1", "3.14t-free-w2"]
+
+
+def registered(name: str) -> Any:
+    """A body beside a server."""
+    test = served(["x", "{port}"])
+    getattr(test, name)(lambda server: None)
+    return test
 
 
 WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
@@ -379,15 +368,32 @@ WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
     "reuse": (lambda: served(["x"], reuse="pool"), "unknown argument 'reuse'"),
     "build": (lambda: served(command("x", ["x"], build=["make"])), "a server has no build step"),
     "workers": (lambda: served(["x", "{port}"], workers=[1, 2]), "{workers}, which no command line has"),
+    "awaited": (
+        lambda: ftgate.serve(["x", "{port}"], ready=READY, load=load("/"))(answered),
+        "answered is a coroutine, which is never awaited",
+    ),
+    "a worker": (
+        lambda: ftgate.serve(["x"], ready=READY, load=load("/"))(worked),
+        "worked takes `server` and checks an answer",
+    ),
+    **{
+        name: (partial(registered, name), f"@test_it.{name} is for @ftgate.compare; a server is a program")
+        for name in ("shared", "check", "stop")
+    },
 }
 
 
-@pytest.mark.parametrize("case", WRONG_SERVERS)
-def test_wrong_servers(case: str) -> None:
-    make, said = WRONG_SERVERS[case]
+WRONG = {"factory": WRONG_FACTORIES, "role": WRONG_ROLES, "command": WRONG_COMMANDS, "server": WRONG_SERVERS}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [pytest.param(*each, id=f"{of}: {name}") for of, cases in WRONG.items() for name, each in cases.items()],
+)
+def test_what_cannot_be_declared_is_refused_with_its_place(make: Callable[[], Any], said: str) -> None:
     with pytest.raises(DeclarationError) as caught:
         spec(make())
-    assert "@ftgate.serve of test_it: " in str(caught.value)
+    assert re.match(r"test_a\.py:\d+: @ftgate\.(compare|serve) of \w+: ", str(caught.value))
     assert said in str(caught.value)
 
 
@@ -406,21 +412,6 @@ def test_a_server_is_told_its_port_and_asked_at_it(wrong: dict[str, Any], said: 
     assert said in str(caught.value)
     told = served(command("x", ["x"], env={"PORT": "{port}"}))
     check_placeholders(told.__ftgate__, spec(told), [])
-
-
-def test_nobody_awaits_the_check_of_a_server() -> None:
-    async def test_it(server: Any) -> None: ...
-
-    with pytest.raises(DeclarationError, match="test_it is a coroutine, which is never awaited"):
-        spec(ftgate.serve(["x", "{port}"], ready=READY, load=load("/"))(test_it))
-
-
-@pytest.mark.parametrize("name", ["shared", "check", "stop"])
-def test_a_server_has_no_body_to_register_for(name: str) -> None:
-    test = served(["x", "{port}"])
-    getattr(test, name)(lambda server: None)
-    with pytest.raises(DeclarationError, match=rf"@test_it\.{name} is for @ftgate\.compare; a server is a program"):
-        spec(test)
 
 
 def test_what_a_program_is_asked_to_do_tells_baselines_apart() -> None:
@@ -465,12 +456,6 @@ def test_what_is_not_asked_of_a_load_does_not_change_its_digest() -> None:
     assert service is not None
     # Stored baselines hold a digest of this text.
     assert repr(service.load) == "Load(path='/', connections=10, generator=None)"
-
-
-def test_a_server_s_test_takes_the_server() -> None:
-    given: dict[str, Any] = {"ready": READY, "load": load("/")}
-    with pytest.raises(DeclarationError, match="worked takes `server` and checks an answer"):
-        spec(ftgate.serve(["x"], **given)(worked))
 
 
 def test_servers_and_roles_are_collected(pytester: pytest.Pytester) -> None:

@@ -297,49 +297,146 @@ def spec(
     )
 
 
+def program(kind: Any, name: str, *, counted: bool = False, pythons: tuple[str, ...] | None = None) -> Executor:
+    argv = (name, "{workers}") if counted else (name,)
+    return Executor(kind=kind, program=Program(name=name, argv=argv, pythons=pythons))
+
+
+RUST, GEN = program("command", "rust", counted=True), program("command", "gen")
+ASGI = program("server", "asgi", counted=True)
+TWO_FIVE, FREE = program("server", "2x5"), program("server", "ft-1x10", pythons=("3.14t",))
+LOKY = Executor(kind="executor", name="loky", in_processes=True)
+UVLOOP = Executor(kind="tasks", name="uvloop")
+
+
+FITS: list[tuple[Spec, list[str]]] = [
+    (
+        spec(),
+        [
+            "wall < 1 s",
+            "threads.wall < processes[spawn].wall",
+            "threads[w8].wall < threads[w1].wall",
+            "threads.wall < threads[w8].wall",
+            "threads[3.14t].wall < threads[3.14].wall",
+            "wall < 2 * processes[fork, w1, 3.14].wall",
+            "processes[fork].scaling > 1.5",
+            "efficiency > 0.5",
+            "threads[3.14t, w8].gil == off",
+        ],
+    ),
+    (spec(THREADS, SPAWN), ["threads.wall < processes.wall"]),
+    (
+        spec(THREADS, RUST),
+        [
+            "command[rust].ops_per_s > threads[3.14t].ops_per_s",
+            "threads.ops_per_s < command.ops_per_s",
+            "command.scaling > 1.5",
+            "command.timer.lock_wait < threads.timer.lock_wait",
+            "lock_wait < 20 %",
+            "gil == off",
+        ],
+    ),
+    (spec(THREADS, RUST, GEN), ["command[rust, w8].wall < 2 * command[gen].wall"]),
+    (spec(ASGI), ["server.latency_p99 < 20 ms"]),
+    (spec(ASGI, TWO_FIVE), ["server[asgi, w8, 3.14t].cores > server[3.14, asgi, w8].cores"]),
+    (
+        spec(TWO_FIVE, FREE),
+        ["server[2x5].gil_wait_p95 > server[ft-1x10].gil_wait_p95", "server[ft-1x10].cores < 2"],
+    ),
+    (
+        spec(THREADS, LOKY, UVLOOP),
+        ["executor[loky].wall < threads.wall", "tasks[uvloop, w8].wall < executor.wall"],
+    ),
+    (spec(pythons=None), ["threads[3.15].wall < threads[/opt/python].wall"]),
+]
+
+
 @pytest.mark.parametrize(
-    "text",
-    [
-        "wall < 1 s",
-        "threads.wall < processes[spawn].wall",
-        "threads[w8].wall < threads[w1].wall",
-        "threads[3.14t].wall < threads[3.14].wall",
-        "wall < 2 * processes[fork, w1, 3.14].wall",
-        "processes[fork].scaling > 1.5",
-        "efficiency > 0.5",
-        "threads[3.14t, w8].gil == off",
-    ],
+    ("declared", "text"), [pytest.param(declared, text, id=text) for declared, texts in FITS for text in texts]
 )
-def test_contracts_of_a_test(text: str) -> None:
-    check(parse(text), spec())
+def test_contracts_of_a_test(declared: Spec, text: str) -> None:
+    """Targets that the options choose are not checked."""
+    check(parse(text), declared)
+    check(parse(text), msgspec.structs.replace(declared, pythons=None))
 
 
-def test_targets_that_the_options_choose_are_not_checked() -> None:
-    check(parse("threads[3.15].wall < threads[/opt/python].wall"), spec(pythons=None))
+LACKS: list[tuple[Spec, list[tuple[str, int, str]]]] = [
+    (
+        spec(),
+        [
+            (
+                "wall < serial.wall",
+                7,
+                "the test does not run under serial: it has threads, processes[spawn] and processes",
+            ),
+            (
+                "threads.wall < processes.wall",
+                15,
+                "which processes? it has threads, processes[spawn] and processes[fork]",
+            ),
+            ("wall < processes[w8, forkserver].wall", 21, "the test has no processes[forkserver]: it has threads,"),
+            ("wall < threads[w2].wall", 15, "no cell has 2 workers: there are 1 and 8"),
+            ("wall < threads[3.13].wall", 15, "the test is not measured on 3.13: it is on 3.14 and 3.14t"),
+            ("threads[w1].scaling > 1", 8, "scaling is of cells with more than one worker"),
+            (
+                "threads.wall < processes[spawn, w1].efficiency * 1 s",
+                32,
+                "efficiency is of cells with more than one worker",
+            ),
+            ("lag < 1 ms", 0, "the cells of this test have no lag: only tasks have an event loop of ours"),
+        ],
+    ),
+    (
+        spec(THREADS, RUST, GEN, TWO_FIVE, FREE),
+        [
+            (
+                "command[rsut].wall < 1 s",
+                8,
+                "the test has no command 'rsut' (did you mean 'rust'?): it has threads, co",
+            ),
+            ("command.wall < 1 s", 0, "which command? it has threads, command[rust], command[gen], server[2x5] and"),
+            ("command[2x5].wall < 1 s", 8, "the test has no command '2x5': it has threads"),
+            ("command[gen, rust].wall < 1 s", 13, "rust is a second program; one is enough"),
+            ("server[2x5, 3.14, 3.14t].wall < 1 s", 18, "3.14t is a second target; one is enough"),
+            ("server[2x6].wall < 1 s", 7, "the test has no server '2x6' (did you mean '2x5'?)"),
+            ("command[rust, 3.14].wall < 1 s", 14, "a command has no target: it runs once for all targets"),
+            ("command[gen, w8].wall < 1 s", 13, "gen does not take a number of workers"),
+            ("command[rust, w3].wall < 1 s", 14, "no cell has 3 workers: there are 1 and 8"),
+            ("server[ft-1x10, 3.14].wall < 1 s", 16, "ft-1x10 is not measured on 3.14: it is on 3.14t"),
+            ("server[2x5, 3.13].wall < 1 s", 12, "2x5 is not measured on 3.13: it is on 3.14 and 3.14t"),
+            ("server[2x5].scaling > 1", 0, "server[2x5] has no scaling: it does not take a number of workers"),
+            ("command[rust].lock_wait < 1 %", 0, "command[rust] has no lock_wait: a program cannot be"),
+            ("command[rust].gil == off", 0, "command[rust] has no gil: a program cannot be inspected for it"),
+            ("server[2x5].gil == off", 0, "server[2x5] has no gil: a program cannot be inspected for it"),
+            ("server[2x5].timer.wait < 1 s", 0, "server[2x5] has no timer.wait: a server has no names of its own"),
+            ("threads.latency_p95 < 1 s", 0, "threads has no latency_p95: it is of the answers of a server"),
+            ("threads[writer4].wall < 1 s", 8, "no cell has writer4: its workers have no roles; a worker count is w8"),
+        ],
+    ),
+    (
+        spec(THREADS, LOKY, UVLOOP, Executor(kind="tasks")),
+        [
+            ("executor[dask].wall < 1 s", 9, "the test has no executor[dask]: it has threads, executor[loky], tasks"),
+            ("tasks.wall < 1 s", 0, "which tasks? it has threads, executor[loky], tasks[uvloop] and tasks"),
+        ],
+    ),
+    (
+        spec(THREADS, RUST),
+        [("latency_p50 < 1 ms", 0, "the cells of this test have no latency_p50: it is of the answers")],
+    ),
+    (spec(RUST, TWO_FIVE), [("queue_wait < 1 %", 0, "the cells of this test have no queue_wait: a program cannot")]),
+    (spec(workers=(8,)), [("threads.wall < threads[w8].wall", 0, "it is about no cell of this test")]),
+]
 
 
 @pytest.mark.parametrize(
-    ("text", "caret", "problem"),
-    [
-        ("wall < serial.wall", 7, "the test does not run under serial: it has threads, processes[spawn] and processes"),
-        ("threads.wall < processes.wall", 15, "which processes? it has threads, processes[spawn] and processes[fork]"),
-        ("wall < processes[w8, forkserver].wall", 21, "the test has no processes[forkserver]: it has threads,"),
-        ("wall < threads[w2].wall", 15, "no cell has 2 workers: there are 1 and 8"),
-        ("wall < threads[3.13].wall", 15, "the test is not measured on 3.13: it is on 3.14 and 3.14t"),
-        ("threads[w1].scaling > 1", 8, "scaling is of cells with more than one worker"),
-        (
-            "threads.wall < processes[spawn, w1].efficiency * 1 s",
-            32,
-            "efficiency is of cells with more than one worker",
-        ),
-        ("lag < 1 ms", 0, "the cells of this test have no lag: only tasks have an event loop of ours"),
-    ],
+    ("declared", "text", "caret", "problem"),
+    [pytest.param(declared, *row, id=row[0]) for declared, rows in LACKS for row in rows],
 )
-def test_cells_that_the_test_has_not(text: str, caret: int, problem: str) -> None:
+def test_what_the_test_has_not(declared: Spec, text: str, caret: int, problem: str) -> None:
     with pytest.raises(ContractError) as caught:
-        check(parse(text), spec())
-    assert problem in caught.value.problem
-    assert caught.value.column == caret
+        check(parse(text), declared)
+    assert (caught.value.column, problem in caught.value.problem) == (caret, True), caught.value.problem
 
 
 @pytest.mark.parametrize("workers", [(1,), (8,), (2, 8)])
@@ -352,113 +449,14 @@ def test_a_scaling_needs_a_cell_with_one_worker(workers: tuple[int, ...], metric
     assert caught.value.column == 7
 
 
-def test_a_contract_about_nothing() -> None:
-    with pytest.raises(ContractError, match="it is about no cell of this test"):
-        check(parse("threads.wall < threads[w8].wall"), spec(workers=(8,)))
-    check(parse("threads.wall < threads[w8].wall"), spec(workers=(1, 8)))
-
-
-def test_processes_without_a_method_are_the_only_ones() -> None:
-    check(parse("threads.wall < processes.wall"), spec(THREADS, SPAWN))
-
-
 # -- programs and roles --------------------------------------------------------------------------------------------
 
 
-def program(kind: Any, name: str, *, counted: bool = False, pythons: tuple[str, ...] | None = None) -> Executor:
-    argv = (name, "{workers}") if counted else (name,)
-    return Executor(kind=kind, program=Program(name=name, argv=argv, pythons=pythons))
-
-
-RUST, GEN = program("command", "rust", counted=True), program("command", "gen")
-ASGI = program("server", "asgi", counted=True)
-TWO_FIVE, FREE = program("server", "2x5"), program("server", "ft-1x10", pythons=("3.14t",))
 ROLE_COUNTS = ((("producer", 8), ("writer", 1)), (("producer", 8), ("writer", 4)))
 
 
 def spec_with_roles() -> Spec:
     return msgspec.structs.replace(spec(THREADS, FORK, workers=(9, 12)), role_counts=ROLE_COUNTS)
-
-
-@pytest.mark.parametrize(
-    ("text", "executors"),
-    [
-        ("command[rust].ops_per_s > threads[3.14t].ops_per_s", (THREADS, RUST)),
-        ("threads.ops_per_s < command.ops_per_s", (THREADS, RUST)),
-        ("command[rust, w8].wall < 2 * command[gen].wall", (THREADS, RUST, GEN)),
-        ("command.scaling > 1.5", (THREADS, RUST)),
-        ("command.timer.lock_wait < threads.timer.lock_wait", (THREADS, RUST)),
-        ("lock_wait < 20 %", (THREADS, RUST)),
-        ("gil == off", (THREADS, RUST)),
-        ("server.latency_p99 < 20 ms", (ASGI,)),
-        ("server[asgi, w8, 3.14t].cores > server[3.14, asgi, w8].cores", (ASGI, TWO_FIVE)),
-        ("server[2x5].gil_wait_p95 > server[ft-1x10].gil_wait_p95", (TWO_FIVE, FREE)),
-        ("server[ft-1x10].cores < 2", (TWO_FIVE, FREE)),
-    ],
-)
-def test_contracts_of_programs(text: str, executors: tuple[Executor, ...]) -> None:
-    check(parse(text), spec(*executors))
-    if "3.14]" not in text:  # there the options choose the targets
-        check(parse(text), spec(*executors, pythons=None))
-
-
-@pytest.mark.parametrize(
-    ("text", "caret", "problem"),
-    [
-        ("command[rsut].wall < 1 s", 8, "the test has no command 'rsut' (did you mean 'rust'?): it has threads, co"),
-        ("command.wall < 1 s", 0, "which command? it has threads, command[rust], command[gen], server[2x5] and"),
-        ("command[2x5].wall < 1 s", 8, "the test has no command '2x5': it has threads"),
-        ("command[gen, rust].wall < 1 s", 13, "rust is a second program; one is enough"),
-        ("server[2x5, 3.14, 3.14t].wall < 1 s", 18, "3.14t is a second target; one is enough"),
-        ("server[2x6].wall < 1 s", 7, "the test has no server '2x6' (did you mean '2x5'?)"),
-        ("command[rust, 3.14].wall < 1 s", 14, "a command has no target: it runs once for all targets"),
-        ("command[gen, w8].wall < 1 s", 13, "gen does not take a number of workers"),
-        ("command[rust, w3].wall < 1 s", 14, "no cell has 3 workers: there are 1 and 8"),
-        ("server[ft-1x10, 3.14].wall < 1 s", 16, "ft-1x10 is not measured on 3.14: it is on 3.14t"),
-        ("server[2x5, 3.13].wall < 1 s", 12, "2x5 is not measured on 3.13: it is on 3.14 and 3.14t"),
-        ("server[2x5].scaling > 1", 0, "server[2x5] has no scaling: it does not take a number of workers"),
-        ("command[rust].lock_wait < 1 %", 0, "command[rust] has no lock_wait: a program cannot be"),
-        ("command[rust].gil == off", 0, "command[rust] has no gil: a program cannot be inspected for it"),
-        ("server[2x5].gil == off", 0, "server[2x5] has no gil: a program cannot be inspected for it"),
-        ("server[2x5].timer.wait < 1 s", 0, "server[2x5] has no timer.wait: a server has no names of its own"),
-        ("threads.latency_p95 < 1 s", 0, "threads has no latency_p95: it is of the answers of a server"),
-        ("threads[writer4].wall < 1 s", 8, "no cell has writer4: its workers have no roles; a worker count is w8"),
-    ],
-)
-def test_programs_that_the_test_has_not(text: str, caret: int, problem: str) -> None:
-    with pytest.raises(ContractError) as caught:
-        check(parse(text), spec(THREADS, RUST, GEN, TWO_FIVE, FREE))
-    assert problem in caught.value.problem
-    assert caught.value.column == caret
-
-
-LOKY = Executor(kind="executor", name="loky", in_processes=True)
-UVLOOP = Executor(kind="tasks", name="uvloop")
-
-
-@pytest.mark.parametrize("text", ["executor[loky].wall < threads.wall", "tasks[uvloop, w8].wall < executor.wall"])
-def test_contracts_of_factories(text: str) -> None:
-    check(parse(text), spec(THREADS, LOKY, UVLOOP))
-
-
-@pytest.mark.parametrize(
-    ("text", "caret", "problem"),
-    [
-        ("executor[dask].wall < 1 s", 9, "the test has no executor[dask]: it has threads, executor[loky], tasks"),
-        ("tasks.wall < 1 s", 0, "which tasks? it has threads, executor[loky], tasks[uvloop] and tasks"),
-    ],
-)
-def test_factories_that_the_test_has_not(text: str, caret: int, problem: str) -> None:
-    with pytest.raises(ContractError) as caught:
-        check(parse(text), spec(THREADS, LOKY, UVLOOP, Executor(kind="tasks")))
-    assert (caught.value.column, problem in caught.value.problem) == (caret, True), caught.value.problem
-
-
-def test_a_figure_that_no_cell_of_the_test_has() -> None:
-    with pytest.raises(ContractError, match="the cells of this test have no latency_p50: it is of the answers"):
-        check(parse("latency_p50 < 1 ms"), spec(THREADS, RUST))
-    with pytest.raises(ContractError, match="the cells of this test have no queue_wait: a program cannot"):
-        check(parse("queue_wait < 1 %"), spec(RUST, TWO_FIVE))
 
 
 def test_contracts_of_roles() -> None:
