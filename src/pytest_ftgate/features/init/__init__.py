@@ -223,7 +223,7 @@ def plan(project: Project, ci: str, trigger: str = TRIGGERS[0]) -> Outline:
                 outline.notes.append(
                     f"{os.path.relpath(path)} names its own stages: give the job in {os.path.relpath(part)} one of them"
                 )
-        outline.add(part if path.is_file() else path, "gitlab.yml", **job, python=_host(project))
+        outline.add(part if path.is_file() else path, "gitlab.yml", **job, python=_controller(project))
     else:
         why = "this is not a git repository" if project.git is None else "none was asked for"
         outline.notes.append(f"no CI workflow: {why} (--ci github or --ci gitlab writes one)")
@@ -258,7 +258,7 @@ def ci_commands(project: Project) -> tuple[tuple[str, ...], str]:
 
     Without one none is made: a new file would make the tree differ from the commit that is judged.
     """
-    python, needs = _host(project), project.needs
+    python, needs = _controller(project), project.needs
     ours = () if needs.declares_us else (project.ours,)
     if project.locked:
         words = ["uv run --frozen --python", python]
@@ -295,7 +295,7 @@ def _versions(project: Project) -> list[str]:
     return list(named) or [*default_pair(project.requires_python).targets]
 
 
-def _host(project: Project) -> str:
+def _controller(project: Project) -> str:
     """The version that runs pytest: the first target's, in the usual build."""
     return _versions(project)[0].removesuffix("t")
 
