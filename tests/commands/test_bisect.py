@@ -13,6 +13,7 @@ import pytest
 from project import NOBODY, commit, git
 from stored_values import MACHINE, TEST, make_sample
 
+from pytest_ftgate.declare import options
 from pytest_ftgate.declare.options import Options
 from pytest_ftgate.features import bisect
 from pytest_ftgate.features.bisect import steps
@@ -277,6 +278,23 @@ def test_what_cannot_be_searched(
 ) -> None:
     assert said in ftgate("bisect", *words, code=code)
     assert runs.compared == []
+
+
+@pytest.mark.parametrize("worse", [1.05, 2.0, 3.0, 1000.0])
+def test_a_state_is_bad_from_within_the_change_however_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worse: float
+) -> None:
+    (tmp_path / ".ftgate").mkdir()
+    asked: list[str] = []
+    monkeypatch.setattr(bisect.Runs, "pytest", lambda _, *words: asked.extend(words))
+    monkeypatch.setattr(bisect, "answer", lambda *_: (True, ""))
+    watched = bisect.Watched(good="0", bad="1", nodeid=CELL, metric="wall", worse=worse)
+    bisect.Runs(tmp_path, watched, [], None).compare("0", "1")
+    limit = options.threshold(asked[asked.index("--ftgate-limit") + 1])
+    assert limit.metric == "wall"
+    assert limit.margin is not None
+    assert limit.effect is not None
+    assert 0 < limit.margin < limit.effect < worse - 1
 
 
 def test_a_run_against_several_commits_names_the_command(runs: Scripted, project: Path) -> None:

@@ -38,6 +38,8 @@ PROBE: Final = Path(".ftgate") / "bisect-run.json"
 LOWER: Final = 1 / 3
 UPPER: Final = 2 / 3
 """A state is good below, and bad above, these parts of the change (of its logarithm)."""
+LARGE: Final = 30.0
+"""A change beyond it is looked for as this one: a limit is below 1000 %."""
 TRIES: Final = 2
 """Undecided runs of a state before it counts as unknown."""
 
@@ -117,8 +119,8 @@ class Runs:
             self._left.remove(earlier)
             return earlier[2:]
         watched = self.watched
-        lower, upper = (watched.worse**part - 1 for part in (LOWER, UPPER))
-        limit = f"{watched.metric}: margin={lower:.4f}, effect={upper:.4f}"
+        lower, upper = (min(watched.worse, LARGE) ** part - 1 for part in (LOWER, UPPER))
+        limit = f"{watched.metric}: margin={lower:.2%}, effect={upper:.2%}"
         gate = ["--ftgate-metrics", watched.metric, "--ftgate-limit", limit] if watched.metric else []
         bad, text = answer(watched, self.pytest(reference, commit, *gate, "--ftgate-explain=no"))
         self.answers.append((reference, commit, bad, text))
