@@ -136,7 +136,7 @@ THEIRS = """
 @pytest.fixture
 def installed(example: Example) -> Example:
     """With another distribution, which is found where Python looks for them."""
-    (example.pytester.path / "theirs.py").write_text(textwrap.dedent(THEIRS))
+    (example.folder / "theirs.py").write_text(textwrap.dedent(THEIRS))
     folder = example.pytester.mkdir("theirs-1.0.dist-info")
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (folder / "entry_points.txt").write_text("[ftgate]\ntheirs = theirs\n")
@@ -149,7 +149,7 @@ def test_it_adds_an_option_a_form_lines_at_the_end_and_a_command(
 ) -> None:
     result = installed.run_pytest(*QUICK, "--ftgate-report=count:rows.txt", "--ftgate-greeting=ahoy")
     assert "ahoy: 1 failed" in result.outlines
-    assert (installed.pytester.path / "rows.txt").read_text() == "3 rows"
+    assert (installed.folder / "rows.txt").read_text() == "3 rows"
     monkeypatch.setenv("FTGATE_GREETING", "ciao")
     assert "ciao: 1 failed" in installed.run_pytest(*QUICK).outlines
     monkeypatch.delenv("FTGATE_GREETING")

@@ -511,10 +511,10 @@ def test_a_change_cannot_judge_itself_where_the_base_is_trusted(change: Example)
     assert {name for name, decision in found.items() if decision in ("regressed", "suspect")} == slower
     assert found.keys() == gone | slower | {"test_of_two[3.14t-threads-w1]"}
     assert {each.partition("::")[2] for each in report["failing"]} == gone | slower
-    assert report["limits_from"] == git(change.pytester.path, "rev-parse", "HEAD~1")
+    assert report["limits_from"] == git(change.folder, "rev-parse", "HEAD~1")
     said = f"from commit {report['limits_from'][:10]} (--ftgate-trust=base)"
     assert said in result.stdout.str()
-    assert said in (change.pytester.path / "report.md").read_text(encoding="utf-8")
+    assert said in (change.folder / "report.md").read_text(encoding="utf-8")
     assert "a change cannot remove, rename, skip or deselect" in " ".join(result.stdout.str().split())
 
 
@@ -547,7 +547,7 @@ def test_the_command_line_wins_over_both(change: Example) -> None:
 
 @pytest.mark.long
 def test_settings_above_the_checkout_are_not_the_bases(change: Example) -> None:
-    folder = change.pytester.path
+    folder = change.folder
     git(folder, "checkout", "--quiet", "HEAD~1")
     git(folder, "rm", "--quiet", "pytest.ini")
     git(folder, "commit", "--quiet", "-m", "base without settings")
@@ -567,7 +567,7 @@ def test_it_needs_a_commit_to_trust(change: Example) -> None:
 
 @pytest.mark.long
 def test_a_base_that_cannot_be_collected_is_a_usage_error(change: Example) -> None:
-    folder = change.pytester.path
+    folder = change.folder
     git(folder, "checkout", "--quiet", "HEAD~1")
     (folder / "test_b.py").write_text("import nowhere\n", encoding="utf-8")
     git(folder, "commit", "--quiet", "--all", "-m", "a base that is broken")
@@ -580,7 +580,7 @@ def test_a_base_that_cannot_be_collected_is_a_usage_error(change: Example) -> No
 
 
 def test_a_tracked_folder_of_ours_ends_the_run(change: Example) -> None:
-    folder = change.pytester.path
+    folder = change.folder
     planted = folder / ".ftgate" / "runner" / "0123" / "main.py"
     planted.parent.mkdir(parents=True)
     planted.write_text("forged", encoding="utf-8")

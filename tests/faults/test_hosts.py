@@ -72,10 +72,10 @@ def began(host: SshHost) -> int:
 
 
 def test_a_test_is_measured_once_on_hosts_of_one_class_as_the_working_tree_is(project: Example, hosts: Hosts) -> None:
-    commit(project.pytester.path)
-    with (project.pytester.path / "tests" / "test_a.py").open("a") as file:
+    commit(project.folder)
+    with (project.folder / "tests" / "test_a.py").open("a") as file:
         file.write("# changed, not committed\n")
-    path = project.pytester.path / "tests" / "test_new.py"
+    path = project.folder / "tests" / "test_new.py"
     path.write_text(f"from pytest_ftgate import *\nfrom pytest_ftgate import ftgate\n{BODY.format(name='new')}")
     result = project.run_fresh("--ftgate", *QUICK, *tx(hosts("one", "two")), "tests")
     assert result.ret == 0
@@ -91,13 +91,13 @@ def test_a_test_is_measured_once_on_hosts_of_one_class_as_the_working_tree_is(pr
 
 
 def test_unlike_hosts_keep_their_verdicts_and_baselines_apart(project: Example, hosts: Hosts) -> None:
-    commit(project.pytester.path)
+    commit(project.folder)
     both = tx(hosts("one", "other", other_machines=("other",)))
     assert project.run_fresh("--ftgate-update", *QUICK, *both, "tests").ret == 0
     prints = {host["machine"]["fingerprint"] for host in project.report()["hosts"]}
     assert len(prints) == 2
     assert sorted(row["host"] for row in project.rows()) == ["one"] * 6 + ["other"] * 6
-    stored = [path.read_text() for path in (project.pytester.path / "baselines").rglob("*.json")]
+    stored = [path.read_text() for path in (project.folder / "baselines").rglob("*.json")]
     assert [sum(mark in text for text in stored) for mark in prints] == [3, 3]
     again = project.run_fresh("--ftgate", *QUICK, *both, "tests/test_a.py")
     assert again.ret == 0
@@ -106,9 +106,9 @@ def test_unlike_hosts_keep_their_verdicts_and_baselines_apart(project: Example, 
 
 
 def test_a_slowdown_is_found_there_against_the_commit_before(project: Example, hosts: Hosts) -> None:
-    path = project.pytester.path / "tests" / "test_slower.py"
+    path = project.folder / "tests" / "test_slower.py"
     path.write_text(f"from pytest_ftgate import *\nfrom pytest_ftgate import ftgate\n{BODY.format(name='slower')}")
-    commit(project.pytester.path)
+    commit(project.folder)
     path.write_text(path.read_text() + "# changed\n")
     result = project.run_fresh("--ftgate-against=HEAD", *QUICK, *tx(hosts("one")), "tests/test_slower.py", "-v")
     assert result.ret == 1
@@ -116,10 +116,10 @@ def test_a_slowdown_is_found_there_against_the_commit_before(project: Example, h
 
 
 def test_a_host_is_cut_off_in_the_middle(project: Example, hosts: Hosts) -> None:
-    held = project.pytester.path / "tests" / "test_held.py"
+    held = project.folder / "tests" / "test_held.py"
     held.write_text(f"from pytest_ftgate import *\nfrom pytest_ftgate import ftgate\n{BODY.format(name='held')}")
-    (project.pytester.path / "tests" / "test_a.py").rename(project.pytester.path / "tests" / "test_z.py")
-    commit(project.pytester.path)
+    (project.folder / "tests" / "test_a.py").rename(project.folder / "tests" / "test_z.py")
+    commit(project.folder)
     one, two = hosts("one", "two")
     running = project.start("--ftgate", *QUICK, *tx([one, two]), "tests/test_held.py", "tests")
     lost, kept = (one, two) if _first(one, two) is one else (two, one)
@@ -155,9 +155,9 @@ def _ends(host: SshHost) -> None:
 
 
 def test_what_no_host_is_left_for_is_named(project: Example, hosts: Hosts) -> None:
-    held = project.pytester.path / "tests" / "test_a.py"
+    held = project.folder / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    commit(project.pytester.path)
+    commit(project.folder)
     one, other = hosts("one", "other", other_machines=("other",))
     running = project.start("--ftgate", *QUICK, *tx([one, other]), "tests")
     began(other)
@@ -170,9 +170,9 @@ def test_what_no_host_is_left_for_is_named(project: Example, hosts: Hosts) -> No
 
 
 def test_a_worker_that_is_killed_costs_its_test_alone(project: Example, hosts: Hosts) -> None:
-    held = project.pytester.path / "tests" / "test_a.py"
+    held = project.folder / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    commit(project.pytester.path)
+    commit(project.folder)
     (one,) = hosts("one")
     running = project.start("--ftgate", *QUICK, *tx([one]), "tests")
     os.kill(began(one), signal.SIGKILL)
@@ -182,9 +182,9 @@ def test_a_worker_that_is_killed_costs_its_test_alone(project: Example, hosts: H
 
 
 def test_a_host_is_kept_for_one_run_and_let_go_when_its_controller_dies(project: Example, hosts: Hosts) -> None:
-    held = project.pytester.path / "tests" / "test_a.py"
+    held = project.folder / "tests" / "test_a.py"
     held.write_text(held.read_text().replace("test_a", "test_held"))
-    commit(project.pytester.path)
+    commit(project.folder)
     (one,) = hosts("one")
     running = project.start("--ftgate", *QUICK, *tx([one]), "tests/test_a.py")
     began(one)
@@ -198,7 +198,7 @@ def test_a_host_is_kept_for_one_run_and_let_go_when_its_controller_dies(project:
 
 
 def test_a_host_that_cannot_be_used_is_named_before_anything_is_measured(project: Example, hosts: Hosts) -> None:
-    commit(project.pytester.path)
+    commit(project.folder)
     (one,) = hosts("one")
     one.cut()
     gone = project.run_fresh("--ftgate", *QUICK, *tx([one]), "tests")

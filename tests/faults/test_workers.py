@@ -109,7 +109,7 @@ def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     ],
 )
 def test_a_killed_worker_costs_its_test_alone(example: Example, step: str, options: str) -> None:
-    path = example.pytester.path
+    path = example.folder
     (path / "conftest.py").write_text(KILL.format(step=step).replace("\n    ", "\n").strip(), encoding="utf-8")
     result = example.run_fresh(*QUICK, *options.split())
     assert (path / "killed").exists()
@@ -129,7 +129,7 @@ def test_a_killed_worker_costs_its_test_alone(example: Example, step: str, optio
 
 @pytest.mark.parametrize("workers", ["-n2", pytest.param("-n1", marks=pytest.mark.long)])
 def test_without_a_restart_the_report_says_what_was_not_run(example: Example, workers: str) -> None:
-    path = example.pytester.path
+    path = example.folder
     (path / "conftest.py").write_text(KILL.format(step="step").replace("\n    ", "\n").strip(), encoding="utf-8")
     result = example.run_fresh(*QUICK, workers, "--max-worker-restart=0")
     report = example.report("out.json")

@@ -40,12 +40,12 @@ def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
 
 
 def baselines(example: Example) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in (example.pytester.path / "baselines").rglob("*") if path.is_file()}
+    return {path: path.read_bytes() for path in (example.folder / "baselines").rglob("*") if path.is_file()}
 
 
 def check(example: Example, at: int | str | None, number: int) -> FailingWrites:
     """A run in which a write fails: the old baseline, reports old or whole, the failure named, and the exit code."""
-    path = example.pytester.path
+    path = example.folder
     shutil.rmtree(path / ".ftgate", ignore_errors=True)
     (path / "out").mkdir(exist_ok=True)
     for kind in KINDS:

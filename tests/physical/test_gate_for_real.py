@@ -61,12 +61,12 @@ def skip_where_it_cannot_tell(project: Example) -> None:
 
 def test_a_regression_fails_the_run_and_names_the_cell(project: Example) -> None:
     write(project)
-    commit(project.pytester.path)
+    commit(project.folder)
     recorded = project.run_fresh(*FAST, "--ftgate-update", "-oftgate_launches=9", "-k", "3.14t")  # both builds below
     recorded.assert_outcomes()  # "no baseline" is a word of our own, not "passed"
     assert recorded.ret == 0
     recorded.stdout.fnmatch_lines(["*recorded test_burn.py::test_burn?3.14t-threads-w1?: wall*", "*1 no baseline*"])
-    (baseline,) = (project.pytester.path / "baselines" / "test_burn.py" / "test_burn").glob("*.json")
+    (baseline,) = (project.folder / "baselines" / "test_burn.py" / "test_burn").glob("*.json")
 
     unchanged = project.run_fresh(*FAST, "-k", "3.14t")
     assert unchanged.ret in (0, 5), "a busy machine may leave it undecided\n" + unchanged.stdout.str()
@@ -96,12 +96,12 @@ def test_the_commit_that_made_it_slower_is_found(
 ) -> None:
     for change, rounds in enumerate((ROUNDS, ROUNDS + 1, 3 * ROUNDS, 3 * ROUNDS + 1)):
         write(project, rounds)
-        commit(project.pytester.path, f"change {change}")
+        commit(project.folder, f"change {change}")
     words = (*FAST, "-k", "3.14t")
     against = project.run_fresh("--ftgate-against=HEAD~3", *words)
     skip_where_it_cannot_tell(project)
     against.stdout.fnmatch_lines(["*3 commits lie between *: ftgate bisect finds the one*"])
-    monkeypatch.chdir(project.pytester.path)
+    monkeypatch.chdir(project.folder)
     said = ftgate("bisect", "--pytest", shlex.join(words))
     assert re.search(r"^guilty: \w+ change 2$", said, re.MULTILINE), said
     assert re.search(r" added are spent in test_burn, test_burn.py:", said, re.MULTILINE), said

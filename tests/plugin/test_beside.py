@@ -120,7 +120,7 @@ def example(pytester: pytest.Pytester, python: str, interpreters_on_path: None) 
 def run(example: Example, python: str, *args: str) -> tuple[int, str]:
     """pytest with these options in the environment of all plugins; its exit code and output."""
     words = [python, "-P", "-m", "pytest", "--benchmark-disable", *args]
-    done = subprocess.run(words, cwd=example.pytester.path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(words, cwd=example.folder, capture_output=True, text=True, timeout=300)
     print(done.stdout, done.stderr)
     assert "INTERNALERROR" not in done.stdout + done.stderr
     return done.returncode, done.stdout + done.stderr
@@ -146,9 +146,9 @@ def test_a_measuring_run(example: Example, python: str) -> None:
     code, text = run(example, python, *MEASURED, *DUMPED)
     assert (code, summary(text)) == (1, {"failed": 1, "passed": 4, "undecided": 3})
     assert "Timeout" not in text, "neither pytest-timeout nor faulthandler_timeout"
-    suite = JUnitXml.fromfile(str(example.pytester.path / "junit.xml"))
+    suite = JUnitXml.fromfile(str(example.folder / "junit.xml"))
     assert (suite.tests, suite.failures + suite.errors) == (8, 1)
-    assert not [path for path in os.listdir(example.pytester.path) if path.startswith(".coverage.")]
+    assert not [path for path in os.listdir(example.folder) if path.startswith(".coverage.")]
 
 
 MARKED = """

@@ -69,7 +69,7 @@ def test_a_run_that_is_stopped_reports_what_was_measured(example: Example, monke
     assert found == report_of(example, "more.json") == report_of(example, ".ftgate/last-run.json")
     assert [line.partition(": ")[0] for line in found["updates"]] == [f"recorded test_a.py::{each}" for each in FIRST]
     assert result.outlines.count(f"this report is partial: {said}: {LEFT}") == 1
-    assert f"ftgate: wrote json:{example.pytester.path / 'out.json'}" in result.outlines
+    assert f"ftgate: wrote json:{example.folder / 'out.json'}" in result.outlines
     words = shlex.join(("pytest", "-p", "no:cacheprovider", *QUICK, *FILES, "--ftgate-update"))
     assert found["command"] == f"{words} --ftgate-seed {found['seed']}"
     assert f"repeat   {found['command']}" in result.outlines
@@ -77,7 +77,7 @@ def test_a_run_that_is_stopped_reports_what_was_measured(example: Example, monke
 
 def test_ctrl_c_while_a_workload_runs_leaves_every_report(example: Example) -> None:
     """The signal comes from the workload, which never ends by itself."""
-    path = example.pytester.path
+    path = example.folder
     waits = f"""
         import os, signal, threading
 
@@ -151,7 +151,7 @@ def test_an_interrupt_before_the_first_result_replaces_the_report_of_another_day
 
 
 def test_what_fails_to_be_written_is_named_and_the_rest_is_written(example: Example) -> None:
-    (example.pytester.path / "file").touch()
+    (example.folder / "file").touch()
     bad = ("--ftgate-report=json:file/out.json", "--ftgate-baselines=file", "--ftgate-update")
     result = example.run_pytest(*QUICK, bad[0], *FILES, *bad[1:], "-k", "test_first and w1")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
@@ -170,7 +170,7 @@ def test_a_folder_in_the_place_of_a_report_is_named_once_and_left_alone(example:
     result = example.run_pytest(*QUICK, "--ftgate-report=md:taken", *FILES, "-k", "test_first and w1")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     assert report_of(example)["partial"] == "md:taken cannot be written: Is a directory: ~/taken"
-    assert not list(example.pytester.path.glob("taken.*"))
+    assert not list(example.folder.glob("taken.*"))
 
 
 def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_a_mistake_of_a_renderer_is_told_with_its_traceback(example: Example, mo
 
 @pytest.mark.parametrize("options", [(), ("-n", "1")])
 def test_a_run_that_ends_at_a_failure_says_what_was_not_run(example: Example, options: tuple[str, ...]) -> None:
-    path = example.pytester.path / "test_a.py"
+    path = example.folder / "test_a.py"
     path.write_text(path.read_text(encoding="utf-8").replace("test_first", "test_missing"), encoding="utf-8")
     result = example.run_pytest(*QUICK, *FILES, "-x", *options)
     found = report_of(example)

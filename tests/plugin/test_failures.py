@@ -49,8 +49,8 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
 
 
 def test_an_error_of_the_reference_too_is_said_in_the_summary(example: Example) -> None:
-    commit(example.pytester.path)
-    path = example.pytester.path / "test_a.py"
+    commit(example.folder)
+    path = example.folder / "test_a.py"
     path.write_text(path.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     result = example.run_fresh(*QUICK, "--ftgate-against=HEAD", "-k", "test_missing and serial-w1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -134,7 +134,7 @@ def test_failures_stand_where_users_of_pytest_look(example: Example, options: tu
     assert sorted(line for line in result.outlines if re.match("(ERROR|BROKEN|NO BASELINE) ", line)) == sorted(SUMMARY)
     assert result.parseoutcomes()["failed"] == 7
     if "--tb=line" in options:
-        assert f"{example.pytester.path}/test_a.py:4: KeyError: 'missing'" in result.outlines
+        assert f"{example.folder}/test_a.py:4: KeyError: 'missing'" in result.outlines
         return
     assert "this report is partial" not in text
     assert text.count("Traceback") == 2, "each error once"
@@ -147,7 +147,7 @@ def test_failures_stand_where_users_of_pytest_look(example: Example, options: tu
     )
     assert "test_broken" not in failures, "its lines are below the table"
     if options[0].startswith("--junit"):
-        junit = ElementTree.parse(example.pytester.path / "junit.xml")
+        junit = ElementTree.parse(example.folder / "junit.xml")
         found = [(each.attrib["message"], (each.text or "").count("Traceback")) for each in junit.iter("failure")]
         messages = [line.partition(" - ")[2] for line in SUMMARY]
         assert sorted(found) == sorted((message, "Error" in message or "assert" in message) for message in messages)

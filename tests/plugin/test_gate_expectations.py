@@ -55,7 +55,7 @@ def test_known_failures_fail_no_run_and_a_mended_one_does(example: Example) -> N
     rows = example.verdicts()
     known = rows["test_a.py::test_known[3.14t-threads-w1]"]
     assert (known["decision"], known["expected"]["reason"]) == ("xfailed", "one lock for all, issue 7")
-    junit = ElementTree.parse(example.pytester.path / "junit.xml").getroot()
+    junit = ElementTree.parse(example.folder / "junit.xml").getroot()
     found = {
         case.attrib["name"]: [
             (each.tag, each.attrib["message"].removeprefix("reason: ")) for each in case if each.tag != "properties"

@@ -175,7 +175,7 @@ def test_a_run_in_a_job_leaves_its_summary_and_annotations_once(example: Example
             "test_missing[3.14t-threads-w1], test_missing[3.14t-serial-w1]: KeyError: 'missing'",
         ),
     ]
-    summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
+    summary = (example.folder / "summary.md").read_text(encoding="utf-8")
     assert summary.startswith(
         f"before\n\n{markdown.MARKER}\n## ftgate: test\\_broken\\[3.14t-threads-w1\\]: gil == on: the GIL "
     )
@@ -192,15 +192,15 @@ def test_a_summary_that_cannot_be_written_does_not_fail_the_run(
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["ftgate: GITHUB_STEP_SUMMARY cannot be written: *"])
     assert not any(map(COMMAND.match, result.outlines)), "outside of a job there are none"
-    assert "## ftgate: nothing was compared" in (example.pytester.path / "sub/report.md").read_text(encoding="utf-8")
+    assert "## ftgate: nothing was compared" in (example.folder / "sub/report.md").read_text(encoding="utf-8")
 
 
 def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Example) -> None:
-    path = example.pytester.path / "sub/test_a.py"
+    path = example.folder / "sub/test_a.py"
     path.write_text(path.read_text(encoding="utf-8") + "def test_stop():\n    raise KeyboardInterrupt('@all')\n")
     result = example.run_pytest(*QUICK, "test_a.py::test_broken", "test_a.py::test_stop")
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    summary = (example.pytester.path / "summary.md").read_text(encoding="utf-8")
+    summary = (example.folder / "summary.md").read_text(encoding="utf-8")
     assert "## ftgate: partial report, test\\_broken\\[3.14t-threads-w1\\]: gil == on: " in summary
     assert [match[4] for line in result.outlines if (match := COMMAND.fullmatch(line))] == [
         "ftgate%3A 1 of 1 decided so far%2C 1 broken"
@@ -209,7 +209,7 @@ def test_a_run_that_is_interrupted_leaves_a_summary_that_says_so(example: Exampl
 
 def test_the_plugin_that_annotates_failures_is_left_to_it(example: Example) -> None:
     conftest = "def pytest_configure(config): config.pluginmanager.register(object(), 'annotate_errors')\n"
-    (example.pytester.path / "sub/conftest.py").write_text(conftest, encoding="utf-8")
+    (example.folder / "sub/conftest.py").write_text(conftest, encoding="utf-8")
     result = example.run_pytest(*QUICK, "-k", "broken")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert not any(map(COMMAND.match, result.outlines))

@@ -38,7 +38,7 @@ def properties(case: TestCase) -> dict[str, str]:
 
 
 def test_pytests_own_file_and_ours_have_the_same_cases_and_properties(example: Example) -> None:
-    folder = example.pytester.path
+    folder = example.folder
     reports = (f"--junitxml={folder}/pytest.xml", "--ftgate-report=junit:ours.xml")
     result = example.run_fresh(*QUICK, *reports, "-n2")
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -9,6 +9,7 @@ import psutil
 import pytest
 from example import Example
 
+QUICK = ("-oftgate_launches=1", "-oftgate_iterations=1", "--ftgate-metrics=wall")
 BURN = """
     @ftgate.compare(threads, workers=1)
     {beside}
@@ -54,10 +55,10 @@ def test_ctrl_c_leaves_no_process(pytester: pytest.Pytester, interpreters_on_pat
 
 
 def test_a_broken_baseline_is_named_and_kept(example: Example) -> None:
-    path = example.pytester.path / "baselines" / "test_burn.py" / "test_burn" / "recording.json"
+    path = example.folder / "baselines" / "test_burn.py" / "test_burn" / "recording.json"
     path.parent.mkdir(parents=True)
     path.write_text("<<<<<<< HEAD\n{}\n=======\n", encoding="utf-8")
-    result = example.run_fresh("--ftgate", "--ftgate-update=all", "-oftgate_launches=1", "-oftgate_iterations=1")
+    result = example.run_fresh("--ftgate", "--ftgate-update=all", *QUICK)
     assert result.ret != 0
     result.stdout.fnmatch_lines(["*baselines/test_burn.py/test_burn/recording.json*"])
     assert path.read_text(encoding="utf-8") == "<<<<<<< HEAD\n{}\n=======\n"

@@ -73,7 +73,7 @@ def run_part(example: Example, part: int, parts: int, *options: str) -> pytest.R
 
 def test_shards_say_what_one_run_says(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
     """With baselines, of which one is used no more, a slowdown, an error, a contract, and plain tests."""
-    gone = example.pytester.path / "test_gone.py"
+    gone = example.folder / "test_gone.py"
     gone.write_text(HEAD + textwrap.dedent(GONE), encoding="utf-8")
     example.run_pytest(*QUICK, "--ftgate-update", "-k", "not missing")
     gone.unlink()

@@ -71,7 +71,7 @@ def test_a_run_that_compares_nothing_or_records_is_green(example: Example) -> No
 
 
 def test_of_shards_the_joined_report_decides(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(example.pytester.path)
+    monkeypatch.chdir(example.folder)
     for part in (1, 2):
         result = example.run_pytest(
             *QUICK, "-k", "same", "--ftgate-seed=1", f"--ftgate-shard={part}/2", f"--ftgate-report=json:{part}.json"

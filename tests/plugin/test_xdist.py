@@ -73,9 +73,9 @@ BESIDE = """
 
 def beside(example: Example, *words: str) -> tuple[int, Any, str]:
     """How many plain tests ran while something was measured, the report, and the output."""
-    spans = example.pytester.path / "spans"
+    spans = example.folder / "spans"
     for name in ("spans", "begun", "measuring"):
-        (example.pytester.path / name).unlink(missing_ok=True)
+        (example.folder / name).unlink(missing_ok=True)
     result = example.run_fresh(*QUICK, *FILES, "-n2", "--maxschedchunk=1", *words)
     lines = [line.split() for line in spans.read_text(encoding="utf-8").splitlines()]
     measured, plain = (

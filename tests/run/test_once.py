@@ -24,7 +24,7 @@ IN_OTHER_PROCESSES = ("fork", "forkserver", "spawn")
 def ran(example: Example) -> dict[str, list[str]]:
     """Which processes ran a body, by the line's first word."""
     found: dict[str, list[str]] = {}
-    for line in (example.pytester.path / "ran.txt").read_text(encoding="utf-8").splitlines():
+    for line in (example.folder / "ran.txt").read_text(encoding="utf-8").splitlines():
         name, pid = line.split()
         found.setdefault(name, []).append(pid)
     return found

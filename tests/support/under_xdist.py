@@ -57,7 +57,7 @@ def still(value: Any) -> Any:
 def outcome(example: Example, *words: str) -> tuple[int, Any, Any]:
     """The exit code, the report and the files of the baselines of a run that records what is new."""
     result = example.run_fresh(*QUICK, *FILES, *words)
-    folder = example.pytester.path / "baselines"
+    folder = example.folder / "baselines"
     baselines = [
         (str(path.parent.relative_to(folder)), still(json.loads(path.read_text("utf-8"))))
         for path in sorted(folder.rglob("*.json"))
