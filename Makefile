@@ -52,16 +52,17 @@ tutorial: setup ## the commands of docs/tutorial.md, compared with what the page
 docs: setup ## the site of the manual: .ftgate/docs/index.html
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going -c docs -d .ftgate/doctrees . .ftgate/docs
 
-# Most of the time a test waits, for a process to start or to end: two tests a core keep the machine busy. The order is
-# that of tests/conftest.py; xdist's own leaves for the end the files with one test, which are the longest.
-PARALLEL := -n $$($(PY) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))') --dist loadfile --no-loadscope-reorder
+# Most of the time a test waits, for a process to start or to end: two tests a core keep the machine busy.
+PARALLEL := -n $$($(PY) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))') --dist loadfile
+# In the order of tests/conftest.py: xdist's own begins with the files of many tests, and the longest have one. Since 3.8.
+ORDERED := $(PARALLEL) --no-loadscope-reorder
 
 # What fails beside other tests is tried again by itself, and both outcomes are printed: it fails if it fails alone, too.
 ALONE := --last-failed --last-failed-no-failures none
 
 test: lint ## lint, check types, run every test: what measures alone, after all others
 	@status=0; \
-	$(PY) -m pytest tests --ignore tests/physical $(PARALLEL) || \
+	$(PY) -m pytest tests --ignore tests/physical $(ORDERED) || \
 	  { echo "== again, alone"; $(PY) -m pytest tests --ignore tests/physical $(ALONE); } || status=$$?; \
 	$(PY) -m pytest tests/physical || status=$$?; \
 	exit $$status
@@ -79,7 +80,7 @@ newest: setup ## the tests of the controller's wings, with the newest Python on 
 	$(VENV)/bin/uv venv --quiet --no-project --clear --python $$(command -v $$python) $(NEWEST)
 	$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(NEWEST)/bin/python requirements.txt
 	$(VENV)/bin/uv pip install --quiet --no-deps --no-build-isolation --python $(NEWEST)/bin/python --editable .
-	$(NEWEST)/bin/python -m pytest $(CONTROLLER:%=tests/%) $(PARALLEL) || \
+	$(NEWEST)/bin/python -m pytest $(CONTROLLER:%=tests/%) $(ORDERED) || \
 	  { echo "== again, alone"; $(NEWEST)/bin/python -m pytest $(CONTROLLER:%=tests/%) $(ALONE); }
 
 faults: setup ## every fault, also those that take long: signals, full disks, hostile files, hangs
