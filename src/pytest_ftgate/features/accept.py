@@ -220,14 +220,13 @@ class Acceptances:
             return
         repository, head, base = self._branch
         published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
-        wrong = []
+        tests, wrong = dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in nodeids), []
         for commit, trailer in _trailers(repository, head, reference or base, *filter(None, published)):
             try:
                 cells = parsed(trailer, commit)[0].cells
             except FtgateError as error:
                 wrong.append(f"{error}; {FIX}")
                 continue
-            tests = dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in nodeids)
             matched = any(matches(cells, nodeid) for nodeid in nodeids)
             if not matched and _is_lost(cells, tests, some, repository):
                 known = [*nodeids, *tests]

@@ -12,7 +12,7 @@ from itertools import accumulate, zip_longest
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Final
 
-from ..kit.values import Interval
+from ..kit.values import Interval, grouped
 from ..model.report import HolderFigures, RoleFigures, SiteFigures, WaitFigures
 from ..model.sample import (
     NATIVE_LOCK,
@@ -394,9 +394,7 @@ def lock_holds(sample: Sample) -> dict[int, float]:
 
 def _holders(seen: Sequence[LockHolder]) -> tuple[HolderFigures, ...]:
     """The lines that others waited for most."""
-    by_place: dict[tuple[str, int, str], list[LockHolder]] = {}
-    for each in seen:
-        by_place.setdefault((each.file, each.line, each.function), []).append(each)
+    by_place = grouped(((each.file, each.line, each.function), each) for each in seen)
     found, total_ns = [], sum(each.waited_ns for each in seen)
     for (file, line, function), holds in by_place.items():
         held, waiters = Counter[int](), Counter[tuple[str, int]]()

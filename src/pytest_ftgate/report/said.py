@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ..judge import contract_grammar, limits, metrics
 from ..kit import units
 from ..kit.text import COMMIT_DIGITS, listed, plain, plural, split_nodeid
+from ..kit.values import grouped
 from ..model.report import OWN_CODE, Explanation, Machine, Moved, Report, Row, Shortfall
 from ..model.sample import MEASURED, Sample, WorkloadError, outcomes
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
@@ -392,10 +393,7 @@ def block_of(row: Row) -> tuple[object, ...]:
 
 def blocks(rows: Iterable[Row]) -> list[list[Row]]:
     """The rows as every form shows them, one block after the other: cells with the same error are one."""
-    found: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(block_of(row), []).append(row)
-    return [*found.values()]
+    return [*grouped((block_of(row), row) for row in rows).values()]
 
 
 def cells(names: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from functools import partial
 from ..judge import decide
 from ..kit import units
 from ..kit.text import listed, plain, plural
+from ..kit.values import grouped
 from ..model.report import Report, Row, Table
 from ..model.verdict import Decision, Verdict
 from . import said
@@ -219,10 +220,8 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
 
 def _once(table: Table, decision: Decision, text_of: Callable[[Verdict], str]) -> list[str]:
     """What is said of the cells of a decision: each text once, with those that it holds for unless it holds for all."""
-    labels: dict[str, list[str]] = {}
-    for row in table.rows:
-        if row.verdict.decision is decision and (text := text_of(row.verdict)):
-            labels.setdefault(text, []).append(row.cell.label)
+    said_of = ((text_of(row.verdict), row.cell.label) for row in table.rows if row.verdict.decision is decision)
+    labels = grouped((text, label) for text, label in said_of if text)
     every = len(table.rows)
     return [text if len(cells) == every else f"{text}: {', '.join(cells)}" for text, cells in labels.items()]
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
+from ..kit.values import grouped
 from ..measure.launchers import words
 from ..model.report import Host, Machine, PlacedRow, Row, Table
 from ..model.sample import in_memory
@@ -178,12 +179,12 @@ def tables_of(rows: Iterable[PlacedRow]) -> tuple[Table, ...]:
     """One table for each group, in the order of the plan; of unlike machines one for each, which its title names."""
     ordered = sorted(rows, key=lambda placed: placed.position)
     unlike = len({each.machine.fingerprint for each in ordered if each.machine}) > 1
-    grouped: dict[str, list[PlacedRow]] = {}
-    for placed in ordered:
-        on = f" on {placed.machine.fingerprint}" if unlike and placed.machine else ""
-        grouped.setdefault(f"{placed.table}{on}", []).append(placed)
+
+    def title_of(placed: PlacedRow) -> str:
+        return f"{placed.table} on {placed.machine.fingerprint}" if unlike and placed.machine else placed.table
+
     tables = []
-    for title, group in grouped.items():
+    for title, group in grouped((title_of(placed), placed) for placed in ordered).items():
         # Whether a server and its load generator share CPUs.
         shared = words.cpus_note() if group[0].row.cell.body == "server" else ""
         tables.append(
