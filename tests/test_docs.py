@@ -111,7 +111,7 @@ WRITTEN = {"adopted.md": "benchmarks/adopt/adopt.py"}
 """Pages that a script writes from what it has run."""
 NEEDED = ("multidict==6.8.0", "limits==5.8.0", "loky")
 """What the blocks import."""
-OTHERS = {"apt", "benchstat", "cd", "cp", "git", "pip", "sed", "tail", "uv"}
+OTHERS = {"apt", "cd", "cp", "git", "pip", "sed", "tail", "uv"}
 """Programs of others that the pages name."""
 MANY = """
 import pytest, sys

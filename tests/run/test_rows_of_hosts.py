@@ -116,7 +116,7 @@ def test_a_cell_that_failed_on_one_machine_did_not_on_the_other(session: Run) ->
     assert {row.host for row in report.rows if said.fails(report, row)} == {"other"}
 
 
-@pytest.mark.parametrize("kind", ["bmf", "gha-benchmark", "benchstat", "otava", "openmetrics"])
+@pytest.mark.parametrize("kind", ["bmf", "gha-benchmark", "openmetrics"])
 def test_no_export_mixes_the_figures_of_two_machines(session: Run, kind: str) -> None:
     both = reported(session, placed("one"), placed("other", scale=3))
     text = "".join(json.rendered(kind, both))

@@ -475,8 +475,8 @@ class Options:
         (),
         report_target,
         "write a report: json:PATH (everything measured and judged), html:PATH (one page), md:PATH (Markdown for "
-        "a comment), junit:PATH; for other tools bmf:PATH (Bencher), gha-benchmark:PATH, benchstat:PATH, otava:PATH "
-        "(CSV) or openmetrics:PATH (GitLab); repeatable",
+        "a comment), junit:PATH; for other tools bmf:PATH (Bencher), gha-benchmark:PATH or openmetrics:PATH (GitLab); "
+        "repeatable",
         ini="linelist",
         metavar="KIND:PATH",
         many=True,

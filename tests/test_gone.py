@@ -1,0 +1,131 @@
+"""What went stays gone: no text of ours names an option, ini key, command, module or form that was deleted."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from pytest_ftgate import cli
+from pytest_ftgate.declare.options import table
+from pytest_ftgate.features import FEATURES
+from pytest_ftgate.report.json import formats
+
+ROOT: Final = Path(__file__).parent.parent
+
+
+class Gone(NamedTuple):
+    """What was deleted together. The next deletion adds a line to `GONE`."""
+
+    options: tuple[str, ...] = ()
+    """By the name after `--ftgate-`, `ftgate_` and `FTGATE_`."""
+    commands: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    """Below the package, with slashes."""
+    forms: tuple[str, ...] = ()
+    """Of `--ftgate-report`."""
+    words: tuple[str, ...] = ()
+    """Other names: of functions, fields, files."""
+
+    def pattern(self) -> re.Pattern[str]:
+        dotted = [each.replace("/", ".") for each in self.modules]
+        return re.compile(
+            "|".join(
+                [
+                    *(rf"(?:--ftgate-|\bftgate_|\bFTGATE_){_either(each)}(?![\w-])" for each in self.options),
+                    *(rf"\bftgate {each}(?![\w-])|\bftgate\(\"{each}\"" for each in self.commands),
+                    *(rf"\bfeatures[ ./]+(?:import )?{re.escape(each)}\b" for each in _features(dotted)),
+                    *(rf"\bpytest_ftgate[./]{re.escape(each)}\b" for each in [*dotted, *self.modules]),
+                    *(rf"\b{each}:(?=PATH|[\w/.{{]*\.\w+)" for each in self.forms),
+                    *(rf"(?<!\w){re.escape(each)}(?!\w)" for each in self.words),
+                ]
+            )
+        )
+
+
+def _either(option: str) -> str:
+    """`fail[-_]on`, in either case."""
+    spelt = re.sub("[-_]", "[-_]", option)
+    return f"(?i:{spelt})"
+
+
+def _features(dotted: list[str]) -> list[str]:
+    return [each.removeprefix("features.") for each in dotted if each.startswith("features.")]
+
+
+GONE: Final = {
+    "exports that nobody asked for": Gone(
+        forms=("benchstat", "otava"), words=("benchstat", "otava", "Otava", "_go_name")
+    ),
+}
+# Locked requirements of others, and this table.
+OTHERS: Final = ("requirements.txt", "tests/test_gone.py", "src/pytest_ftgate/features/html/assets/")
+
+
+def texts() -> dict[str, str]:
+    """Every text file that git has or would take, by its path."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no git tree to list")
+    found = {}
+    for name in filter(None, listed.stdout.split("\0")):
+        if not name.startswith(OTHERS) and (ROOT / name).is_file():
+            found[name] = (ROOT / name).read_bytes().decode(errors="replace")
+    return found
+
+
+def named(gone: Gone, texts: dict[str, str]) -> list[str]:
+    pattern = gone.pattern()
+    return [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in texts.items()
+        if pattern.search(text) or pattern.search(name)
+        for number, line in enumerate([name, *text.splitlines()])
+        if pattern.search(line)
+    ]
+
+
+def test_no_text_names_what_went() -> None:
+    ours = texts()
+    assert {why: found for why, gone in GONE.items() if (found := named(gone, ours))} == {}
+
+
+@pytest.mark.parametrize("gone", GONE.values(), ids=GONE)
+def test_nothing_of_it_can_be_used(gone: Gone) -> None:
+    assert not {option.name for option in table()} & set(gone.options)
+    assert not {name.removeprefix("features/") for name in gone.modules} & FEATURES.keys()
+    assert not formats().keys() & set(gone.forms)
+    subparsers = next(each for each in cli.build_parser()._actions if isinstance(each, argparse._SubParsersAction))
+    assert not subparsers.choices.keys() & set(gone.commands)
+
+
+PLANTED: Final = Gone(
+    options=("fail-on",), commands=("redo",), modules=("features/redo",), forms=("redo",), words=("Redoer",)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pytest --ftgate-fail-on=never", True),
+        ("ftgate_fail_on = never", True),
+        ("FTGATE_FAIL_ON: never", True),
+        ("--ftgate-fail-only", False),
+        ("$ ftgate redo old.json", True),
+        ('ftgate("redo", "old.json")', True),
+        ("ftgate redone", False),
+        ("from pytest_ftgate.features import redo", True),
+        ("from pytest_ftgate.features.redo import it", True),
+        ("src/pytest_ftgate/features/redo.py", True),
+        ("redo:PATH or redo:out.xml", True),
+        ("Redoer", True),
+        ("they redo it", False),
+    ],
+)
+def test_a_name_that_came_back_is_found(text: str, expected: bool) -> None:
+    assert bool(named(PLANTED, {"a.md": text})) is expected
