@@ -661,9 +661,11 @@ def test_a_shallow_clone_says_how_to_deepen_it(shallow: Path) -> None:
     for revision in ("main", "merge-base"):
         with pytest.raises(AgainstError, match=how):
             against(shallow, revision)
-    lines = {"HEAD~1": "--deepen=1`", "HEAD^": "--deepen=1`", "@~3": "--deepen=3`"}
+    lines = {
+        name: f"--deepen={n} origin $(git rev-parse HEAD)`" for name, n in {"HEAD~1": 1, "@^2": 1, "@~3": 3}.items()
+    }
     for revision, line in {**lines, "1" * 40: f"--depth=1 origin {'1' * 40}`"}.items():
-        with pytest.raises(AgainstError, match=f"shallow: fetch it with `git fetch {line}"):
+        with pytest.raises(AgainstError, match=re.escape(f"shallow: fetch it with `git fetch {line}")):
             against(shallow, revision)
     with pytest.raises(AgainstError, match=r"GITHUB_BASE_REF says main.*git fetch --unshallow"):
         against(shallow, "merge-base", ci={"GITHUB_BASE_REF": "main"})
@@ -688,9 +690,47 @@ def test_in_ci_a_shallow_clone_gets_the_one_commit_that_it_lacks(repo: Path, sha
     for revision, commit_id in {first: first, "v1": first, "main": second, "origin/main": second}.items():
         assert against(shallow, revision, ci=CI).reference.commit == commit_id
     assert state(shallow) == before
-    for revision in ("HEAD~2", "gone", "mai*"):
+    for revision in ("gone", "mai*"):
         with pytest.raises(AgainstError, match=r"shallow: .*git fetch --"):
             against(shallow, revision, ci=CI)
+
+
+@pytest.fixture
+def job(repo: Path, tmp_path: Path) -> Path:
+    """The last of three commits as actions/checkout has it for a pull request: detached, and on no branch."""
+    write(repo, a="three\n")
+    git(repo, "update-ref", "refs/pull/1/merge", commit(repo))
+    git(repo, "reset", "--quiet", "--hard", "HEAD~2")
+    job = tmp_path / "job"
+    git(tmp_path, "init", "--quiet", str(job))
+    git(job, "remote", "add", "origin", f"file://{repo}")
+    git(job, "fetch", "--quiet", "--depth=1", "origin", "+refs/pull/1/merge:refs/remotes/pull/1/merge")
+    git(job, "checkout", "--quiet", "--detach", "refs/remotes/pull/1/merge")
+    return job
+
+
+@pytest.mark.parametrize(("revision", "text"), [("HEAD~1", "two\n"), ("HEAD^", "two\n"), ("@~2", "one\n")])
+def test_in_ci_a_clone_of_one_commit_gets_those_before_it(job: Path, revision: str, text: str) -> None:
+    references = git(job, "for-each-ref")
+    assert files(against(job, revision, ci=CI).reference)["a"] == text
+    assert git(job, "for-each-ref") == references
+    with pytest.raises(AgainstError, match=r"HEAD~3: git knows no such revision; --ftgate-against takes"):
+        against(job, "HEAD~3", ci=CI)  # all three are here now
+
+
+def test_elsewhere_the_command_that_the_error_names_gets_them(job: Path) -> None:
+    with pytest.raises(AgainstError) as raised:
+        against(job, "HEAD~2")
+    (command,) = re.findall(r"`(.*?)`", str(raised.value))
+    subprocess.run(command, shell=True, cwd=job, check=True, capture_output=True)
+    assert files(against(job, "HEAD~2").reference)["a"] == "one\n"
+
+
+def test_a_push_to_the_default_branch_gets_the_commit_before_it(repo: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{repo}", "job")
+    with pytest.raises(NothingToCompare, match="--ftgate-against HEAD~1"):
+        against(tmp_path / "job", "merge-base")
+    assert files(against(tmp_path / "job", "merge-base", ci=CI).reference)["a"] == "one\n"
 
 
 def test_a_commit_that_the_remote_does_not_give(repo: Path, shallow: Path) -> None:

@@ -31,7 +31,7 @@ _OF_A_HOOK: Final = frozenset(
         *("GIT_ICASE_PATHSPECS", "GIT_INDEX_VERSION", "GIT_DEFAULT_HASH"),
     }
 )
-_BEFORE: Final = re.compile(r"(?:HEAD|@)(?:~(\d*)|\^)")
+_BEFORE: Final = re.compile(r"(?:HEAD|@)(?:~(\d*)|\^\d?)")
 _REFUSED: Final = re.compile(r"(?:dubious ownership in repository at|unsafe repository) \(?'(.+?)'")
 _BRANCHES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME")
 """What GitHub and GitLab call the branch of a run; the first only for a pull request."""
@@ -156,38 +156,41 @@ class Repository:
         names = self.git("remote").split()
         return "origin" if "origin" in names or not names else names[0]
 
-    @cached_property
+    @property
     def shallow(self) -> bool:
-        """Whether the history was cut off when this was cloned."""
+        """Whether a part of the history is not here: it was cut off when this was cloned."""
         return self.git("rev-parse", "--is-shallow-repository").strip() == "true"
 
     def fetched(self, revision: str, environ: Mapping[str, str]) -> str | None:
-        """The commit that a shallow clone lacks, by its id or the remote's name of it, fetched without its history.
+        """The commit that a shallow clone lacks, by its id, the remote's name of it or its distance from HEAD.
 
         None if it is not there, or may not be fetched: where CI is set the clone is the job's own, elsewhere it is a
         person's. No reference is written. Raises AgainstError with git's text.
         """
         if not (self.shallow and environ.get("CI", "").lower() in ("1", "true")):
             return None
-        commit: str | None = revision
-        if not _COMMIT_ID.fullmatch(revision):
+        depth, commit = "--depth=1", revision
+        if before := _BEFORE.fullmatch(revision):
+            # git deepens what leads to the commit that it is asked for, here HEAD
+            depth, commit = f"--deepen={before[1] or 1}", self.git("rev-parse", "HEAD").strip()
+        elif not _COMMIT_ID.fullmatch(revision):
             name = revision.removeprefix(f"{self.remote}/")
             places = f"refs/heads/{name}", f"refs/tags/{name}"
             lines = self.git("ls-remote", self.remote, *places).splitlines()
             known = {name: found for found, _, name in (line.partition("\t") for line in lines)}
-            commit = next(filter(None, map(known.get, places)), None)
-        if commit is None:
+            commit = next(filter(None, map(known.get, places)), "")
+        if not commit:
             return None
-        alone = ("--depth=1", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
-        self.git("fetch", "--quiet", *alone, self.remote, commit)
-        return self.commit(commit)
+        alone = ("--no-tags", "--no-recurse-submodules", "--no-write-fetch-head")
+        self.git("fetch", "--quiet", depth, *alone, self.remote, commit)
+        return self.commit(revision if before else commit)
 
     def how_to_fetch(self, revision: str) -> str:
         """The command that gets a commit which a shallow clone lacks."""
         if _COMMIT_ID.fullmatch(revision):
             return f"fetch it with `git fetch --depth=1 {self.remote} {revision}`"
         if before := _BEFORE.fullmatch(revision):
-            return f"fetch it with `git fetch --deepen={before[1] or 1}`"
+            return f"fetch it with `git fetch --deepen={before[1] or 1} {self.remote} $(git rev-parse HEAD)`"
         return DEEPEN
 
     def sparse_patterns(self) -> str:

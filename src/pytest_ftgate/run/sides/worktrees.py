@@ -276,7 +276,9 @@ def pair(root: Path, against: str, folder: Path, *, environ: Mapping[str, str] =
         return _checked_out(repository, label, commit, folder)
     except NothingToCompare:
         # A push to the default branch is compared with what it was pushed onto.
-        before = repository.commit("HEAD~1") if against == "merge-base" else None
+        if against != "merge-base":
+            raise
+        before = repository.commit("HEAD~1") or _fetched(repository, "HEAD~1", f"{OPTION} {label}", environ)
         if before is None:
             raise
         return _checked_out(repository, f"HEAD~1 ({shown(before)}), as HEAD is the {label}", before, folder)
