@@ -528,6 +528,7 @@ def report() -> Report:
         tables=tables,
         unused_baselines=("baselines/tests/test_words.py/test_gone.json",),
         commit=COMMIT,
+        command="pytest --ftgate --ftgate-seed 20260102",
         project="words",
         branch="faster-split",
         failing=frozenset(row.cell.nodeid for table in tables for row in table.rows if row.verdict.decision in bad),

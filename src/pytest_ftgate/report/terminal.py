@@ -90,8 +90,6 @@ def _header(report: Report, style: Style) -> list[str]:
         parts += ["debug build: times are not representative"] if interpreter.debug else []
         parts += [interpreter.build, interpreter.executable]
         entries.append(("" if number else "python", style.separator.join(parts)))
-    if not report.command:
-        entries.append(("seed", f"{report.seed} (repeat with --ftgate-seed {report.seed})"))
     lines = [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
     repeat = [f"{style.paint('repeat', 'dim')}   {plain(report.command)}"]  # never wrapped, so that it can be copied
     return lines + repeat if report.command else lines
