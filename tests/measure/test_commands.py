@@ -34,12 +34,12 @@ from pytest_ftgate.measure.launchers.command import (
     program_output,
     run_here,
 )
-from pytest_ftgate.measure.launchers.factory import Launchers
+from pytest_ftgate.measure.launchers.factory import Launchers, lacking
 from pytest_ftgate.measure.launchers.process import PipeOutput, Process
 from pytest_ftgate.measure.plan import Allowance
 from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.model.sample import Iteration, Sample, Timer, executor_cell
-from pytest_ftgate.model.spec import Cell, Executor, Group, Param, Program, Source, Spec, Target
+from pytest_ftgate.model.spec import Cell, Executor, Group, Load, Param, Program, Service, Source, Spec, Target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 
 MS = 1_000_000
@@ -516,6 +516,42 @@ def test_programs_have_launchers_of_their_own_and_our_candle(
         assert request.cell.workers == cell.workers
     else:
         assert request.cell == cell
+
+
+@pytest.mark.parametrize(
+    ("needs", "generator", "there", "said"),
+    [
+        ({}, None, ["wrk"], ""),
+        ({}, None, ["oha"], ""),
+        ({}, None, [], "needs wrk: install it with `apt install wrk`"),
+        ({}, "oha", ["wrk"], "needs oha: install it with `cargo install oha`"),
+        ({"apxs": "apt install it"}, None, ["wrk"], "needs apxs: install it with `apt install it`"),
+        (
+            {"apxs": "apt it"},
+            "wrk",
+            [],
+            "needs apxs: install it with `apt it`, and wrk: install it with `apt install wrk`",
+        ),
+        ({"apxs": "apt install it"}, None, ["apxs", "wrk"], ""),
+        # What an environment may bring is looked for in it.
+        ({"express": "pip install express", "ninja": "uv pip install ninja", "unknown": ""}, None, ["wrk"], ""),
+    ],
+)
+def test_what_a_server_lacks_is_known_before_its_environment_is_made(
+    needs: dict[str, str],
+    generator: Any,
+    there: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in there:
+        (tmp_path / name).touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    service = Service(ready="http://127.0.0.1:{port}/", load=Load(path="/", connections=1, generator=generator))
+    spec = spec_with(SERVER, programs=tuple(needs.items()), service=service)
+    (cell,) = cells_of(spec)
+    assert lacking(cell, spec) == said
 
 
 # -- tandems -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from fake_launcher import GIL, Quiet, group_of
 from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.measure.watch import threads
-from pytest_ftgate.model.spec import Cell, Group, Interpreter, parse_target
+from pytest_ftgate.model.spec import Cell, Executor, Group, Interpreter, Program, parse_target
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.targets import Targets
 from pytest_ftgate.targets import environments, find
@@ -68,7 +68,9 @@ def test_both_sides_are_made_at_once_and_each_environment_once(sides: Sides) -> 
     sides.targets.make_all(sides.group, sides.both)
     for side in sides.both:
         for cell in sides.group.cells:
-            assert sides.targets.prepared(cell, (), side).python == str(side.project / "env" / "bin" / "python")
+            assert sides.targets.prepared(cell, sides.group.spec, side).python == str(
+                side.project / "env" / "bin" / "python"
+            )
     assert len(sides.made) == 4
 
 
@@ -87,7 +89,7 @@ def test_what_fails_is_said_of_its_own_target_and_tried_once(sides: Sides) -> No
 
     sides.make = make
     sides.targets.make_all(sides.group, sides.both)
-    looked = [sides.targets.lookup(cell, (), side) for side in sides.both for cell in sides.group.cells]
+    looked = [sides.targets.lookup(cell, sides.group.spec, side) for side in sides.both for cell in sides.group.cells]
     assert sorted((each.reason, each.failed) for each in looked) == [("", False)] * 3 + [("old: no such package", True)]
     assert len(sides.made) == 4
 
@@ -99,8 +101,24 @@ def test_a_build_that_lacks_what_git_ignores_says_so(sides: Sides) -> None:
         raise InstallError("cc1: fatal error: gen.c: No such file or directory")
 
     sides.make = make
-    said = sides.targets.lookup(sides.cell(0), (), sides.both[0]).reason
+    said = sides.targets.lookup(sides.cell(0), sides.group.spec, sides.both[0]).reason
     assert said.splitlines()[1].startswith("gen.c is in the working tree but not in git")
+
+
+def test_nothing_is_made_for_a_cell_whose_program_is_not_there(sides: Sides) -> None:
+    program = Executor(kind="command", program=Program(name="rust", argv=("target/rust",), build=("no-such-cargo",)))
+    cells = tuple(msgspec.structs.replace(cell, executor=program) for cell in sides.group.cells)
+    spec = msgspec.structs.replace(
+        sides.group.spec, programs=(("no-such-cargo", "apt install it"),), packages=("flask",)
+    )
+    sides.targets.make_all(msgspec.structs.replace(sides.group, cells=cells, spec=spec), sides.both)
+    for cell in cells:
+        said = sides.targets.lookup(cell, spec)
+        assert (said.target, said.failed) == (None, False)
+        assert said.reason == "needs no-such-cargo: install it with `apt install it`"
+    assert sides.made == []
+    sides.targets.lookup(sides.cell(0), spec)  # a cell of threads needs no program
+    assert len(sides.made) == 1
 
 
 def test_ctrl_c_ends_what_is_being_made(sides: Sides) -> None:

@@ -16,7 +16,7 @@ from pytest_ftgate.judge import decide
 from pytest_ftgate.measure import conditions
 from pytest_ftgate.measure.cell_run import PreparedTarget
 from pytest_ftgate.measure.launch import Request
-from pytest_ftgate.model.spec import Cell
+from pytest_ftgate.model.spec import Cell, Spec
 from pytest_ftgate.run import run
 from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.targets.describe import build_key
@@ -43,7 +43,7 @@ class ByName(FakeLauncher):
         return 20 * MS * (100 if self._slower and not (at.control or at.reference) else 1)
 
 
-def lookup(targets: Targets, cell: Cell, requires: tuple[str, ...], checkout: object = None) -> TargetLookup:
+def lookup(targets: Targets, cell: Cell, spec: Spec, checkout: object = None) -> TargetLookup:
     """The target of a cell; nothing is looked for."""
     free = cell.target.spec.endswith("t")
     interpreter = msgspec.structs.replace(report_by_hand.FREE_THREADED, free_threaded=free, gil_enabled=not free)

@@ -143,7 +143,7 @@ class Project:
         monkeypatch.setattr(References, "recorded", lambda _, compared_with, test: self._recorded(compared_with))
         monkeypatch.setattr(References, "relocated", lambda _, spec, checkout: relocated(spec, checkout))
         monkeypatch.setattr(References, "hint", lambda _, detail, checkout: self.hinted if checkout else "")
-        monkeypatch.setattr(Targets, "lookup", lambda _, cell, requires, checkout=None: self.lookup(cell, checkout))
+        monkeypatch.setattr(Targets, "lookup", lambda _, cell, spec, checkout=None: self.lookup(cell, checkout))
 
     def lookup(self, cell: Cell, checkout: git.Checkout | None = None) -> TargetLookup:
         """The target of a cell, whose version and settings are what it is called."""

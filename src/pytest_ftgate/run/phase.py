@@ -104,8 +104,9 @@ class Phase:
         checkout = pair.changed if pair else None
 
         def prepared(checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
-            prepare, requires = run.targets.prepared, group.spec.packages
-            return {cell.target.spec: prepare(cell, requires, checkout) for cell in one_per_target(cells)}
+            return {
+                cell.target.spec: run.targets.prepared(cell, group.spec, checkout) for cell in one_per_target(cells)
+            }
 
         # 1. What is installed, and what each cell is compared with.
         targets = prepared(checkout)
@@ -216,7 +217,7 @@ class Phase:
             return run.stored.compared_with(group, cell)
         if worktrees.lacks(reference, split_nodeid(cell.nodeid)[0]):
             return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
-        there = run.targets.prepared(cell, group.spec.packages, reference)
+        there = run.targets.prepared(cell, group.spec, reference)
         if why := unavailable(cell, there.interpreter):
             return ComparedWith(why=f"{reference.label} cannot run it: {why}")
         return ComparedWith(

@@ -41,7 +41,7 @@ class StoredBaselines:
 
     def entry(self, group: Group, cell: Cell) -> schema.StoredCell | FtgateError | None:
         """What is stored of a cell on this machine and build; an error in its place if the file cannot be read."""
-        if self.targets.lookup(cell, group.spec.packages).target is None:
+        if self.targets.lookup(cell, group.spec).target is None:
             return None
         stored = self._test(cell)
         return stored if isinstance(stored, FtgateError) else self._entries(cell).get(self._key(group, cell))
@@ -65,7 +65,7 @@ class StoredBaselines:
         if not isinstance(entry, schema.StoredCell):
             # The newest of another machine: of the same build if there is one, else of any; where its cores are the
             # workers, of none with another number of them.
-            entries, build = self._entries(cell), self.targets.prepared(cell, group.spec.packages).key
+            entries, build = self._entries(cell), self.targets.prepared(cell, group.spec).key
             if cell.cores:
                 entries = {key: each for key, each in entries.items() if each.recordings[-1].workers == cell.workers}
             alike = {key: each for key, each in entries.items() if key.partition("/")[2] == build} or entries
@@ -124,7 +124,7 @@ class StoredBaselines:
         def compared(group: Group, cell: Cell) -> bool:
             if config.against or not self.holds(cell):
                 return bool(config.against)
-            return in_parts or self.targets.lookup(cell, group.spec.packages).target is not None
+            return in_parts or self.targets.lookup(cell, group.spec).target is not None
 
         return sum(
             hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
@@ -198,4 +198,4 @@ class StoredBaselines:
         return stored.cells.get(label, {}) if isinstance(stored, schema.TestBaseline) else {}
 
     def _key(self, group: Group, cell: Cell) -> str:
-        return names.entry_key(self.machine.fingerprint, self.targets.prepared(cell, group.spec.packages).key)
+        return names.entry_key(self.machine.fingerprint, self.targets.prepared(cell, group.spec).key)

@@ -18,10 +18,11 @@ from ..kit.git import Checkout
 from ..kit.values import Struct
 from ..measure import machine
 from ..measure.cell_run import PreparedTarget
+from ..measure.launchers.factory import lacking
 from ..measure.plan import Listener
 from ..measure.spent import Spent
 from ..measure.watch import threads
-from ..model.spec import Cell, Group, Interpreter, Target, parse_target
+from ..model.spec import Cell, Group, Interpreter, Spec, Target, parse_target
 from ..targets import describe, environments, find
 from ..targets.find import InterpreterNotFound
 from .folder import RunFolder
@@ -72,9 +73,14 @@ class Targets:
         """What `make_all` has made, or why it could not."""
         self._told = threading.Lock()
 
-    def lookup(self, cell: Cell, requires: tuple[str, ...], checkout: Checkout | None = None) -> TargetLookup:
-        """The target of a cell, in an environment with the project, or a checkout of it, and what its test requires."""
-        target = target_of(cell, checkout)
+    def lookup(self, cell: Cell, spec: Spec, checkout: Checkout | None = None) -> TargetLookup:
+        """The target of a cell, in an environment with the project, or a checkout of it, and what its test requires.
+
+        None for a cell whose program cannot be started here: nothing is installed, or built, for it.
+        """
+        if reason := lacking(cell, spec):
+            return TargetLookup(reason=reason)
+        target, requires = target_of(cell, checkout), spec.packages
         key = _key(target, requires, checkout)
         if key not in self._lookups:
             try:
@@ -84,9 +90,9 @@ class Targets:
                 self._lookups[key] = TargetLookup(reason=str(error), failed=True)
         return self._lookups[key]
 
-    def prepared(self, cell: Cell, requires: tuple[str, ...], checkout: Checkout | None = None) -> PreparedTarget:
+    def prepared(self, cell: Cell, spec: Spec, checkout: Checkout | None = None) -> PreparedTarget:
         """As `lookup`. Raises FtgateError with the reason if the target cannot be used."""
-        lookup = self.lookup(cell, requires, checkout)
+        lookup = self.lookup(cell, spec, checkout)
         if lookup.target is None:
             raise FtgateError(lookup.reason)
         return lookup.target
@@ -98,13 +104,16 @@ class Targets:
         """
         if self.scripted:
             return
-        cells = [cell for cell in one_per_target(group.cells) if not machine.cores_lacking(cell, group.spec)]
+        spec = group.spec
+        cells = one_per_target(
+            [each for each in group.cells if not (machine.cores_lacking(each, spec) or lacking(each, spec))]
+        )
         stopped = threading.Event()
 
         def make(there: list[Checkout], ended: threading.Event) -> None:
             try:
                 for side, cell in product(there, cells):
-                    target, requires = target_of(cell, side), group.spec.packages
+                    target, requires = target_of(cell, side), spec.packages
                     key = _key(target, requires, side)
                     if key in self._lookups or key in self._made or stopped.is_set():
                         continue

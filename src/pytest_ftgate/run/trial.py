@@ -250,14 +250,14 @@ class Trial:
 
         if reason := machine.cores_lacking(cell, self.group.spec):
             return unsupported(reason)
-        lookup = self.run.targets.lookup(cell, self.group.spec.packages, pair.changed if pair else None)
+        lookup = self.run.targets.lookup(cell, self.group.spec, pair.changed if pair else None)
         if lookup.failed:
             return failed_row(cell, first_line(lookup.reason), lookup.reason)
         reason = lookup.reason if lookup.target is None else unavailable(cell, lookup.target.interpreter)
         if reason or lookup.target is None:
             return unsupported(reason)
         if pair and pair.reference.python:
-            other = self.run.targets.lookup(cell, self.group.spec.packages, pair.reference).target
+            other = self.run.targets.lookup(cell, self.group.spec, pair.reference).target
             if other is not None and same(cell, lookup.target, pair.reference, other):
                 itself = f"{cell.target.spec} is {pair.reference.label} itself"
                 return unsupported(f"{itself}, with which the targets are compared")

@@ -94,7 +94,7 @@ class UnchangedCells:
         """Both sides of a cell's target. Raises FtgateError where one cannot be prepared."""
         found = []
         for checkout in (pair.changed, pair.reference):
-            target = self.run.targets.prepared(cell, group.spec.packages, checkout)
+            target = self.run.targets.prepared(cell, group.spec, checkout)
             key = (checkout.root, target.python)
             if key not in self._sides:
                 top, environment = checkout.top(checkout.project), Path(target.python).parent.parent

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from ...model.spec import Environment, Executor
+from ...model.spec import Cell, Environment, Executor, Spec
 from ..launch import Handle, Launcher, Request
 from .command import CommandLauncher
-from .server import ServerLauncher
+from .server import ServerLauncher, generators_for
+from .words import missing, which
 from .workload import WorkloadLauncher
 
 CONTROL = Executor(kind="threads")
 """What runs the standard candle beside a program, which is under no executor of ours."""
+IN_ENVIRONMENTS: Final = re.compile(r"^$|\b(?:pip|uv)\b")
+"""Commands of `programs=` that may install into an environment what the project or `packages=` install anyway."""
+
+
+def lacking(cell: Cell, spec: Spec) -> str:
+    """The programs that a cell needs on PATH and are not there, with the command that installs each; else empty.
+
+    Known before the cell's environment is made: what that may bring is looked for by the launch.
+    """
+    if cell.executor.program is None:
+        return ""
+    needs = [(program, command) for program, command in spec.programs if not IN_ENVIRONMENTS.search(command)]
+    generators = generators_for(spec.service.load.generator) if spec.service else {}
+    if not any(which(name, "") for name in generators):
+        needs += list(generators.items())[:1]
+    return missing(needs)
 
 
 class Launchers:

@@ -53,7 +53,7 @@ from .command import program_environment
 from .guard import SCRATCH
 from .load import GeneratorOutput, Tool
 from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
-from .words import absent, folder_of, missing, on, required, split_cpus, threads_for, values_of, which
+from .words import folder_of, missing, on, required, split_cpus, threads_for, values_of, which
 
 HOST: Final = "127.0.0.1"
 
@@ -297,12 +297,17 @@ class ServerLauncher:
 
 def tool_for(generator: Generator | None) -> Tool:
     """The load generator requested, or the first that is installed. Raises CellUnsupported where there is none."""
-    wanted = [generator] if generator else list(load_generators.INSTALL)
+    wanted = generators_for(generator)
     for name in wanted:
         program = which(name, "")
         if program is not None:
             return Tool(name, program, *load_generators.split(split_cpus(), machine.cpu_quota()))
-    raise CellUnsupported(absent(wanted[0], list(load_generators.INSTALL.items())))
+    raise CellUnsupported(missing(list(wanted.items())[:1]))
+
+
+def generators_for(generator: Generator | None) -> dict[Generator, str]:
+    """The load generators that serve, each with its command to install it: the one requested, else all, best first."""
+    return {name: command for name, command in load_generators.INSTALL.items() if generator in (None, name)}
 
 
 class ServerHandle:
