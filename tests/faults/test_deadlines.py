@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from bench import THREADS, Bench
-from example import Example
 
 from pytest_ftgate.kit import git, processes
 from pytest_ftgate.kit.errors import FtgateError
@@ -334,56 +332,3 @@ def test_git_and_uv_that_hang_are_named(
     monkeypatch.setattr(environments, "find_uv", lambda: str(hangs))
     with pytest.raises(FtgateError, match=r"uv venv x` did not end within .*--ftgate-time was over"):
         environments.run_uv(["venv", "x"])
-
-
-# -- plain runs ----------------------------------------------------------------------------------------------------
-
-IN_C = """
-    import ctypes
-
-    @ftgate.compare(serial, pythons=["3.14"]LIMIT)
-    def test_it(worker):
-        libc, lock = ctypes.LIBRARY(None), ctypes.create_string_buffer(64)
-        libc.pthread_mutex_lock(lock)
-        open("at", "w").close()
-        libc.pthread_mutex_lock(lock)
-"""
-SHORT = """
-    from pytest_ftgate.run import plain
-
-    plain.AGAIN_S, plain.WITHOUT_GIL_S = 0.1, 3.0
-"""
-
-
-@pytest.mark.parametrize("library", ["CDLL", pytest.param("PyDLL", marks=pytest.mark.long)])
-def test_a_body_that_waits_in_c_ends_the_process_with_its_stack(pytester: pytest.Pytester, library: str) -> None:
-    source = IN_C.replace("LIBRARY", library).replace("LIMIT", ", timeout=1")
-    result = Example(pytester, {"test_a.py": source, "conftest.py": SHORT}).run_fresh()
-    assert result.ret == 1
-    text = result.stderr.str()
-    if library == "CDLL":
-        assert (
-            f"ftgate: test_it did not end within 1 s; main thread was at {pytester.path / 'test_a.py'}:9, and" in text
-        )
-        assert "cannot be interrupted: pytest is ended" in text
-    else:  # it keeps the GIL: the stacks are faulthandler's
-        assert 'test_a.py", line 9 in test_it' in text
-
-
-def test_a_second_ctrl_c_ends_what_waits_in_c(pytester: pytest.Pytester) -> None:
-    source = IN_C.replace("LIBRARY", "CDLL").replace("LIMIT", "")
-    example = Example(pytester, {"test_a.py": source, "conftest.py": SHORT + "    plain.CTRL_C_S = 0.2\n"})
-    with example.start("test_a.py") as run:
-        try:
-            # Between the file and the lock it would be interrupted as any code of Python's.
-            while not (example.folder / "at").exists() or psutil.Process(run.pid).status() != psutil.STATUS_SLEEPING:
-                assert run.poll() is None
-                time.sleep(0.02)
-            while run.poll() is None:
-                run.send_signal(signal.SIGINT)
-                time.sleep(0.5)
-            text, _ = run.communicate()
-        finally:
-            run.kill()
-    assert run.returncode == 130, text
-    assert f"Ctrl-C cannot interrupt the cell; main thread was at {pytester.path / 'test_a.py'}:9: pytest is" in text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 import sysconfig
 from collections.abc import Iterable
@@ -75,14 +73,7 @@ def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
 
                 for name, value in words.workload_variables(cell, spec, sys.executable).items():
                     patch.setenv(name, value)
-            # The stream itself, whatever of it is captured.
-            capture = item.config.pluginmanager.get_plugin("capturemanager")
-            with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
-                stderr = os.dup(2)
-            try:
-                plain.once(cell, spec, stderr)
-            finally:
-                os.close(stderr)
+            plain.once(cell, spec)
     except Unsupported as unsupported:
         reason = str(unsupported)
     except Failure as failure:
