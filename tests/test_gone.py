@@ -61,6 +61,11 @@ GONE: Final = {
     "exports that nobody asked for": Gone(
         forms=("benchstat", "otava"), words=("benchstat", "otava", "Otava", "_go_name")
     ),
+    "a run that is judged by its base": Gone(
+        options=("trust",),
+        modules=("features/trust",),
+        words=("too_many_cores", "disagreement", "limits_from", "limits_text", "judge_by", "ftgate_plan", "turn_ns"),
+    ),
 }
 # Locked requirements of others, and this table.
 OTHERS: Final = ("requirements.txt", "tests/test_gone.py", "src/pytest_ftgate/features/html/assets/")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .declare.options import Option, Options
     from .judge.metrics import MetricRow
     from .model.report import Format, Report, Row, Shard
-    from .model.spec import Cell, Group, Plan
+    from .model.spec import Cell, Group
     from .model.verdict import Verdict
     from .plugin.gate import Gate
     from .run.phase import Instead, Phase
@@ -72,11 +72,6 @@ def ftgate_configure(gate: Gate) -> None:
 
     Raises pytest.UsageError to refuse the run.
     """
-
-
-@_hookspec(firstresult=True)
-def ftgate_plan(plan: Plan) -> Plan | None:
-    """The plan as it is measured here."""
 
 
 @_hookspec(firstresult=True)

@@ -122,7 +122,6 @@ COMMIT = "b" * 40
     [
         (part_of(2, commit=COMMIT), f"the commit is {REPORT.commit} and {COMMIT}"),
         (part_of(2, version="9.9"), f"the version of pytest-ftgate is {REPORT.version} and 9.9"),
-        (part_of(2, limits_from=COMMIT), f"the commit that limits are read from is unknown and {COMMIT}"),
         (part_of(2, alpha=0.05), "ftgate_alpha is 0.01 and 0.05"),
         (part_of(2, options={}), "ftgate_alpha is 0.01 and at its default"),
         (part_of(2, options={"ftgate_alpha": "0.01", "--ftgate-metrics": "x\x1b[31m"}), "is at its default and x"),

@@ -165,7 +165,6 @@ JUNK = {
         "message(event='iteration', iteration={'wall_ns': 1, 'work_ns': 1, 'rate': float('nan')})",
         "Expected `float` >= 0.0",
     ),
-    "no time of a turn": ("message(event='iteration', iteration={'wall_ns': 1, 'work_ns': 1})", "turn_ns of its"),
     "code": ("framed(marshal.dumps(compile('1', '', 'eval')))", "bytes that cannot be read|in place of a message"),
 }
 

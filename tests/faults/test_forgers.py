@@ -1,11 +1,10 @@
-"""Forgers: what a change may bring or do to pass although it is slower; what is detected, and what docs/trust.md says.
+"""What a change may bring or do to pass although it is slower: what is detected, and what is not.
 
-Where nothing detects it, the test shows what happens, so that the page stays true.
+Where nothing detects it, docs/trust.md says so, and a test shows what happens.
 """
 
 from __future__ import annotations
 
-import os
 import py_compile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,19 +12,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from bench import SERIAL, THREADS, Bench
+from bench import THREADS, Bench
 from example import Example
-from fake_launcher import CONFIG, FakeLauncher, Quiet, group_of, spec_of
+from fake_launcher import CONFIG, FakeLauncher, Quiet, group_of
 from project import commit, git
 
-from pytest_ftgate import cli
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.git import Checkout
-from pytest_ftgate.measure.launch import LaunchFailed, Request, request_here
-from pytest_ftgate.measure.launchers import workload
-from pytest_ftgate.measure.launchers.workload import CLOCK, Turns, install_runner, too_many_cores
+from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.launchers.workload import CLOCK, clock_error, install_runner
 from pytest_ftgate.model.report import Row
-from pytest_ftgate.model.sample import Iteration
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.run.folder import refuse_tracked
 from pytest_ftgate.run.rows import placed_row
@@ -212,69 +208,14 @@ def test_what_an_installation_left_stays_until_it_differs(repo: Path) -> None:
 # ---- the clock
 
 
-def _request(**changes: Any) -> Request:
-    group = group_of("threads")
-    return Request(**{**_fields(request_here(group.cells[0], spec_of("threads"), "python", 60.0)), **changes})
-
-
-def _fields(request: Request) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in request.__struct_fields__}
-
-
-def _turns(own: tuple[float, float], beside: tuple[float, float], **of_beside: Any) -> Turns:
-    """Twenty turns of a cell and of what is measured beside it: what was waited and what was said, in ms."""
-    found = Turns()
-    for _ in range(20):
-        found.add(_request(), own[0] / 1e3, own[1] * MS)
-        found.add(_request(**of_beside), beside[0] / 1e3, beside[1] * MS)
-    return found
-
-
-PAIRED: dict[str, Any] = {"reference": True}
-ALONE: dict[str, Any] = {"role": "control"}
-OTHER: dict[str, Any] = {"cell": group_of("fork").cells[0]}
-
-
 @pytest.mark.parametrize(
-    ("own", "beside", "of", "wrong"),
-    [
-        ((21.2, 21.0), (7.2, 7.0), PAIRED, ""),
-        ((21.2, 7.0), (7.2, 7.0), PAIRED, "shorter"),
-        ((7.0, 21.0), (7.2, 7.0), PAIRED, "longer"),
-        ((30.0, 10.0), (27.0, 7.0), PAIRED, ""),  # a machine that is so busy explains it
-        ((1000.0, 990.0), (990.0, 985.0), PAIRED, ""),
-        ((1000.0, 700.0), (990.0, 985.0), PAIRED, "shorter"),
-        ((40.0, 10.0), (7.2, 7.0), ALONE, ""),  # threads of the workload may delay its answers
-        ((400.0, 130.0), (7.2, 7.0), ALONE, "shorter"),
-        ((40.0, 10.0), (7.2, 7.0), OTHER, ""),
-        ((400.0, 130.0), (7.2, 7.0), OTHER, "shorter"),
-    ],
+    ("waited_ms", "said_ms", "wrong"),
+    [(21.2, 21.0, False), (7.0, 21.0, True), (7.0, 7.9, False), (7.0, 8.2, True), (1000, 1010, False)],
 )
-def test_turns_that_the_controllers_clock_does_not_agree_with(
-    own: tuple[float, float], beside: tuple[float, float], of: dict[str, Any], wrong: str
-) -> None:
-    error = _turns(own, beside, **of).disagreement(_request())
-    assert (error.detail if error else "") == "" if not wrong else error is not None and wrong in error.detail
-    assert error is None or error.reason == CLOCK
-
-
-def test_one_turn_in_time_or_too_few_turns_prove_nothing() -> None:
-    found = _turns((21.2, 7.0), (7.2, 7.0), reference=True)
-    found.add(_request(), 0.0212, 21.0 * MS)
-    assert found.disagreement(_request()) is None
-    assert Turns().disagreement(_request()) is None
-
-
-def test_more_cores_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_ftgate.measure.launchers.workload.usable_cores", lambda: 2)
-    forged = Iteration(wall_ns=70 * MS, work_ns=70 * MS, cpu_ns=190 * MS)
-    error = too_many_cores(_request(), [forged] * 20)
-    assert error is not None
-    assert error.reason == "it says that it kept 2.71 cores busy, and there are 2"
-    honest = Iteration(wall_ns=70 * MS, work_ns=70 * MS, cpu_ns=142 * MS)
-    short = Iteration(wall_ns=MS, work_ns=MS, cpu_ns=4 * MS)  # ticks of ended processes
-    assert too_many_cores(_request(), [honest] * 20) is None
-    assert too_many_cores(_request(), [short] * 10) is None
+def test_no_iteration_is_longer_than_its_answer_was_waited_for(waited_ms: float, said_ms: float, wrong: bool) -> None:
+    error = clock_error(waited_ms * MS, said_ms * MS)
+    assert (error is not None) is wrong
+    assert error is None or (error.reason, "longer than" in error.detail) == (CLOCK, True)
 
 
 SPIN = """
@@ -288,20 +229,19 @@ def test_it(worker):
     while real() < end: pass
 """
 REPLACED = "clock.now_ns = lambda: real() // 3"
-IN_THIRDS = """
+TENFOLD = """
 import sys
-def now_ns(): return real() // 3
+def now_ns(): return real() * 10
 for name, module in list(sys.modules.items()):
     if name.startswith("pytest_ftgate.runner") and "now_ns" in vars(module): module.now_ns = now_ns
 clock._CLOCK = clock.now_ns
 """
 
 
-def _measured(bench: Bench, forged: str, *, reference: bool = False, count: int = 20) -> Any:
+def _measured(bench: Bench, forged: str, *, count: int) -> Any:
     """The record of a launch of a workload that spins for 30 ms, with `forged` in its module."""
     bench.write(SPIN.format(forged))
-    handle = bench.start(SERIAL if reference else THREADS, workers=1)
-    handle.request = _with(handle.request, reference)  # type: ignore[attr-defined]
+    handle = bench.start(THREADS, workers=1)
     handle.ready()
     handle.iteration(CHECKED_COLD)
     for _ in range(count):
@@ -309,15 +249,18 @@ def _measured(bench: Bench, forged: str, *, reference: bool = False, count: int 
     return handle.finish()
 
 
-def _with(request: Request, reference: bool) -> Request:
-    return Request(**{**_fields(request), "reference": reference})
-
-
 def test_a_runner_whose_clock_is_replaced_is_an_error(bench: Bench) -> None:
     with pytest.raises(LaunchFailed) as failed:
         _measured(bench, REPLACED, count=1)
     assert failed.value.error.reason == CLOCK
     assert "now_ns" in failed.value.error.detail
+
+
+def test_a_clock_that_runs_faster_and_hides_its_replacement_is_an_error(bench: Bench) -> None:
+    with pytest.raises(LaunchFailed) as failed:
+        _measured(bench, TENFOLD, count=1)
+    assert failed.value.error.reason == CLOCK
+    assert "longer than" in failed.value.error.detail
 
 
 COUNTED = """
@@ -329,17 +272,6 @@ LaunchRecord.wall_ns = property(lambda _: 1, lambda *_: None)
 def test_answers_that_the_result_file_does_not_agree_with(bench: Bench) -> None:
     with pytest.raises(LaunchFailed, match=r"2 iterations of .* ms and, in its result file, 2 iterations of 1e-06 ms"):
         _measured(bench, COUNTED, count=2)
-
-
-def test_a_clock_that_hides_its_replacement_disagrees_with_the_controllers(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workload, "DELAYS", 0.0)  # else this machine may be too busy to tell
-    _measured(bench, "", reference=True, count=5)
-    with pytest.raises(LaunchFailed) as failed:
-        _measured(bench, IN_THIRDS)
-    assert failed.value.error.reason == CLOCK
-    assert "shorter than" in failed.value.error.detail
 
 
 def test_clocks_that_the_workload_sees_are_not_the_runners(bench: Bench) -> None:
@@ -390,202 +322,15 @@ def test_rows_that_are_written_for_a_test_are_taken_for_its_own(tmp_path: Path) 
     assert session.row(group.cells[0].nodeid).row == row
 
 
-# ---- what judges: the settings and the set of tests
-
-BASE = {
-    "pytest.ini": "[pytest]\n",
-    ".gitignore": ".ftgate/\n__pycache__/\n",
-    "test_a.py": """
-        import pytest
-
-        @ftgate.compare(threads, workers=1)
-        def test_slower(worker):
-            return 1
-
-        @ftgate.compare(threads, workers=1)
-        def test_marked_slower(worker):
-            return 1
-
-        @ftgate.compare(threads, workers=1)
-        def test_known_slower(worker):
-            return 1
-
-        @ftgate.compare(threads, workers=1)
-        def test_skipped(worker):
-            return 1
-
-        @pytest.mark.skip
-        @ftgate.compare(threads, workers=1)
-        def test_always_skipped(worker):
-            return 1
-
-        @ftgate.compare(threads, serial, workers=1)
-        def test_of_two(worker):
-            return 1
-
-        @ftgate.compare(threads, workers=1)
-        def test_removed(worker):
-            return 1
-        """,
-}
-LENIENT = """[pytest]
-ftgate_limit = wall: margin=900%, effect=950%
-    tail: margin=900%, effect=950%
-ftgate_fail_on = improved
-ftgate_alpha = 1e-12
-addopts = --deselect test_b.py
-"""
-QUICK = (
-    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "-oftgate_launches=1", "-oftgate_iterations=2",
-    "--ftgate-python=3.14t",
-)  # fmt: skip
-FORGED_TESTS = """
-from pytest_ftgate import ftgate, threads
-import pytest
-
-@ftgate.limit("wall", margin="900%", effect="950%")
-@ftgate.compare(threads, workers=1)
-def test_slower(worker):
-    return 1
-
-@pytest.mark.xfail
-@ftgate.compare(threads, workers=1)
-def test_marked_slower(worker):
-    return 1
-
-@ftgate.xfail("regressed", reason="it is known", strict=False)
-@ftgate.compare(threads, workers=1)
-def test_known_slower(worker):
-    return 1
-
-@pytest.mark.skip
-@ftgate.compare(threads, workers=1)
-def test_skipped(worker):
-    return 1
-
-@pytest.mark.skip
-@ftgate.compare(threads, workers=1)
-def test_always_skipped(worker):
-    return 1
-
-@ftgate.compare(threads, workers=1)
-def test_of_two(worker):
-    return 1
-"""
-
-
-@pytest.fixture
-def change(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, scripted_runs: None) -> Example:
-    """A change that makes tests a hundred times slower, and does what it can to hide it."""
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    example, folder = Example(pytester, BASE), pytester.path
-    (folder / "test_b.py").write_text(BASE_B, encoding="utf-8")
+def test_a_tracked_folder_of_ours_ends_the_run(pytester: pytest.Pytester, scripted_runs: None) -> None:
+    example = Example(pytester, {"test_a.py": "@ftgate.compare(threads)\ndef test_it(worker): ...\n"})
+    folder = example.folder
     git(folder, "init", "--quiet", "--template=")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "-m", "base")
-    (folder / "pytest.ini").write_text(LENIENT, encoding="utf-8")
-    (folder / "test_a.py").write_text(FORGED_TESTS, encoding="utf-8")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "-m", "change", "-m", "Ftgate-Accept: test_a.py::test_slower* wall: meant")
-    return example
-
-
-BASE_B = """
-from pytest_ftgate import ftgate, threads
-
-@ftgate.compare(threads, workers=1)
-def test_deselected(worker):
-    return 1
-"""
-
-
-def test_a_change_cannot_judge_itself_where_the_base_is_trusted(change: Example) -> None:
-    result = change.run_pytest(*QUICK, "--ftgate-trust=base", "--ftgate-report=md:report.md")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    report = change.report()
-    found = {nodeid.partition("::")[2]: decision for nodeid, decision in change.decisions().items()}
-    gone = {"of_two[3.14t-serial-w1]", "skipped[3.14t-threads-w1]", "removed[3.14t-threads-w1]"}
-    gone = {f"test_{each}" for each in gone | {"deselected[3.14t-threads-w1]"}}
-    slower = {f"test_{each}slower[3.14t-threads-w1]" for each in ("", "marked_", "known_")}
-    assert {name for name, decision in found.items() if decision == "error"} == gone
-    assert {name for name, decision in found.items() if decision in ("regressed", "suspect")} == slower
-    assert found.keys() == gone | slower | {"test_of_two[3.14t-threads-w1]"}
-    assert {each.partition("::")[2] for each in report["failing"]} == gone | slower
-    assert report["limits_from"] == git(change.folder, "rev-parse", "HEAD~1")
-    said = f"from commit {report['limits_from'][:10]} (--ftgate-trust=base)"
-    assert said in result.stdout.str()
-    assert said in (change.folder / "report.md").read_text(encoding="utf-8")
-    assert "a change cannot remove, rename, skip or deselect" in " ".join(result.stdout.str().split())
-
-
-@pytest.mark.long
-def test_shards_and_workers_of_xdist_are_judged_by_the_base_as_one_run_is(change: Example) -> None:
-    trusted = (*QUICK, "--ftgate-trust=base", "--ftgate-seed=1", "--ftgate-report")
-    assert change.run_pytest(*trusted, "json:one.json").ret == pytest.ExitCode.TESTS_FAILED
-    one = change.report("one.json")
-    assert change.run_pytest(*trusted, "json:workers.json", "-n2").ret == pytest.ExitCode.TESTS_FAILED
-    assert change.report("workers.json")["failing"] == one["failing"]
-    assert change.decisions("workers.json") == change.decisions("one.json")
-    for part in (1, 2):
-        change.run_pytest(*trusted, f"json:s{part}.json", f"--ftgate-shard={part}/2")
-    assert cli.main(["merge", "s2.json", "s1.json", "-o", "all.json"]) == 1
-    joined = change.report("all.json")
-    assert (joined["failing"], joined["limits_from"]) == (one["failing"], one["limits_from"])
-    assert change.decisions("all.json") == change.decisions("one.json")
-
-
-@pytest.mark.long
-def test_a_change_judges_itself_where_the_head_is_trusted(change: Example) -> None:
-    assert change.run_pytest(*QUICK).ret == 0
-
-
-@pytest.mark.long
-def test_the_command_line_wins_over_both(change: Example) -> None:
-    words = (*QUICK, "--ftgate-trust=base", "--ftgate-fail-on=improved", "test_a.py::test_slower")
-    assert change.run_pytest(*words).ret == 0
-
-
-@pytest.mark.long
-def test_settings_above_the_checkout_are_not_the_bases(change: Example) -> None:
-    folder = change.folder
-    git(folder, "checkout", "--quiet", "HEAD~1")
-    git(folder, "rm", "--quiet", "pytest.ini")
-    git(folder, "commit", "--quiet", "-m", "base without settings")
-    (folder / "pytest.ini").write_text(LENIENT, encoding="utf-8")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "-m", "change")
-    result = change.run_pytest(*QUICK, "--ftgate-trust=base", "test_a.py::test_slower")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert change.report()["tables"][0]["rows"][0]["verdict"]["decision"] in ("regressed", "suspect")
-
-
-def test_it_needs_a_commit_to_trust(change: Example) -> None:
-    result = change.run_pytest("-p", "fake_run", "--ftgate", "--ftgate-trust=base")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--ftgate-trust=base takes limits from the commit*: add --ftgate-against REV"])
-
-
-@pytest.mark.long
-def test_a_base_that_cannot_be_collected_is_a_usage_error(change: Example) -> None:
-    folder = change.folder
-    git(folder, "checkout", "--quiet", "HEAD~1")
-    (folder / "test_b.py").write_text("import nowhere\n", encoding="utf-8")
-    git(folder, "commit", "--quiet", "--all", "-m", "a base that is broken")
-    git(folder, "commit", "--quiet", "--allow-empty", "-m", "change")
-    (folder / "test_b.py").write_text("", encoding="utf-8")
-    result = change.run_pytest(*QUICK, "--ftgate-trust=base")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "No module named 'nowhere'" in result.stderr.str()
-    assert "cannot be collected here" in result.stderr.str()
-
-
-def test_a_tracked_folder_of_ours_ends_the_run(change: Example) -> None:
-    folder = change.folder
     planted = folder / ".ftgate" / "runner" / "0123" / "main.py"
     planted.parent.mkdir(parents=True)
     planted.write_text("forged", encoding="utf-8")
     git(folder, "add", "--force", ".ftgate/runner")
     git(folder, "commit", "--quiet", "-m", "a runner")
-    result = change.run_pytest("-p", "fake_run", "--ftgate")
+    result = example.run_pytest("-p", "fake_run", "--ftgate")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*git tracks .ftgate/runner/0123/main.py: *`git rm -r -f .ftgate`*"])

@@ -109,7 +109,6 @@ def test_no_other_test_runs_while_one_is_measured(pytester: pytest.Pytester, scr
     [
         ("--ftgate-time=60", "--ftgate-time is shared by the tests of one machine: *"),
         ("--ftgate-shard=1/2", "--ftgate-shard is for jobs that do not know of each other: *"),
-        ("--ftgate-trust=base", "--ftgate-trust=base collects the reference here alone: *"),
     ],
 )
 def test_what_cannot_work_on_hosts_is_refused_before_they_are_asked(example: Example, option: str, why: str) -> None:

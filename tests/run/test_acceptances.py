@@ -26,7 +26,7 @@ def _no_branch_of_ci(bare_git: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def acceptances(folder: RunFolder, listener: Quiet | None = None) -> Acceptances:
-    run: Any = SimpleNamespace(folder=folder, listener=listener or Quiet(), limits_from="")
+    run: Any = SimpleNamespace(folder=folder, listener=listener or Quiet())
     return Acceptances(run)
 
 

@@ -254,8 +254,6 @@ class Option:
     """It may change what is measured of a cell: a rerun of one cell needs it."""
     shard_own: bool = False
     """The parts of a run may differ in it."""
-    trusted: bool = False
-    """It judges, or says how much is measured for that: `--ftgate-trust=base` takes it from the reference."""
     not_with_hosts: str = ""
     """Why it has no meaning on several machines, and what has."""
 
@@ -341,7 +339,6 @@ class Options:
         many=True,
         commas=True,
         of_a_cell=False,
-        trusted=True,
     )
     against: str = row(
         "",
@@ -358,7 +355,6 @@ class Options:
         truth,
         "measure a cell that misses its stored baseline together with the baseline's commit, and let that decide "
         "(default: yes)",
-        trusted=True,
     )
     explain: bool = row(
         True,
@@ -375,7 +371,6 @@ class Options:
         many=True,
         required=True,
         commas=True,
-        trusted=True,
     )
     limit: tuple[Threshold, ...] = row(
         (),
@@ -407,7 +402,6 @@ class Options:
         "time of the whole run, for example 5m; all tests share it, and when it is over no iteration begins",
         metavar="TIME",
         of_a_cell=False,
-        trusted=True,
         not_with_hosts="--ftgate-time is shared by the tests of one machine: with hosts, give --ftgate-test-time",
     )
     test_time: float = row(
@@ -415,14 +409,12 @@ class Options:
         seconds,
         "time of one test, all its cells together, with what follows a miss (default: 3m)",
         metavar="TIME",
-        trusted=True,
     )
     launches: int | None = row(
         None,
         count,
         "number of launches per cell (default: from the variance)",
         metavar="N",
-        trusted=True,
         ini_only=True,
     )
     iterations: int | None = row(
@@ -430,7 +422,6 @@ class Options:
         count,
         "number of iterations per launch (default: from the variance)",
         metavar="N",
-        trusted=True,
         ini_only=True,
     )
     timeout: float = row(
@@ -446,7 +437,6 @@ class Options:
         fraction,
         "do not judge a figure whose probe slowed the workload by more than this",
         metavar="SHARE",
-        trusted=True,
         ini_only=True,
     )
     alpha: float = row(
@@ -454,7 +444,6 @@ class Options:
         probability,
         "probability of a false alarm in a whole run, split over everything that gates",
         metavar="P",
-        trusted=True,
         ini_only=True,
     )
     install: tuple[tuple[str, ...], ...] | None = row(

@@ -19,7 +19,6 @@ FEATURES: Final = {
     "github": "run",
     "hosts": "run",
     "shards": "option run",
-    "trust": "option run",
     "existing": "option run",
     "decide": "option command",
     "report": "command",

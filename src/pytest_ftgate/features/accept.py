@@ -240,8 +240,6 @@ class Acceptances:
 
         The same for all processes of a run, whatever is committed meanwhile.
         """
-        if self.run.limits_from:  # a change that is judged by its base accepts nothing of itself
-            return None
         try:
             repository = Repository(self.run.folder.root)
             with self.run.folder.locked("branch"):

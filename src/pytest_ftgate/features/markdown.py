@@ -102,10 +102,9 @@ def _head(report: Report) -> str:
     warnings = [f"This report is partial: {report.partial}"] if report.partial else []
     warnings += filter(None, [said.undecided(report)])
     warned = "".join(f"\n> [!WARNING]\n> {text(each)}\n" for each in warnings)
-    about, limits, every = said.about(report), said.limits_text(report), said.counted(counts)
+    about, every = said.about(report), said.counted(counts)
     lines = [f"{text(about)}\n\n" if about else "", "" if result == headline else f"{text(result)}. "]
     lines += [f"{plural(counts.total(), 'cell')} in {units.span(report.wall_s)}{': ' if every else ''}{every}.\n"]
-    lines += [f"\nLimits: {text(limits)}.\n" if limits else ""]
     return f"{MARKER}\n## ftgate: {part}{text(_short_name(first, HEADING))}\n{warned}\n{''.join(lines)}"
 
 

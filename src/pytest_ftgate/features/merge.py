@@ -204,11 +204,9 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
             raise FtgateError(f"{name} is the report of a whole run: ftgate merge joins those of --ftgate-shard")
         if shard.part > shard.parts or max(shard.places, default=-1) >= len(shard.planned):
             raise FtgateError(f"{name} contradicts itself: {shard.name} of {len(shard.planned)} cells")
-        own, planned = {shard.planned[place] for place in shard.places}, set(shard.planned)
+        own = {shard.planned[place] for place in shard.places}
         cells = [row.cell.nodeid for row in report.rows]
-        # Under --ftgate-trust=base the first part also names the cells that only the reference has.
-        strange = [each for each in cells if each not in own and (each in planned or not report.limits_from)]
-        if strange:
+        if strange := [each for each in cells if each not in own]:
             raise FtgateError(f"{name} is {shard.name} and has cells that are not in that: {_named(strange)}")
         shards[name] = shard
 
@@ -221,7 +219,6 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
             ("the number of shards", one.parts, other.parts),
             ("the commit", here.commit, there.commit),
             ("the version of pytest-ftgate", here.version, there.version),
-            ("the commit that limits are read from", here.limits_from, there.limits_from),
             ("ftgate_alpha", one.alpha, other.alpha),
             *((option, one.options.get(option, UNSET), other.options.get(option, UNSET)) for option in options),
         ]
@@ -295,8 +292,8 @@ def _whole(reports: Mapping[str, Report], place_of: Mapping[str, int], missing: 
         partial += [f"{name}: {report.partial}"] if report.partial else []
 
     def place(table: Table) -> int:
-        """Of its first cell in the plan; cells that only the reference has are the last."""
-        return min((place_of.get(row.cell.nodeid, len(place_of)) for row in table.rows), default=len(place_of))
+        """Of its first cell in the plan."""
+        return min((place_of[row.cell.nodeid] for row in table.rows), default=len(place_of))
 
     every = reports.values()
     return msgspec.structs.replace(

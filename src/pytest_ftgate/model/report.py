@@ -395,10 +395,9 @@ class Report(Struct, frozen=True, kw_only=True):
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
     `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured; None: all.
-    `limits_from` is the commit from which limits were read, under `--ftgate-trust=base`. `undecided_fails` says whether
-    a run that decided (almost) nothing fails. `project` is the name of what was measured, `branch` the one that is
-    checked out; empty where they are not known. `seconds` is where `wall_s` went, by kind of work; empty where that
-    is not known.
+    `undecided_fails` says whether a run that decided (almost) nothing fails. `project` is the name of what was
+    measured, `branch` the one that is checked out; empty where they are not known. `seconds` is where `wall_s` went, by
+    kind of work; empty where that is not known.
     """
 
     version: str
@@ -416,7 +415,6 @@ class Report(Struct, frozen=True, kw_only=True):
     failing: frozenset[str] | None = None
     hosts: tuple[Host, ...] = ()
     shard: Shard | None = None
-    limits_from: str = ""
     undecided_fails: bool = True
     project: str = ""
     branch: str = ""

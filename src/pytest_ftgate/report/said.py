@@ -527,16 +527,6 @@ def fails(report: Report, row: Row) -> bool:
     return row.cell.nodeid in report.failing and decision not in (Decision.PASSED, Decision.UNCHANGED)
 
 
-def limits_text(report: Report) -> str:
-    """Where the limits of a run came from; empty if they are the change's own."""
-    if not report.limits_from:
-        return ""
-    return plain(
-        f"from commit {commit(report.limits_from)} (--ftgate-trust=base), as what fails and the set of tests; "
-        "Ftgate-Accept trailers do not count"
-    )
-
-
 def seconds_text(report: Report) -> str:
     """Where the seconds of a run went, most of them first; empty where that is not known."""
     measured = sorted(((each, kind) for kind, each in report.seconds.items() if kind != OWN_CODE), reverse=True)

@@ -110,8 +110,6 @@ def _footer(report: Report, style: Style) -> list[str]:
         text = plural(count, "cell has", "cells have") + " no baseline: compare with a commit, or store the figures"
         roads = [*(["pytest --ftgate-against=REV"] if report.commit else []), "ftgate baseline update"]
         lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]
-    if limits := said.limits_text(report):
-        lines += entry("limits", limits, style, indent=0, column=9)
     if style.verbosity > 0 and (seconds := said.seconds_text(report)):
         lines += entry("seconds", seconds, style, indent=0, column=9)
     lines += [*([""] if lines else []), *_failed(report, style)]

@@ -108,7 +108,6 @@ class Run:
         self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=launcher is not None)
         self.plugins = features("run")
         self.hooks = self.plugins.hook
-        self.limits_from = ""
         self.plan: Plan = ()
         self._cells: dict[str, tuple[Group, int]] = {}
         """By node id: the test of each cell, and its place in the report."""
@@ -128,7 +127,8 @@ class Run:
                 self.turn = None
         self.machine: Machine = read_machine()
         self.time = RunTime(self.config.time, self.clock, self.spent_s)
-        self.judge_by(self.config, "")
+        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
+        processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
         self.hooks.ftgate_begin(run=self)
 
     def check_out(self) -> None:
@@ -150,13 +150,6 @@ class Run:
         except git.AgainstError:
             pass
 
-    def judge_by(self, config: Options, commit: str) -> None:
-        """Let these options judge, those of a commit if it is named, before anything is collected."""
-        self.config, self.limits_from = config, commit
-        self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        self.time.budget_s = self.config.time
-        processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
-
     @property
     def part(self) -> Shard | None:
         """The part that is measured of a run that several machines share; None for all of it."""
@@ -165,7 +158,7 @@ class Run:
 
     def collect(self, plan: Plan) -> None:
         """Take the plan of what is measured here."""
-        self.plan = plan = self.limited(plan)
+        self.plan = plan
         cells = ((cell.nodeid, group) for group in plan for cell in group.cells)
         self._cells = {nodeid: (group, place) for place, (nodeid, group) in enumerate(cells)}
 
@@ -191,10 +184,6 @@ class Run:
         self.listener.warn(
             f"{reference.label} has no {said.few(found)}: {later}; {release} compares with a release now"
         )
-
-    def limited(self, plan: Plan) -> Plan:
-        """A plan with the limits that judge it."""
-        return self.hooks.ftgate_plan(plan=plan) or plan
 
     def row(self, nodeid: str) -> PlacedRow:
         """The row of a cell with its place in the report; its whole group is measured at the first call for a cell.
@@ -293,7 +282,6 @@ class Run:
             hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=git.commit_of(self.folder.root),
-            limits_from=self.limits_from,
             shard=self.part,
             project=environments.project_of(self.folder.root),
             branch=git.branch_of(self.folder.root),

@@ -8,7 +8,7 @@ import os
 import sys
 
 from . import loading, stacks
-from .clock import check_clocks, now_ns, resolution_ns
+from .clock import check_clocks, resolution_ns
 from .executors.base import Observer, make_workers
 from .gil import gil_enabled, watch
 from .primitives import Context, context_of
@@ -295,10 +295,9 @@ def main(argv: list[str]) -> int:
         control.send({"event": "ready", "resolution_ns": resolution_ns()})
         # 2. Iterations, as the controller asks for them.
         while (message := control.receive())["do"] != "finish":
-            since_ns = now_ns()
             iteration = cell.iteration(message, LaunchObserver(cell, control, message["kind"], job["settled"]))
             check_clocks()
-            control.send({"event": "iteration", "iteration": iteration, "turn_ns": now_ns() - since_ns})
+            control.send({"event": "iteration", "iteration": iteration})
         cell.close()
     except Unsupported as unsupported:
         result["unsupported"] = str(unsupported)

@@ -97,7 +97,6 @@ def render(report: Report) -> str:
         passed=said.all_decided(report) and not report.partial,
         undecided=_begun(undecided.partition("; ")[2]),  # after what the headline says
         counted=[(each, counts[each]) for each in Decision if counts[each]],
-        limits=said.limits_text(report),
         seconds=said.seconds_text(report),
     )
     return page.rstrip("\n") + "\n"

@@ -30,7 +30,6 @@ def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, 
     Its tests are in the order of the whole one.
     """
     config, stored = run.config, run.stored
-    whole = run.limited(whole)
     of = split(costs_of(whole, stored), parts)
     own = tuple(group for group, one in zip(whole, of, strict=True) if one == part)
     planned = positions_of(whole)

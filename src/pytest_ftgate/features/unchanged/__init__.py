@@ -17,7 +17,6 @@ UNCHANGED = option(
     "skip (the default): with --ftgate-against a test whose cells run the same code and read the same files on both "
     "sides passes unmeasured; measure: measure it all the same",
     metavar="skip|measure",
-    trusted=True,
 )
 
 

@@ -20,7 +20,6 @@ UNTIL = option(
     "look for races instead of timing: failure launches each cell until an iteration of it fails, time until the "
     "time is over, which shows how often it does; in every second launch garbage is collected at random moments",
     metavar="failure|time",
-    trusted=True,
 )
 
 
