@@ -64,7 +64,7 @@ GONE: Final = {
     "a run that is judged by its base": Gone(
         options=("trust",),
         modules=("features/trust",),
-        words=("too_many_cores", "disagreement", "limits_from", "limits_text", "judge_by", "ftgate_plan", "turn_ns"),
+        words=("too_many_cores", "limits_from", "limits_text", "judge_by", "ftgate_plan", "turn_ns"),
     ),
 }
 # Locked requirements of others, and this table.
