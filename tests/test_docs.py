@@ -1,9 +1,10 @@
-"""The documentation: what it names exists, its code runs, and every option is documented."""
+"""The documentation: what it names exists, its code runs, and each figure stands where it comes from."""
 
 from __future__ import annotations
 
 import functools
 import http.server
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -200,6 +202,99 @@ def test_pytest_takes_its_commands(tmp_path: Path) -> None:
     given = "\n".join(sorted({"\x1f".join(words) for words in lines}))
     done = subprocess.run([sys.executable, "-c", MANY], cwd=tmp_path, input=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+
+
+# -- figures -------------------------------------------------------------------------------------------------------
+
+
+TIES: dict[str, dict[str, str]] = tomllib.loads((ROOT / "tests" / "figures.toml").read_text("utf-8"))
+MADE = ("docs/metrics.md", "docs/options.md", "docs/commands.md")
+"""Pages that a script writes from the code."""
+WRITTEN_BY_HAND = sorted({str(page.relative_to(ROOT)) for page in PAGES if "appendix" not in page.parts} - {*MADE})
+NO_PROSE = re.compile(
+    r"^( *)```.*?^\1```$"  # see "blocks"
+    r"|<!-- the table of `make examples` -->.*?<!-- end of the table -->"  # by a script
+    r"|\]\([^)]*\)|<a [^>]*>|`[^`]+`",
+    re.MULTILINE | re.DOTALL,
+)
+SCRIPTED = re.compile(
+    r"(?:^(?!\|).+\n)*?^(?!\|).*\bbenchmarks/[a-z_/]+\.py\b.*\n(?:.+\n)*(?:\n(?:\|.*\n)+)?", re.MULTILINE
+)
+"""A paragraph that names a script, and the table below it."""
+UNIT = r"%|x\b|times\b|[µumn]?s\b|min(?:utes?)?\b|seconds?\b|hours?\b|[KMG]i?B\b|points?\b"
+NUMBER = r"\d[\d,.]*"
+FIGURE = re.compile(
+    rf"(?<![\w.,'\"-]){NUMBER}(?:(?:(?: to |, | and |; | / ){NUMBER})*[\s\xa0]?(?:{UNIT})| (?:of|in) {NUMBER})"
+)
+LEVEL = re.compile(r"(?:95|90) % (?:CI|interval|quantile)")
+"""What is no measurement: which interval or quantile it is."""
+
+
+def prose(text: str) -> str:
+    """A page without its blocks, code, and addresses, in one line."""
+    return LEVEL.sub("", " ".join(NO_PROSE.sub(" ` ", text).split()))
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
+
+
+def untied(text: str, phrases: list[str]) -> list[str]:
+    """The figures of a text that are in none of the phrases, with the words around them."""
+    spans = [match.span() for phrase in phrases for match in re.finditer(re.escape(phrase), text)]
+    return [
+        text[max(0, figure.start() - 50) : figure.end() + 30]
+        for figure in FIGURE.finditer(text)
+        if not any(start <= figure.start() and figure.end() <= end for start, end in spans)
+    ]
+
+
+def test_a_figure_is_found_unless_a_phrase_has_it() -> None:
+    text = "It takes 17 seconds, or 2x, in 13 of 16 runs; 0.40 to 0.88 % fail, 12.5 ms and 3 MiB more: 95 % CI, 3.14t"
+    assert len(untied(LEVEL.sub("", text), [])) == 6
+    assert len(untied(LEVEL.sub("", text), ["takes 17 seconds", "or 2x, in 13 of", "0.88 %"])) == 4
+
+
+def test_a_paragraph_with_a_script_needs_no_tie() -> None:
+    text = "It takes 1 s.\n\nOf 30 pairs\n(`benchmarks/a/b.py`)\n12 ms:\n\n| a | 3 ms |\n| b | 4 ms |\n\n| c | 2x |\n"
+    assert " ".join(SCRIPTED.sub("", text).split()) == "It takes 1 s. | c | 2x |"
+
+
+@pytest.mark.parametrize("page", WRITTEN_BY_HAND)
+def test_each_figure_of_a_page_is_tied(page: str) -> None:
+    assert untied(prose(SCRIPTED.sub("", read(page))), list(TIES.get(page, ()))) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "phrase"), [pytest.param(page, phrase, id=f"{page}: {phrase}") for page in TIES for phrase in TIES[page]]
+)
+def test_a_tie_holds(page: str, phrase: str) -> None:
+    """The phrase is on its page, and the text after the colon in the file, or in one below the folder."""
+    assert phrase in prose(read(page))
+    name, _, text = TIES[page][phrase].partition(": ")
+    if name != "no measurement":
+        path = ROOT / name
+        files = [path] if path.is_file() else path.rglob("*.py")
+        assert any(text in " ".join(file.read_text("utf-8").split()) for file in files)
+    assert text or name.startswith(("benchmarks/", "tests/physical/")), "a script, or a text in a file"
+
+
+def test_the_readme_says_how_many_simulated_runs_fail() -> None:
+    """By the first table of the appendix's simulated runs: the rows without a failure, and the range of the others."""
+    appendix = (ROOT / "docs" / "appendix" / "error-rates.md").read_text("utf-8")
+    (table,) = re.findall(r"^\| noise \| unchanged: .*\n.*\n((?:\|.*\n)+)", appendix, re.MULTILINE)
+    rows = [[float(cell.partition("%")[0]) for cell in row.split(" | ")[1:4]] for row in table.splitlines()]
+    failed = [rate for row in rows if any(row) for rate in row]
+    clean = sum(not any(row) for row in rows)
+    said = f"with {clean} of {len(rows)} kinds of noise; with the other two {min(failed):.2f} to {max(failed):.2f} %"
+    assert said in prose(read("README.md"))
+
+
+def test_a_recording_takes_a_kilobyte() -> None:
+    stored = [json.loads(file.read_bytes()) for file in (ROOT / "baselines").rglob("*.json")]
+    cells = sum(len(content["cells"]) for content in stored)
+    size = sum(file.stat().st_size for file in (ROOT / "baselines").rglob("*.json"))
+    assert 500 < size / cells < 2000
 
 
 # -- the site ------------------------------------------------------------------------------------------------------

@@ -133,6 +133,7 @@ def words(text: str) -> str:
 def test_the_page_but_its_scripts_and_style(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sentences, "of_report", lambda _: ())  # its texts have tests of their own
     text = rendered(built(partial="Ctrl-C", command="pytest --ftgate tests"))
+    assert 500_000 < len(text.encode()) < 600_000  # 0.5 MB and some KB a cell, as the manual says
     check_golden("page.html", text.partition("<body>")[2].partition('<script type="application/json"')[0])
 
 
