@@ -66,7 +66,7 @@ def test_sum(worker):
     sum(range(200_000))
 """
 TEST = """
-@ftgate.compare(threads, serial, interpreters, processes("fork", "spawn"), pythons=["3.14", "3.14t"], workers=[2])
+@ftgate.compare(threads, serial, interpreters, processes=["fork", "spawn"], pythons=["3.14", "3.14t"], workers=[2])
 def test_{}(worker):
     pass
 """

@@ -42,7 +42,7 @@ from pytest_ftgate.report.json import parse
 
 BODIES_S = {"2 ms": 0.002, "20 ms": 0.02, "200 ms": 0.2, "2 s": 2.0}
 CHANGES = (0.0, 0.05, 0.10, 0.25, 1.0)
-CPU_CELLS = {"threads": ("threads", "3.14t"), "fork": ('processes("fork")', "3.14")}
+CPU_CELLS = {"threads": ("threads", "3.14t"), "fork": ('processes=["fork"]', "3.14")}
 GIT = ("git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@example.invalid", "-c", "commit.gpgsign=false")
 
 
@@ -252,7 +252,7 @@ def unchanged(name: str, executors: str, workers: str, aim_s: float) -> Workload
 
 def others() -> list[Workload]:
     """Those of a kind of their own."""
-    sixteen = 'threads, interpreters, processes("fork", "forkserver")'
+    sixteen = 'threads, interpreters, processes=["fork", "forkserver"]'
     return [
         Workload(
             name="new lock",
@@ -269,7 +269,7 @@ def others() -> list[Workload]:
             before=COROUTINES.format(serial=False),
             after=COROUTINES.format(serial=True),
         ),
-        unchanged("four unchanged cells", 'threads, processes("fork")', "2", aim_s=30.0),
+        unchanged("four unchanged cells", 'threads, processes=["fork"]', "2", aim_s=30.0),
         unchanged("sixteen unchanged cells", sixteen, "[1, 2]", aim_s=90.0),
         Workload(
             name="slow server",

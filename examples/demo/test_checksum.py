@@ -1,6 +1,6 @@
 """The workload of `make demo`: a checksum over text, in threads and in forked processes, on both builds."""
 
-from pytest_ftgate import ftgate, processes, threads
+from pytest_ftgate import ftgate, threads
 
 # The last step of `make demo` changes this to 120, to show a regression.
 ROUNDS = 80
@@ -15,7 +15,7 @@ def checksum(text, rounds):
     return total
 
 
-@ftgate.compare(threads, processes("fork"), workers=2)
+@ftgate.compare(threads, processes=["fork"], workers=2)
 @ftgate.contract("threads[3.14t].gil == off", uss="< 64 MiB")
 def test_checksum(worker):
     checksum(TEXT[worker.index :], ROUNDS)

@@ -1,4 +1,4 @@
-from pytest_ftgate import ftgate, processes, threads
+from pytest_ftgate import ftgate, threads
 
 from myproject import cache
 
@@ -8,6 +8,6 @@ KEYS = range(8)
 @ftgate.contract("threads[3.14t].gil == off", "threads[3.14t].scaling >= 1.6")
 @ftgate.contract("threads.wall < 0.8 * processes[spawn].wall")
 @ftgate.contract(uss="< 64 MiB", lock_wait="< 20 %")
-@ftgate.compare(threads, processes("spawn"), workers=[1, 8])
+@ftgate.compare(threads, processes=["spawn"], workers=[1, 8])
 def test_lookup(worker):
     return cache.lookup(KEYS[worker.index])

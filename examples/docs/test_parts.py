@@ -1,7 +1,7 @@
 from pytest_ftgate import ftgate, tasks, threads
 
 
-@ftgate.compare(threads, tasks)
+@ftgate.compare(threads, tasks, processes=["fork", "spawn"])
 def test_x(worker):
     counts, lock = worker.shared
     with lock:
@@ -15,6 +15,10 @@ def state(context):
 
 @test_x.variant(tasks)  # another body for some executors
 async def as_tasks(worker): ...
+
+
+@test_x.variant(processes=["spawn"])  # for one start method; plain `processes` is every one of the test
+def spawned(worker): ...
 
 
 @test_x.check  # asserts on the results, instead of comparing them between cells

@@ -1,13 +1,13 @@
 from types import SimpleNamespace
 
-from pytest_ftgate import ftgate, processes, threads
+from pytest_ftgate import ftgate, threads
 
 
 def make_state(context, producers, writers):
     return SimpleNamespace(inboxes=[context.Queue() for _ in range(writers)])
 
 
-@ftgate.compare(threads, processes("fork"), workers=[{"producer": 8, "writer": m} for m in (1, 2, 4)], duration=5)
+@ftgate.compare(threads, processes=["fork"], workers=[{"producer": 8, "writer": m} for m in (1, 2, 4)], duration=5)
 def test_sharded(worker):  # a producer: sends, and waits for the acknowledgement
     writers = worker.counts["writer"]
     ...

@@ -1,9 +1,9 @@
-from pytest_ftgate import ftgate, processes, threads
+from pytest_ftgate import ftgate, threads
 
 import random
 
 
-@ftgate.compare(threads, processes("fork"))
+@ftgate.compare(threads, processes=["fork"])
 def test_sort(worker):
     worker.local.items.sort()
 

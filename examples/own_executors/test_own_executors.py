@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pytest_ftgate import executor, ftgate, processes, threads
+from pytest_ftgate import executor, ftgate, threads
 
 TEXT = "the quick brown fox jumps over the lazy dog " * 2000
 PARTS = [TEXT[start : start + 4000] for start in range(0, len(TEXT), 4000)]
@@ -49,10 +49,10 @@ def vowels(part):
 @ftgate.contract("executor[initialized].wall < 2 * threads.wall")
 @ftgate.compare(
     threads,
-    processes("fork"),
     executor("loky", with_loky, processes=True),
     executor("dask", with_dask, processes=True),
     executor("initialized", with_initializer),
+    processes=["fork"],
     reuse="pool",
     packages=["loky", "distributed"],
 )

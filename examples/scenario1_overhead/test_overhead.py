@@ -1,11 +1,11 @@
 """Scenario 1: the cost of starting workers: threads, processes by start method, sub-interpreters; fresh and pooled."""
 
-from pytest_ftgate import ftgate, interpreters, processes, threads
+from pytest_ftgate import ftgate, interpreters, threads
 
 WORK_ITERS = 20_000
 HELD_BYTES = 16 * 2**20
 HELD = []
-EXECUTORS = (threads, processes("fork", "forkserver", "spawn"), interpreters)
+METHODS = ["fork", "forkserver", "spawn"]
 
 
 def work(iterations=WORK_ITERS):
@@ -25,7 +25,7 @@ def work(iterations=WORK_ITERS):
 @ftgate.contract("processes[spawn].wall > 2 * processes[forkserver].wall")
 @ftgate.contract("processes[spawn].wall > 3 * threads.wall")
 @ftgate.contract("processes[spawn, w8, 3.14t].wall > 7 * threads[w8, 3.14t].wall")
-@ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1, reuse="fresh")
+@ftgate.compare(threads, interpreters, processes=METHODS, workers=[2, 8], iterations=10, warmup=1, reuse="fresh")
 def test_fresh_workers(worker):
     """Profile *overhead*: each iteration starts the workers, runs them, and joins them."""
     return work()
@@ -33,7 +33,7 @@ def test_fresh_workers(worker):
 
 @ftgate.contract("processes[spawn].wall < 0.5 * processes[spawn].start")
 @ftgate.contract("processes[spawn].wall < 2 * processes[fork].wall")
-@ftgate.compare(*EXECUTORS, workers=[2, 8], iterations=10, warmup=1)
+@ftgate.compare(threads, interpreters, processes=METHODS, workers=[2, 8], iterations=10, warmup=1)
 def test_pool_of_workers(worker):
     """The same with workers that are kept: they start once in a launch."""
     return work()
@@ -43,7 +43,7 @@ def test_pool_of_workers(worker):
 @ftgate.contract("processes[forkserver].uss > 1.5 * processes[fork].uss")
 @ftgate.contract("processes[spawn].uss > 3 * threads.uss")
 @ftgate.contract("interpreters.uss > 1.5 * threads.uss")
-@ftgate.compare(*EXECUTORS, workers=8, duration=0.25, window=0.05, warmup=1)
+@ftgate.compare(threads, interpreters, processes=METHODS, workers=8, duration=0.25, window=0.05, warmup=1)
 def test_memory_profile(worker):
     """Profile *memory*: workers that keep working while memory is sampled; a footprint, not a timing."""
     work(1000)

@@ -40,9 +40,9 @@ class SplitMix64:
 @ftgate.contract("command[rust, w8].uss < 0.5 * threads[w8, 3.14t].uss")
 @ftgate.compare(
     threads,
-    processes("fork", "forkserver", "spawn"),
     interpreters,
     RUST,
+    processes=["fork", "forkserver", "spawn"],
     workers=[2, 8],
     pythons=["3.14t", "3.14"],  # the program is listed with the first: threads without the GIL
     duration=0.5,

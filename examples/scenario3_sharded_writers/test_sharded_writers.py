@@ -3,7 +3,7 @@
 import os
 from time import perf_counter_ns
 
-from pytest_ftgate import ftgate, interpreters, processes, threads
+from pytest_ftgate import ftgate, interpreters, threads
 
 MASK = 0xFFFFFFFFFFFFFFFF
 GOLDEN = 0x9E3779B97F4A7C15
@@ -33,7 +33,7 @@ class SplitMix64:
 @ftgate.compare(
     threads,
     interpreters,
-    processes("fork"),
+    processes=["fork"],
     workers=[{"producer": PRODUCERS, "writer": writers} for writers in WRITERS],
     reuse="pool",
     duration=0.5,
@@ -90,7 +90,7 @@ def queues(context):
 
 @ftgate.contract("processes[IDS=writer].ops_per_s > 2 * processes[IDS=manager].ops_per_s")
 @ftgate.compare(
-    processes("fork"),
+    processes=["fork"],
     workers={"producer": PRODUCERS, "writer": 1},
     env=[{"IDS": "writer"}, {"IDS": "manager"}],
     reuse="pool",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_declarations import awaited, compared, labels, served, source_of, spec
 
-from pytest_ftgate import command, ftgate, interpreters, processes, serial, tasks, threads
+from pytest_ftgate import command, ftgate, interpreters, serial, tasks, threads
 from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.declare.plan import choices
 from pytest_ftgate.declare.tests import check_arguments, check_placeholders
@@ -218,8 +218,8 @@ def test_wrong_cores(declared: dict[str, Any], said: str) -> None:
 
 
 def test_only_workers_of_ours_are_pinned() -> None:
-    kept = (serial, threads, interpreters, processes("fork", "forkserver", "spawn"))
-    assert spec(compared(*kept, pin=True)).pin
+    kept = compared(serial, threads, interpreters, processes=["fork", "forkserver", "spawn"], pin=True)
+    assert spec(kept).pin
     with pytest.raises(DeclarationError, match="c is a program, which starts its workers itself; remove it"):
         spec(compared(threads, command("c", ["./c"]), pin=True))
     of_tasks = compared(threads, tasks, pin=True)

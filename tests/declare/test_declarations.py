@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from example import Example
 
-from pytest_ftgate import command, executor, ftgate, interpreters, load, processes, serial, tasks, threads
+from pytest_ftgate import command, executor, ftgate, interpreters, load, serial, tasks, threads
 from pytest_ftgate.declare import plan
 from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.declare.tests import check_arguments, check_placeholders, spec_of
@@ -119,15 +119,15 @@ WRONG_FACTORIES: dict[str, tuple[Callable[[], Any], str]] = {
 # ---- roles
 
 
-def sharded(*executors: Any, workers: Any = ROLES) -> Any:
-    test = compared(*executors, workers=workers)
+def sharded(*executors: Any, workers: Any = ROLES, **options: Any) -> Any:
+    test = compared(*executors, workers=workers, **options)
     test.role("writer")(lambda worker: None)
     return test
 
 
 def test_roles_are_counted_together_and_stand_in_the_id() -> None:
     role_counts = [{"producer": 8, "writer": 1}, {"producer": 8, "writer": 4}]
-    test = sharded(threads, processes("fork"), workers=role_counts)
+    test = sharded(threads, processes=["fork"], workers=role_counts)
     assert spec(test).workers == (9, 12)
     assert spec(test).role_counts == tuple(tuple(role_count.items()) for role_count in role_counts)
     assert labels(test, "3.14") == [
@@ -186,11 +186,11 @@ WRONG_ROLES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "no executor": (
         lambda: _written(lambda test: test.role("writer", "threads")(worked), threads),
-        "is for 'threads', which is not an executor",
+        "@test_it.role('writer'): 'threads' is not an executor",
     ),
     "another executor": (
         lambda: _written(lambda test: test.role("writer", tasks)(awaited), threads),
-        "is for tasks, which the comparison does not name",
+        "@test_it.role('writer'): tasks is not among the executors of the test",
     ),
     "takes no worker": (lambda: _written(_both(asked), threads), "asked is the body of a role: it takes `worker`"),
     "serial": (lambda: sharded(serial), "serial runs one worker after another"),

@@ -25,7 +25,7 @@ from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.model.spec import DeclaredContract, Executor, Source, Spec, Xfail
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.runner import loading
-from pytest_ftgate.runner.api import Declaration
+from pytest_ftgate.runner.api import Declaration, MethodsToken
 
 SOURCE = Source(path="/project/test_a.py", line=3, module="test_a", qualname="test_it")
 
@@ -43,7 +43,8 @@ def pooled(executor: Any) -> Any:
 
 
 def declared(*args: Any, function: Callable[..., Any] = body, **kwargs: Any) -> Declaration:
-    return Declaration(function, args, kwargs)
+    methods = [MethodsToken(kwargs.pop("processes"))] if "processes" in kwargs else []
+    return Declaration(function, (*args, *methods), kwargs)
 
 
 def spec(*args: Any, function: Callable[..., Any] = body, **kwargs: Any) -> Spec:
@@ -63,10 +64,19 @@ def test_defaults() -> None:
 
 
 def test_executors_keep_their_order_and_come_once() -> None:
-    found = spec(tasks, processes("spawn", "fork"), threads, processes("fork"), serial, function=coroutine).executors
-    assert [executor.label for executor in found] == ["tasks", "spawn", "fork", "threads", "serial"]
-    assert spec(processes).executors == spec(processes(default_method())).executors
-    assert repr(processes("fork", "spawn")) == "processes('fork', 'spawn')"
+    found = spec(tasks, threads, serial, threads, processes=["spawn", "fork"], function=coroutine).executors
+    assert [executor.label for executor in found] == ["tasks", "threads", "serial", "spawn", "fork"]
+
+
+def test_start_methods_are_one_or_a_list_alone_or_beside_others() -> None:
+    fork = (Executor(kind="processes", method="fork"),)
+    assert spec(processes="fork").executors == spec(processes=["fork"]).executors == fork
+    assert spec(threads, processes=("fork",)).executors == (Executor(kind="threads"), *fork)
+    # Plain `processes` is the default one; named beside that it comes once.
+    default = default_method()
+    assert spec(processes).executors == spec(processes=default).executors
+    assert [each.method for each in spec(processes, processes=[default, "fork"]).executors] == [default, "fork"]
+    assert repr(MethodsToken(["fork", "spawn"])) == "processes=['fork', 'spawn']"
 
 
 def test_values() -> None:
@@ -104,9 +114,9 @@ def test_an_error_names_its_place() -> None:
 
 
 def test_the_fitting_variant_decides_on_a_cell_s_body() -> None:
-    made = declared(threads, processes("fork", "spawn"), tasks)
+    made = declared(threads, tasks, processes=["fork", "spawn"])
     made.add_variant(tasks)(coroutine)
-    made.add_variant(processes("spawn"))(pooled)
+    made.add_variant(processes=["spawn"])(pooled)
     found = spec_of(made, SOURCE, "n")
     kinds = {executor.label: tests.body_kind(made, executor) for executor in found.executors}
     assert kinds == {"threads": "worker", "fork": "worker", "spawn": "executor", "tasks": "worker"}
@@ -268,7 +278,7 @@ def spec_with_notes(function: Any) -> Spec:
 
 @ftgate.contract("threads.wall < 0.8 * processes[spawn].wall", scaling=">= 1.6")
 @ftgate.limit("wall", margin="3%", effect=0.08)
-@ftgate.compare(threads, processes("spawn"), workers=[1, 8])
+@ftgate.compare(threads, processes=["spawn"], workers=[1, 8])
 @ftgate.limit("uss", floor="1MiB")
 @ftgate.contract(gil="off")
 @ftgate.contract(
@@ -319,10 +329,10 @@ def refused(function: Any) -> str:
 def test_known_failures() -> None:
     native = command("native", ["./native"])
 
-    @ftgate.xfail("broken", processes("fork"), native, reason=" one lock\n for all ", workers=[1, 8])
+    @ftgate.xfail("broken", native, processes=["fork"], reason=" one lock\n for all ", workers=[1, 8])
     @ftgate.xfail("regressed", processes, reason="issue 7", strict=False, pythons="3.14t", cells="*-w8")
     @ftgate.contract("wall < 1 s")
-    @ftgate.compare(threads, native, processes("fork", "spawn"), workers=[1, 8])
+    @ftgate.compare(threads, native, processes=["fork", "spawn"], workers=[1, 8])
     def known(worker: Any) -> None: ...
 
     line = line_of(known, '@ftgate.xfail("broken"')
@@ -332,7 +342,7 @@ def test_known_failures() -> None:
         Xfail(
             decision=Decision.BROKEN,
             reason="one lock for all",
-            executors=(labels["fork"], labels["native"]),
+            executors=(labels["native"], labels["fork"]),
             workers=(1, 8),
             line=line,
         ),

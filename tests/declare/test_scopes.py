@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_ftgate import ftgate, processes, tasks, threads
+from pytest_ftgate import ftgate, tasks, threads
 from pytest_ftgate.declare import tests
 from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.model.spec import Source, Spec
@@ -81,8 +81,8 @@ def test_only_a_scope_of_one_iteration_makes_it_one_call() -> None:
 
 
 def test_a_body_and_its_variant_may_need_two() -> None:
-    test = compared(threads, processes("fork"))
-    test.variant(processes("fork"))(of_executor)
+    test = compared(threads, processes=["fork"])
+    test.variant(processes=["fork"])(of_executor)
     test.setup(of_worker)
     with pytest.raises(DeclarationError, match=r"of_executor takes `executor`: it needs a @test_it.setup of its own"):
         checked(test)

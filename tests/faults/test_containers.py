@@ -105,7 +105,7 @@ class Listener(Quiet):
 
 TESTS = """from pytest_ftgate import ftgate, processes, threads
 
-@ftgate.compare(threads, processes("fork", "spawn"), workers=[1, 2])
+@ftgate.compare(threads, processes=["fork", "spawn"], workers=[1, 2])
 def test_work(worker):
     return sum(range(2000))
 """

@@ -62,7 +62,7 @@ CELLS = """
     import asyncio, os, time
     from calc import add
 
-    @ftgate.compare(threads, processes("fork"), workers=1)
+    @ftgate.compare(threads, processes=["fork"], workers=1)
     def test_cell(worker):
         time.sleep(0.05)
         assert not [name for name in os.environ if name.startswith("COVERAGE_PROCESS")] or not measured()

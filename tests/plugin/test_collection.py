@@ -11,7 +11,7 @@ import pytest
 from example import HEAD, Example, assert_collection_error
 
 TOKENISE = """
-    @ftgate.compare(threads, processes("fork", "spawn"), workers=[1, 8])
+    @ftgate.compare(threads, processes=["fork", "spawn"], workers=[1, 8])
     def test_tokenise(worker):
         return 1
 
@@ -81,7 +81,7 @@ def test_settings_and_paths_in_ids_can_be_selected(pytester: pytest.Pytester) ->
 def test_every_executor_has_its_word(pytester: pytest.Pytester) -> None:
     source = """
         @ftgate.compare(
-            serial, interpreters, tasks, threads, processes("fork", "forkserver", "spawn"), pythons=["3.14"]
+            serial, interpreters, tasks, threads, processes=["fork", "forkserver", "spawn"], pythons=["3.14"]
         )
         async def test_it(worker):
             return 1
@@ -229,11 +229,18 @@ def test_marks_of_pytest_hold_for_cells(pytester: pytest.Pytester) -> None:
 ARGUMENTS = {
     "threads, worker=3": "unknown argument 'worker' (did you mean 'workers'?)",
     "": "it names no executor; for example @ftgate.compare(threads",
-    "threads=True": "executors are no keywords: write threads as in @ftgate.compare(threads, ",
+    "threads=True": "threads is no keyword: write threads as in @ftgate.compare(threads, processes=['fork', 'spawn'])",
     "'threads'": "'threads' is not an executor; use serial, threads",
-    "processes('spwan')": "is not a start method; use fork, forkserver or spawn (did you mean 'spawn'?)",
-    "processes('frok')": "'frok' is not a start method",
-    "processes, threads('fork')": "threads('fork'): threads takes no start method",
+    "processes=['fork', 'spwan']": "is not a start method; use fork, forkserver or spawn (did you mean 'spawn'?)",
+    "threads, processes='frok'": "processes=: 'frok' is not a start method",
+    "threads, processes=[]": "processes= takes start methods such as ['fork', 'spawn'], not []",
+    "processes=True": "processes= takes start methods such as ['fork', 'spawn'], not True",
+    "processes=[b'fork']": "processes= takes start methods such as ['fork', 'spawn'], not [b'fork']",
+    "processes=['spawn', 'fork', 'spawn']": "processes= names 'spawn' twice",
+    "threads, processes('fork', 'spawn')": "processes('fork', 'spawn') is no executor: write processes=['fork', ",
+    "processes()": "processes() is no executor: write processes",
+    "threads('fork')": "threads('fork') is no executor: write threads",
+    "tasks('own')": "write tasks; an event loop of another kind is written tasks(",
     "threads, workers=[2, 0]": "workers= takes a whole number from 1, 'cores', or a list of them, not [2, 0]",
     "threads, workers=[]": "workers= takes a whole number",
     "threads, workers=True": "workers= takes a whole number",
@@ -344,14 +351,6 @@ OTHERS = {
         "@ftgate.compare(threads)\nasync def test_it(executor): ...",
         "test_it drives a pool, so it cannot be `async def`",
     ),
-    "idle variant": (
-        "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.variant(tasks)\nasync def other(worker): ...",
-        "variant other is for tasks, which the comparison does not name; add it",
-    ),
-    "variant of nothing": (
-        "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.variant('threads')\ndef other(worker): ...",
-        "variant other is for 'threads', which is not an executor",
-    ),
     "variant without the parameter": (
         (
             "import pytest\n"
@@ -414,7 +413,44 @@ OTHERS = {
         "right is @test.check, which takes one argument: the results",
     ),
 }
+# Executors of a variant, a role and a known failure of a test that has threads and fork, and what is said of them.
+SOME = {
+    "tasks": "tasks is not among the executors of the test: add it there or remove it here",
+    "processes=['fork', 'spawn']": "processes='spawn' is not among the executors of the test",
+    "processes=['frok']": "processes=: 'frok' is not a start method; use fork, forkserver or spawn (did you mean 'f",
+    "processes=[]": "processes= takes start methods such as ['fork', 'spawn'], not []",
+    "processes=True": "processes= takes start methods such as ['fork', 'spawn'], not True",
+    "processes=['fork', 'fork']": "processes= names 'fork' twice",
+    "processes('fork')": "processes('fork') is no executor: write processes=['fork']",
+    "'threads'": "'threads' is not an executor; use serial, threads",
+}
+FORKED = "@ftgate.compare(threads, processes=['fork']{})\ndef test_it(worker): ...\n"
+TAKE_SOME = {
+    "variant": FORKED.format("") + "@test_it.variant({})\ndef other(worker): ...",
+    "role": FORKED.format(", workers={{'w': 1, 'r': 1}}") + "@test_it.role('r', {})\ndef other(worker): ...",
+    "xfail": "@ftgate.xfail('regressed', {}, reason='x')\n" + FORKED.format(""),
+}
+OTHERS |= {
+    "variant by keyword": (
+        TAKE_SOME["variant"].format("threads=True"),
+        "@test_it.variant of other: {'threads': True} is not an executor; use serial, threads",
+    ),
+    "variant of a program": (
+        "from pytest_ftgate import command\nLS = command('ls', ['ls'])\n"
+        + TAKE_SOME["variant"].format("LS").replace("(threads", "(threads, LS"),
+        "@test_it.variant of other: command('ls') is not an executor; use serial, threads",
+    ),
+    "server by start methods": (
+        "@ftgate.serve(['x'], processes=['fork'])\ndef test_it(server): ...",
+        "unknown argument 'processes'; it takes ",
+    ),
+}
 WRONG = {
+    **{
+        f"{decorator} of {some}": (text.format(some), said)
+        for decorator, text in TAKE_SOME.items()
+        for some, said in SOME.items()
+    },
     **{case: (f"@ftgate.compare({case})\ndef test_it(worker): ...", said) for case, said in ARGUMENTS.items()},
     **OTHERS,
 }
@@ -445,9 +481,9 @@ def test_a_wrong_declaration_names_place_and_fix(complaints: dict[str, str], cas
     starts = ("@ftgate", "@twice", "@static")
     line = next(number for number, line in enumerate(source.splitlines(), 2) if line.lstrip().startswith(starts))
     said = complaints[_file(case)].strip().partition("\n===")[0]
-    place, found, text = said.partition(": @ftgate.compare of ")
-    assert found, said
+    place, decorator, text = re.split(r": (@ftgate\.\w+) of ", said, maxsplit=1)
     assert place.endswith(f"{os.sep}{_file(case)}:{line}")
+    assert decorator in source
     assert message in text
     assert "\n" not in said, "no traceback"
 

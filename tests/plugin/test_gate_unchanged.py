@@ -33,7 +33,7 @@ FILES = {
     "test_forked.py": """
         from pathlib import Path
 
-        @ftgate.compare(processes("fork"), workers=1)
+        @ftgate.compare(processes=["fork"], workers=1)
         def test_forked(worker):
             from pkg import lazy
             return lazy.text() + (Path(__file__).parent / "data" / "forked.txt").read_text()

@@ -19,7 +19,7 @@ TEST = """
     from pytest_ftgate import executor
 
     @ftgate.contract("threads.wall < 1 s")
-    @ftgate.compare(serial, threads, processes("fork"), workers=[1, "cores"], pin=True, timeout=9)
+    @ftgate.compare(serial, threads, processes=["fork"], workers=[1, "cores"], pin=True, timeout=9)
     def test_worker(worker):
         with worker.timed("all"):
             worker.count("calls")

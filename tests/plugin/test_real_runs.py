@@ -36,7 +36,7 @@ def test_ctrl_c_leaves_no_process(pytester: pytest.Pytester, interpreters_on_pat
     hangs = """
         import time
 
-        @ftgate.compare(threads, processes("fork"), workers=2, pythons=["3.14"])
+        @ftgate.compare(threads, processes=["fork"], workers=2, pythons=["3.14"])
         def test_hang(worker):
             time.sleep(600)
     """

@@ -16,7 +16,7 @@ from pytest_ftgate.measure.launch import Handle, Request
 from pytest_ftgate.model.spec import Cell, Spec
 from pytest_ftgate.runner.protocol import CHECK
 
-ALL = '@ftgate.compare(serial, threads, interpreters, processes("fork", "forkserver", "spawn"), pythons=["3.14"])'
+ALL = '@ftgate.compare(serial, threads, interpreters, processes=["fork", "forkserver", "spawn"], pythons=["3.14"])'
 HERE_TOO_OLD = sys.version_info < (3, 14)
 IN_OTHER_PROCESSES = ("fork", "forkserver", "spawn")
 
@@ -224,7 +224,7 @@ async def test_async(worker):
     note("async")
     return worker.index
 
-@ftgate.compare(serial, threads, processes("fork", "spawn"), pythons=["3.14"])
+@ftgate.compare(serial, threads, processes=["fork", "spawn"], pythons=["3.14"])
 def test_it(worker):
     note("body")
 
@@ -232,7 +232,7 @@ def test_it(worker):
 def pooled(executor):
     executor.submit(note, "pooled").result()
 
-@test_it.variant(processes("spawn"))
+@test_it.variant(processes=["spawn"])
 def spawned(worker):
     note("spawned")
 """
@@ -248,7 +248,7 @@ def spawned(worker):
 
 def test_what_an_executor_cannot_share_is_skipped_with_the_mend(pytester: pytest.Pytester) -> None:
     source = """
-        @ftgate.compare(threads, processes("spawn"), pythons=["3.14"])
+        @ftgate.compare(threads, processes=["spawn"], pythons=["3.14"])
         def test_it(worker):
             worker.shared.add(worker.index)
 
@@ -325,7 +325,7 @@ def test_a_skip_inside_a_body_skips_the_cell(pytester: pytest.Pytester) -> None:
         import unittest
         import pytest
 
-        @ftgate.compare(serial, threads, processes("spawn"), pythons=["3.14"])
+        @ftgate.compare(serial, threads, processes=["spawn"], pythons=["3.14"])
         def test_it(worker):
             pytest.skip("not here")
 
@@ -500,7 +500,7 @@ BODY = """
     def task(n):
         return work(n) + OFFSET
 
-    COMPARE = ftgate.compare(threads, processes("spawn"), pythons=PYTHONS)
+    COMPARE = ftgate.compare(threads, processes=["spawn"], pythons=PYTHONS)
 
     @COMPARE
     @pytest.mark.parametrize("n", [3, param(4, id="four")])
@@ -660,7 +660,7 @@ def test_the_environment_of_a_cell_is_set_around_it(pytester: pytest.Pytester) -
     source = """
         import os
 
-        @ftgate.compare(threads, processes("spawn"), pythons=["3.14"], workers=[1, 2],
+        @ftgate.compare(threads, processes=["spawn"], pythons=["3.14"], workers=[1, 2],
             env=[{"FLAVOUR": "{workers}"}, {"FLAVOUR": "x", "MORE": "{python}"}])
         def test_it(worker):
             return os.environ["FLAVOUR"], os.environ.get("MORE")

@@ -52,7 +52,7 @@ def hanging(executors: str) -> str:
 
 
 def test_what_hangs_fails_with_its_stacks_and_the_next_test_runs(pytester: pytest.Pytester) -> None:
-    result = Example(pytester, {"test_a.py": hanging('serial, threads, tasks, processes("fork")')}).run_fresh()
+    result = Example(pytester, {"test_a.py": hanging('serial, threads, tasks, processes=["fork"]')}).run_fresh()
     result.assert_outcomes(failed=4, passed=1)
     text = result.stdout.str().partition("short test summary info")[0]  # which is whole in CI, else cut off
     path = pytester.path / "test_a.py"
@@ -69,7 +69,7 @@ def test_a_pool_s_task_that_hangs(pytester: pytest.Pytester) -> None:
     source = """
         import threading
 
-        @ftgate.compare(threads, processes("fork"), pythons=["3.14"], timeout=2)
+        @ftgate.compare(threads, processes=["fork"], pythons=["3.14"], timeout=2)
         def test_it(executor):
             executor.submit(wait).result()
 
@@ -114,7 +114,7 @@ def test_a_crash_of_a_worker_process_shows_its_line(pytester: pytest.Pytester) -
     source = """
         import ctypes
 
-        @ftgate.compare(processes("fork"), pythons=["3.14"])
+        @ftgate.compare(processes=["fork"], pythons=["3.14"])
         def test_it(worker):
             ctypes.string_at(0)
     """
@@ -165,7 +165,7 @@ def test_a_fork_beside_a_sub_interpreter_that_hangs_is_refused(monkeypatch: pyte
 # -- Ctrl-C --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("executor", ["serial", "threads", "tasks", 'processes("fork")', 'processes("spawn")'])
+@pytest.mark.parametrize("executor", ["serial", "threads", "tasks", 'processes=["fork"]', 'processes=["spawn"]'])
 def test_ctrl_c_ends_a_cell_that_hangs_and_the_run(pytester: pytest.Pytester, executor: str) -> None:
     source = hanging(executor).replace("timeout=2", "timeout=10_000").replace("wait()\n", "note(); wait()\n", 1)
     source = source.replace("await asyncio", "note(); await asyncio")
@@ -205,7 +205,7 @@ def test_a_limit_of_pytest_timeout_holds_too(pytester: pytest.Pytester) -> None:
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
     """
-    source = hanging('serial, threads, processes("fork")').replace("timeout=2", "timeout=10_000")
+    source = hanging('serial, threads, processes=["fork"]').replace("timeout=2", "timeout=10_000")
     source = source.replace("worker.index == 1", "True")
     result = Example(pytester, {"test_a.py": source, "conftest.py": conftest}).run_fresh()
     result.assert_outcomes(failed=3, passed=1)

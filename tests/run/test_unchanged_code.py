@@ -68,7 +68,7 @@ SAME = {
         """
         @ftgate.compare(threads)
         def test_f(worker): f()
-        @ftgate.compare(threads, processes("fork"))
+        @ftgate.compare(threads, processes=["fork"])
         def test_g(worker): f()
         @test_g.check
         def check_g(results): assert results

@@ -44,7 +44,7 @@ def test_a_manager_counts_though_its_threads_end_with_the_workers(bench: Bench, 
 
     Server.register("Burner", Burner)
 
-    @ftgate.compare(threads, processes("fork"))
+    @ftgate.compare(threads, processes=["fork"])
     def test_it(worker):
         worker.shared.burn()
 

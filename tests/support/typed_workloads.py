@@ -28,7 +28,6 @@ from pytest_ftgate import (
 )
 
 WORKERS = [1, 2]
-METHODS = ["fork", "spawn"]
 LIMITS: dict[str, Any] = {"iterations": 2, "warmup": 0, "timeout": 60}
 ROLES = {"producer": 1, "writer": 1}
 
@@ -38,8 +37,8 @@ ROLES = {"producer": 1, "writer": 1}
 
 @ftgate.contract("threads.wall < 10 * serial.wall", uss="< 1 GiB")
 @ftgate.limit("wall", margin="3%", effect=0.1, floor="1ms")
-@ftgate.xfail("broken", threads, processes("fork"), reason="one lock", strict=False, pythons=["3.14"], workers=2)
-@ftgate.compare(serial, threads, interpreters, processes("fork"), workers=WORKERS, reuse="pool", pythons=["3.14"])
+@ftgate.xfail("broken", threads, processes=["fork"], reason="one lock", strict=False, pythons=["3.14"], workers=2)
+@ftgate.compare(serial, threads, interpreters, processes=["fork"], workers=WORKERS, reuse="pool", pythons=["3.14"])
 def test_worker(worker: Worker) -> int:
     worker.count("calls")
     worker.peak("depth", worker.index / worker.workers)
@@ -98,7 +97,7 @@ async def test_async(worker: Worker, size: int, name: str) -> None:
     await asyncio.sleep(0)
 
 
-@ftgate.compare(threads, workers=[ROLES, {"producer": 2, "writer": 1}])
+@ftgate.compare(threads, processes=["fork", "spawn"], workers=[ROLES, {"producer": 2, "writer": 1}])
 def test_roles(worker: Worker) -> None:
     worker.shared.set()
 
@@ -108,7 +107,7 @@ def write(worker: Worker) -> None:
     worker.shared.wait(10)
 
 
-@test_roles.role("writer", threads)
+@test_roles.role("writer", threads, processes=["fork"])
 def write_in_threads(worker: Worker) -> None:
     worker.shared.wait(10)
 
@@ -142,9 +141,9 @@ def pool(workers: int) -> Generator[Executor]:
 
 @ftgate.compare(
     threads,
-    processes(*METHODS[:1]),
     executor("plain", ThreadPoolExecutor),
     executor("own", pool, processes=False),
+    processes="fork",
     packages=["packaging"],
 )
 def test_executor(executor: Executor) -> list[int]:
@@ -197,6 +196,12 @@ if TYPE_CHECKING:
     ftgate.compare(test_worker)  # type: ignore[arg-type]
     ftgate.compare("threads")  # type: ignore[arg-type]
     ftgate.compare(threads, worker=1)  # type: ignore[call-arg]
+    ftgate.compare(processes("fork"))  # type: ignore[operator]
+    ftgate.compare(processes=["frok"])  # type: ignore[list-item]
+    ftgate.compare(processes=True)  # type: ignore[arg-type]
+    ftgate.serve(SERVER, ready=READY, load=load("/"), processes=["fork"])  # type: ignore[call-arg]
+    ftgate.xfail("broken", processes="frok", reason="x")  # type: ignore[arg-type]
+    test_variant.variant(processes=["spwan"])  # type: ignore[list-item]
     ftgate.compare(threads, workers="all")  # type: ignore[arg-type]
     ftgate.compare(threads, reuse="never")  # type: ignore[arg-type]
     ftgate.compare(threads, packages="flask")  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ TESTS = """
     def test_broken(worker):
         return 1
 
-    @ftgate.compare(threads, processes("fork"), workers=1)
+    @ftgate.compare(threads, processes=["fork"], workers=1)
     def test_missing(worker):
         return 1
 

@@ -22,13 +22,22 @@ from ..model.spec import (
     RoleCounts,
     Service,
     Source,
-    StartMethod,
     TargetError,
     parse_target,
 )
 from ..runner import signatures
-from ..runner.api import CommandToken, Declaration, ExecutorToken, FactoryToken, LoadToken, Note
+from ..runner.api import (
+    CalledToken,
+    CommandToken,
+    Declaration,
+    ExecutorToken,
+    FactoryToken,
+    LoadToken,
+    MethodsToken,
+    Note,
+)
 from ..runner.loading import shape_of
+from ..runner.signatures import StartMethod
 
 KINDS: tuple[str, ...] = tuple(kind for kind in get_args(ExecutorKind) if kind not in ("executor", "command", "server"))
 METHODS: tuple[str, ...] = get_args(StartMethod)
@@ -39,7 +48,7 @@ SERVE_EXAMPLE = (
 OWN = ("worker", "executor", "server")
 """The argument that a body takes from its cell; parametrize carries the cell to pytest under the same name."""
 SCOPES = ("iteration", "worker", "launch")
-EXAMPLE = "@ftgate.compare(threads, processes('fork', 'spawn'))"
+EXAMPLE = "@ftgate.compare(threads, processes=['fork', 'spawn'])"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CONNECTIONS: Final = 10
 HTTP_METHODS: Final = get_args(signatures.HttpMethod)
@@ -129,19 +138,9 @@ class Reader:
 
     def bodies(self, executors: Sequence[Executor]) -> None:
         """Check that every executor has a body that takes what the executor gives."""
-        named = {executor.kind for executor in executors}
+        test = self.declared.body.__name__
         for tokens, variant in self.declared.variants:
-            for token in tokens:
-                if not isinstance(token, ExecutorToken) or isinstance(token, CommandToken):
-                    self.fail(
-                        f"variant {variant.__name__} is for {shown(token)}, which is not an executor; "
-                        f"use {listed(KINDS)}"
-                    )
-                if token.kind not in named:
-                    self.fail(
-                        f"variant {variant.__name__} is for {token!r}, which the comparison does not name; "
-                        "add it or remove the variant"
-                    )
+            self._named(tokens, executors, f"@{test}.variant of {variant.__name__}")
         for function in (self.declared.body, *(body for _, body in self.declared.variants)):
             if not shape_of(function):
                 self.fail(
@@ -180,13 +179,7 @@ class Reader:
                     else "no such role"
                 )
                 self.fail(f"@{name}.role({role!r}): {leads}; workers= has {listed(names) if names else 'no roles'}")
-            for token in tokens:
-                if not isinstance(token, ExecutorToken):
-                    self.fail(
-                        f"@{name}.role({role!r}) is for {shown(token)}, which is not an executor; use {listed(KINDS)}"
-                    )
-                if token.kind not in [executor.kind for executor in executors]:
-                    self.fail(f"@{name}.role({role!r}) is for {token!r}, which the comparison does not name")
+            self._named(tokens, executors, f"@{name}.role({role!r})")
             if shape_of(function) != "worker":
                 self.fail(f"{function.__name__} is the body of a role: it takes `worker`")
         if self.declared.stop is not None and not names:
@@ -255,11 +248,7 @@ class Reader:
             self.fail(f"it needs parentheses and its executors: {EXAMPLE}")
         found: list[Executor] = []
         for token in self.declared.args:
-            if not isinstance(token, ExecutorToken):
-                self.fail(
-                    f"{shown(token)} is not an executor; use {listed((*KINDS, 'executor', 'command'))} "
-                    "from pytest_ftgate"
-                )
+            check_token(token, (*KINDS, "executor", "command"), self.fail)
             if isinstance(token, CommandToken):
                 found.append(Executor(kind="command", program=self.program(token)))
                 continue
@@ -280,20 +269,19 @@ class Reader:
                     self.fail(f"two executors are named {made.label!r}; give each its own name")
                 found.append(made)
                 continue
-            if token.methods and token.kind != "processes":
-                loop = "; an event loop of another kind is written tasks(name, loop_factory)" * (token.kind == "tasks")
-                self.fail(f"{token!r}: {token.kind} takes no start method{loop}")
-            if token.kind != "processes":
-                found.append(Executor(kind=token.kind))  # type: ignore[arg-type]
-                continue
-            for method in token.methods or (default_method(),):
-                if method not in METHODS:
-                    hint = did_you_mean(method, METHODS)
-                    self.fail(f"{method!r} is not a start method; use {listed(METHODS)}{hint}")
-                found.append(Executor(kind="processes", method=method))  # type: ignore[arg-type]
+            methods = token.methods or ((default_method(),) if token.kind == "processes" else (None,))
+            found += [Executor(kind=token.kind, method=method) for method in methods]
         if not found:
             self.fail(f"it names no executor; for example {EXAMPLE}")
         return self._each_once(found)
+
+    def _named(self, tokens: Sequence[Any], executors: Sequence[Executor], place: str) -> None:
+        """Check that what a decorator of the test is for are executors that it names."""
+
+        def fail(text: str) -> NoReturn:
+            self.fail(f"{place}: {text}")
+
+        named(tokens, executors, KINDS, fail)
 
     def _each_once(self, found: Sequence[Executor]) -> tuple[Executor, ...]:
         """Drop duplicates; refuse two programs with one name."""
@@ -473,6 +461,45 @@ class Reader:
             rate=None if rate is None else float(rate),
         )
         return Service(ready=ready, load=load)
+
+
+def check_token(token: Any, kinds: Sequence[str], fail: Callable[[str], NoReturn]) -> None:
+    """Refuse what is no executor, is called, or has other start methods than there are."""
+    if not isinstance(token, ExecutorToken) or (isinstance(token, CommandToken) and "command" not in kinds):
+        fail(f"{shown(token)} is not an executor; use {listed(kinds)} from pytest_ftgate")
+    if isinstance(token, CalledToken):
+        fix = f"processes={[*token.methods]}" if token.kind == "processes" and token.methods else token.kind
+        loop = "; an event loop of another kind is written tasks(name, loop_factory)" * (token.kind == "tasks")
+        fail(f"{token!r} is no executor: write {fix}{loop}")
+    if not isinstance(token, MethodsToken):
+        return
+    if not token.methods or not are_texts(token.methods):
+        fail(f"processes= takes start methods such as ['fork', 'spawn'], not {token.written!r}")
+    for method in token.methods:
+        if method not in METHODS:
+            hint = did_you_mean(method, METHODS)
+            fail(f"processes=: {method!r} is not a start method; use {listed(METHODS)}{hint}")
+        if token.methods.count(method) > 1:
+            fail(f"processes= names {method!r} twice")
+
+
+def named(
+    tokens: Sequence[Any], executors: Sequence[Executor], kinds: Sequence[str], fail: Callable[[str], NoReturn]
+) -> list[Executor]:
+    """The executors of a test that these stand for; refuses what stands for none.
+
+    One without a start method or name stands for all executors of its kind.
+    """
+    found: list[Executor] = []
+    for token in tokens:
+        check_token(token, kinds, fail)
+        parts = [MethodsToken(method) for method in token.methods] if isinstance(token, MethodsToken) else [token]
+        for part in parts:
+            own = [each for each in executors if part.names(each.kind, each.qualifier)]
+            if not own:
+                fail(f"{part!r} is not among the executors of the test: add it there or remove it here")
+            found += own
+    return found
 
 
 def shown(value: Any) -> str:

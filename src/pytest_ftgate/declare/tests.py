@@ -6,6 +6,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NoReturn, get_args
 
 import msgspec
@@ -16,7 +17,7 @@ from ..kit.values import Threshold
 from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Reuse, Source, Spec, Xfail
 from ..model.verdict import Decision
 from ..runner import signatures
-from ..runner.api import CommandToken, Declaration, ExecutorToken, Note
+from ..runner.api import CommandToken, Declaration, Note
 from ..runner.loading import imported, is_named, shape_of
 from .arguments import (
     CORES,
@@ -27,7 +28,7 @@ from .arguments import (
     are_texts,
     fault,
     is_bool,
-    shown,
+    named,
 )
 
 KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
@@ -156,16 +157,7 @@ class Notes:
                 name: self._several(note, name, lambda value: type(value) is str and value, "texts such as '3.14t'")
                 for name in ("pythons", "cells")
             }
-            # A token without a start method or name names all executors of its kind.
-            executors: list[Executor] = []
-            for token in tokens:
-                if not isinstance(token, ExecutorToken):
-                    kinds = listed((*KINDS, "command"))
-                    self.fail(note, f"{shown(token)} is not an executor; use {kinds} from pytest_ftgate")
-                named = [each for each in spec.executors if token.names(each.kind, each.qualifier)]
-                if not named:
-                    self.fail(note, f"{token!r} is not among the executors of the test: add it there or remove it here")
-                executors += named
+            executors = named(tokens, spec.executors, (*KINDS, "command"), partial(self.fail, note))
             counts = self._several(
                 note,
                 "workers",
@@ -226,8 +218,8 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
     """The checked form of a declaration. Raises DeclarationError."""
     reader = Reader(declared, source)
     for kind in KINDS:
-        if kind in declared.kwargs:
-            reader.fail(f"executors are no keywords: write {kind} as in {EXAMPLE}")
+        if declared.decorator == "compare" and kind in declared.kwargs:
+            reader.fail(f"{kind} is no keyword: write {kind} as in {EXAMPLE}")
     reader.only(KNOWN[declared.decorator])
     own = _compared(reader) if declared.decorator == "compare" else _served(reader)
     pythons, timeout_s = reader.targets(), reader.positive("timeout")

@@ -23,7 +23,8 @@ from typing import Final, NamedTuple, NoReturn, TypeAlias, get_args
 from ..kit.errors import FtgateError
 from ..kit.text import did_you_mean, listed
 from ..kit.values import Metric, Struct
-from ..model.spec import ExecutorKind, StartMethod
+from ..model.spec import ExecutorKind
+from ..runner.signatures import StartMethod
 from . import metrics
 from .limits import SIZES_BYTES, TIMES_S
 

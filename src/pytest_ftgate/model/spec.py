@@ -10,10 +10,10 @@ from typing import Any, Final, Literal, TypeAlias
 from ..kit.errors import FtgateError
 from ..kit.text import split_nodeid
 from ..kit.values import Count, Struct, Threshold
+from ..runner.signatures import StartMethod
 from .verdict import Expected
 
 ExecutorKind = Literal["serial", "threads", "processes", "interpreters", "tasks", "executor", "command", "server"]
-StartMethod = Literal["fork", "forkserver", "spawn"]
 Reuse = Literal["fresh", "pool"]
 BodyKind = Literal["worker", "executor", "server"]
 Generator = Literal["wrk", "oha"]

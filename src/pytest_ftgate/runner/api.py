@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         P,
         R,
         ServeOptions,
+        StartMethods,
         Words,
         Workload,
     )
@@ -35,25 +36,54 @@ if TYPE_CHECKING:
 
 
 class ExecutorToken:
-    """An executor as users write it; `processes("fork", "spawn")` selects start methods."""
+    """An executor as users write it, such as `threads`. `methods` are the start methods, or the name, that select some
+    executors of its kind; none: all of them."""
 
     __slots__ = ("kind", "methods")
 
-    def __init__(self, kind: str, methods: tuple[str, ...] = ()) -> None:
+    def __init__(self, kind: str, methods: tuple[Any, ...] = ()) -> None:
         self.kind = kind
         self.methods = methods
 
-    def __call__(self, *methods: str) -> ExecutorToken:
-        """The same executor with the given start methods."""
-        return ExecutorToken(self.kind, methods)
+    if not TYPE_CHECKING:
+
+        def __call__(self, *arguments: Any) -> CalledToken:
+            return CalledToken(self.kind, arguments)
 
     def names(self, kind: str, qualifier: str | None) -> bool:
         """Whether it stands for an executor, which has a start method or a name to tell it from others of its kind."""
         return self.kind == kind and (not self.methods or qualifier in self.methods)
 
     def __repr__(self) -> str:
-        inner = ", ".join(map(repr, self.methods))
-        return f"{self.kind}({inner})" if inner else self.kind
+        return self.kind
+
+
+class CalledToken(ExecutorToken):
+    """An executor that is called, as `processes("fork")`: an error at collection. It names what it says."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({', '.join(map(repr, self.methods))})"
+
+
+class MethodsToken(ExecutorToken):
+    """The start methods of a decorator's `processes=`, as written; they are checked at collection."""
+
+    __slots__ = ("written",)
+
+    def __init__(self, written: Any) -> None:
+        several = isinstance(written, (list, tuple))
+        super().__init__("processes", tuple(written) if several else (written,))
+        self.written = written
+
+    def __repr__(self) -> str:
+        return f"processes={self.written!r}"
+
+
+def _executors(positional: tuple[Any, ...], processes: Any, others: dict[str, Any] | None = None) -> tuple[Any, ...]:
+    """The executors of a decorator as written: with `processes=` where it is given, and keywords that it has not."""
+    return (*positional, *([] if processes is None else [MethodsToken(processes)]), *([others] if others else []))
 
 
 serial = ExecutorToken("serial")
@@ -90,7 +120,7 @@ class TasksToken(ExecutorToken):
 
     if TYPE_CHECKING:
 
-        def __call__(self, name: str, loop_factory: Callable[[], AbstractEventLoop]) -> ExecutorToken:  # type: ignore[override]
+        def __call__(self, name: str, loop_factory: Callable[[], AbstractEventLoop]) -> ExecutorToken:
             """Tasks of the loop that `loop_factory()` returns, under a name."""
             ...
     else:
@@ -98,7 +128,7 @@ class TasksToken(ExecutorToken):
         def __call__(self, *methods: Any) -> ExecutorToken:
             if len(methods) == 2:
                 return FactoryToken("tasks", *methods, {})
-            return ExecutorToken("tasks", methods)
+            return CalledToken("tasks", methods)
 
 
 tasks = TasksToken("tasks")
@@ -217,20 +247,25 @@ class Declaration:
         self.stop = _hidden(body)
         return body
 
-    def add_role(self, name: Any, *executors: Any) -> Callable[[Body], Body]:
-        """`@test.role("writer")`: the body of a role, for all executors or for the given ones."""
+    def add_role(self, name: Any, *executors: Any, processes: Any = None, **others: Any) -> Callable[[Body], Body]:
+        """`@test.role("writer")`: the body of a role, for all executors or for the given ones, as `@test.variant`."""
+        given = _executors(executors, processes, others)
 
         def register(body: Body) -> Body:
-            self.roles.append((name, executors, _hidden(body)))
+            self.roles.append((name, given, _hidden(body)))
             return body
 
         return register
 
-    def add_variant(self, *executors: Any) -> Callable[[Body], Body]:
-        """`@test.variant(tasks)`: another body for these executors."""
+    def add_variant(self, *executors: Any, processes: Any = None, **others: Any) -> Callable[[Body], Body]:
+        """`@test.variant(tasks, processes=["spawn"])`: another body for these executors.
+
+        Plain `processes` is every start method of the test.
+        """
+        given = _executors(executors, processes, others)
 
         def register(body: Body) -> Body:
-            self.variants.append((executors, _hidden(body)))
+            self.variants.append((given, _hidden(body)))
             return body
 
         return register
@@ -320,9 +355,10 @@ class Ftgate:
     ) -> Callable[[Callable[P, R]], Workload[P, R]]:
         """Run the decorated body under every given executor, on every target interpreter.
 
-        Executors are `serial`, `threads`, `processes` or `processes("fork", "spawn")`, `interpreters`, `tasks`,
+        Executors are `serial`, `threads`, `processes` (the default start method), `interpreters`, `tasks`,
         `executor(...)` and `command(...)`. A wrong argument is an error at collection. Options and their defaults:
 
+        - `processes` (none): start methods, "fork", "forkserver" or "spawn", or a list of them; each is an executor.
         - `workers` (2): a number, "cores", or a list, of which [1, N] also measures scaling. A dict gives roles, the
           first of which leads: `{"producer": 8, "writer": 4}`.
         - `reuse` ("pool"): "pool" keeps the workers between iterations, "fresh" starts and joins them in each.
@@ -336,8 +372,11 @@ class Ftgate:
         - `pin` (False): each worker on a core of its own. `min_cores`: with fewer the cells are unsupported.
         """
 
+        kwargs: dict[str, Any] = dict(options)
+        given = _executors(executors, kwargs.pop("processes", None))
+
         def decorate(body: Callable[P, R]) -> Workload[P, R]:
-            Declaration(body, executors, dict(options)).attach()
+            Declaration(body, given, kwargs).attach()
             return body  # type: ignore[return-value]
 
         return _with_or_without_parentheses(decorate, executors, options)
@@ -373,6 +412,7 @@ class Ftgate:
         self,
         decision: Literal["regressed", "broken"],
         *executors: ExecutorToken,
+        processes: StartMethods | None = None,
         reason: str = "",
         strict: bool = True,
         pythons: str | Words | None = None,
@@ -381,13 +421,14 @@ class Ftgate:
     ) -> Callable[[Body], Body]:
         """A known failure: cells of this test are "regressed" or "broken" for the given `reason`, and fail no run.
 
-        The cells are those of the given executors, `pythons` (targets), `workers` (numbers) and `cells` (ids with `*`
-        and `?`, such as "3.14t-threads-*"); all of them by default. A cell that passes all the same fails, unless
-        `strict` is False. May be used several times; of two marks of a cell for one decision the first one counts. A
-        wrong argument is an error at collection.
+        The cells are those of the given executors, `processes` (start methods), `pythons` (targets), `workers`
+        (numbers) and `cells` (ids with `*` and `?`, such as "3.14t-threads-*"); all of them by default. A cell that
+        passes all the same fails, unless `strict` is False. May be used several times; of two marks of a cell for one
+        decision the first one counts. A wrong argument is an error at collection.
         """
         chosen = {"strict": strict, "pythons": pythons, "workers": workers, "cells": cells}
-        note = Note("xfail", (decision, *executors), {"reason": reason, **chosen}, sys._getframe(1).f_lineno)
+        given = (decision, *_executors(executors, processes))
+        note = Note("xfail", given, {"reason": reason, **chosen}, sys._getframe(1).f_lineno)
         return _with_or_without_parentheses(note, (decision,))
 
     def limit(

@@ -14,6 +14,8 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 Words = list[str] | tuple[str, ...]
 """A list of texts; a single text is none."""
 Count = int | Literal["cores"]
+StartMethod = Literal["fork", "forkserver", "spawn"]
+StartMethods = StartMethod | Sequence[StartMethod]
 HttpMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -44,11 +46,11 @@ class Workload(Protocol[P, R_co]):
     setup: ScopedRegistrar
     teardown: ScopedRegistrar
 
-    def role(self, name: str, *executors: ExecutorToken) -> Registrar:
+    def role(self, name: str, *executors: ExecutorToken, processes: StartMethods = ...) -> Registrar:
         """The body of another role."""
         ...
 
-    def variant(self, *executors: ExecutorToken) -> Registrar:
+    def variant(self, *executors: ExecutorToken, processes: StartMethods = ...) -> Registrar:
         """Another body for the given executors."""
         ...
 
@@ -74,6 +76,7 @@ class SharedOptions(TypedDict, total=False):
 class CompareOptions(SharedOptions, total=False):
     """The keyword arguments of `@ftgate.compare`."""
 
+    processes: StartMethods
     reuse: Literal["fresh", "pool"]
     iterations: int
     pin: bool

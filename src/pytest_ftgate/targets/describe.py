@@ -15,7 +15,8 @@ from typing import Final, get_args
 import msgspec
 
 from ..kit.errors import FtgateError
-from ..model.spec import Interpreter, Settings, StartMethod, series
+from ..model.spec import Interpreter, Settings, series
+from ..runner.signatures import StartMethod
 
 TIMEOUT_S: Final = 60.0
 
