@@ -477,7 +477,7 @@ def strict(folder: Path, executables: dict[str, str]) -> None:
 @pytest.mark.usefixtures("strict")
 def test_what_it_wrote_runs_as_it_is() -> None:
     short = ("-k", "threads", "-oftgate_launches=1", "-oftgate_iterations=1", "--ftgate-metrics=wall")
-    for options, expected in (((), "5 passed"), (("--ftgate", *short), "2 no baseline")):
+    for options, expected in (((), "7 passed"), (("--ftgate", *short), "2 no baseline")):
         assert expected in run_pytest(*options)
 
 
