@@ -10,7 +10,7 @@ import pytest
 from example import Example, assert_usage_error
 
 from pytest_ftgate.declare import options
-from pytest_ftgate.declare.options import OPTIONS, Option, read, table
+from pytest_ftgate.declare.options import OPTIONS, Option, Options, read, table
 from pytest_ftgate.features.decide import weight
 from pytest_ftgate.features.shards import shard
 from pytest_ftgate.judge import limits
@@ -20,7 +20,7 @@ from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.model.spec import Load, Service, Source, Spec, TargetError
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.plugin import collection
-from pytest_ftgate.plugin.options import options_of
+from pytest_ftgate.plugin.options import measures, options_of
 
 
 def by_name(name: str) -> Option:
@@ -52,8 +52,6 @@ TEXTS: dict[Callable[[str], Any], tuple[str, str, str]] = {
 WRONG: dict[Callable[[str], Any], str] = {
     options.truth: "maybe",
     options.target: "pypy",
-    by_name("update").parse: " ",
-    by_name("baselines").parse: "",
     options.whole: "-1",
     options.count: "0",
     options.seconds: "soon",
@@ -117,6 +115,36 @@ def test_the_decorator_stands_between_environment_and_ini() -> None:
     assert resolve(option, None, {}, "3", 2.0) == 2
     assert resolve(option, None, {"FTGATE_TIMEOUT": "1"}, "3", 2.0) == 1
     assert resolve(option, "0.5", {"FTGATE_TIMEOUT": "1"}, "3", 2.0) == 0.5
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\n"])
+@pytest.mark.parametrize("option", table(), ids=name_of)
+def test_an_empty_variable_or_ini_key_says_nothing(option: Option, empty: str) -> None:
+    _, environment, ini = TEXTS[option.parse]
+    separators = [*option.lines, *("," * option.commas)]
+    for text in (empty, *(f"{empty}{each}" for each in separators)):
+        variables = {} if option.ini_only else {option.variable: text}
+        assert resolved(option, variables, ini) == expected(option, ini)
+        for value in (text, [text], []) if option.many else (text,):
+            found = resolved(option, {}, value)
+            assert found == (() if option.none else option.default)
+            if not option.ini_only:
+                assert resolved(option, {option.variable: environment}, value) == expected(option, environment)
+
+
+def resolved(option: Option, environment: dict[str, str], ini: Any) -> Any:
+    return option.of(read({}, environment, {option.name: ini}, [option]))
+
+
+def test_an_empty_variable_breaks_no_run_and_opens_no_gate(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeini("[pytest]\nftgate = true\nftgate_install =\nftgate_python =\n")
+    for option in table():
+        monkeypatch.setenv(option.variable, "")
+    config = pytester.parseconfig()
+    assert measures(config)
+    assert options_of(config) == Options(ftgate=True, install=())
 
 
 def test_targets_of_a_test(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +228,6 @@ def test_lists_with_commas_or_repeated() -> None:
     assert resolve(fail_on, ["regressed", " no-baseline ,"], {}, None) == both
     assert resolve(fail_on, None, {"FTGATE_FAIL_ON": "regressed, no-baseline"}, None) == both
     assert resolve(fail_on, None, {}, ["regressed,", "no-baseline"]) == both
-    assert resolve(fail_on, [""], {}, None) == ()
     assert resolve(fail_on, ["suspect,beyond-effect"], {}, None) == ("suspect", "beyond-effect")
     assert resolve(fail_on, None, {}, None) == ("regressed", "suspect", "broken", "undecided-run")
     metrics = by_name("metrics")
@@ -390,11 +417,12 @@ def fix(option: Option) -> str:
     raise AssertionError(f"{WRONG[option.parse]!r} is a good value of {option.name}")
 
 
-def test_no_target_at_all(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    example = Example(pytester, {"test_a.py": "def test_it(): ..."})
-    assert_usage_error(example.run_pytest("-o", "ftgate_python="), "ini option ftgate_python", "at least one TARGET")
-    monkeypatch.setenv("FTGATE_PYTHON", "")
-    assert_usage_error(example.run_pytest(), "environment variable FTGATE_PYTHON", "at least one TARGET")
+@pytest.mark.parametrize("option", [each for each in table() if not (each.flag or each.ini_only or each.none)])
+def test_an_empty_value_of_the_command_line_is_a_usage_error(pytester: pytest.Pytester, option: Option) -> None:
+    """An unset variable of a shell must not turn a comparison or a gate off: `--ftgate-fail-on=$FAIL_ON`."""
+    for empty in ("", " ", *("," * option.commas), *option.lines):
+        with pytest.raises(pytest.UsageError, match=f"^{option.cli}"):
+            options_of(pytester.parseconfig(f"{option.cli}={empty}"))
 
 
 def test_an_update_that_swallowed_its_neighbour(pytester: pytest.Pytester) -> None:

@@ -74,7 +74,7 @@ def truth(text: str) -> bool:
     word = text.strip().lower()
     if word in ("1", "true", "yes", "on"):
         return True
-    if word in ("0", "false", "no", "off", ""):
+    if word in ("0", "false", "no", "off"):
         return False
     raise ValueError("true or false")
 
@@ -235,8 +235,8 @@ class Option:
     """It may be given several times; of any other option the last value holds."""
     flag: bool = False
     """Without a value on the command line."""
-    required: bool = False
-    """It has at least one value."""
+    none: bool = False
+    """An empty value of the command line or the ini means none. Of any other option it is an error, or says nothing."""
     lines: str = ""
     """The characters that separate several values in one text."""
     commas: bool = False
@@ -312,7 +312,6 @@ class Options:
         "or a path; pythons= of @ftgate.compare overrides the ini (default: both builds of the newest version here)",
         metavar="TARGET",
         many=True,
-        required=True,
         plain=True,
         shard_own=True,  # which targets are measured stands in the names of the cells
     )
@@ -369,7 +368,6 @@ class Options:
         "the others are only shown",
         metavar="LIST",
         many=True,
-        required=True,
         commas=True,
     )
     limit: tuple[Threshold, ...] = row(
@@ -453,6 +451,7 @@ class Options:
         "shell command after '$ ' (default: the project itself); empty: nothing",
         metavar="STEP",
         many=True,
+        none=True,
         lines="\n",
     )
     exclusive: bool = row(
@@ -505,10 +504,11 @@ def read(
 ) -> Options:
     """The options: command line > environment > ini > default; what is not in `rows` has its default.
 
-    `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. Raises
-    FtgateError.
+    `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. An empty
+    variable or ini key counts as not given: what CI fills in from a setting that is missing must not open the gate.
+    Raises FtgateError.
     """
-    layers: tuple[dict[str, Any], ...] = ({}, {}, {})
+    given, variables, project = layers = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for option in rows:
         said = (
             (option.cli, cli.get(option.name)),
@@ -516,11 +516,11 @@ def read(
             (f"ini option {option.dest}", ini.get(option.name)),
         )
         for layer, (place, raw) in zip(layers, said, strict=True):
-            if raw is not None:
+            may_be_empty = layer is given or (option.none and layer is project)
+            if raw is not None and (may_be_empty or not _is_empty(option, raw)):
                 layer[option.name] = _parsed(option, raw, place)
                 if option.name != "limit":  # each field of a threshold has its own precedence
                     break
-    given, variables, project = layers
     values = {**project, **variables, **given}
     own = {option.name: values.pop(option.name) for option in OPTIONS if option.name in values}
     return Options(
@@ -530,6 +530,13 @@ def read(
         before_declared=frozenset({**variables, **given}),
         others=values,
     )
+
+
+def _is_empty(option: Option, raw: Any) -> bool:
+    """Whether an environment variable or an ini key holds nothing but what separates values."""
+    texts = raw if isinstance(raw, (list, tuple)) else [raw]
+    nothing = rf"[\s{option.lines}{',' * option.commas}]*"
+    return all(re.fullmatch(nothing, str(text)) for text in texts)
 
 
 def _parsed(option: Option, raw: Any, place: str) -> Any:
@@ -552,7 +559,7 @@ def _parsed(option: Option, raw: Any, place: str) -> Any:
         if option.commas:
             pieces = itertools.chain.from_iterable(item.split(",") for item in given)
             items = [piece for piece in dict.fromkeys(piece.strip() for piece in pieces) if piece]
-        if option.required and not items:
+        if not (items or option.none):
             raise ValueError(f"at least one {option.metavar}")
         return tuple(map(option.parse, items))
     except FtgateError as error:  # a target says itself what is wrong with it

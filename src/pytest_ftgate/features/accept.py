@@ -162,7 +162,7 @@ class Acceptances:
         left_out = any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob"))
         why = {
             "files": config.args_source is config.ArgsSource.ARGS or left_out,
-            "targets": config.getoption("ftgate_python") or os.environ.get("FTGATE_PYTHON"),
+            "targets": "python" in run.config.before_declared,
             "cells": left_out or any("::" in argument for argument in config.args),
         }
         reference = run.references.requested().reference.commit if run.config.against else ""

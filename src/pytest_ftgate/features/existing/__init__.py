@@ -20,7 +20,6 @@ EXISTING = option(
     "threads run at once; repeatable, comma-separated; what cannot be measured so is skipped with the reason",
     metavar="GLOB",
     many=True,
-    required=True,
     commas=True,
     measures=True,
 )
