@@ -290,6 +290,19 @@ def test_the_readme_says_how_many_simulated_runs_fail() -> None:
     assert said in prose(read("README.md"))
 
 
+def test_the_table_of_other_tools_counts_what_the_appendix_has_in_percent() -> None:
+    """The last rows there: `20.0 % [5.7, 43.7] of 20` is 4 of 20."""
+    sums = re.findall(r"^\| all \| (.*) \|$", read("docs/appendix/error-rates.md"), re.MULTILINE)
+    shown = re.findall(r"^\| [^|]*(?:cells|seconds)[^|]* \| (.*) \|$", read("docs/peers.md"), re.MULTILINE)
+    assert len(sums) == 3
+    columns = []
+    for row in sums:
+        *rates, seconds = row.split(" | ")[1:]
+        counts = [re.fullmatch(r"([\d.]+) % .* of (\d+)", rate) for rate in rates]
+        columns.append([f"{float(each[1]) * int(each[2]) / 100:.0f}" for each in counts if each] + [seconds])
+    assert [cells.split(" | ") for cells in shown] == [list(row) for row in zip(*columns, strict=True)]
+
+
 def test_a_recording_takes_a_kilobyte() -> None:
     stored = [json.loads(file.read_bytes()) for file in (ROOT / "baselines").rglob("*.json")]
     cells = sum(len(content["cells"]) for content in stored)
