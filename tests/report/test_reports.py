@@ -209,6 +209,7 @@ GIL = contract(Decision.BROKEN, "gil == on", "the GIL was off in 5 of 5 launches
 LEFT = contract(Decision.INCONCLUSIVE, "wall < 1 ms", "it did not hold in 5 of 5 rounds")
 SHORT = Shortfall(rounds=2, needed=7, cells=8, option="--ftgate-test-time", given_s=30, wanted_s=180)
 NO_TEST = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
+GONE = "recorded at 1eb3b87e5d, whose test cannot run here: raised AttributeError: ftgate has no 'require'"
 SAME = "not measured: nothing that it runs or reads differs at main"
 LONG = "FTGATE_PYTHON='3.14 3.14t' pytest --ftgate " + " ".join(f"tests/test_{n}.py" for n in range(20))
 OUTPUT = "\n".join(f"line {number}" for number in range(30)) + "\n\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\r\n"
@@ -294,6 +295,18 @@ CASES: dict[str, tuple[list[Row], dict[str, Any]]] = {
     "without a baseline, outside of git": ([of(Decision.NO_BASELINE)], {"commit": ""}),
     "recorded now": ([of(Decision.NO_BASELINE)], {"updates": ("baselines/t.py/test.json: 1 cell new",)}),
     "without a reference": ([of(Decision.NO_BASELINE, NO_TEST, options=("--ftgate-against=main",))] * 2, {}),
+    "recorded elsewhere, its commit fails": (
+        [row(word, Decision.NO_BASELINE, reason=GONE) for word in ("fork", "spawn", "tasks", "threads")],
+        {},
+    ),
+    "recorded here, its commit fails": (
+        [
+            of(Decision.SUSPECT, basis="predicted", why=GONE),
+            row("fork", verdict=Verdict(decision=Decision.INCONCLUSIVE, basis="predicted", why=GONE)),
+            row("spawn", Decision.NO_BASELINE),
+        ],
+        {},
+    ),
     "nothing": ([], {"tables": (), "wall_s": 0.2, "interpreters": ()}),
 }
 

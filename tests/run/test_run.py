@@ -820,7 +820,7 @@ def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> 
     project.paired = False
     slower = project.run(day(cells_slower(1.1)))
     assert (slower.decision(), slower.rows[THREADS].verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
-    assert slower.rows[THREADS].verdict.why == "no git here"
+    assert slower.rows[THREADS].verdict.why == "recorded at 1eb3b87000, whose test cannot run here: no git here"
     assert slower.decision(FORK) is Decision.PASSED
     assert project.run(day(cells_slower(1.3))).decision() is Decision.REGRESSED
 
@@ -940,6 +940,10 @@ def test_of_another_machine_nothing_is_predicted_where_the_environment_of_its_co
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     elsewhere = project.run(day(cells_slower(3.0, FORK)))
     assert (elsewhere.decision(FORK), elsewhere.rows[FORK].verdict.basis) == (Decision.INCONCLUSIVE, "portable")
+    assert elsewhere.rows[FORK].verdict.why == (
+        "recorded at 1eb3b87000, whose test cannot run here: cannot install 1eb3b87: no such package"
+    )
+    assert "; recorded at 1eb3b87000, whose test cannot run here: " in elsewhere.rows[THREADS].verdict.why
 
 
 def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
@@ -955,7 +959,7 @@ def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     screened = project.run(dying(day(cells_slower(1.5))))
     assert screened.decision() is Decision.REGRESSED
     assert screened.rows[THREADS].verdict.basis == "predicted"
-    assert "boom" in screened.rows[THREADS].verdict.why
+    assert screened.rows[THREADS].verdict.why == "recorded at 1eb3b87000, whose test cannot run here: boom"
 
 
 def test_memory_that_the_changed_side_alone_does_not_show_does_not_pass(project: Project) -> None:

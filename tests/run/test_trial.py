@@ -254,7 +254,9 @@ class TestPredicted:
         rows = finish(project.trial(launcher, TWO))
         threads, fork = (rows[nodeid].verdict for nodeid in (THREADS, FORK))
         assert (threads.decision, threads.basis) == (Decision.REGRESSED, "predicted")
-        assert threads.why == "cannot install aaaaaaa: no such package: its reference cannot be measured"
+        assert (
+            threads.why == "recorded at aaaaaaaaaa, whose test cannot run here: cannot install aaaaaaa: no such package"
+        )
         assert [line.partition(": ")[2] for line in project.listener.warnings] == [
             "aaaaaaa cannot be measured: cannot install aaaaaaa: no such package"
         ]

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from ..kit.text import COMMIT_DIGITS
 from ..kit.values import Metric, Struct, Threshold
 from ..model.report import Conditions, Row
 from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, one_worker_cell
 from ..model.spec import Cell, Spec
-from ..model.verdict import Basis, BasisKind, Comparison, Decision, Limits, MetricVerdict, Verdict
+from ..model.verdict import CANNOT_RUN, Basis, BasisKind, Comparison, Decision, Limits, MetricVerdict, Verdict
 from ..stats import alpha_spending
 from ..store import recording, schema
 from . import compare, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction
@@ -55,6 +56,8 @@ class ComparedWith(Basis, frozen=True, kw_only=True):
     """Where the entry is stored."""
     elsewhere: bool = False
     """Another machine or build recorded it: it fails nothing by itself."""
+    recorded: bool = False
+    """Its reference is the commit of a recording."""
     same: bool = False
     """The cell is the same as its reference, and compared with nothing."""
     judged: bool = True
@@ -364,14 +367,20 @@ def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
     return replace(judged, now=now, was=figure_of(judged.metric, others, [values]))
 
 
+def not_there(commit: str, why: str) -> str:
+    """Why the commit of a recording cannot be measured here: a report says it in its last lines."""
+    return f"recorded at {commit.removesuffix('+')[:COMMIT_DIGITS]}, {CANNOT_RUN}: {why}" if commit else why
+
+
 def _why_none(values: Values, basis: Basis) -> str:
     reference = values.sample.reference
     if reference is None:
         return basis.why
-    if reference.unsupported is not None:
-        return f"the reference cannot run it: {reference.unsupported}"
-    if reference.error is not None:
-        return f"the reference fails: {reference.error.reason}"
+    why = reference.unsupported or (reference.error.reason if reference.error else "")
+    if why and isinstance(basis, ComparedWith) and basis.recorded:
+        return not_there(basis.commit, why)
+    if why:
+        return f"the reference {'fails' if reference.error else 'cannot run it'}: {why}"
     return basis.why or "the reference has no figures to compare"
 
 

@@ -215,6 +215,10 @@ BasisKind = Literal["", "stored", "predicted", "portable", "paired"]
 machine-independent metrics of another machine's recordings, or its interleaved reference."""
 
 
+CANNOT_RUN = "whose test cannot run here"
+"""Of the commit of a recording, in a reason or in a why: a report says it in its last lines."""
+
+
 class Basis(Struct, frozen=True, kw_only=True):
     """What a cell is judged by, and why by that; empty: by nothing. `baseline` and `commit` name it in reports."""
 

@@ -18,7 +18,7 @@ from ..kit.text import COMMIT_DIGITS, listed, plain, plural, split_nodeid
 from ..kit.values import grouped
 from ..model.report import OWN_CODE, Explanation, Machine, Moved, Report, Row, Shortfall
 from ..model.sample import MEASURED, Sample, WorkloadError, outcomes
-from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
+from ..model.verdict import CANNOT_RUN, Acceptance, Decision, MetricVerdict, Verdict
 from ..stats.rates import clopper_pearson
 
 VISIBLE, VISIBLE_PART = 0.01, 0.1
@@ -605,10 +605,9 @@ def undecided(report: Report) -> str:
     left = [row for row in report.rows if row.verdict.compared and not row.verdict.decision.decided]
     short = [row.shortfall for row in left if row.shortfall]
     if all(row.verdict.basis == "portable" for row in left):
-        advice = (
-            "what another machine recorded decides little: record on this one, or compare with a commit "
-            "(--ftgate-against)"
-        )
+        advice = "what another machine recorded decides little: record on this one"
+        if not any(map(cannot_run, left)):
+            advice += ", or compare with a commit (--ftgate-against)"
     elif short:
         advice = shortfall_text(max(short, key=lambda each: each.wanted_s))
     else:
@@ -673,6 +672,31 @@ def machine_parts(machine: Machine) -> list[str]:
 
 def counts(report: Report) -> Counter[Decision]:
     return Counter(row.verdict.decision for row in report.rows)
+
+
+def cannot_run(row: Row) -> str:
+    """Why the commit of a cell's recording could not be measured; empty where it could, or need not be."""
+    return next((text for text in (row.verdict.reason, row.verdict.why) if CANNOT_RUN in text), "")
+
+
+def recording_commands(rows: Sequence[Row]) -> list[str]:
+    """The commands that record cells again: those without figures of this machine at once, others by their names.
+
+    Not those that are worse: recording them would accept that.
+    """
+    stored_here = (
+        (row.verdict.basis in ("stored", "predicted"), row.cell.nodeid)
+        for row in rows
+        if not row.verdict.decision.worse
+    )
+    texts = []
+    for stored, cells in sorted(grouped(stored_here).items()):
+        named = cells if len(cells) <= NAMED else list(dict.fromkeys(split_nodeid(cell)[0] for cell in cells))
+        updates = [f"--ftgate-update={name}" for name in named] if stored else ["--ftgate-update=new"]
+        if not stored and len(named) > NAMED:
+            named = list(dict.fromkeys(name.partition("::")[0] for name in named))
+        texts.append(plain(shlex.join(["pytest", *updates, *named])))
+    return texts
 
 
 def is_against(row: Row) -> bool:

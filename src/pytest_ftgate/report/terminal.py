@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -106,7 +107,11 @@ def _footer(report: Report, style: Style) -> list[str]:
     new = [row for row in report.rows if row.verdict.decision is Decision.NO_BASELINE]
     for why in dict.fromkeys(plain(row.verdict.reason) for row in new if said.is_against(row) and row.verdict.reason):
         lines += entry("new", why, style, indent=0, column=9)
-    if (count := sum(not said.is_against(row) for row in new)) and not report.updates:
+    stale = [row for row in report.rows if said.cannot_run(row)]
+    for why, count in Counter(plain(said.cannot_run(row)) for row in stale).items():
+        lines += entry("stale", f"{plural(count, 'cell')}: {why}", style, indent=0, column=9)
+    lines += [" " * 9 + f"record it again: {command}" for command in said.recording_commands(stale)]
+    if (count := sum(not (said.is_against(row) or said.cannot_run(row)) for row in new)) and not report.updates:
         text = plural(count, "cell has", "cells have") + " no baseline: compare with a commit, or store the figures"
         roads = [*(["pytest --ftgate-against=REV"] if report.commit else []), "ftgate baseline update"]
         lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]

@@ -214,7 +214,8 @@ class Phase:
             baseline, commit = (reference.label, reference.commit) if reference else ("", "")
             return ComparedWith(why=why, baseline=baseline, commit=commit, same=True)
         if reference is None:
-            return run.stored.compared_with(group, cell)
+            stored = run.stored.compared_with(group, cell)
+            return replace(stored, why=f"{stored.why}; {self.why}") if self.why and stored.elsewhere else stored
         if worktrees.lacks(reference, split_nodeid(cell.nodeid)[0]):
             return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
         there = run.targets.prepared(cell, group.spec, reference)
@@ -226,6 +227,7 @@ class Phase:
             baseline=described(reference, group.spec.packages),
             commit=reference.commit,
             judged=cell.nodeid in self.judged,
+            recorded=not run.config.against,
         )
 
 

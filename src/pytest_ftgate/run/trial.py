@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from ..judge import decide, figures
-from ..judge.judge import ComparedWith, doubted, excess, missed, unchanged
+from ..judge.judge import ComparedWith, doubted, excess, missed, not_there, unchanged
 from ..judge.values import TestValues
 from ..kit import git
 from ..kit.errors import FtgateError
@@ -283,7 +283,8 @@ class Trial:
             why = f"the code is that of {git.shown(newest.commit)}, which another machine or build recorded"
             phase.same = dict.fromkeys(phase.judged, why)
             return
-        except git.AgainstError:
+        except git.AgainstError as error:
+            phase.why = not_there(newest.commit, str(error))
             return
         self.run.targets.make_all(self.group, (pair.changed, pair.reference))
         phase.pair, phase.why = pair, "another machine or build recorded it, so its commit is measured here"
@@ -322,7 +323,8 @@ class Trial:
                     self.run.listener.warn(f"{self.group.key}: {why}")
                 if phase.pair and not (self.first or self.run.config.against):
                     # What another machine could build: without it, what it stored is compared.
-                    self.phases.insert(0, dataclasses.replace(phase, pair=None, why="", same={}))
+                    why = not_there(phase.pair.reference.commit, first_line(str(error)))
+                    self.phases.insert(0, dataclasses.replace(phase, pair=None, why=why, same={}))
                 else:
                     self._not_begun(phase, error)
 
@@ -333,6 +335,8 @@ class Trial:
             if self.first and self.first.values.of(cell):
                 if self._missed(cell):
                     why = f"{first_line(str(error))}: its reference cannot be measured"
+                    if phase.pair and not late:
+                        why = not_there(phase.pair.reference.commit, first_line(str(error)))
                     self._after_miss[cell.nodeid] = None, why
             elif late:
                 verdict = Verdict(decision=Decision.NOT_MEASURED, reason=f"{error}: increase --ftgate-time")
@@ -451,10 +455,11 @@ class Trial:
         try:
             if not why:
                 return self.run.references.recorded(compared_with, split_nodeid(cell.nodeid)[0])
-        except git.AgainstError as error:
+        except worktrees.NothingToCompare as error:
             why = str(error)
-            if isinstance(error, worktrees.NothingToCompare):
-                self._same_code[cell.nodeid] = "the code is that of the baseline"
+            self._same_code[cell.nodeid] = "the code is that of the baseline"
+        except git.AgainstError as error:
+            why = not_there(compared_with.commit, str(error))
         self._after_miss[cell.nodeid] = None, why
         return None
 

@@ -120,7 +120,7 @@ class References:
             pair = worktrees.commit_pair(root, compared_with.commit, folder)
             if not worktrees.lacks(pair.reference, test):
                 return pair
-            trouble = AgainstError(f"{pair.reference.label}, at which it was recorded, has no such test")
+            trouble = AgainstError(f"{pair.reference.label} has no such test")
         except worktrees.NothingToCompare:
             raise
         except AgainstError as error:
