@@ -80,7 +80,7 @@ def ftgate_part() -> Shard | None:
 
 
 @_hookspec
-def ftgate_collected(run: Run, config: pytest.Config, nodeids: Sequence[str]) -> None:
+def ftgate_collected(run: Run, nodeids: Sequence[str]) -> None:
     """All cells, before any was deselected. Raises FtgateError and OSError to refuse them."""
 
 

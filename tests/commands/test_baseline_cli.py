@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -320,19 +319,9 @@ def test_the_project_is_found_from_a_folder_inside(
     ftgate: Ftgate, store: Store, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored(store)
+    (project / "pytest.ini").touch()
     monkeypatch.chdir(project / "tests")
     ftgate("list")
-
-
-def test_folders_can_be_given(ftgate: Ftgate, tmp_path_factory: pytest.TempPathFactory) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    Store(elsewhere / "mine").save(TEST, [change()])
-    ftgate("list", "--baselines", str(elsewhere / "mine"))
-    ftgate("list", "--baselines", os.path.relpath(elsewhere / "mine"))
-    ftgate("list", "--rootdir", str(elsewhere), code=3)
-    for option in ("--baselines", "--rootdir"):
-        with pytest.raises(FtgateError, match=f"{option}.*no such folder"):
-            ftgate("list", option, str(elsewhere / "nowhere"))
 
 
 def test_the_folder_is_that_of_the_configuration_unless_the_environment_names_one(

@@ -87,7 +87,7 @@ def test_limits_declared_beside_the_test_hold() -> None:
 def test_limits_of_the_project_hold(folder: Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\nftgate_limit = wall: margin=900%, effect=950%\n", encoding="utf-8")
     before, after = left("a.json", make_row(make_sample())), left("b.json", make_row(make_sample(scale=4)))
-    assert compared(before, after, "--rootdir", ".")[0] == 0
+    assert compared(before, after)[0] == 0
 
 
 def test_each_row_is_compared_with_that_of_its_machine(capsys: pytest.CaptureFixture[str]) -> None:

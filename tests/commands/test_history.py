@@ -188,7 +188,6 @@ def test_files_of_another_format_are_counted(project: Path, ftgate: Ftgate, text
         (["test_count", "--metric", "latency_p99"], 3, "no recording of test_count has latency_p99"),
         (["test_count", "--metric", "speed"], 2, "--metric takes "),
         (["test_count", "--last", "0"], 2, "--last takes a number from 1, not 0"),
-        (["test_count", "--baselines", "nowhere"], 2, "--baselines nowhere: no such folder"),
     ],
 )
 def test_errors(project: Path, ftgate: Ftgate, arguments: list[str], code: int, said: str) -> None:

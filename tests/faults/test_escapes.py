@@ -111,12 +111,15 @@ def test_nor_has_an_error_of_a_command(words: list[str], tmp_path: Path, capsys:
     assert RAW.findall(capsys.readouterr().err) == []
 
 
-def test_nor_has_an_error_of_a_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nor_has_an_error_of_a_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (run,) = changed(TEST, {}, [change()]).values()
     content = msgspec.to_builtins(run)
     content["cells"] = {f"x{HOSTILE}": {"build": HOSTILE}}
     folder = tmp_path / "baselines" / "test_x.py"
     folder.mkdir(parents=True)
     (folder / "20260102T030405-00000000.json").write_text(json.dumps(content), encoding="utf-8")
-    assert cli.main(["baseline", "list", "--rootdir", str(tmp_path)]) == 2
+    assert cli.main(["baseline", "list"]) == 2
     assert RAW.findall(capsys.readouterr().err) == []

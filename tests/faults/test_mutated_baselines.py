@@ -223,11 +223,12 @@ def test_what_is_never_zero_is_so_in_the_table_of_metrics() -> None:
 
 
 def test_a_command_names_the_file_and_does_not_say_regressed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "baselines" / "x.py" / "test_x"
     folder.mkdir(parents=True)
     for content in (edited(f"{CELL}>orders", []), edited("seed", 10**400), b"[" * 100_000):
         (folder / "20260102T030405-00000000.json").write_bytes(content)
-        assert cli.main(["baseline", "list", "--rootdir", str(tmp_path)]) == 2
+        assert cli.main(["baseline", "list"]) == 2
         assert "20260102T030405-00000000.json" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +15,6 @@ from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.run.folder import RunFolder
 
 TEST = "tests/test_x.py::test_x"
-CELLS = (f"{TEST}[3.14-threads-w1]", f"{TEST}[3.14t-threads-w1]")
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +38,9 @@ class Repo:
     def git(self, *arguments: str) -> str:
         return git(self.folder, *arguments)
 
-    def commit(self, reason: str = "", cells: str = TEST, body: str = "") -> str:
-        """A commit that accepts the wall time of these cells for this reason, or nothing; its id."""
-        trailer = [f"Ftgate-Accept: {cells} wall: {reason}"] if reason else []
+    def commit(self, reason: str = "", metric: str = "wall", body: str = "") -> str:
+        """A commit that accepts a metric of the test for this reason, or nothing; its id."""
+        trailer = [f"Ftgate-Accept: {TEST} {metric}: {reason}"] if reason else []
         words = [word for text in ("change", *trailer, *filter(None, [body])) for word in ("-m", text)]
         self.git("commit", "--quiet", "--allow-empty", *words)
         return self.git("rev-parse", "HEAD")
@@ -55,17 +53,6 @@ class Repo:
     def reasons(self, since: str = "") -> list[str]:
         """What the commits since one accept."""
         return [each.reason for each in self.run().since(since)]
-
-    def check(self, cells: str, some: Collection[str] = ()) -> str:
-        """The error of a last commit with these cells; "" for none."""
-        self.git("commit", "--quiet", "--allow-empty", "-m", "change", "-m", f"Ftgate-Accept: {cells} wall: why")
-        try:
-            self.run().check(CELLS, "", some)
-        except FtgateError as error:
-            return str(error)
-        finally:
-            self.git("reset", "--quiet", "--hard", "HEAD~1")
-        return ""
 
 
 @pytest.fixture
@@ -143,7 +130,7 @@ def test_the_branch_is_that_of_the_runs_start(repo: Repo) -> None:
 def test_outside_of_git_and_without_a_commit_nothing_is_accepted(tmp_path: Path, repo: Repo) -> None:
     outside = acceptances(RunFolder(tmp_path, "run"))
     assert outside.since("abc") == ()
-    outside.check(CELLS, "")
+    outside.check("")
     (tmp_path / "empty").mkdir()
     empty = Repo(tmp_path / "empty")
     empty.git("init", "--quiet")
@@ -199,54 +186,14 @@ def test_a_shallow_clone_that_reaches_the_reference_says_nothing(repo: Repo) -> 
 # ---- which are errors
 
 
-@pytest.mark.parametrize("cells", [TEST, CELLS[0], "tests/test_x.py::*[3.14t-*]", "*threads*"])
-def test_what_matches_a_cell_is_no_error(repo: Repo, cells: str) -> None:
-    assert repo.check(cells) == ""
-
-
-def test_what_matches_none_names_the_commit_the_trailer_and_a_fix(repo: Repo) -> None:
-    found = repo.check("tests/test_x.py::test_xx")
-    assert found.startswith("commit ")
-    assert "`Ftgate-Accept: tests/test_x.py::test_xx wall: why` matches no cell (did you mean" in found
-    assert "git rebase --interactive" in found
-
-
-@pytest.mark.parametrize(
-    ("cells", "some", "error"),
-    [
-        ("tests/test_z.py::test_x", "", True),  # no such file
-        ("tests/test_z.py::test_x", "files cells", True),
-        ("tests/test_y.py::test_y", "", False),  # its tests are another run's
-        ("tests/test_x.py::test_z", "files", True),
-        ("tests/test_x.py::test_z", "cells", False),
-        ("tests/test_x.py::test_z[3.13-*]", "targets", True),
-        (f"{TEST}[3.13-*]", "", True),
-        (f"{TEST}[3.13-*]", "targets", False),
-        (f"{TEST}*3.13*", "targets", False),
-        ("*/test_z.py::*", "", True),
-        ("*/test_z.py::*", "files", False),
-        ("test_x", "cells", True),  # no node id
-    ],
-)
-def test_a_run_of_some_cells_asks_only_for_what_it_knows(repo: Repo, cells: str, some: str, error: bool) -> None:
-    assert bool(repo.check(cells, some.split())) is error
-
-
-def test_the_tests_of_another_project_in_the_repository_are_not_asked_for(repo: Repo) -> None:
-    (repo.folder / "other" / "checks").mkdir(parents=True)
-    (repo.folder / "other" / "checks" / "test_o.py").write_text("")
-    repo.git("add", ".")
-    repo.commit()
-    assert repo.check("checks/test_o.py::test_o") == ""
-    assert "matches no cell" in repo.check("checks/test_p.py::test_o")
-
-
 def test_only_what_can_still_be_corrected_is_an_error(repo: Repo) -> None:
-    """A test of which a trailer on the default branch speaks may be gone since then."""
+    """Nobody can correct a trailer that is on the default branch."""
     start = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "--quiet", "main")
-    repo.commit("why", cells="tests/test_x.py::test_gone")
+    commit = repo.commit("why", metric="wal")
     there = clone(repo, "there")
-    there.run().check(CELLS, start)
-    with pytest.raises(FtgateError, match="matches no cell"):
-        repo.run().check(CELLS, start)
+    there.run().check(start)
+    with pytest.raises(FtgateError, match="'wal' is not a metric") as refused:
+        repo.run().check(start)
+    assert str(refused.value).startswith(f"commit {commit[:10]}: `Ftgate-Accept: {TEST} wal: why`")
+    assert "git rebase --interactive" in str(refused.value)

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ from ..judge import decide, metrics
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
-from ..kit.text import COMMIT_DIGITS, did_you_mean, listed, plain, split_nodeid
+from ..kit.text import COMMIT_DIGITS, listed, plain
 from ..kit.values import Metric
 from ..model.report import Row
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
@@ -27,11 +27,9 @@ from ..report import said
 from ..run.folder import decoded
 from ..run.sides import worktrees
 from ..store.names import matches, named
-from .last_run import FINE, add_rootdir, last_run, no_run, nothing, read, rootdir
+from .last_run import FINE, last_run, no_run, nothing, project, read
 
 if TYPE_CHECKING:
-    import pytest
-
     from ..run.run import Run
 
 
@@ -157,16 +155,10 @@ class Acceptances:
         self._warned = False
 
     @hookimpl
-    def ftgate_collected(self, run: Run, config: pytest.Config, nodeids: Sequence[str]) -> None:
-        """Refuse trailers of this branch that accept nothing."""
-        left_out = any(config.getoption(name, None) for name in ("lf", "ignore", "ignore_glob"))
-        why = {
-            "files": config.args_source is config.ArgsSource.ARGS or left_out,
-            "targets": "python" in run.config.before_declared,
-            "cells": left_out or any("::" in argument for argument in config.args),
-        }
-        reference = run.references.requested().reference.commit if run.config.against else ""
-        self.check(nodeids, reference, {part for part, is_so in why.items() if is_so})
+    def ftgate_collected(self, run: Run, nodeids: Sequence[str]) -> None:
+        """Refuse trailers of this branch that cannot be read."""
+        if nodeids:
+            self.check(run.references.requested().reference.commit if run.config.against else "")
 
     @hookimpl(tryfirst=True)
     def ftgate_amend(self) -> Callable[[Row], Verdict]:
@@ -209,28 +201,22 @@ class Acceptances:
                 )
         return self._read[start]
 
-    def check(self, nodeids: Sequence[str], reference: str, some: Collection[str] = ()) -> None:
-        """Raise FtgateError for trailers of this branch that cannot be read, and for those that match no cell.
+    def check(self, reference: str) -> None:
+        """Raise FtgateError for trailers of this branch that cannot be read.
 
-        `nodeids` are of all cells before any was deselected, of `some` "files", "targets" or "cells" alone where the
-        command line names such. `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's
-        default branch already is left alone: nobody can correct it.
+        `reference` is the commit of `--ftgate-against`, "" without it. What is on the remote's default branch already
+        is left alone: nobody can correct it.
         """
-        if not nodeids or self._branch is None:
+        if self._branch is None:
             return
         repository, head, base = self._branch
         published = (repository.commit(f"refs/remotes/{repository.remote}/{name}") for name in _DEFAULTS)
-        tests, wrong = dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in nodeids), []
+        wrong = []
         for commit, trailer in _trailers(repository, head, reference or base, *filter(None, published)):
             try:
-                cells = parsed(trailer, commit)[0].cells
+                parsed(trailer, commit)
             except FtgateError as error:
                 wrong.append(f"{error}; {FIX}")
-                continue
-            matched = any(matches(cells, nodeid) for nodeid in nodeids)
-            if not matched and _is_lost(cells, tests, some, repository):
-                known = [*nodeids, *tests]
-                wrong.append(f"{quoted(commit, trailer)} matches no cell{did_you_mean(cells, known)}; {FIX}")
         if wrong:
             raise FtgateError("\n".join(wrong))
 
@@ -272,25 +258,6 @@ def _trailers(repository: Repository, head: str, *starts: str) -> Iterator[tuple
             yield commit, trailer
 
 
-def _is_lost(pattern: str, tests: Collection[str], some: Collection[str], repository: Repository) -> bool:
-    """Whether a pattern that matches no collected cell can match none at all, as far as this run can tell."""
-    file, separator, rest = pattern.partition("::")
-    if any(letter in file for letter in "*?"):
-        return not some
-    if not separator:
-        return True
-    if not any(test.partition("::")[0] == file for test in tests):
-        # A file whose tests are not collected here may be another run's, or another project's in this repository.
-        elsewhere = repository.git("ls-files", "-z", "--", f":(top,literal){file}", f":(top,glob)**/{file}")
-        return not (repository.root / file).exists() and not elsewhere
-    if "cells" in some:
-        return False
-    name, bracket, _ = rest.partition("[")
-    if "targets" in some and (bracket or any(letter in rest for letter in "*?")):
-        return bool(bracket) and not any(matches(f"{file}::{name}", test) for test in tests)
-    return True
-
-
 # `ftgate accept`: write the trailer of a commit by which a regression passes review.
 
 DESCRIPTION = (
@@ -313,7 +280,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="a JSON report in place of the last run's, as of CI"
     )
-    add_rootdir(parser)
     parser.set_defaults(run=accept)
 
 
@@ -323,9 +289,9 @@ def accept(args: argparse.Namespace) -> int:
     trailer = written(args.cells, names, args.reason)
 
     # What regressed in the run.
-    report = read(args.report) if args.report else last_run(args)
+    report = read(args.report) if args.report else last_run()
     if report is None:
-        return no_run(args)
+        return no_run()
     rows = report.rows
     chosen = [row for row in rows if matches(args.cells, row.cell.nodeid)]
     if not chosen:
@@ -348,7 +314,7 @@ def accept(args: argparse.Namespace) -> int:
         return FINE
 
     # The commit, made by the user's own git: with their name, their hooks and their signature.
-    root = rootdir(args)
+    root = project().rootpath
     try:
         repository = Repository(root)
     except AgainstError:

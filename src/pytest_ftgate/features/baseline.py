@@ -16,7 +16,7 @@ from ..report.said import accepted_texts, machine_parts
 from ..store.names import named
 from ..store.schema import StoredCell, TestBaseline
 from ..store.update import Difference, Update, apply_updates, differences, prunable, prune, update_plan
-from .last_run import FINE, REGRESSED, add_rootdir, last_run, no_run, nothing, rootdir, unicode
+from .last_run import FINE, REGRESSED, last_run, no_run, nothing, project, unicode
 from .last_run import store as store_of
 
 ACCEPT = "ftgate baseline update "
@@ -49,14 +49,13 @@ def _action(
     actions: Subparsers, name: str, run: Callable[[argparse.Namespace], int], text: str, exits: Sequence[int] = (3,)
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", exits=exits)
-    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=run)
     return parser
 
 
 def list_baselines(args: argparse.Namespace) -> int:
     """Print all entries; 3 when there is none. Raises BaselineError."""
-    store = store_of(args)
+    store = store_of()
     text = render_list(store.baselines())
     if not text:
         return nothing(f"no baselines in {store.root}: record some with pytest --ftgate-update")
@@ -65,7 +64,7 @@ def list_baselines(args: argparse.Namespace) -> int:
 
 def show_test(args: argparse.Namespace) -> int:
     """Print the figures of the tests named; 3 when there is none. Raises BaselineError."""
-    store = store_of(args)
+    store = store_of()
     stored = {baseline.test: baseline for baseline in store.baselines()}
     found = [stored[test] for test in named(args.test, stored)]
     if not found:
@@ -75,15 +74,15 @@ def show_test(args: argparse.Namespace) -> int:
 
 def diff_run(args: argparse.Namespace) -> int:
     """Print the last run next to its baselines; 1 if a cell regressed, 3 without a run or a cell."""
-    report = last_run(args)
+    report = last_run()
     if report is None:
-        return no_run(args)
+        return no_run()
     known = [row.cell.nodeid for row in report.rows]
     chosen = {nodeid for name in args.cells for nodeid in named(name, known)} if args.cells else {*known}
     if not chosen:
         return nothing("the last run has no such cell")
     found: list[Difference] = []
-    store = store_of(args)
+    store = store_of()
     for machine, measured in report.by_fingerprint():
         rows = [row for row in measured if row.cell.nodeid in chosen]
         found += differences(rows, entries_of(report, measured), store, fingerprint=machine.fingerprint)
@@ -93,10 +92,10 @@ def diff_run(args: argparse.Namespace) -> int:
 
 def update_run(args: argparse.Namespace) -> int:
     """Store the last run's samples; 1 when a regressed cell was refused, 3 without a run or a cell of that name."""
-    report = last_run(args)
+    report = last_run()
     if report is None:
-        return no_run(args)
-    store, rows = store_of(args), report.rows
+        return no_run()
+    store, rows = store_of(), report.rows
     chosen = {name: named(name, [row.cell.nodeid for row in rows]) for name in args.cells}
     unknown = [name for name, nodeids in chosen.items() if not nodeids]
     if unknown:
@@ -114,11 +113,11 @@ def update_run(args: argparse.Namespace) -> int:
 
 def prune_unused(args: argparse.Namespace) -> int:
     """Show, or with --yes remove, the baselines of cells that are gone; 3 without a run and without such a cell."""
-    report, store = last_run(args), store_of(args)
+    report, store = last_run(), store_of()
     rows = report.rows if report else []
-    cells = prunable(store, rows, report.unused_baselines if report else (), rootdir(args))
+    cells = prunable(store, rows, report.unused_baselines if report else (), project().rootpath)
     if not cells:
-        return _print("no unused baselines\n") if report else no_run(args)
+        return _print("no unused baselines\n") if report else no_run()
     if args.yes:
         prune(store, cells)
     word, then = ("removed", "") if args.yes else ("unused", "remove them with: ftgate baseline prune --yes\n")

@@ -21,8 +21,7 @@ from ..model.verdict import Decision, Verdict
 from ..stats import alpha_spending
 from ..targets.describe import build_key
 from . import xfail
-from .inifile import options_of
-from .last_run import FINE, REGRESSED, add_rootdir, nothing, read, rootdir
+from .last_run import FINE, REGRESSED, nothing, options, read
 from .report import add_forms, checked, command, show, write
 
 
@@ -188,7 +187,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("before", metavar="A.json", type=Path, help="the reference, written by --ftgate-report json:")
     parser.add_argument("after", metavar="B.json", type=Path, help="the run that is judged")
     add_forms(parser)
-    add_rootdir(parser)
     parser.set_defaults(run=run)
 
 
@@ -197,15 +195,15 @@ def run(args: argparse.Namespace) -> int:
     before, after = read(args.before), read(args.after)
 
     # What the environment and the project say about verdicts.
-    options = options_of(rootdir(args), "metrics", "alpha", "probe_cost", "limit")
-    limits.check(cli=options.thresholds, ini=options.ini_thresholds)
+    given = options()
+    limits.check(cli=given.thresholds, ini=given.ini_thresholds)
     policy = Policy(
-        metrics=options.metrics,
-        cli=options.thresholds,
-        ini=options.ini_thresholds,
-        alpha=options.alpha,
+        metrics=given.metrics,
+        cli=given.thresholds,
+        ini=given.ini_thresholds,
+        alpha=given.alpha,
         beta=alpha_spending.BETA,
-        probe_cost=options.probe_cost,
+        probe_cost=given.probe_cost,
     )
     report = judged(before, after, names, policy)
     report = msgspec.structs.replace(report, command=command("diff", *names))

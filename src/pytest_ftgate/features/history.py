@@ -24,7 +24,7 @@ from ..store import names
 from ..store.folder import Store
 from ..store.schema import BaselineError, Recording, decode
 from ..targets.describe import build_key
-from .last_run import FINE, add_rootdir, nothing, rootdir, store, terminal_width, unicode
+from .last_run import FINE, nothing, project, store, terminal_width, unicode
 
 LAST = 30
 MOST_FILES = 1000
@@ -46,7 +46,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("--metric", default=Metric.WALL.value, metavar="NAME", help="default: wall, over the control")
     parser.add_argument("--last", type=int, default=LAST, metavar="N", help=f"draw N recordings (default: {LAST})")
     parser.add_argument("--json", action="store_true", help="print one JSON object, of all recordings")
-    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=run)
 
 
@@ -58,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise FtgateError(f"--metric takes {error}") from None
     if args.last < 1:
         raise FtgateError(f"--last takes a number from 1, not {args.last}")
-    root, baselines = rootdir(args), store(args)
+    root, baselines = project().rootpath, store()
     stored = {
         names.join_nodeid(baseline.test, label): (baseline.test, label)
         for baseline in baselines.baselines()

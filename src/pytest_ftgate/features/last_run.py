@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import traceback
+from collections.abc import Generator
 from pathlib import Path
 
+import pytest
+
+from ..declare.options import Options
 from ..kit.errors import FtgateError
 from ..kit.text import plain, takes_unicode
 from ..model.report import Report
+from ..plugin.options import options_of
 from ..report import json
 from ..store.folder import Store, default_folder
-from .inifile import options_of
 
 FINE, REGRESSED, NOTHING_FOUND = 0, 1, 3
-BASELINES = "baselines"
 LAST_RUN = Path(".ftgate") / "last-run.json"
 LOCK = Path(".ftgate") / "baselines.lock"
 
@@ -26,38 +28,58 @@ READ: list[Path] = []
 NARROW = 80
 
 
-def add_rootdir(parser: argparse.ArgumentParser, *, baselines: str = "") -> None:
-    """Add the option that `rootdir` reads, and with a help for it the one that `store` reads."""
-    parser.add_argument("--rootdir", type=Path, metavar="DIR", help="the project (default: found from here upwards)")
-    if baselines:
-        parser.add_argument("--baselines", type=Path, metavar="DIR", help=baselines)
+class _Found(Exception):
+    """Ends pytest's start once it has read its configuration."""
 
 
-def rootdir(args: argparse.Namespace) -> Path:
-    """The given folder, else the nearest parent that has baselines or a run, else the current folder."""
-    if args.rootdir is not None:
-        if not args.rootdir.is_dir():
-            raise FtgateError(f"--rootdir {args.rootdir}: no such folder")
-        return Path(args.rootdir).resolve()
-    here = Path.cwd()
-    upwards = (here, *here.parents)
-    marks = (BASELINES, LAST_RUN)
-    return next((folder for folder in upwards if any((folder / mark).exists() for mark in marks)), here)
+class _Stop:
+    # A wrapper runs before all plugins: pytest-cov, for one, begins in this hook, and erases what it has stored.
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_load_initial_conftests(self) -> Generator[None]:
+        raise _Found
+        yield  # type: ignore[unreachable]  # it makes this a wrapper
 
 
-def store(args: argparse.Namespace) -> Store:
-    """The folder and the lock that a run here would use."""
-    root = rootdir(args)
-    given = None if args.baselines is None else str(args.baselines.absolute())
-    folder = root / (options_of(root, "baselines", baselines=given).baselines or default_folder(root))
-    if given is not None and not folder.is_dir():
-        raise FtgateError(f"--baselines {args.baselines}: no such folder")
-    return Store(folder, lock_path=root / LOCK)
+def project() -> pytest.Config:
+    """The configuration of pytest in this folder, as a run without arguments has it: rootdir, ini file, addopts.
+
+    No conftest.py is loaded and no other plugin starts. Raises FtgateError.
+    """
+    from _pytest.config import get_config  # there is no public way to a Config
+
+    # Our options also where no plugin is loaded by itself; no import hook.
+    words = ["-p", "ftgate", "--assert=plain"]
+    config = get_config(words, plugins=[_Stop()])
+    for plugin in config.invocation_params.plugins or ():
+        config.pluginmanager.register(plugin)
+    try:
+        config.parse(words)
+    except _Found:
+        config.option = config.known_args_namespace
+    except pytest.UsageError as error:
+        raise FtgateError(str(error)) from None
+    finally:
+        config._ensure_unconfigure()
+    return config
 
 
-def last_run(args: argparse.Namespace) -> Report | None:
+def options() -> Options:
+    """The options of a run without arguments here. Raises FtgateError."""
+    try:
+        return options_of(project())
+    except pytest.UsageError as error:
+        raise FtgateError(str(error)) from None
+
+
+def store() -> Store:
+    """The folder and the lock that a run here would use. Raises FtgateError."""
+    root = project().rootpath
+    return Store(root / (options().baselines or default_folder(root)), lock_path=root / LOCK)
+
+
+def last_run() -> Report | None:
     """The report that the last run left; None without one. Warns of a partial one. Raises ReportError, FtgateError."""
-    path = rootdir(args) / LAST_RUN
+    path = project().rootpath / LAST_RUN
     if not path.exists():
         return None
     report = read(path, "run pytest --ftgate again")
@@ -86,9 +108,9 @@ def meaningless(error: Exception) -> str:
     return f"{named}: holds figures that cannot be used ({plain(fault)}); {json.AGAIN}"
 
 
-def no_run(args: argparse.Namespace) -> int:
+def no_run() -> int:
     """Say that there is no run; the exit code."""
-    return nothing(f"no run was recorded in {rootdir(args) / LAST_RUN}: run pytest --ftgate first")
+    return nothing(f"no run was recorded in {project().rootpath / LAST_RUN}: run pytest --ftgate first")
 
 
 def nothing(text: str) -> int:

@@ -20,7 +20,7 @@ from ..store.folder import Store
 from ..store.names import SUFFIX, entry_key, is_recording, join_nodeid
 from ..store.recording import Edit
 from ..store.schema import BaselineError, StoredCell, StoredRun
-from .last_run import FINE, NOTHING_FOUND, REGRESSED, add_rootdir, nothing, read, store
+from .last_run import FINE, NOTHING_FOUND, REGRESSED, nothing, read, store
 from .report import add_forms, checked, command, show, write
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("-o", "--output", metavar="OUT", type=Path, help="the joined report as JSON, or as JUnit")
     parser.add_argument("--partial", action="store_true", help="join the reports that there are: exits with 3, or 1")
     add_forms(parser)
-    add_rootdir(parser, baselines="where recordings go (default: as in a run)")
     parser.set_defaults(run=run)
 
 
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         found = ", ".join(f"{path} is a {kind}" for kind, path in kinds.items())
         raise FtgateError(f"only sources of one kind can be joined: {found}")
     if "folder" in kinds:
-        print("\n".join(join(store(args), args.sources)))
+        print("\n".join(join(store(), args.sources)))
         return FINE
     if "JSON report" in kinds:
         return _reports(args)

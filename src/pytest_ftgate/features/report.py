@@ -17,7 +17,7 @@ from ..report.json import formats
 from ..run import libraries
 from ..run.folder import write_report
 from . import history
-from .last_run import FINE, add_rootdir, last_run, no_run, read, rootdir, store, terminal_width, unicode
+from .last_run import FINE, last_run, no_run, project, read, store, terminal_width, unicode
 
 
 @hookimpl
@@ -31,7 +31,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("source", metavar="FROM.json", nargs="?", type=Path, help="a JSON report (default: last run)")
     parser.add_argument("--history", action="store_true", help="add each cell's recordings in git (see ftgate history)")
     add_forms(parser)
-    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=run)
 
 
@@ -47,11 +46,11 @@ def add_forms(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the report or write its files; 3 without a run. Raises FtgateError."""
     targets = checked(args.to)
-    report = last_run(args) if args.source is None else read(args.source)
+    report = last_run() if args.source is None else read(args.source)
     if report is None:
-        return no_run(args)
+        return no_run()
     if args.history:
-        report = history.with_history(report, rootdir(args), store(args))
+        report = history.with_history(report, project().rootpath, store())
     if targets:
         write(report, targets)
     else:

@@ -135,7 +135,7 @@ class Gate:
         try:
             if self.collected:
                 self.run.folder.make()  # else nothing measured could be kept
-            self.run.hooks.ftgate_collected(run=self.run, config=self.config, nodeids=self.collected)
+            self.run.hooks.ftgate_collected(run=self.run, nodeids=self.collected)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             if not self.is_worker:
                 raise pytest.UsageError(plain(str(error))) from None

@@ -24,7 +24,7 @@ from ...kit.values import Struct
 from ...model.report import Report, Row
 from ...model.verdict import Decision
 from ...report import json, said
-from ..last_run import FINE, LAST_RUN, add_rootdir, last_run, nothing, read, rootdir
+from ..last_run import FINE, LAST_RUN, last_run, nothing, project, read
 from . import steps
 from .search import Search
 from .steps import Step
@@ -161,7 +161,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
     parser.add_argument("--cell", metavar="ID", help="a cell that failed in the last run (default: the worst)")
     parser.add_argument("--time", metavar="TIME", help="time of all runs, for example 20m")
     parser.add_argument("--pytest", default="", metavar="WORDS", help="more of pytest's command line")
-    add_rootdir(parser)
     parser.set_defaults(run=run)
 
 
@@ -171,8 +170,8 @@ def run(args: argparse.Namespace) -> int:
         until = None if args.time is None else time.monotonic() + seconds(args.time)
     except ValueError as error:
         raise FtgateError(f"--time takes {error}") from None
-    root = rootdir(args)
-    report = last_run(args)
+    root = project().rootpath
+    report = last_run()
 
     # 1. What got worse, and the steps between both commits.
     row = None if report is None else worst(report, args.cell)

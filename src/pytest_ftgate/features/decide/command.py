@@ -8,8 +8,7 @@ import shutil
 from ...hookspec import Subparsers
 from ...store.names import named
 from ..baseline import NAMES
-from ..inifile import options_of
-from ..last_run import FINE, add_rootdir, last_run, nothing, rootdir, store, unicode
+from ..last_run import FINE, last_run, nothing, options, store, unicode
 from . import WEIGHTS, rank, sentences, weight
 
 PLACES = ("run", "baselines")
@@ -34,7 +33,6 @@ def add(subparsers: Subparsers) -> None:
         help="trade one for the other, such as --weight time=1 --weight memory=0.5 (default: the ini's ftgate_weights)",
     )
     parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
-    add_rootdir(parser, baselines="default: as in a run")
     parser.set_defaults(run=decide)
 
 
@@ -47,9 +45,9 @@ def _weight(text: str) -> tuple[str, float]:
 
 def decide(args: argparse.Namespace) -> int:
     """Print the advice on the tests named; 3 where nothing is known of them. Raises FtgateError."""
-    weights = tuple(args.weight) or WEIGHTS.of(options_of(rootdir(args), "weights"))
-    report = last_run(args) if args.place != "baselines" else None
-    stored = list(store(args).baselines()) if args.place != "run" else []
+    weights = tuple(args.weight) or WEIGHTS.of(options())
+    report = last_run() if args.place != "baselines" else None
+    stored = list(store().baselines()) if args.place != "run" else []
     if report is None and not stored:
         return nothing("nothing was measured yet, and no baseline is stored: run pytest --ftgate first")
 
