@@ -102,17 +102,19 @@ class TestCompare:
         assert (verdict.decision, verdict.reason) == (Decision.PASSED, "")
         assert verdict.launches in LOOKS
 
-    def test_p_values_are_those_of_the_moderated_test(self) -> None:
-        """Failures are judged at the bound of the spread, passes at the expected one."""
-        rng = np.random.default_rng(52)
+    @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL, Metric.RATIO])
+    def test_p_values_are_those_of_the_moderated_test(self, metric: str) -> None:
+        """Failures are judged at the bound of the metric's own spread, passes at the expected one."""
+        rng, (margin, effect, _) = np.random.default_rng(52), metrics.row(metric).paired
         for _ in range(20):
             new, reference, errors = rng.lognormal(0.03, 0.05, 3), rng.lognormal(0, 0.05, 3), rng.uniform(0, 0.05, 3)
-            verdict = decide.compare(looked(new, reference, errors=tuple(errors), floor=0.01))
-            shifts, spread = np.log(new / reference).tolist(), metrics.row(Metric.WALL).spread
+            verdict = decide.compare(looked(new, reference, metric, errors=tuple(errors), floor=0.01))
+            shifts, spread = np.log(new / reference).tolist(), metrics.row(metric).spread
             scales = [moderated.deviations(shifts, errors.tolist(), by * spread) for by in (1, moderated.BOUND)]
-            above = np.log(new / (1.02 * reference + 0.01))
+            fail_limit = (1 + margin) * reference + 0.01
+            above = np.log(new / fail_limit)
             assert verdict.p_fail == pytest.approx(moderated.p_above(above.tolist(), scales[1]))
-            below = np.log(np.maximum(1.05 * reference, 1.02 * reference + 0.01) / new)
+            below = np.log(np.maximum((1 + effect) * reference, fail_limit) / new)
             assert verdict.p_pass == pytest.approx(moderated.p_above(below.tolist(), scales[0]))
             assert verdict.ratio is not None
             assert verdict.ratio.low < verdict.ratio.value < verdict.ratio.high
@@ -157,20 +159,6 @@ class TestCompare:
                 assert (one is Decision.REGRESSED) == (other is Decision.IMPROVED)
                 assert (one is Decision.IMPROVED) == (other is Decision.REGRESSED)
         assert seen == {Decision.REGRESSED, Decision.IMPROVED, Decision.INCONCLUSIVE}
-
-    @pytest.mark.parametrize("metric", [Metric.TAIL, Metric.RATIO])
-    def test_other_times_are_judged_alike_at_their_own_spread(self, metric: str) -> None:
-        for ratio in (1.0, 1.4):
-            comparison = msgspec.structs.replace(constant(ratio, 8), metric=metric)
-            spread = metrics.row(metric).spread / metrics.row(Metric.WALL).spread
-            (verdict, plain) = (
-                decide.compare(msgspec.structs.replace(comparison, metric=each)) for each in (metric, Metric.WALL)
-            )
-            assert verdict.ratio is not None
-            assert plain.ratio is not None
-            assert verdict.ratio.value == pytest.approx(ratio)
-            if (verdict.launches, spread) == (plain.launches, 1):
-                assert verdict.p_fail == plain.p_fail
 
 
 class TestNothingToCompare:
@@ -509,10 +497,16 @@ class TestSuspect:
         verdict = decide.compare(msgspec.structs.replace(self.suspected(), final=False))
         assert verdict.decision is Decision.INCONCLUSIVE
 
-    def test_within_the_effect_nothing_is_suspect(self) -> None:
+    @pytest.mark.parametrize(("of_it", "decision"), [(0.99, Decision.SUSPECT), (1.01, Decision.INCONCLUSIVE)])
+    def test_within_the_effect_nothing_is_suspect(self, of_it: float, decision: Decision) -> None:
         """Beyond the margin at that level, but no change that was asked for."""
-        found = decide.compare(constant(1.045, 26, effect=0.08))
-        assert found.decision is not Decision.SUSPECT
+        comparison = self.suspected()
+        effect = of_it * comparison.new[0] / comparison.reference[0] - 1
+        limits = comparison.limits._replace(effect=effect)
+        found = decide.compare(msgspec.structs.replace(comparison, limits=limits))
+        assert found.decision is decision
+        assert found.p_fail is not None
+        assert comparison.alpha < found.p_fail < decide.suspect_level(comparison.alpha)
 
     def test_an_open_one_says_whether_its_estimate_is_beyond_the_effect(self) -> None:
         """Of little noise: +10 % that few pairs cannot decide is beyond the effect, no change never is."""

@@ -870,6 +870,20 @@ def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs()
     assert [sample.of("control"), sample.of("growth"), sample.of("empty")] == [(), (), ()]
 
 
+def test_each_side_of_a_pair_starts_first_in_one_of_two_rounds_and_which_one_is_random() -> None:
+    launcher = FakeLauncher()
+    executors = ("threads", "fork")
+    paired(launcher, executors=executors, limits=Allowance(launches=24, iterations=2)).measure()
+    timed = {event.handle for event in launcher.of(MEASURED, side="own")}
+    for executor in executors:
+        started = launcher.of("start", side="own", label=f"3.14-{executor}-w2")
+        sides = [event.at.reference for event in started if event.handle in timed]
+        first = sides[::2]
+        assert len(first) == 24
+        assert [one != other for one, other in zip(first[::2], first[1::2], strict=True)] == [True] * 12
+        assert set(first[::2]) == {True, False}
+
+
 def test_a_reference_runs_its_own_code_in_its_own_environment() -> None:
     launcher = FakeLauncher()
     paired(launcher).measure()

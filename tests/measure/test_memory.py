@@ -225,6 +225,15 @@ def test_what_the_system_hides_is_not_zero() -> None:
     assert (point.rss_bytes, point.uss_bytes, point.pss_bytes) == (6 * MIB, None, None)
 
 
+def test_each_figure_is_the_sum_of_the_kernels_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = {"Rss": 100, "Pss": 60, "Private_Dirty": 10, "Private_Clean": 7, "Private_Hugetlb": 2, "Shared_Dirty": 1}
+    monkeypatch.setattr(proc, "memory_kib", lambda pid: kernel)
+    monkeypatch.setattr(proc, "children_of", lambda pids: set())
+    point = surely(point_of(FakeProcess()))
+    figures = (point.rss_bytes, point.pss_bytes, point.written_bytes, point.uss_bytes)
+    assert figures == (100 << 10, 60 << 10, 12 << 10, 19 << 10)
+
+
 @pytest.mark.parametrize("state", [psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD])
 def test_a_look_at_a_process_that_ended_is_dropped_whole(state: str) -> None:
     dying = FakeProcess()

@@ -61,7 +61,9 @@ def written(path: str) -> set[str]:
     """The contracts that stand in an example."""
     functions = runpy.run_path(str(ROOT / path)).values()
     notes = [note for function in functions if callable(function) for note in notes_of(function)]
-    return {text for note in notes if note.decorator == "require" for text in note.args}
+    found = {text for note in notes if note.decorator == "contract" for text in note.args}
+    assert found
+    return found
 
 
 def told(report: Report, expected: set[str]) -> dict[str, Outcome]:

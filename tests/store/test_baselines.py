@@ -39,7 +39,7 @@ from pytest_ftgate.judge import values as values_module
 from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.model.sample import Launch, LockSite, LockWaits, Sample, Timer, WorkloadError
-from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
 from pytest_ftgate.store import folder, names, recording, schema
 from pytest_ftgate.store import folder as assembly
 from pytest_ftgate.store import update as unused_module
@@ -688,8 +688,9 @@ def test_only_what_a_run_called_unused_can_be_pruned(store: Store, project: Path
 
 def plan_of(store: Store, *modes: str) -> dict[str, tuple[str, str]]:
     """Label (or unknown name) -> action and reason, for a run of every kind of cell."""
-    store.save(TEST, [change("old"), change("bad"), change("odd"), change("meant")])
+    store.save(TEST, [change(label) for label in ("old", "bad", "open", "odd", "meant")])
     rows = [
+        make_row(make_sample("open", scale=2), Decision.INCONCLUSIVE),
         make_row(make_sample("new"), Decision.NO_BASELINE),
         make_row(make_sample("old", scale=2)),
         make_row(make_sample("bad", scale=2), Decision.REGRESSED),
@@ -709,13 +710,23 @@ ILL = ("skip", "not measured: it hung")
 @pytest.mark.parametrize(
     ("modes", "expected"),
     [
-        (("new",), {"new": NEW, "old": THERE, "bad": THERE, "odd": ODD, "meant": THERE, "ill": ILL}),
-        (("all",), {"new": NEW, "old": CHANGED, "bad": ("refuse", "regressed"), "odd": CHANGED, "ill": ILL}),
+        (("new",), {"new": NEW, "old": THERE, "bad": THERE, "open": THERE, "odd": ODD, "meant": THERE, "ill": ILL}),
+        (
+            ("all",),
+            {
+                "new": NEW,
+                "old": CHANGED,
+                "bad": ("refuse", "regressed"),
+                "open": ("refuse", "inconclusive"),
+                "odd": CHANGED,
+                "ill": ILL,
+            },
+        ),
         *(
             ((name,), {"new": NEW, "old": THERE, "bad": ("record", "named")})
             for name in (f"{TEST}[bad]", f"{TEST}[b?d]", f"{TEST}[b*", "*[bad]")
         ),
-        ((TEST,), dict.fromkeys(("new", "old", "bad", "odd", "meant"), ("record", "named"))),
+        ((TEST,), dict.fromkeys(("new", "old", "bad", "open", "odd", "meant"), ("record", "named"))),
         (("all", "nowhere.py::test_n"), {"nowhere.py::test_n": ("skip", "no cell of this run has that name")}),
     ],
 )
@@ -740,6 +751,27 @@ def test_an_update_of_all_takes_what_a_commit_accepts_in_place_of_what_is_stored
     row = msgspec.structs.replace(row, verdict=Verdict(decision=Decision.ACCEPTED, metrics=judged))
     (update,) = update_plan("all", [row], entries_of([row]), store, fingerprint=MACHINE.fingerprint)
     assert (update.action, update.append) == ("record", False)
+
+
+@pytest.mark.parametrize(
+    ("basis", "decision", "adds"),
+    [
+        ("stored", Decision.IMPROVED, True),  # the machine may be faster today
+        ("paired", Decision.IMPROVED, False),
+        ("stored", Decision.PASSED, True),
+        ("paired", Decision.PASSED, True),
+        ("paired", Decision.INCONCLUSIVE, True),
+        ("stored", Decision.REGRESSED, False),
+    ],
+)
+def test_a_recording_is_added_unless_the_code_changed(
+    store: Store, basis: BasisKind, decision: Decision, adds: bool
+) -> None:
+    store.save(TEST, [change()])
+    row = make_row(make_sample(scale=2), decision)
+    row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, basis=basis))
+    (update,) = update_plan(row.cell.nodeid, [row], entries_of([row]), store, fingerprint=MACHINE.fingerprint)
+    assert (update.action, update.append) == ("record", adds)
 
 
 def test_a_regressed_cell_whose_baseline_is_gone_is_not_taken_as_new(store: Store) -> None:

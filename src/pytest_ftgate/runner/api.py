@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     Decorator = TypeVar("Decorator")
     Factory = Callable[[int], Executor | AbstractContextManager[Executor]]
     Share = float | str
+    Declared = Literal["compare", "serve"]
+    Noted = Literal["contract", "limit", "xfail"]
 
 
 class ExecutorToken:
@@ -202,7 +204,7 @@ class Declaration:
     )
 
     def __init__(
-        self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], decorator: str = "compare"
+        self, body: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], decorator: Declared = "compare"
     ) -> None:
         self.decorator = decorator
         self.adapter = ""
@@ -319,7 +321,7 @@ class Note:
 
     __slots__ = ("args", "decorator", "kwargs", "line")
 
-    def __init__(self, decorator: str, args: tuple[Any, ...], kwargs: dict[str, Any], line: int) -> None:
+    def __init__(self, decorator: Noted, args: tuple[Any, ...], kwargs: dict[str, Any], line: int) -> None:
         self.decorator = decorator
         self.args = args
         self.kwargs = kwargs
