@@ -10,7 +10,7 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo examples adopt tutorial docs test newest faults fuzz lint smoke lowest version release requirements clean
+.PHONY: help setup demo examples adopt tutorial docs test newest mutants faults fuzz lint smoke lowest version release requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -72,7 +72,8 @@ test: lint ## lint, check types, run every test: what measures alone, after all 
 NEWEST := .ftgate/newest
 CONTROLLER := declare judge stats store report commands plugin test_architecture.py test_docs.py test_features.py \
   test_packaging.py test_text.py test_typing.py
-newest: setup ## the tests of the controller's wings, with the newest Python on PATH as the controller
+.PHONY: $(NEWEST)
+$(NEWEST): setup
 	@for python in python3.15 python3.14 python3.13 python3.12 python3; do \
 	  if $$python -c '' 2> /dev/null; then break; fi; \
 	done; \
@@ -80,8 +81,18 @@ newest: setup ## the tests of the controller's wings, with the newest Python on 
 	$(VENV)/bin/uv venv --quiet --no-project --clear --python $$(command -v $$python) $(NEWEST)
 	$(VENV)/bin/uv pip sync --quiet --require-hashes --python $(NEWEST)/bin/python requirements.txt
 	$(VENV)/bin/uv pip install --quiet --no-deps --no-build-isolation --python $(NEWEST)/bin/python --editable .
+
+newest: $(NEWEST) ## the tests of the controller's wings, with the newest Python on PATH as the controller
 	$(NEWEST)/bin/python -m pytest $(CONTROLLER:%=tests/%) $(ORDERED) || \
 	  { echo "== again, alone"; $(NEWEST)/bin/python -m pytest $(CONTROLLER:%=tests/%) $(ALONE); }
+
+# What decides verdicts, and the tests that run it in their own process.
+FILES := $(addprefix src/pytest_ftgate/,judge/*.py store/update.py measure/time_round.py measure/memory_round.py \
+  measure/watch/memory.py)
+BY := $(addprefix tests/,judge store measure/test_interleaved.py measure/test_memory.py measure/test_budget.py \
+  measure/test_capacity.py measure/test_conditions.py test_text.py)
+mutants: $(NEWEST) ## change one operator of FILES at a time, and list what no test (BY="tests/judge") notices (hours)
+	$(NEWEST)/bin/python tests/support/mutants.py $(FILES) -- $(BY)
 
 faults: setup ## every fault, also those that take long: signals, full disks, hostile files, hangs
 	$(PY) -m pytest tests/faults --long

@@ -141,6 +141,12 @@ def test_cpu_time_decides_what_wall_time_leaves_open() -> None:
     assert (verdict.ratio, verdict.launches) == (decide.compare(NOISY).ratio, ROUNDS)
 
 
+def of_two_kinds(many: float, few: float) -> Comparison:
+    """Pairs most of which have one ratio, and the others another."""
+    count = ROUNDS // 2 + 1
+    return msgspec.structs.replace(NOISY, new=(1e7 * many,) * count + (1e7 * few,) * (ROUNDS - count))
+
+
 @pytest.mark.parametrize(
     ("wall", "cpu", "computing"),
     [
@@ -149,9 +155,20 @@ def test_cpu_time_decides_what_wall_time_leaves_open() -> None:
         (NOISY, comparison("cpu", 0.04, 0.15), 1.0),
         (NOISY, SAME, 0.94),
         (comparison("wall", 0.06, 0.12), SAME, 1.0),
+        (of_two_kinds(1.07, 0.9), SAME, 1.0),
+        (of_two_kinds(1.02, 1.2), SAME, 1.0),
         (comparison("wall", 0.01, 0.8), SAME, 1.0),
     ],
-    ids=["more work", "the effect", "noisy too", "it waits", "beyond the effect", "25 % is possible"],
+    ids=[
+        "more work",
+        "the effect",
+        "noisy too",
+        "it waits",
+        "beyond the effect",
+        "most pairs",
+        "the estimate",
+        "25 % is possible",
+    ],
 )
 def test_it_stays_open(wall: Comparison, cpu: Comparison, computing: float) -> None:
     verdict = decided(wall, cpu, computing)

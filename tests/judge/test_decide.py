@@ -19,7 +19,7 @@ from scipy.stats import t
 
 from pytest_ftgate.judge import compare, decide, metrics
 from pytest_ftgate.judge.limits import worse_by
-from pytest_ftgate.kit.values import Interval, Metric
+from pytest_ftgate.kit.values import WIDEST, Interval, Metric
 from pytest_ftgate.model.verdict import Basis, Comparison, Decision, MetricVerdict
 from pytest_ftgate.stats import alpha_spending, moderated
 from pytest_ftgate.stats.alpha_spending import BETA, LOOKS
@@ -159,6 +159,11 @@ class TestCompare:
                 assert (one is Decision.REGRESSED) == (other is Decision.IMPROVED)
                 assert (one is Decision.IMPROVED) == (other is Decision.REGRESSED)
         assert seen == {Decision.REGRESSED, Decision.IMPROVED, Decision.INCONCLUSIVE}
+
+
+def test_what_pairs_differ_by_is_rounded_to_twelve_digits_of_the_larger_side() -> None:
+    assert decide.paired([1e6 + 1e-7, 1e6 + 3e-6], [1e6, 1e6]) == pytest.approx([0.0, 3e-6])
+    assert decide.paired([1e-13, 3e-12], [0.0, 0.0]) == pytest.approx([0.0, 3e-12])
 
 
 class TestNothingToCompare:
@@ -477,21 +482,23 @@ class TestFewPairs:
 
 class TestSuspect:
     @staticmethod
-    def suspected() -> Comparison:
-        """Three pairs between the level of a regression and that of a suspect."""
+    def suspected(count: int = 3) -> Comparison:
+        """Pairs between the level of a regression and that of a suspect."""
         alpha, spread = 0.01 / 20, moderated.BOUND * metrics.row(Metric.WALL).spread
-        limits = [beyond(3, level, spread) for level in (alpha, decide.suspect_level(alpha))]
-        return constant(1.02 * math.exp(fmean(limits)), 3, alpha=alpha)
+        limits = [beyond(count, level, spread) for level in (alpha, decide.suspect_level(alpha))]
+        return constant(1.02 * math.exp(fmean(limits)), count, alpha=alpha)
 
-    def test_time_that_ends_leaves_a_suspect_and_what_would_settle_it(self) -> None:
-        verdict = decide.compare(self.suspected())
+    @pytest.mark.parametrize("count", [2, 3])
+    def test_time_that_ends_leaves_a_suspect_and_what_would_settle_it(self, count: int) -> None:
+        verdict = decide.compare(self.suspected(count))
         assert verdict.decision is Decision.SUSPECT
         level = decide.suspect_level(0.01 / 20)
         assert re.match(r"\+\S+ % is beyond \+2 %: p = ", verdict.reason)
         assert f" p = {verdict.p_fail:.2g}, limit {level:.2g}; " in verdict.reason
         assert verdict.more is not None
-        assert 3 + verdict.more in LOOKS
-        assert verdict.reason.endswith(f"; about {verdict.more} more pairs would settle it")
+        assert count + verdict.more in LOOKS
+        plural = "" if verdict.more == 1 else "s"
+        assert verdict.reason.endswith(f"; about {verdict.more} more pair{plural} would settle it")
 
     def test_while_more_pairs_may_follow_nothing_is_suspect(self) -> None:
         verdict = decide.compare(msgspec.structs.replace(self.suspected(), final=False))
@@ -701,6 +708,23 @@ class TestRuledOut:
         new = reference * np.exp(change + noise * rng.normal(size=count))
         return looked(new, reference, metric, **{"margin": 0.02, "floor": 0.0, **fields})
 
+    @pytest.mark.parametrize(
+        ("rejected_from", "effect", "expected"),
+        [
+            (0.07, 0.05, 0.07),
+            (0.0001, 0.05, 0.01),
+            (0.0517, 0.0517, 0.0517),
+            (0.0517, 0.05, 0.06),
+            (WIDEST - 1, 0.05, WIDEST - 1),
+            (WIDEST - 0.99, 0.05, None),
+        ],
+    )
+    def test_it_is_the_smallest_whole_percent_that_is_rejected_or_the_effect_itself(
+        self, rejected_from: float, effect: float, expected: float | None
+    ) -> None:
+        costs = looked([1.0] * 3, [1.0] * 3, margin=0.0, floor=0.0, effect=effect)
+        assert decide.ruled_out(costs, costs.reference, lambda each: each >= rejected_from) == expected
+
     @settings(deadline=None)
     @given(METRIC, NOISE, CHANGE, COUNT, SEED, EFFECT)
     def test_a_metric_passes_if_and_only_if_its_effect_is_ruled_out(
@@ -881,7 +905,7 @@ class TestRequire:
 
     def test_one_round_breaks_nothing_and_is_suspect_where_it_is_far_out(self) -> None:
         assert self.required([1.38], final=True).decision is Decision.INCONCLUSIVE
-        assert self.required([1.39], final=True).decision is Decision.SUSPECT
+        assert self.required([decide.ALONE_AT_MOST], final=True).decision is Decision.SUSPECT
         assert self.required([2.0]).decision is Decision.INCONCLUSIVE
 
     def test_a_decision_is_frozen(self) -> None:
@@ -904,6 +928,13 @@ class TestRequire:
         plural = "" if ended.more == 1 else "s"
         assert ended.reason == f"it held in 0 of 3 rounds; about {ended.more} more round{plural} would settle it"
 
+    def test_what_breaks_needs_more_rounds_than_what_holds(self) -> None:
+        """A false alarm is to be rarer than a pass that misses something."""
+        breaks, holds = (self.required([value] * 2) for value in (0.1, -0.1))
+        assert breaks.more is not None
+        assert holds.more is not None
+        assert breaks.more > holds.more
+
     def test_correlated_rounds_say_less(self) -> None:
         values = [0.4, 0.41, 0.42, 0.4]
         alone, drifting = (self.required(values, correlation=each) for each in (0.0, 0.6))
@@ -925,8 +956,9 @@ class TestRequire:
 
 
 class TestRefused:
-    def test_a_slow_probe_refuses_with_its_figures(self) -> None:
-        verdict = decide.refused(Metric.LOCK_WAIT, Interval(value=1.42, low=1.3, high=1.5, level=0.94), 0.25)
+    @pytest.mark.parametrize("level", [decide.COST_LEVEL, 0.94])
+    def test_a_slow_probe_refuses_with_its_figures(self, level: float) -> None:
+        verdict = decide.refused(Metric.LOCK_WAIT, Interval(value=1.42, low=1.3, high=1.5, level=level), 0.25)
         assert verdict is not None
         assert (verdict.metric, verdict.decision) == (Metric.LOCK_WAIT, Decision.INCONCLUSIVE)
         assert verdict.reason.startswith(

@@ -3,7 +3,8 @@
     python tests/support/mutants.py FILES -- TESTS AND OPTIONS OF PYTEST
 
 Each test runs once, and the lines of FILES that it reaches are noted. Then a fork of this process for each mutant takes
-its code, and runs the tests that reach the line until one fails. What is computed at import has no mutant.
+its code, and runs the tests that reach the line until one fails. FILE:LINE,LINE tries only what begins on these lines.
+What is computed at import has no mutant.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import signal
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,8 +28,10 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-AT_MOST_S = 5.0
-"""The quickest tests that reach a line run for its mutants, as many as take so long together, in CPU time."""
+AT_MOST_S = 10.0
+"""Of the tests that reach a line, so many run for its mutants as take this CPU time together: what survives is to be
+tried by hand, too. The first rows of each test come first, and the quicker ones before others."""
+ROWS = 3
 OTHERS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
     ast.LtE: (ast.Lt, ast.Gt),
@@ -128,11 +131,14 @@ class Mutation:
     """The plugin that runs the tests for their lines, and then those of each mutant."""
 
     def __init__(self, paths: list[str]) -> None:
-        self.paths = paths
+        parts = [path.partition(":") for path in paths]
+        self.paths = {
+            str(Path(path).resolve()): {int(each) for each in lines.split(",") if each} for path, _, lines in parts
+        }
         self.survivors = 0
         self._reached: dict[tuple[str, int], set[int]] = defaultdict(set)
         self._seconds: list[float] = []
-        self._functions: dict[str, list[tuple[Key, FunctionType]]] = {path: [] for path in paths}
+        self._functions: dict[str, list[tuple[Key, FunctionType]]] = {path: [] for path in self.paths}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -161,8 +167,9 @@ class Mutation:
         events.free_tool_id(TOOL)
         print(f"{len(items)} tests took {sum(self._seconds):.0f} s")
         # 2. Each mutant.
-        for path in self.paths:
-            killed = [self._is_killed(mutant, items) for mutant in mutants_of(path)]
+        for path, wanted in self.paths.items():
+            chosen = (each for each in mutants_of(path) if not wanted or each.lines[0] in wanted)
+            killed = [self._is_killed(mutant, items) for mutant in chosen]
             self.survivors += killed.count(False)
             print(f"{os.path.relpath(path)}: {killed.count(False)} of {len(killed)} mutants survive", flush=True)
         return True
@@ -178,7 +185,13 @@ class Mutation:
             return True
         reaching = set().union(*(self._reached[mutant.path, line] for line in mutant.lines))
         tests, takes_s = list[pytest.Item](), 0.0
-        for at in sorted(reaching, key=self._seconds.__getitem__):
+        rows = Counter[str]()
+        ranks = {}
+        for at in sorted(reaching):
+            test = items[at].nodeid.partition("[")[0]
+            ranks[at] = (rows[test] // ROWS, self._seconds[at])
+            rows[test] += 1
+        for at in sorted(reaching, key=ranks.__getitem__):
             takes_s += self._seconds[at]
             if takes_s <= AT_MOST_S or not tests:
                 tests.append(items[at])
@@ -229,9 +242,10 @@ def forget() -> None:
 
 def main() -> int:
     """Exit code 1 if a mutant survives."""
+    if MONITORING is None:
+        sys.exit("it needs Python 3.12 or newer: make mutants")
     at = sys.argv.index("--")
-    paths = [str(Path(each).resolve()) for each in sys.argv[1:at]]
-    mutation = Mutation(paths)
+    mutation = Mutation(sys.argv[1:at])
     code = pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[at + 1 :]], plugins=[mutation])
     return int(code) or int(mutation.survivors > 0)
 

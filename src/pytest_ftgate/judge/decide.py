@@ -104,11 +104,6 @@ def as_costs(comparison: Comparison) -> Comparison:
     return replace(comparison, new=new, reference=reference)
 
 
-def pairs(comparison: Comparison) -> int:
-    """How many pairs there are."""
-    return min(len(comparison.new), len(comparison.reference))
-
-
 def seen(costs: Comparison, count: int) -> Comparison:
     """The comparison as it stands after `count` pairs."""
     of_pairs = ("new", "reference", "errors", "wall_growth")
@@ -119,7 +114,7 @@ def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
     """The differences of pairs, rounded to twelve digits of the larger side."""
     # Without rounding, the last bits of equal values would count as a difference and get a rank.
     digits = 1e-12 * max(1.0, *map(abs, new), *map(abs, reference))
-    return [round((own - other) / digits) * digits for own, other in zip(new, reference, strict=False)]
+    return [round((own - other) / digits) * digits for own, other in zip(new, reference, strict=True)]
 
 
 def other_side(comparison: Comparison) -> str:
@@ -243,7 +238,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
     if refusal := without_values(comparison):
         return refusal
     costs = as_costs(comparison)
-    there = pairs(costs)
+    there = len(costs.new)
     levels = (costs.alpha, costs.beta, costs.at_most)
     for look in due(there, *levels, final=costs.final):
         part = seen(costs, look.launches)
@@ -332,7 +327,7 @@ def _likely(p_fail: float, distances: Sequence[float], alpha: float, bound: floa
     """
     if len(distances) >= alpha_spending.LOOKS[0]:
         return p_fail <= suspect_level(alpha)
-    return min(distances) >= min(ALONE_AT_MOST, ALONE * bound)
+    return distances[0] >= min(ALONE_AT_MOST, ALONE * bound)
 
 
 def require(
@@ -422,7 +417,7 @@ def explained(metrics: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     times = [each for each in metrics if each.metric == Metric.WALL]
     if any(each.ratio is not None and each.ratio.low > 1 for each in times):
         return list(metrics)
-    known = bool(times) and all(each.decision in (Decision.PASSED, Decision.IMPROVED) for each in times)
+    known = any(each.decision in (Decision.PASSED, Decision.IMPROVED) for each in times)
     why = "the cell's own time is not worse" if known else "no time is known to be worse"
     decision = Decision.PASSED if known else Decision.INCONCLUSIVE
     judged = []
@@ -470,7 +465,7 @@ def _verdict(
         p_fail=evidence.p_fail,
         p_pass=evidence.p_pass,
         reason=reason,
-        launches=pairs(costs),
+        launches=len(costs.new),
         ruled_out=known,
         allowed=allowed(costs.metric, fail_limit(costs)),
         effect=allowed(costs.metric, pass_limit(costs)),
@@ -483,7 +478,7 @@ def _beyond(costs: Comparison, evidence: Evidence, level: float) -> str:
     change, limit = beside_limit(costs.metric, evidence.shift.value, fail_limit(costs))
     if evidence.p_fail <= level:
         return f"{change} is beyond {limit}: {p_value(evidence.p_fail, level)}"
-    times = min(_distances(costs)) / evidence.deviation
+    times = _distances(costs)[0] / evidence.deviation
     return f"{change} is beyond {limit}: 1 pair that lies beyond it by {times:.0f} times the expected deviation"
 
 
