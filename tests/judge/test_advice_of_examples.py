@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_ftgate.features.decide import rank, sentences
 from pytest_ftgate.features.decide.rank import Advice, Choice, Ranked, Ranking
 from pytest_ftgate.report import json
 from pytest_ftgate.store.folder import Store
+from pytest_ftgate.store.schema import TestBaseline
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests" / "recorded" / "pipeline.json"
@@ -30,10 +32,32 @@ def stored(test: str) -> Advice:
     """The advice from the committed baselines of a test."""
     baseline = Store(ROOT / "baselines").load(test)
     assert baseline is not None
-    (fingerprint,) = baseline.machines
+    return advice_of(baseline)
+
+
+def advice_of(baseline: TestBaseline) -> Advice:
+    """That of the machine with 2 cores that recorded last, whatever other machines have recorded."""
+    recorded = (
+        (cell.recordings[-1].recorded_at, key.partition("/")[0])
+        for builds in baseline.cells.values()
+        for key, cell in builds.items()
+    )
+    _, fingerprint = max(each for each in recorded if baseline.machines[each[1]].cores == 2)
     found = rank.of_stored(baseline, fingerprint)
     assert found is not None
     return found
+
+
+def test_what_another_machine_records_changes_no_advice() -> None:
+    baseline = Store(ROOT / "baselines").load(SHARED_SET)
+    assert baseline is not None
+    ((name, machine),) = [each for each in baseline.machines.items() if each[1].cores == 2][-1:]
+    cells = {
+        label: builds | {key.replace(name, "large"): cell for key, cell in builds.items()}
+        for label, builds in baseline.cells.items()
+    }
+    machines = baseline.machines | {"large": replace(machine, fingerprint="large", cores=64)}
+    assert advice_of(replace(baseline, cells=cells, machines=machines)) == stored(SHARED_SET)
 
 
 @cache
