@@ -132,6 +132,17 @@ def test_what_is_measured_and_what_is_skipped(pytester: pytest.Pytester, scripte
     assert {*wanted} <= {*listed}
 
 
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+def test_a_run_that_skips_all_that_match_is_not_green(
+    pytester: pytest.Pytester, scripted_runs: None, options: tuple[str, ...]
+) -> None:
+    example = Example(pytester, {"test_a.py": "def test_one(capsys): ...\n\ndef test_not_named(): ..."})
+    result = example.run_pytest(*QUICK, *options)
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.assert_outcomes(passed=1, skipped=1)
+    assert any("no cell was judged: --ftgate-existing skips every test" in line for line in result.outlines[-5:])
+
+
 def test_a_glob_that_is_empty_or_matches_nothing_is_refused(pytester: pytest.Pytester, scripted_runs: None) -> None:
     example = Example(pytester, {"test_a.py": "def test_it(): ..."})
     assert_usage_error(example.run_pytest("--ftgate-existing="), "takes at least one GLOB")

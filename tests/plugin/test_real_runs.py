@@ -65,9 +65,10 @@ def test_a_broken_baseline_is_named_and_kept(example: Example) -> None:
 
 
 def test_a_missing_interpreter_is_unsupported_and_strictly_an_error(example: Example) -> None:
+    (example.folder / "test_plain.py").write_text("def test_plain(): ...", encoding="utf-8")
     lenient = example.run_fresh("--ftgate", "--ftgate-python=3.99")
     lenient.stdout.fnmatch_lines(
-        ["*no interpreter found for the target '3.99'*", "*nothing was measured*", "*1 skipped*"]
+        ["*no interpreter found for the target '3.99'*", "no cell was judged: 1 unsupported", "*1 passed, 1 skipped*"]
     )
     assert lenient.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     strict = example.run_fresh("--ftgate", "--ftgate-python=3.99", "--ftgate-fail-on=undecided,skipped")

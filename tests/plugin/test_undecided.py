@@ -78,3 +78,100 @@ def test_of_shards_the_joined_report_decides(example: Example, monkeypatch: pyte
         )
         assert result.ret == pytest.ExitCode.OK
     assert cli.main(["merge", "1.json", "2.json"]) == 3
+
+
+# -- a run that judged no cell -------------------------------------------------------------------------------------
+
+NOTHING = (
+    "-p", "fake_run", "--ftgate", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-fail-on=broken",
+)  # fmt: skip
+WAYS = {
+    "--setup-plan": "3 of 3 cells were not run",
+    "--setup-only": "3 of 3 cells were not run",
+    "--ftgate-time=1ns": "3 not measured",
+    "-k=plain": "3 of 3 cells were deselected",
+    "-m=not ftgate": "3 of 3 cells were deselected",
+    "-k=nothing": "3 of 3 cells were deselected",
+    "--deselect=test_a.py::test_same": "1 of 3 cells was skipped, 2 were deselected",
+}
+SOME = """
+    import pytest
+
+    @ftgate.compare(threads, serial, workers=1)
+    def test_same(worker):
+        return 1
+
+    @pytest.mark.{mark}
+    @ftgate.compare(threads, workers=1)
+    def test_marked(worker):
+        return 1
+
+    {plain}
+    """
+PLAIN = "def test_plain(): ..."
+
+
+def some(pytester: pytest.Pytester, mark: str = "usual", plain: str = PLAIN) -> Example:
+    ini = "[pytest]\nftgate_install =\nftgate_python = 3.14t\nmarkers = usual\n"
+    return Example(pytester, {"pytest.ini": ini, "test_a.py": SOME.format(mark=mark, plain=plain)})
+
+
+@pytest.mark.parametrize("option", WAYS)
+@pytest.mark.parametrize("plain", [PLAIN, ""], ids=["beside", "alone"])
+def test_a_run_that_judged_no_cell_is_not_green(
+    pytester: pytest.Pytester, scripted_runs: None, option: str, plain: str
+) -> None:
+    mark = "skip" if "deselect" in option else "usual"
+    result = some(pytester, mark, plain).run_pytest(*NOTHING, option, "--ftgate-report=md:out.md")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    why = f"no cell was judged: {WAYS[option]}"
+    assert any(line in (why, f"ftgate: {why}") for line in result.outlines[-5:])
+    assert why in (pytester.path / "out.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("mark", ["skip", "xfail(run=False)", "skipif(True, reason='today')"])
+def test_nor_is_one_whose_cells_are_all_skipped(pytester: pytest.Pytester, scripted_runs: None, mark: str) -> None:
+    example = some(pytester, mark)
+    result = example.run_pytest(*NOTHING, "-k", "marked or plain")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "ftgate: no cell was judged: 1 of 3 cells was skipped, 2 were deselected" in result.outlines
+    assert example.run_pytest(*NOTHING).ret == pytest.ExitCode.OK, "the others are judged"
+
+
+@pytest.mark.parametrize("option", ["--setup-plan", "-k=plain"])
+def test_nor_is_one_under_xdist(pytester: pytest.Pytester, scripted_runs: None, option: str) -> None:
+    result = some(pytester).run_pytest(*NOTHING, option, "-n", "1")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert f"ftgate: no cell was judged: {WAYS[option]}" in result.outlines
+
+
+def test_nor_is_one_that_ended_before_its_first_cell_as_a_success(
+    pytester: pytest.Pytester, scripted_runs: None
+) -> None:
+    example = some(pytester)
+    pytester.makeconftest("def pytest_runtest_setup(): import pytest; pytest.exit('enough', returncode=0)")
+    result = example.run_pytest(*NOTHING)
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "ftgate: no cell was judged: interrupted: enough: 3 of 3 cells were not run" in result.outlines
+
+
+def test_plain_tests_alone_are_pytest_s_business(pytester: pytest.Pytester, scripted_runs: None) -> None:
+    example = some(pytester)
+    (example.folder / "test_b.py").write_text(PLAIN, encoding="utf-8")
+    for arguments in (("test_b.py",), ("test_a.py::test_plain",)):
+        result = example.run_pytest(*NOTHING, *arguments)
+        assert result.ret == pytest.ExitCode.OK
+        assert "ftgate: no collected test has cells: nothing was gated" in result.outlines
+    assert example.run_pytest(*NOTHING, "--collect-only").ret == pytest.ExitCode.OK
+
+
+def test_of_shards_the_joined_report_says_that_no_cell_was_judged(
+    pytester: pytest.Pytester, scripted_runs: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = some(pytester, "skip")
+    monkeypatch.chdir(example.folder)
+    for part in (1, 2):
+        options = (f"--ftgate-shard={part}/2", f"--ftgate-report=json:{part}.json")
+        assert example.run_pytest(*NOTHING, "-k", "marked", *options).ret == pytest.ExitCode.OK
+    assert cli.main(["merge", "1.json", "2.json"]) == 3
+    assert "no cell was judged: all were skipped" in capsys.readouterr().out

@@ -83,7 +83,8 @@ def test_the_report_is_the_golden_one() -> None:
         ((Decision.NO_BASELINE, Decision.UNSUPPORTED), "nothing was compared"),
         ((Decision.INCONCLUSIVE,), "nothing was decided: 0 of 1 compared cell"),
         ((Decision.SUSPECT, Decision.PASSED), r"test\[3.14t-threads-w8-0\]: wall +31.2 %"),
-        ((), "nothing was measured"),
+        ((), "no cell was judged: all were skipped"),
+        ((Decision.UNSUPPORTED,), "no cell was judged: 1 unsupported"),
     ],
 )
 def test_that_nothing_regressed_is_said_where_it_was_looked_for(decisions: Sequence[Decision], said: str) -> None:

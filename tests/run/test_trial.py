@@ -911,6 +911,17 @@ class TestUntil:
         assert rows[FORK].verdict.reason == "in all of 50 iterations"
         assert rows[THREADS].verdict.decision is Decision.PASSED
 
+    def test_too_few_iterations_show_nothing(self, project: Project) -> None:
+        launcher = FakeLauncher()
+        for test_time, decision in (
+            (0.02, Decision.NOT_MEASURED),
+            (0.1, Decision.NOT_MEASURED),
+            (0.5, Decision.PASSED),
+        ):
+            (row,) = finish(project.trial(launcher, THREADS_ALONE, until="failure", test_time=test_time)).values()
+            assert row.verdict.decision is decision, row.verdict.reason
+            assert ("too few to tell" in row.verdict.reason) == (decision is Decision.NOT_MEASURED)
+
     def test_what_was_counted_before_an_interruption_is_told(self, project: Project) -> None:
         launcher = FakeLauncher()
         trial = project.trial(launcher, THREADS_ALONE, until="failure")

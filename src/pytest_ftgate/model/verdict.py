@@ -86,6 +86,11 @@ class Decision(StrEnum):
         return not self.strict and self is not Decision.ERROR
 
     @property
+    def measured(self) -> bool:
+        """Whether it was measured: what it is compared with may be missing."""
+        return self not in (Decision.NOT_MEASURED, Decision.UNSUPPORTED)
+
+    @property
     def missed(self) -> bool:
         """Whether it was measured and fails: a limit or a contract was missed."""
         return self.fails and self is not Decision.ERROR

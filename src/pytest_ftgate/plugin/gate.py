@@ -85,7 +85,6 @@ class Gate:
         self.collected: list[str] = []
         self.rows: dict[str, PlacedRow] = {}
         self.failures = Failures()
-        self.plain = False
         self.report: Report | None = None
         self.stopped = ""
         self.reported: set[str] = set()
@@ -98,7 +97,6 @@ class Gate:
         self.ending = Ending(self.run, made, config.invocation_params.dir)
         self.refused: FtgateError | OSError | None = None
         """Why a worker measures nothing; xdist does not show a worker's usage errors."""
-        self.trouble = ""
         self.lines: list[str] = []
         """What features say below the report."""
         self.shown = False
@@ -257,7 +255,6 @@ class Gate:
             self.lost.add(nodeid)
         if report.when == "call" and placed is not None and report.failed and first:
             self.failures.add(report, placed.row)
-        self.plain = self.plain or (placed is None and report.when == "call")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Remember what ended the run: Ctrl-C, `pytest.exit`, or pytest itself, as after errors of collection."""
@@ -286,25 +283,31 @@ class Gate:
         self.rows |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
         ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))
+        # A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
+        green = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        measured = any(placed.row.verdict.decision.measured for placed in self.rows.values())
+        nothing = green and not measured and not self.run.part
         why = missing(
             self.stopped or (ended if unasked else ""),
-            planned=len(planned),
+            planned=len(self.collected if nothing else planned),
             unasked=len(unasked),
             in_part=sum(placed.row.in_part for placed in self.rows.values()),
             lost=len(self.lost.intersection(planned) - self.rows.keys()),
+            skipped=len(self.reported.intersection(planned) - self.rows.keys()) if nothing else 0,
+            deselected=len(set(self.collected).difference(planned)) if nothing else 0,
         )
         partial = "; ".join(filter(None, (why, *self.run.hooks.ftgate_measured(gate=self, session=session))))
         if not (self.rows or partial or self.run.part):
+            if session.exitstatus == pytest.ExitCode.OK:
+                self.lines.append("ftgate: no collected test has cells: nothing was gated")
             return
 
-        # 2. A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
-        decisions = {placed.row.verdict.decision for placed in self.rows.values()}
-        nothing = decisions == {Decision.UNSUPPORTED} and not self.plain
-        if session.exitstatus == pytest.ExitCode.OK and nothing and not self.run.part:
-            self.trouble = "nothing was measured: every cell is unsupported here"
+        if nothing and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        if nothing and not self.rows:
+            partial = f"{said.NOTHING_JUDGED}: {partial}"
 
-        # 3. The report. A run that may have collected only some cells cannot tell which baselines are unused.
+        # 2. The report. A run that may have collected only some cells cannot tell which baselines are unused.
         named = "python" in self.run.config.before_declared
         narrowed = named or not self.collected or any("[" in argument for argument in self.config.args)
         collected = None if narrowed else self.collected
@@ -319,7 +322,7 @@ class Gate:
         if session.exitstatus == pytest.ExitCode.OK and said.undecided(report):
             session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
 
-        # 4. Its files, the baselines, and what features make of it.
+        # 3. Its files, the baselines, and what features make of it.
         self.report = self.ending.finish(report)
         if self.ending.troubles:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
@@ -363,7 +366,7 @@ class Gate:
         for line in self.not_made if self.report is not None else ():
             terminalreporter.write_line(line, yellow=True)
         explained = [trouble for trouble in self.ending.troubles if "\n" in trouble]  # the report has their first lines
-        for trouble in filter(None, (self.trouble, *explained)):
+        for trouble in explained:
             terminalreporter.write_line(plain(f"ftgate: {trouble}"), red=True)
         for line in self.lines:
             terminalreporter.write_line(line)

@@ -49,6 +49,7 @@ BASES = {
     "portable": "machine-independent metrics",
     "paired": "paired launches",
 }
+NOTHING_JUDGED = "no cell was judged"
 LEAST_DECIDED = 0.1
 """The share of the compared cells of which a run has to decide some."""
 
@@ -593,14 +594,17 @@ def about(report: Report) -> str:
 
 
 def undecided(report: Report) -> str:
-    """Why a run fails of which (almost) nothing was decided, and what to do; empty if it does not.
+    """Why a run fails that judged no cell, or decided (almost) nothing, and what to do; empty if it does not.
 
     It has tested nothing, and who looks at the exit status alone would take that for a pass.
     """
-    decided, compared = _decided(report.rows)
-    if not report.undecided_fails or report.shard or report.partial or decided >= LEAST_DECIDED * compared:
+    if report.shard or any(fails(report, row) for row in report.rows):  # that is the reason then
         return ""
-    if any(fails(report, row) for row in report.rows):  # that is the reason then
+    if not any(row.verdict.decision.measured for row in report.rows):
+        found = counted(counts(report))
+        return "" if report.partial and not found else f"{NOTHING_JUDGED}: {found or 'all were skipped'}"
+    decided, compared = _decided(report.rows)
+    if not report.undecided_fails or report.partial or decided >= LEAST_DECIDED * compared:
         return ""
     left = [row for row in report.rows if row.verdict.compared and not row.verdict.decision.decided]
     short = [row.shortfall for row in left if row.shortfall]

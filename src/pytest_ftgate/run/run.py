@@ -416,13 +416,21 @@ class Ending:
         self.written[target] = write_report(target, report, folder)
 
 
-def missing(stopped: str, planned: int, unasked: int, in_part: int, lost: int) -> str:
+def missing(
+    stopped: str, planned: int, unasked: int, in_part: int, lost: int, *, skipped: int = 0, deselected: int = 0
+) -> str:
     """Why rows are missing: `interrupted: 3 of 12 cells were not run, 1 was measured in part`; empty if none is.
 
-    Of `planned` cells these were never asked for, measured in part, and failed without a row. `stopped` says what ended
-    the run.
+    Of `planned` cells these were never asked for, measured in part, failed without a row, and so on. `stopped` says
+    what ended the run.
     """
-    counted = ((unasked, "not run"), (in_part, "measured in part"), (lost, "not measured because of an error"))
+    counted = (
+        (unasked, "not run"),
+        (in_part, "measured in part"),
+        (lost, "not measured because of an error"),
+        (skipped, "skipped"),
+        (deselected, "deselected"),
+    )
     parts: list[str] = []
     for number, what in counted:
         if number:

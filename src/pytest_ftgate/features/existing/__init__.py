@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pytest
 
     from ...declare.options import Options
+    from ...plugin.gate import Gate
 
 EXISTING = option(
     "existing",
@@ -37,3 +38,11 @@ def ftgate_collect(config: pytest.Config, options: Options) -> None:
         from .tests import ExistingTests
 
         config.pluginmanager.register(ExistingTests(patterns))
+
+
+@hookimpl
+def ftgate_measured(gate: Gate, session: pytest.Session) -> str:
+    """That no test that matches can be measured; that none matches is an error already."""
+    if session.exitstatus or gate.collected or gate.run.part or not EXISTING.of(gate.run.config):
+        return ""
+    return "--ftgate-existing skips every test that matches (pytest -rs says why)"

@@ -28,6 +28,8 @@ KINDS: Final[dict[LaunchRole, str]] = {"own": "plain", "observed": "stressed"}
 """The kinds of launches, by the role in which they are started."""
 LAUNCH_S: Final = 1.0
 """How long a launch iterates at least: as long as it took to start, or this."""
+LEAST_ITERATIONS: Final = 6
+"""A cell passes after so many that did not fail: fewer do not rule out, at 95 %, that every second one does."""
 HANG_S, HANG_TIMES = 10.0, 100
 """An iteration hangs if it takes so many times as long as the longest one before it, and so many seconds."""
 
@@ -162,6 +164,8 @@ class RaceSearch:
                 reference = cell_run.reference and self.sides[cell_run.reference]
                 there = f"; of the reference: {reference.text}" if reference and reference.iterations else ""
                 text = side.text + there
+                if side.iterations < LEAST_ITERATIONS:
+                    decision, text = Decision.NOT_MEASURED, f"{text}: too few to tell, give it more time"
             if error is not None:
                 # The command that repeats it, with the seed of the launches and of the moments of stress.
                 options = (*self.run.config.rerun, f"--ftgate-seed={self.run.config.seed}")
