@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from example import Example
+from junitparser import JUnitXml, Skipped
 from project import commit
 
 from pytest_ftgate import cli
@@ -175,3 +176,50 @@ def test_of_shards_the_joined_report_says_that_no_cell_was_judged(
         assert example.run_pytest(*NOTHING, "-k", "marked", *options).ret == pytest.ExitCode.OK
     assert cli.main(["merge", "1.json", "2.json"]) == 3
     assert "no cell was judged: all were skipped" in capsys.readouterr().out
+
+
+# -- what other readers of pytest's reports see --------------------------------------------------------------------
+
+KINDS = """
+    @ftgate.compare(threads, workers=1)
+    def test_new(worker):
+        return 1
+
+    @ftgate.contract("wall < 1 us")
+    @ftgate.compare(threads, workers=1)
+    def test_broken(worker):
+        return 1
+
+    @ftgate.contract("wall < 10 s")
+    @ftgate.compare(threads, workers=1)
+    def test_good(worker):
+        return 1
+    """
+
+
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
+def test_what_is_undecided_or_tolerated_is_skipped_for_other_plugins(
+    pytester: pytest.Pytester, scripted_runs: None, options: tuple[str, ...]
+) -> None:
+    example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": KINDS})
+    args = ("-p", "fake_run", "--ftgate", "-oftgate_launches=12", "-oftgate_iterations=2", "--ftgate-python=3.14t")
+    files = ("--junit-xml=pytest.xml", "--ftgate-report=junit:own.xml")
+    result = example.run_pytest(*args, *files, "--ftgate-fail-on=regressed", *options)
+    assert result.ret == pytest.ExitCode.OK
+    # 1. pytest's last line and ours have the same word.
+    assert result.parseoutcomes() == {"passed": 1, "undecided": 1, "broken": 1} | {
+        word: count for word, count in result.parseoutcomes().items() if word.startswith("warning")
+    }
+    result.stdout.fnmatch_lines(["3 cells in *: 1 broken, 1 passed, 1 no baseline"])
+    # 2. Files have the reason.
+    for file in ("pytest.xml", "own.xml"):
+        cases = {case.name.partition("[")[0]: case.result for suite in JUnitXml.fromfile(file) for case in suite}
+        assert [(name, [type(each) for each in found]) for name, found in cases.items()] == [
+            ("test_new", [Skipped]),
+            ("test_broken", [Skipped]),
+            ("test_good", []),
+        ]
+        assert "nothing is stored for it" in cases["test_new"][0].message
+        assert "wall < 1 us: 20 ms" in cases["test_broken"][0].message
+    lines = (example.folder / "pytest.xml").read_text(encoding="utf-8")
+    assert f"{example.folder / 'test_a.py'}:2: no baseline" in lines, "the line of the test"

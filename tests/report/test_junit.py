@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 import report_by_hand
-from junitparser import Error, Failure, JUnitXml, Properties, TestCase
+from junitparser import Error, Failure, JUnitXml, Properties, Skipped, TestCase
 from report_by_hand import TOKENISE, figures
 from values import held, sample_of, timed
 
@@ -59,7 +59,7 @@ def test_what_fails_is_the_runs_to_say() -> None:
         report_by_hand.report(), failing=frozenset({f"{TOKENISE}[3.14-spawn-w8]", f"{TOKENISE}[3.13-interpreters-w8]"})
     )
     results = {name: [type(each) for each in case.result] for name, case in cases(report).items()}
-    assert results["test_tokenise[3.14-fork-w8]"] == []
+    assert results["test_tokenise[3.14-fork-w8]"] == [Skipped], "regressed, but that is left out"
     assert results["test_tokenise[3.14-spawn-w8]"] == results["test_tokenise[3.13-interpreters-w8]"] == [Failure]
     assert results["test_tokenise[3.14-tasks-w8]"] == [Error]
 
@@ -69,7 +69,7 @@ def test_totals_time_and_place() -> None:
     rows = report.tables[0].rows
     table = msgspec.structs.replace(report.tables[0], rows=(msgspec.structs.replace(rows[0], line=17), *rows[1:]))
     parsed = JUnitXml.fromstring(junit.render(msgspec.structs.replace(report, tables=(table,))).encode())
-    assert (parsed.tests, parsed.failures, parsed.errors, parsed.skipped) == (len(rows), 3, 1, 2)
+    assert (parsed.tests, parsed.failures, parsed.errors, parsed.skipped) == (len(rows), 3, 1, 3)
     suite = next(iter(parsed))
     assert (suite.name, suite.hostname) == ("tests/test_words.py::test_tokenise, 8 workers", "x86_64-epyc7763-2-9f3c")
     case = next(iter(suite))

@@ -22,8 +22,8 @@ def ftgate_formats() -> Mapping[str, Format]:
 def render(report: Report) -> str:
     """The report as JUnit XML.
 
-    A cell that fails the run is a failure, or an error where it could not be measured; an unsupported cell, and a known
-    failure, is skipped.
+    A cell that fails the run is a failure, or an error where it could not be measured. One that is unsupported or
+    undecided is skipped, as are a known failure and what --ftgate-fail-on leaves out.
     """
     # By hand: a library takes ten times as long for the sixty properties of a cell.
     undecided, suites = said.undecided(report), []
@@ -74,8 +74,7 @@ def _case(row: Row, kind: str) -> str:
     decision, message, text = row.verdict.decision, writable(said.headline(row)), writable(terminal.cell_text(row))
     result = ""
     if kind:
-        why = {"message": message} if message else {}
-        result = _element(kind, {**why, "type": decision}, text.translate(_TEXT))
+        result = _element(kind, {"message": message or decision, "type": decision}, text.translate(_TEXT))
     elif text:
         result = _element("system-out", {}, text.translate(_TEXT))
     return _element("testcase", about, _properties(properties(row)), result)

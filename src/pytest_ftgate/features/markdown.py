@@ -230,7 +230,7 @@ def _table(report: Report, table: Table) -> str:
     ]
     why: dict[str, list[str]] = {}
     for row in table.rows:
-        if row.verdict.decision.open or row.verdict.decision.skipped:
+        if row.verdict.decision.open or row.verdict.decision.outcome in ("skipped", "xfailed"):
             why.setdefault(f"{row.verdict.decision}: {text(said.in_one_line(row))}", []).append(code(_label(row)))
         elif reason := said.uncompared(row.verdict):
             why.setdefault(f"passed: {text(reason)}", []).append(code(_label(row)))

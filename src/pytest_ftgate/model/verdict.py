@@ -29,12 +29,12 @@ class Decision(StrEnum):
     ACCEPTED = "accepted", ""
     INCONCLUSIVE = "inconclusive", "strict open"
     NOT_MEASURED = "not measured", "strict open"
-    XFAILED = "xfailed", "skipped"
+    XFAILED = "xfailed", ""
     UNCHANGED = "unchanged", "good"
     IMPROVED = "improved", "good"
     PASSED = "passed", "good"
     NO_BASELINE = "no baseline", "strict"
-    UNSUPPORTED = "unsupported", "strict skipped"
+    UNSUPPORTED = "unsupported", "strict"
 
     severity: int
     """Its place in this list, 0 is the worst."""
@@ -46,8 +46,6 @@ class Decision(StrEnum):
     """Whether a metric is, or probably is, worse than its limit allows."""
     open: bool
     """Whether it was to be decided, and more launches may do that."""
-    skipped: bool
-    """Whether pytest shows the cell as skipped, with the reason."""
     good: bool
     """Whether nothing is to be done."""
 
@@ -55,7 +53,7 @@ class Decision(StrEnum):
         """A row of the table above: `columns` are the attributes that are true of it."""
         self = str.__new__(cls, value)
         self._value_, self.severity = value, len(cls.__members__)
-        for column in ("fails", "strict", "worse", "open", "skipped", "good"):
+        for column in ("fails", "strict", "worse", "open", "good"):
             setattr(self, column, column in columns.split())
         return self
 
@@ -69,6 +67,11 @@ class Decision(StrEnum):
         if self.name[0] == "X":
             return "xfailed" if self is Decision.XFAILED else "xpassed"
         return "skipped" if self is Decision.UNSUPPORTED else "undecided"
+
+    @property
+    def skipped(self) -> bool:
+        """Whether pytest's reports have the cell as skipped, with the reason, unless it fails the run."""
+        return self.strict or self.fails or self is Decision.XFAILED
 
     @property
     def color(self) -> str:

@@ -187,8 +187,8 @@ class Gate:
         if _is_strict(row.verdict):
             item.stash[HEADLINE] = f"[XPASS(strict)] {said.known_text(row.verdict)}"
             pytest.fail(item.stash[HEADLINE], pytrace=False)
-        if row.verdict.decision is Decision.UNSUPPORTED:
-            pytest.skip(row.verdict.reason)
+        if row.verdict.decision.skipped:
+            pytest.skip(said.skip_reason(row))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -202,6 +202,9 @@ class Gate:
             found = said.origin(said.error_of(placed.row)) if placed is not None else None
             place = (os.path.expanduser(found[0]), found[1]) if found else None
             set_message(report, item.stash[HEADLINE], place or (str(item.path), item.stash[CELL][0].source.line))
+        if report.when == "call" and isinstance(report.longrepr, tuple) and placed is not None:
+            reason = report.longrepr[2]
+            report.longrepr = (str(item.path), item.stash[CELL][0].source.line, reason)  # not where we skipped it
         if placed is not None and report.when == "call":
             if self.is_worker:
                 others = self.run.rows.all().values() if self.run.rows.unwritten else ()  # nobody else can read them
@@ -217,7 +220,10 @@ class Gate:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, object, object]:
-        """The outcome of a verdict, by its letter, and with -v its word; whatever other plugins call it."""
+        """The outcome of a verdict, by its letter, and with -v its word; whatever other plugins call it.
+
+        What --ftgate-fail-on leaves out is counted by its verdict, as in our own summary.
+        """
         status = yield
         decision = getattr(report, "ftgate_decision", None)
         if decision is None or report.when != "call" or str(report.outcome) == "rerun":  # of pytest-rerunfailures
@@ -225,9 +231,9 @@ class Gate:
         if decision == FAILED:
             return "failed", "F", ("XPASS(strict)", {"red": True})
         decision = Decision(decision)
+        if decision.fails and not report.failed:
+            return decision.value, LETTERS["undecided"], (decision.word, {"yellow": True})
         outcome: Outcome = "failed" if report.failed else decision.outcome
-        if outcome == "failed" and not report.failed:  # --ftgate-fail-on leaves it out
-            outcome = "undecided"
         color = "red" if outcome == "failed" else decision.color
         return outcome, LETTERS[outcome], (decision.word, {color: True})
 

@@ -154,6 +154,14 @@ def headline(row: Row) -> str:
     return plain(text.partition("\n")[0])
 
 
+def skip_reason(row: Row) -> str:
+    """What pytest's reports say of a cell that is skipped: `inconclusive: wall +3.1 % (...); rules out +21 %`."""
+    verdict = row.verdict
+    if verdict.decision is Decision.UNSUPPORTED:
+        return verdict.reason
+    return ": ".join(filter(None, (verdict.decision, headline(row))))
+
+
 def _figure_and_limit(judged: MetricVerdict, row: Row) -> str:
     """A metric with its change and limit; a contract with its value."""
     if judged.contract:

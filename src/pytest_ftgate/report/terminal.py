@@ -190,7 +190,7 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
             for block in said.blocks(row for row in report.rows if row.verdict.decision is decision):
                 if any(row is block[0] for row in rows):
                     below += _error(block, style)
-        elif decision.skipped and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
+        elif decision.outcome in ("skipped", "xfailed") and (style.verbosity <= 0 or decision is Decision.UNSUPPORTED):
             below += _by_reason(rows, style)
         else:
             # An inconclusive cell without figures has its reason alone, which all cells of a test may share.
