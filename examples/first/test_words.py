@@ -5,7 +5,7 @@ from pytest_ftgate import ftgate, threads
 TEXT = "the quick brown fox jumps over the lazy dog " * 50
 
 
-@ftgate.compare(threads, workers=2)
+@ftgate.compare(threads, processes=["fork", "spawn"])
 def test_words(worker):  # runs in each worker; all of them start at one moment
     counts, lock = worker.shared
     for _ in range(50):
@@ -14,6 +14,6 @@ def test_words(worker):  # runs in each worker; all of them start at one moment
             counts.update(words)
 
 
-@test_words.shared  # what the workers share
+@test_words.shared  # what the workers share: a dict, in processes one of a Manager
 def counts(context):
-    return Counter(), context.Lock()
+    return context.dict(), context.Lock()

@@ -4,9 +4,15 @@ This module is imported in the measured interpreter too, so it holds a few light
 the standard library. The classes are for annotations; each is imported when it is asked for.
 """
 
+import os
+
 from .runner.api import command, executor, ftgate, interpreters, load, processes, serial, tasks, threads
 
 TYPE_CHECKING = False
+MEASURED = not os.path.isdir(os.path.join(__path__[0], "plugin"))
+"""Whether this is the copy of the light part that measured processes have."""
+if not TYPE_CHECKING and MEASURED:
+    from .runner.any_version import anything, command, executor, ftgate, load
 if TYPE_CHECKING:
     from .runner.client import Server
     from .runner.primitives import Context
@@ -16,6 +22,8 @@ else:
 
     def __getattr__(name):  # noqa: ANN001, ANN202
         if name not in _CLASSES:
+            if MEASURED and not name.startswith("__"):
+                return anything(name)
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -21,6 +22,47 @@ BURN = """
 @pytest.fixture
 def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
     return Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_burn.py": BURN.format(beside="")})
+
+
+def test_the_readme_s_first_example_is_the_line_that_was_asked_for(
+    pytester: pytest.Pytester, interpreters_on_path: None
+) -> None:
+    root = Path(__file__).parents[2]
+    text = (root / "examples" / "first" / "test_words.py").read_text(encoding="utf-8")
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert '\n@ftgate.compare(threads, processes=["fork", "spawn"])\n' in text
+    assert readme.partition("```python\n")[2].partition("```")[0] == text
+    example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n"})
+    (example.folder / "test_words.py").write_text(text)
+    example.run_fresh().assert_outcomes(passed=6)
+    example.run_fresh("--ftgate", *QUICK)
+    cells = {f"{python}-{name}-w2" for python in ("3.14", "3.14t") for name in ("threads", "fork", "spawn")}
+    measured = {row["cell"]["nodeid"]: row["sample"]["launches"] for row in example.rows()}
+    assert measured.keys() == {f"test_words.py::test_words[{cell}]" for cell in cells}
+    assert all(measured.values())
+    assert {*example.decisions().values()} == {"no baseline"}
+
+
+def test_one_start_method_has_its_own_body_and_its_known_failure(
+    pytester: pytest.Pytester, interpreters_on_path: None
+) -> None:
+    source = """
+        @ftgate.xfail("broken", processes=["spawn"], reason="a module is imported")
+        @ftgate.contract("processes[spawn].uss < 1 KiB")
+        @ftgate.compare(processes=["fork", "spawn"], pythons=["3.14"])
+        def test_it(worker):
+            worker.count("plain")
+
+        @test_it.variant(processes="spawn")
+        def spawned(worker):
+            worker.count("spawned")
+    """
+    example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": source})
+    example.run_fresh().assert_outcomes(passed=2)
+    example.run_fresh("--ftgate", *QUICK[:2], "--ftgate-metrics=wall,uss", "-oftgate_launches=3")
+    fork, spawn = example.rows()
+    assert [{*row["sample"]["launches"][0]["counters"]} for row in (fork, spawn)] == [{"plain"}, {"spawned"}]
+    assert [row["verdict"]["decision"] for row in (fork, spawn)] == ["no baseline", "xfailed"]
 
 
 def test_a_contract_that_cannot_be_read_is_a_collection_error_with_its_column(

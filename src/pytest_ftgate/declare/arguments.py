@@ -27,6 +27,7 @@ from ..model.spec import (
 )
 from ..runner import signatures
 from ..runner.api import (
+    SCOPES,
     CalledToken,
     CommandToken,
     Declaration,
@@ -47,7 +48,6 @@ SERVE_EXAMPLE = (
 )
 OWN = ("worker", "executor", "server")
 """The argument that a body takes from its cell; parametrize carries the cell to pytest under the same name."""
-SCOPES = ("iteration", "worker", "launch")
 EXAMPLE = "@ftgate.compare(threads, processes=['fork', 'spawn'])"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CONNECTIONS: Final = 10

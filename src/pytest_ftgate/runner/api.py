@@ -49,8 +49,8 @@ class ExecutorToken:
 
     if not TYPE_CHECKING:
 
-        def __call__(self, *arguments: Any) -> CalledToken:
-            return CalledToken(self.kind, arguments)
+        def __call__(self, *arguments: Any, **options: Any) -> CalledToken:
+            return CalledToken(self.kind, (*arguments, options) if options else arguments)
 
     def names(self, kind: str, qualifier: str | None) -> bool:
         """Whether it stands for an executor, which has a start method or a name to tell it from others of its kind."""
@@ -127,10 +127,10 @@ class TasksToken(ExecutorToken):
             ...
     else:
 
-        def __call__(self, *methods: Any) -> ExecutorToken:
-            if len(methods) == 2:
-                return FactoryToken("tasks", *methods, {})
-            return CalledToken("tasks", methods)
+        def __call__(self, *arguments: Any, **options: Any) -> ExecutorToken:
+            if len(arguments) == 2 and not options:
+                return FactoryToken("tasks", *arguments, {})
+            return super().__call__(*arguments, **options)
 
 
 tasks = TasksToken("tasks")
@@ -200,6 +200,7 @@ class Declaration:
         "setups",
         "shared",
         "stop",
+        "unknown",
         "variants",
     )
 
@@ -220,14 +221,15 @@ class Declaration:
         self.roles: list[tuple[Any, tuple[Any, ...], Callable[..., Any]]] = []
         self.setups: list[tuple[str, Any, Callable[..., Any]]] = []
         """"setup" or "teardown", its scope, and the function."""
+        self.unknown = ""
+        """In a measured process a decorator of the test that gives it a function in a way that nobody here knows."""
 
     def attach(self) -> None:
         """Set this declaration and its decorators as attributes of the body."""
         body: Any = self.body
         body.__ftgate__ = self
-        body.shared, body.check, body.stop = self.set_shared, self.set_check, self.set_stop
-        body.role, body.variant = self.add_role, self.add_variant
-        body.setup, body.teardown = self.add_setup, self.add_teardown
+        for name, method in DECORATORS.items():
+            setattr(body, name, getattr(self, method))
         # Where the plugin is disabled nothing would provide its `worker`. Where pytest is not loaded nothing collects
         # tests, and it must not be loaded for this.
         pytest = sys.modules.get("pytest")
@@ -257,7 +259,7 @@ class Declaration:
             self.roles.append((name, given, _hidden(body)))
             return body
 
-        return register
+        return _with_or_without_parentheses(register, (name, *executors))
 
     def add_variant(self, *executors: Any, processes: Any = None, **others: Any) -> Callable[[Body], Body]:
         """`@test.variant(tasks, processes=["spawn"])`: another body for these executors.
@@ -270,7 +272,7 @@ class Declaration:
             self.variants.append((given, _hidden(body)))
             return body
 
-        return register
+        return _with_or_without_parentheses(register, executors)
 
     def add_setup(self, scope: Any) -> Any:
         """`@test.setup` before each iteration, `@test.setup("worker")` and `("launch")` once a worker or launch.
@@ -297,23 +299,48 @@ class Declaration:
         """The body that a cell of this executor runs: the last matching variant, else the test itself."""
         body: Callable[..., Any]
         for executors, body in reversed(self.variants):
-            if any(token.names(kind, method) for token in executors):
+            if self._names(executors, kind, method):
                 return body
         return self.body
 
+    def _names(self, executors: tuple[Any, ...], kind: str, method: str | None) -> bool:
+        """Whether these stand for an executor. Raises Failure for one that is not known here: no body is guessed."""
+        for token in executors:
+            if not isinstance(token, ExecutorToken) or not all(isinstance(each, str) for each in token.methods):
+                from .protocol import Failure
+
+                raise Failure(f"{self.body.__name__} has a body for {token!r}, which is no executor here")
+        return any(token.names(kind, method) for token in executors)
+
     def factory_for(self, kind: str, name: str) -> Callable[..., Any]:
-        """The factory of an executor or event loop by its name. Raises LookupError if there is none."""
+        """The factory of an executor or event loop by its name. Raises Failure if there is none."""
         for token in self.args:
             if isinstance(token, FactoryToken) and (token.kind, token.methods) == (kind, (name,)):
                 factory: Callable[..., Any] = token.factory
                 return factory
-        raise LookupError(name)
+        from .protocol import Failure
+
+        raise Failure(f"{self.body.__name__} has no executor or event loop {name!r}")
 
     def role_for(self, name: str, kind: str, method: str | None) -> Callable[..., Any] | None:
         """The body of a role that does not lead: the last one for this executor, else the last one for all."""
         of_role = [(executors, body) for role, executors, body in reversed(self.roles) if role == name]
-        fitting = (body for executors, body in of_role if any(token.names(kind, method) for token in executors))
+        fitting = (body for executors, body in of_role if self._names(executors, kind, method))
         return next(fitting, next((body for executors, body in of_role if not executors), None))
+
+
+SCOPES = ("iteration", "worker", "launch")
+"""Those of setups and teardowns."""
+DECORATORS = {
+    "shared": "set_shared",
+    "check": "set_check",
+    "stop": "set_stop",
+    "role": "add_role",
+    "variant": "add_variant",
+    "setup": "add_setup",
+    "teardown": "add_teardown",
+}
+"""The decorators of a decorated test, and the methods of its declaration."""
 
 
 class Note:

@@ -148,11 +148,16 @@ def declaration(setup: Setup) -> tuple[Declaration, Any]:
         owner, test = test, getattr(test, part)
     if setup["adapter"]:
         return adapted(setup["adapter"], test, owner if isinstance(owner, type) else None), None
+    declared: Declaration | None = getattr(test, "__ftgate__", None)
+    if declared is None:
+        raise Failure(f"{setup['qualname']} has no decorator of ftgate")
+    if declared.unknown:
+        raise Failure(f"{declared.unknown}: there is no such decorator here")
     if not isinstance(owner, type):
-        return test.__ftgate__, None
+        return declared, None
     if owner not in _instances:
         _instances[owner] = owner()
-    return test.__ftgate__, _instances[owner]
+    return declared, _instances[owner]
 
 
 def adapted(adapter: str, test: Any, owner: type | None) -> Declaration:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from time import process_time_ns
 
 from . import state
+from .api import SCOPES
 from .clock import ended_cpu_ns
+from .protocol import Failure
 from .worker import END, SETUP, TEARDOWN, explain
 
 TYPE_CHECKING = False
@@ -27,6 +29,8 @@ class Setups:
 
     def add(self, what: str, scope: str, function: Callable[..., Any], params: dict[str, Any]) -> None:
         """Take a function; setups run in the order in which they were written, teardowns in the reverse order."""
+        if scope not in SCOPES:  # of another version, see any_version.py: it would never run
+            raise Failure(f"{function.__name__} is a {what} for {scope!r}, which is no scope here")
         from functools import partial, update_wrapper
 
         named = update_wrapper(partial(function, **params), function)

@@ -1,0 +1,109 @@
+"""The decorators in a measured process: they take any name and any argument.
+
+What is measured may be another commit's, written for another version: `@ftgate.require`, `processes("fork")`. Its
+functions are measured. Which cells there are and how they are judged says the working tree, which was checked.
+"""
+
+from __future__ import annotations
+
+from . import api
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Decorate = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Anything:
+    """A name, or what it gives where it is called. As a decorator it has the function decorated, with its arguments."""
+
+    def __init__(
+        self, name: str, decorate: Decorate, args: tuple[Any, ...] = (), options: dict[str, Any] | None = None
+    ) -> None:
+        self._name = name
+        self._decorate = decorate
+        self._args = args
+        self._options = options or {}
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if len(args) == 1 and not options and hasattr(args[0], "__code__"):
+            return self._decorate(args[0], self._args, self._options)
+        return Anything(self._name, self._decorate, args, options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything(f"{self._name}.{name}", self._decorate)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+class Decorated:
+    """A decorated test: the function, and decorators of any name."""
+
+    def __init__(self, function: Any) -> None:
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(self, name, getattr(function, name))
+        self.__wrapped__ = function
+        self.__ftgate__ = api.Declaration(function, (), {})
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        return self.__wrapped__(*args, **params)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else self.__wrapped__.__get__(instance, owner)
+
+    def __reduce__(self) -> str:  # as a function, by its name
+        return str(self.__qualname__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return getattr(self.__wrapped__, name)
+
+        def decorate(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+            try:
+                known = getattr(self.__ftgate__, api.DECORATORS[name])
+                (known(*args, **options) if args or options else known)(function)
+            except (LookupError, TypeError, AttributeError):
+                self.__ftgate__.unknown = f"@{self.__name__}.{name} of {function.__name__}"
+            return function
+
+        return Anything(name, decorate)
+
+
+def _declare(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A test with what any decorators of it name, such as its own executors; their other words count elsewhere."""
+    test = function if hasattr(function, "__ftgate__") else Decorated(function)
+    test.__ftgate__.args += args
+    return test
+
+
+class AnyFtgate:
+    """The namespace `ftgate`."""
+
+    named, shared = api.Ftgate.named, api.Ftgate.shared
+
+    def __getattr__(self, name: str) -> Any:
+        return Anything(name, _declare)
+
+
+def anything(name: str) -> Anything:
+    """A name that this version does not export."""
+    return Anything(name, lambda function, args, options: function)
+
+
+def _taking_anything(make: Callable[..., Any]) -> Callable[..., Any]:
+    def made(*args: Any, **options: Any) -> Any:
+        try:
+            return make(*args, **options)
+        except TypeError:  # of its arguments: it does nothing but keep them
+            return anything(f"{make.__name__}(...)")
+
+    return made
+
+
+ftgate = AnyFtgate()
+executor, command, load = _taking_anything(api.executor), _taking_anything(api.command), _taking_anything(api.load)
