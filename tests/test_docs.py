@@ -290,6 +290,16 @@ def test_the_readme_says_how_many_simulated_runs_fail() -> None:
     assert said in prose(read("README.md"))
 
 
+def test_the_picture_of_the_readme_shows_columns_that_the_page_has() -> None:
+    """The picture says which it shows; `tests/physical/test_first_screen.py` takes it."""
+    picture = (ROOT / "docs" / "page.png").read_bytes()
+    start = picture.index(b"tEXtcolumns\0")
+    size = int.from_bytes(picture[start - 4 : start], "big")
+    shown = picture[start + 4 : start + 4 + size].partition(b"\0")[2].decode()
+    heads = re.findall(r'<button type="button">([^<]*)<', read("tests/golden/page.html"))
+    assert {"cell", "verdict", "wall"} <= set(shown.split(", ")) <= {*heads}
+
+
 def test_the_table_of_other_tools_counts_what_the_appendix_has_in_percent() -> None:
     """The last rows there: `20.0 % [5.7, 43.7] of 20` is 4 of 20."""
     sums = re.findall(r"^\| all \| (.*) \|$", read("docs/appendix/error-rates.md"), re.MULTILINE)
