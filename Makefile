@@ -10,7 +10,7 @@ BOOTSTRAP := .venv-bootstrap
 # The caller's Python settings and virtual environment must not reach ours.
 unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX UV_PYTHON UV_PROJECT_ENVIRONMENT
 
-.PHONY: help setup demo examples adopt tutorial docs test newest mutants faults fuzz lint smoke lowest version release requirements clean
+.PHONY: help setup demo examples recordings adopt tutorial docs test newest mutants faults fuzz lint smoke lowest version release requirements clean
 
 help: ## say what there is
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,13 +43,22 @@ examples: setup ## every example: contracts and stored baselines; writes the tab
 	$(PY) -m pytest --ftgate --ftgate-test-time 4m --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
 	$(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
 
+# Not into baselines/ itself: without its files the tree would be an edited one, whose recordings are of no commit.
+RECORDED := .ftgate/recordings
+recordings: setup ## baselines/ anew, from a clean commit; KEEP=1 keeps what is there, of other machines (40 minutes)
+	@test -z "$$(git status --porcelain -uno)" || { echo "commit first: no commit has what is edited" >&2; exit 1; }
+	@mkdir -p .ftgate && rm -rf $(MEASURED) $(RECORDED) $(if $(KEEP),&& cp -r baselines $(RECORDED)); status=0; \
+	$(PY) -m pytest --ftgate-update=new -o ftgate_baselines=$(RECORDED) --ftgate-test-time 10m \
+	  --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
+	test -d $(RECORDED) && rm -rf baselines && mv $(RECORDED) baselines && $(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
+
 adopt: setup ## adopt five published projects from their source distributions, and write docs/appendix/adopted.md (40 minutes)
 	$(PY) benchmarks/adopt/adopt.py --log docs/appendix/adopted.md
 
 tutorial: setup ## the commands of docs/tutorial.md, compared with what the page shows (5 minutes)
 	$(PY) -m pytest tests/physical/test_tutorial.py --long
 
-docs: setup ## the site of the manual: .ftgate/docs/index.html
+docs: $(VENV)/.ready ## the site of the manual: .ftgate/docs/index.html
 	$(PY) -m sphinx --quiet --fail-on-warning --keep-going -c docs -d .ftgate/doctrees . .ftgate/docs
 
 # Most of the time a test waits, for a process to start or to end: two tests a core keep the machine busy.
@@ -60,7 +69,7 @@ ORDERED := $(PARALLEL) --no-loadscope-reorder
 # What fails beside other tests is tried again by itself, and both outcomes are printed: it fails if it fails alone, too.
 ALONE := --last-failed --last-failed-no-failures none
 
-test: lint ## lint, check types, run every test: what measures alone, after all others
+test: setup lint ## lint, check types, run every test: what measures alone, after all others
 	@status=0; \
 	$(PY) -m pytest tests --ignore tests/physical $(ORDERED) || \
 	  { echo "== again, alone"; $(PY) -m pytest tests --ignore tests/physical $(ALONE); } || status=$$?; \
@@ -98,11 +107,11 @@ faults: setup ## every fault, also those that take long: signals, full disks, ho
 	$(PY) -m pytest tests/faults --long
 
 FUZZ := --inputs 1000000
-fuzz: setup ## a million hostile files, by a coverage-guided fuzzer (FUZZ="--seconds 60" for fewer)
+fuzz: $(VENV)/.ready ## a million hostile files, by a coverage-guided fuzzer (FUZZ="--seconds 60" for fewer)
 	$(VENV)/bin/uv pip install --quiet --require-hashes --python $(PY) --requirement tests/faults/fuzz.txt
 	$(PY) tests/faults/fuzz.py $(FUZZ)
 
-lint: setup ## ruff and mypy
+lint: $(VENV)/.ready ## ruff and mypy
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
@@ -116,13 +125,13 @@ lowest: setup ## the fast tests with the lowest versions that pyproject.toml all
 	  --group dev --editable .
 	$(LOWEST)/bin/python -m pytest tests --ignore tests/physical $(PARALLEL)
 
-version: setup ## name the next release (VERSION=0.1.0), or what follows it (VERSION=0.2.0.dev0)
+version: $(VENV)/.ready ## name the next release (VERSION=0.1.0), or what follows it (VERSION=0.2.0.dev0)
 	$(PY) tests/support/release.py --name $(VERSION)
 
 release: setup ## build what is published into dist/, and check all of it; nothing is uploaded
 	$(PY) tests/support/release.py
 
-requirements: setup ## resolve the pinned requirements anew
+requirements: $(VENV)/.ready ## resolve the pinned requirements anew
 	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --all-extras --group dev --custom-compile-command "make requirements" \
 	  --output-file requirements.txt pyproject.toml

@@ -106,6 +106,8 @@ FENCED = re.compile(r"^( *)(?:<!-- (\w+): (.+?) -->\n\1)?```(\w+)\n(.*?)^\1```$"
 BLOCKS = [Block(page, *match.groups("")) for page in PAGES for match in FENCED.finditer(page.read_text("utf-8"))]
 WRITTEN = {"adopted.md": "benchmarks/adopt/adopt.py"}
 """Pages that a script writes from what it has run."""
+COMPARED = {"tutorial.md": "examples/tutorial/run.py"}
+"""Pages whose output a script compares with what it runs."""
 NEEDED = ("multidict==6.8.0", "limits==5.8.0", "loky")
 """What the blocks import."""
 OTHERS = {"apt", "cd", "cp", "git", "pip", "sed", "tail", "uv"}
@@ -128,6 +130,23 @@ def test_blocks_are_taken_from_files() -> None:
         assert block.kind == "file" or block.language != "python", f"{block.page.name}: no file is named\n{block.text}"
         if block.kind == "file":
             assert f"\n{block.text}" in "\n" + (ROOT / block.what).read_text("utf-8"), block.what
+
+
+def test_output_is_of_a_file_or_of_what_runs_it() -> None:
+    """A block with figures that were printed names a golden file, or the test or example that prints such lines."""
+    for block in BLOCKS:
+        printed = [line for line in block.text.splitlines() if not re.match(r" *[$#]", line)]
+        known = block.kind or {**WRITTEN, **COMPARED}.get(block.page.name) or block.page.parent.name == "verdicts"
+        if block.language in ("text", "console") and re.search(rf"{NUMBER} (?:{UNIT})", "\n".join(printed)):
+            assert known, f"{block.page.name}: what printed this?\n{block.text}"
+        assert block.kind != "run" or (ROOT / block.what).is_file(), block.what
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_each_block_has_a_language(page: Path) -> None:
+    fences = re.findall(r"^ *```(.*)$", page.read_text("utf-8"), re.MULTILINE)
+    assert "" not in fences[::2]
+    assert {*fences[1::2]} <= {""}
 
 
 def test_the_files_of_the_blocks_run(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "examples" / "tables.py"))
 READMES = sorted((ROOT / "examples").glob("*/README.md"))
 MEASURED = ROOT / "tests" / "recorded" / "pipeline.json"
+README = ROOT / "examples" / "trading_pipeline" / "README.md"
 STARVED = "threads[3.14t].timer.processed_to_evaluated < 0.5 * tasks[3.14t].timer.processed_to_evaluated"
 OLD = f"""
 | test | contract | write-up | 2 cores | 16 cores | why two cores differ |
@@ -83,6 +84,22 @@ def test_the_measured_column_is_replaced_and_the_others_stay() -> None:
     assert 0 < float(ratio["2 cores"]) < 1
     assert ratio["16 cores"] == "0.7"
     assert elsewhere["2 cores"] == "met, 4"
+
+
+def test_what_a_machine_without_a_program_cannot_judge_stays() -> None:
+    (table,) = judged()
+    lacking = msgspec.structs.replace(table.rows[0], verdict=Verdict(decision=Decision.UNSUPPORTED), sample=None)
+    tables = [msgspec.structs.replace(table, rows=(lacking, *table.rows[1:]))]
+    _, rows = SCRIPT["read"]("\n".join(SCRIPT["rewritten"](OLD, tables, "2 cores")))
+    gone = rows["`test_without_room`", "`tasks.wall < 9 * threads.wall`"]
+    assert (gone["write-up"], gone["2 cores"]) == ("1", "broken, 20")
+    assert rows["`test_without_room`", f"`{STARVED}`"]["2 cores"].startswith("met, 0.")
+    # A README of which nothing was measured stays as it is.
+    report = parse(MEASURED.read_bytes())
+    nothing = [msgspec.structs.replace(row, sample=None) for row in table.rows]
+    assert SCRIPT["measured_of"](report, README)
+    empty = msgspec.structs.replace(report, tables=(msgspec.structs.replace(table, rows=tuple(nothing)),))
+    assert SCRIPT["measured_of"](empty, README) == []
 
 
 def test_another_machine_gets_a_column_of_its_own() -> None:

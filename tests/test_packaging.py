@@ -19,6 +19,21 @@ PACKAGE = ROOT / "src" / "pytest_ftgate"
 ADDRESS = "https://code.example.invalid/team/pytest-ftgate"
 
 
+@pytest.mark.parametrize(
+    ("target", "builds"),
+    [
+        *(dict.fromkeys(("lint", "docs", "fuzz", "version", "requirements"), False).items()),
+        *(dict.fromkeys(("setup", "test", "examples", "recordings", "demo", "smoke"), True).items()),
+    ],
+)
+def test_what_measures_alone_has_interpreters_made(target: str, builds: bool) -> None:
+    """Where none is found they are built, which takes minutes."""
+    command = ["make", "--dry-run", "--always-make", target]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ".venv/bin/uv pip sync" in done.stdout
+    assert (".ci/build-pythons" in done.stdout) is builds
+
+
 class Built:
     """Both distributions of the tree: the wheel's path, and the unpacked source distribution."""
 

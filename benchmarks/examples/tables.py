@@ -25,6 +25,7 @@ from pytest_ftgate.report.json import parse
 ROOT = Path(__file__).parents[2]
 BEGIN, END = "<!-- the table of `make examples` -->", "<!-- end of the table -->"
 TEST, CONTRACT, WRITE_UP, WHY = "test", "contract", "write-up", "why two cores differ"
+UNSUPPORTED = Decision.UNSUPPORTED
 WORDS = {Decision.PASSED: "met", Decision.INCONCLUSIVE: "undecided"}
 Rows = dict[tuple[str, str], dict[str, str]]
 """By test and contract, both in backticks: column -> text."""
@@ -38,13 +39,19 @@ def main() -> None:
     report = parse(args.report.read_bytes(), origin=str(args.report))
     column = args.column or f"{report.machine.cores} cores"
     for readme in sorted((ROOT / "examples").glob("*/README.md")):
-        tables = [table for table in report.tables if file_of(table).parent == readme.parent]
+        tables = measured_of(report, readme)
         text = readme.read_text(encoding="utf-8")
         before, begin, rest = text.partition(BEGIN)
         old, end, after = rest.partition(END)
         if tables and begin and end:
             lines = [*rewritten(old, tables, column), "", *decided(report, tables)]
             readme.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
+
+
+def measured_of(report: Report, readme: Path) -> list[Table]:
+    """The tests of an example of which something was measured."""
+    own = (table for table in report.tables if file_of(table).parent == readme.parent)
+    return [table for table in own if any(row.sample and row.sample.launches for row in table.rows)]
 
 
 def file_of(table: Table) -> Path:
@@ -74,7 +81,10 @@ def rewritten(old: str, tables: list[Table], column: str) -> list[str]:
             key = f"`{name}`", f"`{text}`"
             figure = figure_of(text, samples)
             found[key] = {**rows.get(key, {}), column: ", ".join(filter(None, (judged.get(text, ""), figure)))}
-    found |= {key: texts for key, texts in rows.items() if key[0].strip("`") not in measured}
+    # What could not be judged here, for want of a program, stays as it was found elsewhere.
+    lacking = {name_of(table) for table in tables if any(row.verdict.decision is UNSUPPORTED for row in table.rows)}
+    judged_here = {f"`{name}`" for name in measured if name not in lacking}
+    found |= {key: texts for key, texts in rows.items() if key not in found and key[0] not in judged_here}
     lines = [columns, ["---"] * len(columns)]
     lines += [[*key, *(texts.get(each, "") for each in columns[2:])] for key, texts in found.items()]
     return ["| " + " | ".join(cells) + " |" for cells in lines]

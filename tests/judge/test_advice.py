@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import pytest
 from report_by_hand import MIB, cell, figures, of_rows
 
 from pytest_ftgate.features.decide import rank
-from pytest_ftgate.features.decide.rank import Advice, Candidate, estimate, of_row
+from pytest_ftgate.features.decide.rank import Advice, Candidate, Estimate, break_even, estimate, of_row
 from pytest_ftgate.features.decide.sentences import said
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures
@@ -143,66 +142,21 @@ def test_more_of_a_counter_is_better_and_zero_of_a_peak_is_least() -> None:
     assert [each.times for each in depth.ranked] == [None, None]
 
 
-# ---- builds
-
-
-def test_a_difference_that_mixes_builds_is_taken_apart() -> None:
-    sides = (
-        candidate("threads", "3.14t", wall=100.0),
-        candidate("threads", "3.14", wall=300.0),
-        candidate("fork", "3.14", wall=150.0),
-        candidate("fork", "3.14t", wall=160.0),
-    )
-    mixed, *pure = advised(*sides).builds
-    assert (mixed.name, mixed.other, mixed.mixed) == ("threads on 3.14t", "fork on 3.14", True)
-    assert {(each.name, each.other): round(each.ratio.value, 2) for each in pure} == {
-        ("threads on 3.14t", "threads on 3.14"): 0.33,
-        ("fork on 3.14t", "fork on 3.14"): 1.07,
-        ("threads on 3.14t", "fork on 3.14t"): 0.62,
-        ("threads on 3.14", "fork on 3.14"): 2.0,
-    }
-    assert advised(*sides[:2]).builds == ()
-
-
 # ---- starting
 
 
-def test_a_start_stops_to_matter_at_twenty_times_its_length() -> None:
-    (tax,) = advised(candidate("spawn", windows=False, wall=2e6, start=9e5, join=1e5, work=1e6)).starts
-    assert math.isclose(tax.tax_ns.value, 1e6, rel_tol=0.01)
-    assert math.isclose(tax.task_ns.value, 20e6, rel_tol=0.01)
-    assert tax.task_ns.low < 20e6 < tax.task_ns.high
-    assert not tax.paid_once
+def about(value: float) -> Estimate:
+    return Estimate(math.log(value), 0.01)
 
 
 def test_break_even_is_where_both_take_as_long() -> None:
-    threads = candidate("threads", windows=False, wall=1.1e8, start=5e5, join=5e5, work=1e8)
-    fork = candidate("fork", windows=False, wall=7e7, start=1e7, join=1e6, work=5e7)
-    slow = candidate("spawn", windows=False, wall=3e8, start=1e8, join=1e6, work=1e8)
-    taxes = {each.name: each for each in advised(threads, fork, slow).starts}
     # 1 ms + s = 11 ms + s / 2
-    even = taxes["fork on 3.14"].overtakes_ns
+    even = break_even(about(11e6), about(5e7), about(1e6), about(1e8))
     assert even is not None
     assert math.isclose(even.value, 20e6, rel_tol=0.02)
     assert even.low < 20e6 < even.high
-    assert taxes["fork on 3.14"].overtaken == "threads on 3.14"
-    assert taxes["spawn on 3.14"].overtakes_ns is None  # its work is no faster
-    assert taxes["threads on 3.14"].overtakes_ns is None
-
-
-def test_a_pool_pays_once_and_a_window_holds_no_start() -> None:
-    figures: dict[str, Any] = {"windows": False, "reuse": "pool", "wall": 1e6, "start": 3e6, "join": 1e6, "work": 9e5}
-    pool = advised(candidate("spawn", **figures))
-    (tax,) = pool.starts
-    assert tax.paid_once
-    assert tax.overtakes_ns is None
-    assert math.isclose(tax.tax_ns.value, 4e6, rel_tol=0.02)
-    assert "paid once" in str(said(pool))
-    (tax,) = advised(candidate("tasks", **figures)).starts
-    assert not tax.paid_once  # tasks start in each iteration
-    found = advised(candidate("spawn", wall=1e6, start=5e5, join=1e5, work=9e5))
-    assert found.starts == ()
-    assert "start-up" in found.unknown
+    assert break_even(about(1e8), about(1e8), about(1e6), about(1e8)) is None  # its work is no faster
+    assert break_even(about(1e6), about(5e7), about(1e6), about(1e8)) is None  # its start is no slower
 
 
 # ---- memory
@@ -268,43 +222,6 @@ def test_waits_that_were_not_sampled_are_not_known() -> None:
 # ---- scaling
 
 
-def speeds(serial: float, *counts: int, base: int = 1) -> list[Candidate]:
-    """The same work by so many workers, by Amdahl's law."""
-    return [
-        candidate("threads", workers=count, wall=1e6 * (serial + (1 - serial) / count)) for count in (base, *counts)
-    ]
-
-
-@pytest.mark.parametrize(("base", "counts"), [(1, (8,)), (1, (2, 8)), (2, (8,)), (2, (4, 16))])
-def test_the_serial_fraction_follows_from_any_two_counts(base: int, counts: tuple[int, ...]) -> None:
-    (found,) = advised(*speeds(0.1, *counts, base=base)).scaling
-    assert found.base == base
-    assert found.terms is not None
-    assert math.isclose(found.terms.contention.value, 0.1, rel_tol=0.05)
-    assert found.terms.contention.low < 0.1 < found.terms.contention.high
-    # S(n + 1) / S(n) falls below 1.05 beyond 10 workers: 1 / (0.1 + 0.9 / n).
-    assert found.enough == 10
-    assert not found.measured
-
-
-def test_four_counts_within_the_cores_give_both_terms_of_the_universal_scalability_law() -> None:
-    def usl(count: int) -> float:
-        return (1 + 0.05 * (count - 1) + 0.01 * count * (count - 1)) / count
-
-    sides = [candidate("threads", workers=count, wall=1e6 * usl(count)) for count in (1, 2, 3, 4, 8)]
-    (found,) = advised(*sides).scaling  # on four cores
-    assert found.terms is not None
-    assert found.terms.coherency is not None
-    assert found.terms.contention.low < 0.05 < found.terms.contention.high
-    assert found.terms.coherency.low < 0.01 < found.terms.coherency.high
-    text = " ".join(str(said(advised(*sides[:4]))).split())
-    assert "more than 7 do not pay, by the Universal Scalability Law, given the cores; contention 0.0" in text
-    assert "; coherency 0.01" in text
-    (few,) = advised(*sides[:3], sides[4]).scaling
-    assert few.terms is not None
-    assert few.terms.coherency is None
-
-
 def test_workers_of_which_one_is_slower_are_named() -> None:
     both = [
         candidate(name, wall=wall, lock_wait=0.0, figures=Figures(lock_wait=0.0, observed={"imbalance": imbalance}))
@@ -315,27 +232,22 @@ def test_workers_of_which_one_is_slower_are_named() -> None:
     assert "1.24x" not in text
 
 
-def test_amdahl_says_the_count_from_which_the_next_adds_too_little() -> None:
-    law = [1 / (0.1 + 0.9 / count) for count in range(1, 100)]
-    gains = [after / before - 1 for before, after in pairwise(law)]
-    first = next(count for count, gain in enumerate(gains, start=1) if gain < rank.PAYS)
-    assert first == 10
-
-
 def test_more_workers_that_were_measured_and_are_no_faster_do_not_pay() -> None:
     sides = [
         candidate("threads", workers=count, wall=wall) for count, wall in ((1, 1e6), (2, 5.5e5), (4, 5.4e5), (8, 6e5))
     ]
     (found,) = advised(*sides).scaling
-    assert (found.enough, found.measured) == (2, True)
+    assert (found.base, found.enough) == (1, 2)
+    assert [workers for workers, _ in found.points] == [2, 4, 8]
+    (more,) = advised(*sides[:2]).scaling
+    assert more.enough is None  # the most that were measured did pay
 
 
 def test_scaling_beside_one_worker_is_that_of_the_report() -> None:
     known = Figures(scaling=Interval(value=4.0, low=3.8, high=4.2, level=0.95))
     (found,) = advised(candidate("threads", wall=1.0, figures=known)).scaling
     assert found.base == 1
-    assert found.terms is not None
-    assert found.terms.contention.value == pytest.approx((1 / 4 - 1 / 8) / (1 - 1 / 8))
+    assert found.points == ((8, known.scaling),)
     assert advised(candidate("threads", wall=1.0)).scaling == ()
 
 
@@ -377,7 +289,7 @@ def test_a_cell_that_cannot_run_here_is_named_with_its_reason() -> None:
 def test_a_run_that_measured_nothing_knows_nothing() -> None:
     (found,) = rank.of_report(of_rows(Row(cell=cell(TEST, "3.14", "fork", 8), verdict=row("fork").verdict)))
     assert found.choices == ()
-    assert found.unknown == ("time", "start-up", "memory", "contention", "scaling")
+    assert found.unknown == ("time", "memory", "contention", "scaling")
 
 
 @pytest.mark.parametrize(

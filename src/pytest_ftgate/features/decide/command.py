@@ -32,6 +32,7 @@ def add(subparsers: Subparsers) -> None:
         metavar="NAME=NUMBER",
         help="trade one for the other, such as --weight time=1 --weight memory=0.5 (default: the ini's ftgate_weights)",
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="say all that is known, not only what to choose")
     parser.add_argument("--json", action="store_true", help="print the figures behind the sentences as JSON")
     parser.set_defaults(run=decide)
 
@@ -77,5 +78,6 @@ def decide(args: argparse.Namespace) -> int:
         print(sentences.as_json(found.values()))
     else:
         said = map(sentences.said, found.values())
-        print(sentences.render(said, shutil.get_terminal_size().columns, unicode=unicode()), end="")
+        width = shutil.get_terminal_size().columns
+        print(sentences.render(said, width, unicode=unicode(), verbose=args.verbose), end="")
     return FINE

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import combinations, groupby, pairwise
+from itertools import combinations, groupby
 from statistics import fmean
 from typing import Any, Final, Literal, NamedTuple
 from zlib import crc32
@@ -23,20 +23,13 @@ from ...model.report import Figures, Report, Row
 from ...model.sample import ByRound
 from ...model.spec import Reuse
 from ...model.verdict import Decision
-from ...stats import moderated, scalability
-from ...stats.scalability import Terms
+from ...stats import moderated
 from ...store.schema import StoredCell, TestBaseline
 
 SPREAD_BOUND = moderated.BOUND
 """Cells of unlike executors differ more from launch to launch than launches of one cell."""
 MEMORY = ("pss", Metric.USS.value)
 """PSS counts a page that forked workers share once; USS leaves it out."""
-TAX = 0.05
-"""A start matters where it adds more than this share to a task."""
-PAYS = 0.05
-"""One further worker pays where it adds at least this share of throughput."""
-MOST = 1024
-"""No further worker is looked at beyond this count."""
 _ROUNDS = 10**6
 """More than a recording has."""
 Criterion = Literal["time", "memory"]
@@ -105,35 +98,10 @@ class Choice(Placed, frozen=True, kw_only=True):
     """Those that each candidate kept busy."""
 
 
-class BuildRatio(Struct, frozen=True, kw_only=True):
-    """The time of one candidate over another's; `mixed`: they differ in the interpreter and in the executor."""
-
-    name: str
-    other: str
-    ratio: Interval
-    mixed: bool = False
-
-
 class Fact(Placed, frozen=True, kw_only=True):
     """What is known of one candidate."""
 
     name: str
-
-
-class StartTax(Fact, frozen=True, kw_only=True):
-    """What starting and joining the workers costs, in ns.
-
-    A task is what one start of the workers does: the time between start and join.
-    """
-
-    tax_ns: Interval
-    task_ns: Interval
-    """The task whose tax is 5 % of it."""
-    paid_once: bool = False
-    """The workers are kept, so that a launch pays it once."""
-    overtaken: str = ""
-    overtakes_ns: Interval | None = None
-    """The task at which it, whose start costs more, takes as long as `overtaken`, whose work takes longer."""
 
 
 class MemoryUse(Fact, frozen=True, kw_only=True):
@@ -168,12 +136,8 @@ class ScalingAdvice(Fact, frozen=True, kw_only=True):
     base: int
     points: tuple[tuple[int, Interval], ...]
     """The throughput with so many workers over that with `base`."""
-    terms: Terms | None = None
-    """Of the Universal Scalability Law where enough counts were measured, else the serial fraction of Amdahl's law."""
     enough: int | None = None
-    """More workers do not pay; None: not known."""
-    measured: bool = False
-    """Whether `enough` was seen, and not extrapolated."""
+    """More workers did not pay; None where the most that were measured did."""
 
 
 class Hazard(Struct, frozen=True, kw_only=True):
@@ -192,8 +156,6 @@ class Advice(Struct, frozen=True, kw_only=True):
     source: str
     """The run or the recordings that they are of."""
     choices: tuple[Choice, ...] = ()
-    builds: tuple[BuildRatio, ...] = ()
-    starts: tuple[StartTax, ...] = ()
     memory: tuple[MemoryUse, ...] = ()
     contention: tuple[Contention, ...] = ()
     scaling: tuple[ScalingAdvice, ...] = ()
@@ -464,14 +426,12 @@ def of_candidates(test: str, source: str, sides: Iterable[Candidate], cores: int
         test=test,
         source=source,
         choices=tuple(_choice(group, weights) for group in groups),
-        builds=_builds(largest),
-        starts=tuple(each for group in groups for each in _starts(group)),
         memory=tuple(use for side in largest if (use := _memory_use(side, known))),
         contention=tuple(waits for side in largest if (waits := _contention(side, cores))),
-        scaling=tuple(_scaling(known, cores)),
+        scaling=tuple(_scaling(known)),
         weights=weights,
     )
-    topics = {"time": found.choices, "start-up": found.starts, "memory": found.memory}
+    topics = {"time": found.choices, "memory": found.memory}
     topics |= {"contention": found.contention, "scaling": found.scaling}
     return replace(found, unknown=tuple(topic for topic, facts in topics.items() if not facts))
 
@@ -550,69 +510,10 @@ def _ranked(side: Candidate, best: Candidate, metric: str) -> Ranked:
     return Ranked(name=side.name, value=known.interval(), times=over.interval() if over else None)
 
 
-# ---- builds
-
-
-def _builds(largest: Sequence[Candidate]) -> tuple[BuildRatio, ...]:
-    """The fastest candidate against the fastest with another executor and target, then each of the two by itself.
-
-    These are of the most workers, in the setting in which the pair is farthest apart.
-    """
-    found: list[tuple[BuildRatio, ...]] = []
-    for _, group in groupby(largest, key=lambda side: side.setting):
-        rivals = sorted(group, key=wall_log)
-        best = rivals[0]
-        other = next((s for s in rivals if s.target != best.target and s.executor != best.executor), None)
-        if other is None:
-            continue
-        on = {(side.executor, side.target): side for side in rivals}
-        same, crossed = on.get((best.executor, other.target)), on.get((other.executor, best.target))
-        pairs = ((best, other), (best, same), (crossed, other), (best, crossed), (same, other))
-        builds = tuple(
-            BuildRatio(name=side.name, other=beside.name, ratio=over.interval(), mixed=number == 0)
-            for number, (side, beside) in enumerate(pairs)
-            if side and beside and (over := side.over(beside, Metric.WALL))
-        )
-        found += [builds] if len(builds) > 1 else []
-    return max(found, key=lambda builds: abs(math.log(builds[0].ratio.value)), default=())
-
-
 # ---- starting
 
 
-def _starts(group: Sequence[Candidate]) -> list[StartTax]:
-    """The start of each candidate of a group, the cheapest first; none for windows, which do not contain it."""
-    known = []  # with the tax and the work of each
-    for side in group:
-        if not side.target or side.windows:
-            continue
-        start, join = side.source("start"), side.source("join")
-        taxes = [start[order] + join[order] for order in sorted(start.keys() & join.keys())]
-        # New in each iteration, a start is as steady as the work: it is a median of a launch.
-        tax = estimate(taxes, "start" if side.keeps else "work")
-        if tax and (work := estimate(list(side.source("work").values()), "work")):
-            known.append((side, tax, work))
-    known.sort(key=lambda each: each[1].log)
-
-    found = []
-    for index, (side, tax, work) in enumerate(known):
-        # Beside the cheapest start on the same interpreter: what other executors cost is between the two.
-        cheapest = next((each for each in known[:index] if each[0].target == side.target and not side.keeps), None)
-        even = _break_even(tax, work, *cheapest[1:]) if cheapest else None
-        found.append(
-            StartTax(
-                **side.placed,
-                tax_ns=tax.interval(),
-                task_ns=tax.interval(1 / TAX),
-                paid_once=side.keeps,
-                overtaken=cheapest[0].name if cheapest and even else "",
-                overtakes_ns=even,
-            )
-        )
-    return found
-
-
-def _break_even(tax: Estimate, work: Estimate, other_tax: Estimate, other_work: Estimate) -> Interval | None:
+def break_even(tax: Estimate, work: Estimate, other_tax: Estimate, other_work: Estimate) -> Interval | None:
     """The other's work at which both take as long; None unless its work is clearly longer and its start shorter.
 
     The ends take the worst of both intervals together, so that the interval is conservative.
@@ -689,11 +590,8 @@ def _contention(side: Candidate, cores: int) -> Contention | None:
 # ---- scaling
 
 
-def _scaling(known: Iterable[Candidate], cores: int) -> Iterator[ScalingAdvice]:
-    """The scaling of each executor on each target in each setting that has several worker counts, the fastest first.
-
-    More workers than cores wait for a core, of which the Universal Scalability Law says nothing.
-    """
+def _scaling(known: Iterable[Candidate]) -> Iterator[ScalingAdvice]:
+    """The scaling of each executor on each target in each setting that has several worker counts, the fastest first."""
     counted = (side for side in known if side.counted and side.target)
     ordered = sorted(counted, key=lambda side: (side.setting, side.name, side.workers))
     groups = [list(sides) for _, sides in groupby(ordered, key=lambda side: (side.setting, side.name))]
@@ -710,50 +608,15 @@ def _scaling(known: Iterable[Candidate], cores: int) -> Iterator[ScalingAdvice]:
                 points.append((side.workers, gain.interval(side.work / few.work)))
         if not points or points[-1][0] == base:
             continue
-        # Workers of different roles do not share one piece of work.
-        found = None
-        if re.fullmatch(r"w\d+|wcores", sides[-1].counted):
-            able = [point for point in points if point[0] <= cores]
-            found = scalability.terms(able) if base == 1 else None
-            found = found or Terms(contention=_serial_fraction(base, *points[-1]))
-        enough, measured = _enough(base, points, found)
+        # The last count that is clearly better than one worker and than the best of those before it.
+        best, reached = base, 1.0
+        for workers, times in points:
+            if times.low > 1 and times.low > reached:
+                best, reached = workers, times.value
         yield ScalingAdvice(
             name=sides[0].name,
             setting=sides[0].setting,
             base=base,
             points=tuple(points),
-            terms=found,
-            enough=enough,
-            measured=measured,
+            enough=best if best < points[-1][0] else None,
         )
-
-
-def _serial_fraction(base: int, workers: int, times: Interval) -> Interval:
-    """The serial fraction that explains the throughput from `base` to `workers` workers by Amdahl's law.
-
-    T(n) is proportional to f + (1 - f) / n, so that f follows from both times; with one worker as the base it is the
-    measure of Karp and Flatt.
-    """
-
-    def fraction(speed_up: float) -> float:
-        # speed_up (f + (1 - f) / workers) = f + (1 - f) / base
-        slope = speed_up * (1 - 1 / workers) - (1 - 1 / base)
-        return (1 / base - speed_up / workers) / slope if slope > 0 else math.inf
-
-    low, value, high = (min(1.0, max(0.0, fraction(end))) for end in (times.high, times.value, times.low))
-    return Interval(value=value, low=low, high=high, level=times.level)
-
-
-def _enough(base: int, points: Sequence[tuple[int, Interval]], terms: Terms | None) -> tuple[int | None, bool]:
-    """The count beyond which more do not pay, and whether that was seen; else it is the law that says it."""
-    best, reached = base, 1.0
-    for workers, times in points:
-        if times.low > 1 and times.low > reached:
-            best, reached = workers, times.value
-    if best < points[-1][0]:
-        return best, True
-    if terms is None:
-        return None, False
-    gains = pairwise(map(terms.throughput, range(1, MOST + 1)))
-    slow = (count for count, (few, more) in enumerate(gains, 1) if more < few * (1 + PAYS))
-    return next(slow, None), False

@@ -21,7 +21,7 @@ from ...model.report import Report
 from ...report import json
 from ...report.details import Style, entry, plain_units, wrapped
 from . import rank
-from .rank import HAZARDS, Advice, Choice, MemoryUse, Placed, Ranking, ScalingAdvice, StartTax
+from .rank import HAZARDS, Advice, Choice, MemoryUse, Placed, Ranking, ScalingAdvice
 
 NAMED = 4
 """Candidates of a topic that are named one by one; of the others the range is given."""
@@ -31,6 +31,8 @@ ERASED = 0.2
 """A lock that workers wait for longer than this is named as what takes their gain."""
 UNFAIR = 1.25
 """From this imbalance of its workers on a candidate is named."""
+FIRST = ("advice", "time", "hazard")
+"""What is said first."""
 WEIGH = "to choose, say in the ini what counts, such as ftgate_weights = time=1 memory=0.5"
 KINDS = {"lock": "for locks", "gil": "for the GIL", "unattributed": "unattributed"}
 MOST_NAMED = 6
@@ -42,7 +44,7 @@ Placing = TypeVar("Placing", bound=Placed)
 
 
 class Sentence(NamedTuple):
-    """A topic (`advice`, `time`, `start-up`, ...) and what is said of it: a line, and indented ones below it."""
+    """A topic (`advice`, `time`, `memory`, ...) and what is said of it: a line, and indented ones below it."""
 
     topic: str
     text: str
@@ -75,8 +77,6 @@ def said(advice: Advice) -> Advised:
         "advice": _advice(advice, at),
         "time": _times(advice.choices, at),
         "own figures": _own_figures(advice.choices, at),
-        "builds": _builds(advice),
-        "start-up": _starts(advice.starts, at),
         "memory": _memory(advice.memory, at),
         "contention": _contention(advice, at),
         "scaling": _scaling(advice.scaling, at),
@@ -101,14 +101,22 @@ def as_json(found: Iterable[Advice]) -> str:
     return msgspec.json.format(msgspec.json.encode(builtins, order="sorted"), indent=2).decode()
 
 
-def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True) -> str:
-    """The sentences as lines of at most `width` columns, a paragraph each, the topic in a column of its own."""
+def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True, verbose: bool = False) -> str:
+    """The sentences as lines of at most `width` columns, a paragraph each, the topic in a column of its own.
+
+    Unless `verbose` the topics are those of FIRST, and the others are named.
+    """
     style = Style(max(width, 40), unicode=unicode)
     blocks = []
     for each in advised:
         title = f"{each.test} ({each.place})" if each.place else each.test
         lines = [title, *entry("from", each.source, style, indent=2, column=12)]
-        for topic, texts in groupby(each.sentences, key=lambda sentence: sentence.topic):
+        shown = [sentence for sentence in each.sentences if verbose or sentence.topic in FIRST]
+        left = dict.fromkeys(sentence.topic for sentence in each.sentences if sentence not in shown)
+        left.pop("not known", None)
+        if left:
+            shown.append(Sentence("with -v", listed([*left], "and")))
+        for topic, texts in groupby(shown, key=lambda sentence: sentence.topic):
             for number, sentence in enumerate(texts):
                 text = sentence.text if unicode else plain_units(sentence.text)
                 head, *below = text.split("\n")
@@ -227,37 +235,7 @@ def _ranking(ranking: Ranking, of: Choice | None = None) -> str:
     return head + _lines(pairs)
 
 
-def _builds(advice: Advice) -> list[str]:
-    """A comparison that mixes executor and interpreter, with its parts; none that is not told apart."""
-    if not advice.builds:
-        return []
-    mixed, *parts = advice.builds
-    if mixed.ratio.low <= 1 <= mixed.ratio.high:
-        return []
-    lines = _lines([(f"{each.name} against {each.other}", _ratio(each.ratio)) for each in parts])
-    head = f"{mixed.name} takes {_ratio(mixed.ratio)} the time of {mixed.other}"
-    return [f"{head}, which mixes the build into the difference; one at a time:{lines}"]
-
-
-# ---- start-up, memory, contention and scaling
-
-
-def _starts(starts: Sequence[StartTax], at: Place) -> list[str]:
-    """The tax, and the tasks in which it does not matter, in the place where it is most."""
-    shown = _where_most(starts, lambda each: each.tax_ns)
-    if not shown:
-        return []
-    rule = f"and the task below which it matters, as it is more than {percent(rank.TAX)}"
-    pairs = [
-        (each.name, f"{_span(each.tax_ns)}, {'paid once' if each.paid_once else _span(each.task_ns)}") for each in shown
-    ]
-    lines = [
-        f"\n{each.name} is faster than {each.overtaken} in tasks that take the latter more than "
-        f"{_span(each.overtakes_ns)}"
-        for each in shown
-        if each.overtakes_ns is not None
-    ]
-    return [f"{at(shown[0])}each start and join of the workers, {rule}:{_lines(pairs)}{''.join(lines)}"]
+# ---- memory, contention and scaling
 
 
 def _memory(uses: Sequence[MemoryUse], at: Place) -> list[str]:
@@ -297,7 +275,7 @@ def _contention(advice: Advice, at: Place) -> list[str]:
         text += ", for want of idle cores" if by_cores < each.by_waits else ""
         text += f"; longest at {each.site}" if each.site and each.lock else ""
         gain = gains.get((each.name, each.setting))
-        if gain and gain.measured and gain.enough == gain.base and (each.lock or 0) >= ERASED:
+        if gain and gain.enough == gain.base and (each.lock or 0) >= ERASED:
             text += "; the lock takes what more workers bring"
         pairs.append((f"{at(each)}{each.name}", text))
     pairs += _more(waiting[NAMED:], [each.by_waits for each in waiting[NAMED:]])
@@ -318,23 +296,11 @@ def _scaling(found: Sequence[ScalingAdvice], at: Place) -> list[str]:
     pairs = []
     for each in found[:NAMED]:
         points = ", ".join(f"{workers} workers {_ratio(times)}" for workers, times in each.points)
-        enough = "the count beyond which more do not pay is not known"
-        if each.enough is not None:
-            law = "the Universal Scalability Law" if each.terms and each.terms.coherency else "Amdahl's law"
-            by = "as measured" if each.measured else f"by {law}, given the cores"
-            enough = f"more than {each.enough} do not pay, {by}"
+        enough = "more workers may pay" if each.enough is None else f"more than {each.enough} do not pay"
         texts = [f"{points} that of {each.base}", enough]
-        if each.terms and each.terms.coherency:
-            texts += [_term("contention", each.terms.contention), _term("coherency", each.terms.coherency)]
-        elif each.terms:
-            texts.append(_term("serial fraction", each.terms.contention))
         pairs.append((f"{at(each)}{each.name}", "; ".join(texts)))
     pairs += _more(found[NAMED:], [each.points[-1][1].value for each in found[NAMED:]])
     return [f"throughput over that of fewer workers:{_lines(pairs)}"] if pairs else []
-
-
-def _term(name: str, term: Interval) -> str:
-    return f"{name} {units.number(term.value)} [{units.number(term.low)}, {units.number(term.high)}]"
 
 
 # ---- words
@@ -368,12 +334,6 @@ def _workers(word: str) -> str:
 
 def _time(value: Interval, windows: bool = False) -> str:
     return units.time(value.value) + (" an operation" if windows else "")
-
-
-def _span(interval: Interval) -> str:
-    if math.isinf(interval.high):
-        return f"{units.time(interval.value)} (at least {units.time(interval.low)})"
-    return _with_ends(interval, units.time, units.time_ends)
 
 
 def _ratio(interval: Interval | None) -> str:
