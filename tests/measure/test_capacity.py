@@ -127,6 +127,9 @@ def test_a_cell_that_is_too_large_for_itself_is_measured_alone() -> None:
     samples = run_of(launcher, group_of_cells(2), Capacity(memory_bytes=1)).measure()
     assert [len(sample.launches) for sample in samples] == [3, 3]
     assert max(len(event.alive) for event in launcher.events) == 3
+    only = run_of(FakeLauncher(), group_of_cells(1), Capacity(memory_bytes=1))
+    only.measure()
+    assert only.split == ""
 
 
 @pytest.mark.parametrize("shortest", [1, 2, 3])

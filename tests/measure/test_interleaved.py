@@ -33,6 +33,7 @@ from fake_launcher import (
 )
 
 from pytest_ftgate.judge.values import TestValues
+from pytest_ftgate.measure import time_round
 from pytest_ftgate.measure.cell_run import BARE_LOCKS, EmptyLaunches
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.group import StoppingRule
@@ -558,13 +559,40 @@ def test_without_variance_the_least_is_taken() -> None:
 
 
 def test_long_iterations_have_a_shorter_pilot_and_none_for_the_tail_alone() -> None:
-    def first_two(wall_ns: int) -> list[int]:
+    def first_two(wall_ns: int, other_ns: int) -> list[int]:
         limits = Allowance(launches=2, budget_s=1e6, least_iterations=10)
-        sample, _ = measured(FakeLauncher(wall_ns=steady(wall_ns)), limits=limits)
+        launcher = FakeLauncher(wall_ns=lambda at: other_ns if at.label == LABELS[1] else wall_ns)
+        sample, _ = measured(launcher, limits=limits)
         return [len(launch.iterations) for launch in sample.launches]
 
-    assert first_two(5 * MS) == [10, 10]
-    assert first_two(2000 * MS) == [2, 1]
+    assert first_two(5 * MS, 5 * MS) == [10, 10]
+    assert first_two(2000 * MS, 2000 * MS) == [2, 1]
+    assert first_two(2000 * MS, 5 * MS) == first_two(5 * MS, 2000 * MS) == [2, 2]
+
+
+def test_the_costs_of_a_plan_are_the_time_that_passed_and_that_of_the_memory_launches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    launcher, costs = FakeLauncher(wall_ns=steady(400 * MS)), list[dict[str, float]]()
+    measurement = run_of(launcher, group_of("threads", "fork"), limits=ADAPTING)
+    plan = measurement.plan
+
+    def kept(ratios: object, **each: float) -> None:
+        if costs:  # the end of the round plans anew
+            return
+        passed_ns, iterations_ns = launcher.clock() * 1e9, plan.taken * each["iteration_ns"]
+        assert each["launch_ns"] == pytest.approx(passed_ns - plan.extra_ns - iterations_ns)
+        costs.append(each)
+        plan.count = plan.taken
+
+    monkeypatch.setattr(plan, "plan_iterations", kept)
+    monkeypatch.setattr(time_round, "memory_cost_ns", lambda measurement, cell_run, wall_ns: 1e9)
+    assert measurement.step()
+    found = costs[0]
+    assert found["iteration_ns"] == pytest.approx(4 * 400 * MS)  # two cells with their control workloads
+    # Each launch starts in 50 ms, and has a cold iteration and a warm-up; those with the lock probe are extra.
+    assert found["launch_ns"] == pytest.approx(4 * (50 + 2 * 400) * MS, rel=0.3)
+    assert found["extra_ns"] > 2e9 + found["launch_ns"] / 3
 
 
 def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
@@ -628,6 +656,9 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
         assert sample.of("memory")[0].sampling_cost is None
     assert len(samples[0].launches) == 3
     assert launcher.clock() < 61
+    mixed = FakeLauncher(wall_ns=lambda at: 1000 * MS if at.label == LABELS[1] else 5 * MS)
+    for sample in measured(mixed, limits=Allowance(budget_s=60.0)):
+        assert {len(launch.iterations) for launch in sample.of("locks")} <= {1, 2}
     short = FakeLauncher(wall_ns=steady(5 * MS))
     sample, _ = measured(short, limits=Allowance(budget_s=40.0))
     assert sample.of("growth")

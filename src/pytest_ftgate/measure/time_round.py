@@ -202,7 +202,7 @@ def _cold(launch: RunningLaunch) -> None:
     """If it is known to be long, it compares results too: nothing warms it up."""
     launch.checked = launch.is_long and launch.warmups == 0 and launch.has_results
     iteration = launch.unmeasured(CHECKED_COLD if launch.checked else COLD)
-    if not launch.checked and iteration.wall_ns:
+    if iteration.wall_ns:
         launch.first_share = 1 - iteration.work_ns / iteration.wall_ns
 
 
