@@ -170,7 +170,7 @@ def _warm_up(measurement: Measurement, batch: Batch, launches: Sequence[RunningL
 
     # 2. Warm-ups, the first of which compares results too: one call is too short where an iteration has more.
     for number in range(max(1, plan.warmups)):
-        checks = number == 0 and plan.warmups > 0 and plan.loops in (None, 1)
+        checks = number == 0 and plan.loops in (None, 1)
 
         def warm(launch: RunningLaunch, checks: bool = checks) -> None:
             if checks and launch.has_results:
