@@ -574,7 +574,8 @@ def test_long_iterations_have_a_shorter_pilot_and_none_for_the_tail_alone() -> N
 def test_the_costs_of_a_plan_are_the_time_that_passed_and_that_of_the_memory_launches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    launcher, costs, held_ns = FakeLauncher(wall_ns=steady(400 * MS)), list[dict[str, float]](), list[float]()
+    launcher = FakeLauncher(wall_ns=lambda at: (200 if at.side == "control" else 400) * MS)
+    costs, held_ns = list[dict[str, float]](), list[float]()
     measurement = run_of(launcher, group_of("threads", "fork"), limits=ADAPTING, loops=2)
     plan = measurement.plan
 
@@ -597,9 +598,9 @@ def test_the_costs_of_a_plan_are_the_time_that_passed_and_that_of_the_memory_lau
     assert measurement.step()
     assert held_ns[:2] == [800 * MS] * 2
     found = costs[0]
-    assert found["iteration_ns"] == pytest.approx(2 * (800 + 400) * MS)  # two cells with their control workloads
+    assert found["iteration_ns"] == pytest.approx(2 * (800 + 200) * MS)  # two cells with their control workloads
     # Each launch starts in 50 ms, and has a cold iteration and a warm-up; those with the lock probe are extra.
-    assert found["launch_ns"] == pytest.approx((4 * (50 + 400) + 2 * (800 + 400)) * MS, rel=0.1)
+    assert found["launch_ns"] == pytest.approx((4 * 50 + 2 * (400 + 200) + 2 * (800 + 200)) * MS, rel=0.1)
 
 
 def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
@@ -663,9 +664,13 @@ def test_what_only_informs_is_left_out_where_iterations_are_long() -> None:
         assert sample.of("memory")[0].sampling_cost is None
     assert len(samples[0].launches) == 3
     assert launcher.clock() < 61
-    mixed = FakeLauncher(wall_ns=lambda at: 1000 * MS if at.label == LABELS[1] else 5 * MS)
-    for sample in measured(mixed, limits=Allowance(budget_s=60.0)):
-        assert {len(launch.iterations) for launch in sample.of("locks")} <= {1, 2}
+
+    def slow(what: str) -> Callable[[At], float]:
+        return lambda at: 1000 * MS if what in (at.label, at.side) else 5 * MS
+
+    for what in (LABELS[1], "locks"):  # one cell, or the probe
+        for sample in measured(FakeLauncher(wall_ns=slow(what)), limits=Allowance(budget_s=60.0)):
+            assert {len(launch.iterations) for launch in sample.of("locks")} <= {1, 2}
     short = FakeLauncher(wall_ns=steady(5 * MS))
     sample, _ = measured(short, limits=Allowance(budget_s=40.0))
     assert sample.of("growth")
@@ -908,10 +913,12 @@ def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs()
     assert [sample.of("control"), sample.of("growth"), sample.of("empty")] == [(), (), ()]
 
 
-def test_each_side_of_a_pair_starts_first_in_one_of_two_rounds_and_which_one_is_random() -> None:
+@pytest.mark.parametrize("executors", [("threads",), ("threads", "fork", "spawn")])
+def test_each_side_of_a_pair_starts_first_in_one_of_two_rounds_and_which_one_is_random(
+    executors: tuple[str, ...],
+) -> None:
     launcher = FakeLauncher()
-    executors = ("threads", "fork")
-    paired(launcher, executors=executors, limits=Allowance(launches=24, iterations=2)).measure()
+    paired(launcher, executors=executors, limits=Allowance(launches=24, iterations=2, budget_s=1e6)).measure()
     timed = {event.handle for event in launcher.of(MEASURED, side="own")}
     for executor in executors:
         started = launcher.of("start", side="own", label=f"3.14-{executor}-w2")

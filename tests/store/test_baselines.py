@@ -646,6 +646,9 @@ def test_a_cell_that_is_not_collected_any_more_is_unused(store: Store) -> None:
     assert unused_module.unused(store, collected) == [(TEST, "3.14-fork-w2")]
     assert unused_module.unused(store, collected, fingerprint=MACHINE.fingerprint) == [(TEST, "3.14-fork-w2")]
     assert unused_module.unused(store, collected, fingerprint=OTHER_MACHINE.fingerprint) == []
+    store.save(TEST, [change("3.14-fork-w2", machine=OTHER_MACHINE)])
+    for machine in (MACHINE, OTHER_MACHINE):
+        assert unused_module.unused(store, collected, fingerprint=machine.fingerprint) == [(TEST, "3.14-fork-w2")]
 
 
 @pytest.mark.parametrize(
@@ -674,10 +677,11 @@ def test_the_tests_of_a_file_that_is_gone_are_unused(store: Store, project: Path
 def test_only_what_a_run_called_unused_can_be_pruned(store: Store, project: Path) -> None:
     store.save(TEST, [change("a"), change("b"), change("c")])
     store.save("tests/test_words.py::TestA::test_other", [change()])
+    store.save("gone.py::test_g", [change()])
     rows = [make_row(make_sample("a"))]
     unused = [f"{TEST}[a]", f"{TEST}[b]", "tests/test_words.py::TestA::test_other[3.14t-threads-w2]"]
     cells = prunable(store, rows, unused, project)
-    assert cells == [(TEST, "b")]
+    assert cells == [("gone.py::test_g", "3.14t-threads-w2"), (TEST, "b")]
     prune(store, cells)
     stored = loaded(store)
     assert sorted(stored.cells) == ["a", "c"]
@@ -772,6 +776,29 @@ def test_a_recording_is_added_unless_the_code_changed(
     row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, basis=basis))
     (update,) = update_plan(row.cell.nodeid, [row], entries_of([row]), store, fingerprint=MACHINE.fingerprint)
     assert (update.action, update.append) == ("record", adds)
+
+
+WALL_PASSED = MetricVerdict(metric="wall", decision=Decision.PASSED, launches=3)
+
+
+@pytest.mark.parametrize(
+    ("other", "action"),
+    [
+        (MetricVerdict(metric="contract", contract="wall < 1 s", decision=Decision.BROKEN, launches=3), "record"),
+        (MetricVerdict(metric="uss", decision=Decision.INCONCLUSIVE), "record"),  # it was not judged
+        (MetricVerdict(metric="uss", decision=Decision.INCONCLUSIVE, launches=3), "refuse"),
+        (MetricVerdict(metric="uss", decision=Decision.REGRESSED), "refuse"),
+        (MetricVerdict(metric="uss", decision=Decision.REGRESSED, launches=3), "refuse"),
+    ],
+)
+def test_what_was_judged_against_the_baseline_decides_on_an_update(
+    store: Store, other: MetricVerdict, action: str
+) -> None:
+    store.save(TEST, [change()])
+    verdict = Verdict(decision=other.decision, metrics=(WALL_PASSED, other))
+    row = msgspec.structs.replace(make_row(make_sample(scale=2)), verdict=verdict)
+    (update,) = update_plan("all", [row], entries_of([row]), store, fingerprint=MACHINE.fingerprint)
+    assert update.action == action
 
 
 def test_a_regressed_cell_whose_baseline_is_gone_is_not_taken_as_new(store: Store) -> None:

@@ -104,8 +104,6 @@ def update_plan(
             reason = "named"
         elif (decision.worse or doubtful) and (everything or old is None):
             action, reason = "refuse", decision.value
-        elif decision.worse or doubtful:
-            action, reason = "skip", "has a baseline"
         elif old is None or everything:
             reason = "new" if old is None else "changed"
         else:
