@@ -1131,6 +1131,20 @@ def test_a_round_that_the_end_cut_counts_with_the_iterations_that_all_sides_had(
     assert len(launcher.of(CHECK)) == 2 * (2 + 1 + 1)
 
 
+def test_a_round_that_the_end_cut_counts_from_the_least_iterations_on() -> None:
+    whole, counted = FakeLauncher(), set()
+    paired(whole, limits=Allowance(launches=3, iterations=40)).measure()
+    for end in whole.of(MEASURED, side="own")[-2 * 40 : -2 * 35]:
+        launcher = FakeLauncher()
+        run = paired(launcher, limits=Allowance(launches=3, iterations=40, budget_s=end.ended_ns / 1e9))
+        (cut,) = run.measure()
+        begun = Counter(event.at.reference for event in launcher.of(MEASURED, side="own") if event.at.order == 2)
+        shared = min(begun[True], begun[False])
+        assert len(cut.launches) == (3 if shared >= run.plan.least else 2)
+        counted.add(shared - run.plan.least)
+    assert {-1, 0, 1} <= counted
+
+
 def test_a_control_workload_is_cut_with_its_cell() -> None:
     launcher = FakeLauncher(wall_ns=steady(PACE))
     limits = Allowance(launches=9, iterations=4, budget_s=30.0)
