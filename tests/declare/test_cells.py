@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from test_declarations import awaited, compared, labels, served, source_of, spec
 
@@ -75,8 +76,8 @@ def test_programs_get_it_too() -> None:
         ("OMP_NUM_THREADS=1", "env= takes a dict of strings such as {'OMP_NUM_THREADS': '1'}, or a list"),
         ({"OMP_NUM_THREADS": 1}, "env= takes a dict of strings"),
         ([ONE, "x"], "env= takes a dict of strings"),
-        ({"A=B": "1"}, "'A=B' and '1' are no variable (letters, digits and _) and its value"),
-        ({"A": "\0"}, "are no variable"),
+        ({"A=B": "1"}, "'A=B' is no variable (letters, digits and _)"),
+        ({"A": "\0"}, "or its value has a zero byte"),
         ({"PYTHON_GIL": "1"}, "PYTHON_GIL is a setting of the target, such as 3.14t[gil=on]"),
         ({"PYTHONPATH": "x"}, "PYTHONPATH belongs to the launch: use pytest's `pythonpath` ini"),
         ({"PYTHONHASHSEED": "0"}, "PYTHONHASHSEED differs in each launch"),
@@ -129,11 +130,18 @@ def test_another_environment_is_another_measurement_and_none_orphans_nothing() -
     assert "" not in digests
     named = Environment(variables=(("A", "1"),), words=("A:1",))  # the id says it, the digest does not
     assert measures(cell_of(plain, environment=named), plain) in digests
-    # As it was before tests had an environment: what is stored of programs and requirements stays valid.
+    # It is salted: who tried out the secrets of one test has learned nothing of another's.
+    other = msgspec.structs.replace(plain, nodeid="b.py::test_other")
+    own = Environment(variables=(("A", "1"),))
+    assert measures(cell_of(plain, environment=own), plain) != measures(cell_of(other, environment=own), other)
+    # Credentials are no part of it: those of CI are others in each job.
+    first, second = (spec(compared(threads, packages=[f"own @ https://u:{each}@h/own.whl"])) for each in ("a", "b"))
+    assert measures(cell_of(first), first) == measures(cell_of(second), second)
+    # What is stored stays valid.
     required = spec(compared(threads, packages=["flask"]))
-    assert measures(cell_of(required), required) == "3306388ddefc4862"
+    assert measures(cell_of(required), required) == "7ee5b89855fc36b2"
     native = spec(compared(command("c", ["./c"])))
-    assert measures(cell_of(native), native) == "63fd1e565a76d85e"
+    assert measures(cell_of(native), native) == "39ac88a3af3b3c48"
 
 
 # ---- cores

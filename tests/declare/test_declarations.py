@@ -266,7 +266,7 @@ WRONG_COMMANDS: dict[str, tuple[Callable[[], Any], str]] = {
 
 def test_a_placeholder_that_nothing_fills_in() -> None:
     test = compared(command("x", ["x", "{wrokers}"]))
-    with pytest.raises(DeclarationError, match=r"'\{wrokers\}': nothing fills in \{wrokers\} \(did you mean 'workers'"):
+    with pytest.raises(DeclarationError, match=r"nothing fills in \{wrokers\} \(did you mean 'workers'"):
         check_placeholders(test.__ftgate__, spec(test), [])
     test = compared(command("x", ["x", "{size}", "{}", "a{1..3}"]))
     check_placeholders(test.__ftgate__, spec(test), ["size"])
@@ -352,7 +352,10 @@ WRONG_SERVERS: dict[str, tuple[Callable[[], Any], str]] = {
     "times": (lambda: served(["x"], load=load({"/a": 0.5})), "each path comes a whole number of times from 1"),
     "many": (lambda: served(["x"], load=load({"/a": 999, "/b": 2})), "add up to more than 1000; make them smaller"),
     "method": (lambda: served(["x"], load=load("/", method="post")), "method= takes GET, POST, PUT, PATCH, DELETE"),
-    "body": (lambda: served(["x"], load=load("/", body={"a": 1})), "{'a': 1}; json.dumps(...) makes a text of it"),
+    "body": (
+        lambda: served(["x"], load=load("/", body={"a": 1})),
+        "not {'a': int}; json.dumps(...) makes a text of it",
+    ),
     "headers": (lambda: served(["x"], load=load("/", headers=["a: b"])), "headers= takes a dict such as"),
     "header": (lambda: served(["x"], load=load("/", headers={"a b": "c"})), "takes names of headers such as"),
     "value": (
@@ -477,7 +480,7 @@ def test_servers_and_roles_are_collected(pytester: pytest.Pytester) -> None:
         def test_wrong(server): ...
     """
     result = Example(pytester, {"test_a.py": text}).run_pytest("--collect-only", "-q", "--ftgate-python=3.14")
-    result.stdout.fnmatch_lines(["*@ftgate.serve of test_wrong: '{prt}': nothing fills in {prt} ?did you mean 'port'*"])
+    result.stdout.fnmatch_lines(["*@ftgate.serve of test_wrong: nothing fills in {prt} ?did you mean 'port'*"])
     text = text.replace("{prt}", "{port}")  # another size: both may be written in one second
     result = Example(pytester, {"test_a.py": text}).run_pytest("--collect-only", "-q", "--ftgate-python=3.14")
     result.stdout.fnmatch_lines(

@@ -19,6 +19,7 @@ DOOR = {
     "pytest_ftgate.hookspec",
     "pytest_ftgate.kit",
     "pytest_ftgate.kit.errors",
+    "pytest_ftgate.kit.hiding",
     "pytest_ftgate.kit.plugins",
     "pytest_ftgate.plugin",
     "pytest_ftgate.plugin.hooks",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, get_args
 
 from ..kit.errors import FtgateError
+from ..kit.hiding import is_secret, without_secrets
 from ..kit.text import did_you_mean, listed
 from ..model.spec import (
     Environment,
@@ -110,7 +111,7 @@ class Reader:
         """A keyword argument, checked; the default where it is not given."""
         value = self.kwargs.get(name, default)
         if value is not default and not fits(value):
-            self.fail(f"{name}= takes {takes}, not {value!r}")
+            self.fail(f"{name}= takes {takes}, not {kinds(value)}")
         return value
 
     def fixture(self, name: str, what: str = "fixture") -> NoReturn:
@@ -313,7 +314,7 @@ class Reader:
         inner = self.within(f"command({name!r})", options, signatures.CommandOptions)
         environment = options.get("env") or {}
         if not isinstance(environment, dict) or not are_texts(environment):
-            inner.fail(f"env= takes a dict of strings, not {environment!r}")
+            inner.fail(f"env= takes a dict of strings, not {kinds(environment)}")
         if options.get("build") and self.declared.decorator == "serve":
             inner.fail("build= is for commands of @ftgate.compare; a server has no build step")
         if options.get("pythons") is not None and self.declared.decorator == "compare":
@@ -328,7 +329,7 @@ class Reader:
 
     def _words(self, name: str, words: Any, what: str = "it") -> tuple[str, ...]:
         if isinstance(words, dict) or not words or not are_texts(words):
-            self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {words!r}")
+            self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {kinds(words)}")
         return tuple(words)
 
     def workers(self) -> dict[str, Any]:
@@ -380,26 +381,28 @@ class Reader:
         for each in dicts:
             if not isinstance(each, dict) or not are_texts(each):
                 self.fail(
-                    f"env= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them: {each!r}"
+                    f"env= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them, "
+                    f"not {kinds(each)}"
                 )
             for name, text in each.items():
                 if not VARIABLE.fullmatch(name) or "\0" in text:
-                    self.fail(f"env=: {name!r} and {text!r} are no variable (letters, digits and _) and its value")
+                    self.fail(f"env=: {name!r} is no variable (letters, digits and _), or its value has a zero byte")
                 if name in SETTINGS:
                     self.fail(f"env=: {name} is a setting of the target, such as {SETTINGS[name]}")
                 if name in LAUNCHES and self.declared.decorator == "compare":
                     self.fail(f"env=: {name} {LAUNCHES[name]}")
         given = list(dict.fromkeys(tuple(each.items()) for each in dicts))
-        # What they do not share is in the id of a cell, in characters that `-k` takes: `OMP_NUM_THREADS:workers`.
+        # What they do not share is in the id of a cell, in characters that `-k` takes: `OMP_NUM_THREADS:workers`. In
+        # place of a secret stands the number of its environment.
         pairs = [set(variables) for variables in given]
         shared = set.intersection(*pairs)
         words = [
             tuple(
-                f"{name}:{re.sub(r'[^A-Za-z0-9_.:+/-]', '_', re.sub(r'[{}]', '', text))}"
+                f"{name}:{_in_id(str(number) if is_secret(name, text) else text)}"
                 for name, text in variables
                 if (name, text) not in shared
             )
-            for variables in given
+            for number, variables in enumerate(given, 1)
         ]
         for named in words:
             if words.count(named) > 1:
@@ -412,7 +415,7 @@ class Reader:
         if not isinstance(ready, str) or not ready.startswith(("http://", "https://")):
             self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
         if not isinstance(token, LoadToken):
-            self.fail(f"load= takes load(path, connections=...), not {token!r}: {SERVE_EXAMPLE}")
+            self.fail(f"load= takes load(path, connections=...), not {kinds(token)}: {SERVE_EXAMPLE}")
         given, several = token.path, isinstance(token.path, (dict, list, tuple))
         if several and not given:
             self.fail(f"load() takes a path, a list of paths, or a dict such as {{'/a': 3, '/b': 1}}, not {given!r}")
@@ -421,7 +424,7 @@ class Reader:
         body = token.options.get("body", b"")
         if not isinstance(body, (str, bytes)):
             fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
-            inner.fail(f"body= takes a text or bytes, not {body!r}{fix}")
+            inner.fail(f"body= takes a text or bytes, not {kinds(body)}{fix}")
         rate = inner.take(
             "rate", lambda value: _is_number(value, int, float) and 0 < value < math.inf, "requests per second above 0"
         )
@@ -434,7 +437,7 @@ class Reader:
             if not isinstance(name, str) or not _HEADER.fullmatch(name):
                 inner.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
             if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
-                inner.fail(f"the header {name} takes one line of ASCII text, not {value!r}")
+                inner.fail(f"the header {name} takes one line of ASCII text")
         # 2. The paths: one, or a mix in which each comes a number of times.
         paths = list(given) if several else [given]
         for path in paths:
@@ -505,6 +508,18 @@ def named(
 def shown(value: Any) -> str:
     """A value as its author would know it: a function by its name."""
     return value.__name__ if isinstance(value, Callable) and hasattr(value, "__name__") else repr(value)  # type: ignore[arg-type]
+
+
+def kinds(value: Any) -> str:
+    """A value; of several what they are and not what they hold, which may be secret: `{'A': str, 'B': NoneType}`."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name!r}: {type(each).__name__}" for name, each in value.items()) + "}"
+    return f"[{', '.join(type(each).__name__ for each in value)}]" if isinstance(value, (list, tuple)) else repr(value)
+
+
+def _in_id(text: str) -> str:
+    """A variable's value in the characters that an id has."""
+    return re.sub(r"[^A-Za-z0-9_.:+/-]", "_", re.sub(r"[{}]", "", without_secrets(text)))
 
 
 def is_count(value: Any) -> bool:

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..kit.errors import FtgateError
+from ..kit.hiding import HIDDEN
 from ..kit.plugins import features
 from ..kit.text import did_you_mean, listed
 
@@ -518,7 +519,7 @@ def read(
         for layer, (place, raw) in zip(layers, said, strict=True):
             may_be_empty = layer is given or (option.none and layer is project)
             if raw is not None and (may_be_empty or not _is_empty(option, raw)):
-                layer[option.name] = _parsed(option, raw, place)
+                layer[option.name] = _parsed(option, raw, place, hidden=layer is variables)
                 if option.name != "limit":  # each field of a threshold has its own precedence
                     break
     values = {**project, **variables, **given}
@@ -539,8 +540,18 @@ def _is_empty(option: Option, raw: Any) -> bool:
     return all(re.fullmatch(nothing, str(text)) for text in texts)
 
 
-def _parsed(option: Option, raw: Any, place: str) -> Any:
-    """The value of what was said: a text, or several where pytest or a file has split it."""
+def _parsed(option: Option, raw: Any, place: str, *, hidden: bool) -> Any:
+    """The value of what was said: a text, or several where pytest or a file has split it.
+
+    Raises FtgateError, whose text does not have a `hidden` value.
+    """
+
+    def refused(text: str) -> FtgateError:
+        words = (str(raw), *given, *re.findall(r"[^\s,;:=]{5,}", str(raw)))  # what errors quote
+        for word in filter(None, words if hidden else ()):
+            text = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", HIDDEN, text)
+        return FtgateError(text)
+
     if isinstance(raw, bool):
         return raw
     given = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]
@@ -551,7 +562,7 @@ def _parsed(option: Option, raw: Any, place: str) -> Any:
         try:
             given = shlex.split(raw)
         except ValueError as error:
-            raise FtgateError(f"{place}={raw!r}: {error}; quote it as in a shell") from None
+            raise refused(f"{place}={raw!r}: {error}; quote it as in a shell") from None
     try:
         if not option.many:
             return option.parse(given[0])
@@ -563,6 +574,6 @@ def _parsed(option: Option, raw: Any, place: str) -> Any:
             raise ValueError(f"at least one {option.metavar}")
         return tuple(map(option.parse, items))
     except FtgateError as error:  # a target says itself what is wrong with it
-        raise FtgateError(f"{place}: {error}") from None
+        raise refused(f"{place}: {error}") from None
     except ValueError as error:
-        raise FtgateError(f"{place}={' '.join(given)}: takes {error}") from None
+        raise refused(f"{place}={' '.join(given)}: takes {error}") from None

@@ -408,7 +408,7 @@ def check_placeholders(declared: Declaration, spec: Spec, parametrized: Iterable
         for name in placeholders(text):
             if name not in known:
                 hint = did_you_mean(name, known)
-                reader.fail(f"{text!r}: nothing fills in {{{name}}}{hint}; the known placeholders are {listed(known)}")
+                reader.fail(f"nothing fills in {{{name}}}{hint}; the known placeholders are {listed(known)}")
     for program in programs:
         if any("{seconds}" in word for word in program.build):
             reader.fail(f"command {program.name!r}: build= runs once, before any window, so {{seconds}} has no value")

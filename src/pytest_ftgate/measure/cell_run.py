@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from ..kit.hiding import sealed, without_secrets
 from ..kit.text import plural
 from ..kit.values import Struct, grouped
 from ..model.sample import (
@@ -220,19 +220,19 @@ def disagreements(cell_runs: Sequence[CellRun]) -> list[tuple[CellRun, WorkloadE
 
 
 def measures(cell: Cell, spec: Spec) -> str:
-    """A short digest of what a cell's program is asked to do and with what; empty for a body without requirements.
+    """A digest of what a cell's program is asked to do and with what; empty for a body without requirements.
 
     Another command line, load, requirement, environment or pinning is another measurement, so its figures cannot be
-    compared.
+    compared. Baselines hold it, and a value of it may be a secret: it is salted by the test's name, so that it is the
+    same on every machine. Credentials of addresses are no part of it, as they change with each job of CI.
     """
     program, environment = cell.executor.program, cell.environment.variables
     if program is None and not (spec.packages or environment or spec.pin):
         return ""
     requested: list[object] = [program and (program.argv, program.environment)]
     requested += [spec.service, spec.packages, spec.window_s]
-    if environment or spec.pin:  # left out where there is neither: digests that are stored stay valid
-        requested += [environment, "each" if spec.pin else None]
-    return hashlib.sha256(repr(requested).encode()).hexdigest()[:16]
+    requested += [environment, spec.pin]
+    return sealed(without_secrets(repr(requested)), spec.nodeid)
 
 
 # ---- a launch under way

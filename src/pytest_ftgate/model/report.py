@@ -359,7 +359,7 @@ class Shard(Struct, frozen=True, kw_only=True):
 
     `planned` are the node ids of the whole run's cells, `places` those of this part's cells among them. Each verdict
     was found at `alpha` over all `hypotheses` of the run, of which `own` are this part's. `options` are those that were
-    set, as text.
+    set: numbers as text, texts as a digest, since they may hold secrets.
     """
 
     part: Count

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from ..declare.options import table
+from ..kit.hiding import without_secrets
 from ..kit.text import plural, split_nodeid
 from ..model.report import Row
 from ..model.verdict import Decision
 from ..report import said
 
+ADDOPTS = "PYTEST_ADDOPTS"
 UNCUT = ("CI", "BUILD_NUMBER")
 """Where one of these variables is set, pytest cuts no line of its summary."""
 
@@ -97,27 +99,34 @@ def shortened(nodeid: str, room: int) -> str:
 def given(config: pytest.Config) -> tuple[str, ...]:
     """The options of the command line, and of `addopts`, that change what is measured of a cell."""
     words: list[str] = []
+    # pytest takes the words of a variable for the command line's: who runs a cell again has it set, too.
+    theirs = shlex.split(os.environ.get(ADDOPTS, ""))
+    theirs += [part for word in theirs for part in (word.removeprefix("-o"), word.partition("=")[2])]
     for option in table():
         if option.ini_only:
             overridden = config.getoption("override_ini") or ()
-            said = [word for word in overridden if word.partition("=")[0] == option.dest]
+            said = [word for word in overridden if word.partition("=")[0] == option.dest and word not in theirs]
             words += [part for word in said[-1:] for part in ("-o", word)]
             continue
         value = config.getoption(option.dest)
         if not option.of_a_cell or value in (None, False):
             continue
         values = value if isinstance(value, list) else [value]
-        words += [option.cli if option.flag else f"{option.cli}={each}" for each in values]
-    return tuple(words)
+        said = [option.cli if option.flag else f"{option.cli}={each}" for each in values if each not in theirs]
+        words += [word for word in said if word not in theirs]
+    return tuple(map(without_secrets, words))
 
 
 def command(config: pytest.Config, seed: int) -> str:
-    """The words of the user with the seed, after the variables that set options; run from the root of the project."""
+    """The words of the user with the seed, after the names of variables that set options, as `NAME="$NAME"`.
+
+    It is run from the root of the project.
+    """
     words = [os.fspath(each) for each in config.invocation_params.args]
     if not any(word.startswith("--ftgate-seed") for word in words):
         words += ["--ftgate-seed", str(seed)]
-    names = ("PYTEST_ADDOPTS", *(option.variable for option in table()))
-    variables = [f"{name}={shlex.quote(os.environ[name])}" for name in names if name in os.environ]
+    names = (ADDOPTS, *(option.variable for option in table()))
+    variables = [f'{name}="${name}"' for name in names if name in os.environ]
     folder, root = config.invocation_params.dir, config.rootpath
     there = ["cd", shlex.quote(str(folder.relative_to(root))), "&&"] if root in folder.parents else []
     return " ".join([*there, *variables, shlex.join(["pytest", *words])])

@@ -321,7 +321,7 @@ class Gate:
         report = msgspec.structs.replace(
             report,
             partial=partial,
-            command=privacy.without_home(command(self.config, self.seed)),
+            command=privacy.public(command(self.config, self.seed)),
             failing=self.failed(),
             undecided_fails=UNDECIDED_RUN in self.failing and not self.run.config.update,
         )

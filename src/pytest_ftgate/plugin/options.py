@@ -42,7 +42,7 @@ def options_of(config: pytest.Config) -> Options:
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-    """Raise pytest.UsageError in place of an error of ours."""
+    """Raise pytest.UsageError in place of an error of ours, which holds no secret."""
     try:
         yield
     except FtgateError as error:
@@ -55,7 +55,8 @@ def _read(config: pytest.Config, rows: Sequence[Option]) -> Options:
         try:
             ini[option.name] = config.getini(option.dest)
         except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
-            raise pytest.UsageError(f"ini option {option.dest}: {error}") from None
+            with usage_errors():
+                raise FtgateError(f"ini option {option.dest}: {error}") from None
     with usage_errors():
         return options.read(cli, os.environ, ini, rows)
 
@@ -67,16 +68,17 @@ def measures(config: pytest.Config) -> bool:
     return any(option.of(given) for option in rows)
 
 
+@usage_errors()
 def check_values(config: pytest.Config) -> None:
     """Raise pytest.UsageError for options that together, or without a measurement, cannot mean what they say."""
     given = options_of(config)
     # `--ftgate-update tests/` means an update and a folder.
     for value in config.getoption("ftgate_update") or ():
         if value not in ("new", "all") and (config.invocation_params.dir / value).exists():
-            raise pytest.UsageError(f"--ftgate-update took {value!r} as its value: write --ftgate-update=new {value}")
+            raise FtgateError(f"--ftgate-update took {value!r} as its value: write --ftgate-update=new {value}")
     against = config.getoption("ftgate_against")
     if against and (config.invocation_params.dir / against).exists():
-        raise pytest.UsageError(
+        raise FtgateError(
             f"--ftgate-against took {against!r} as its value: write --ftgate-against=merge-base {against}, "
             f"or refs/heads/{against} for a branch of that name"
         )
@@ -86,9 +88,9 @@ def check_values(config: pytest.Config) -> None:
     said = [option.cli for option in idle if option.cli in words]
     measuring = any(option.of(given) for option in options.table() if option.measures)
     if said and not measuring and not config.option.collectonly:
-        raise pytest.UsageError(f"this run measures nothing, so {listed(said, 'and')} would do nothing: add --ftgate")
+        raise FtgateError(f"this run measures nothing, so {listed(said, 'and')} would do nothing: add --ftgate")
     if given.update and given.against:
-        raise pytest.UsageError(
+        raise FtgateError(
             "--ftgate-update and --ftgate-against cannot be combined: "
             "a comparison does not run the control workload that baselines need; update in a separate run"
         )

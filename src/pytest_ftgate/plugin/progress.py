@@ -10,6 +10,7 @@ from shutil import get_terminal_size
 from typing import Literal, TextIO
 
 from ..kit import units
+from ..kit.hiding import without_secrets
 from ..kit.text import plain, plural
 
 REDRAW_S = 0.2
@@ -95,7 +96,7 @@ class Progress:
         still take in s.
         """
         of = f" of about {wanted}" if done else ""  # known once a round has shown what one takes
-        doing = f"{phase} {label}".rstrip() + (f", round {done + 1}{of}" if wanted > 0 else "")
+        doing = without_secrets(f"{phase} {label}".rstrip()) + (f", round {done + 1}{of}" if wanted > 0 else "")
         self._measured = done > 0
         if self._step != doing:
             self._step, self._since = doing, self._clock()
@@ -113,7 +114,7 @@ class Progress:
             self.erase()
             if self._mode != "quiet":
                 self._new_line()
-                self._write(f"ftgate: {plain(text)}\n")
+                self._write(f"ftgate: {plain(without_secrets(text))}\n")
 
     def erase(self) -> None:
         """Remove the line; the next event draws it again, or the time without one."""

@@ -1,8 +1,7 @@
-"""What is recorded of a run leaves the machine: it names no home folder, and no value of an environment variable."""
+"""What is recorded of a run leaves the machine: it names no home folder, no secret, no value of a variable."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from ..kit.hiding import HIDDEN, without_secrets
 from ..kit.text import placeholders
 from ..model.report import PlacedRow
 from ..model.sample import Keep, Sample, in_memory
@@ -27,26 +27,24 @@ def redacted(rows: Iterable[PlacedRow], keep: Keep = in_memory) -> list[PlacedRo
     given, folders = list(rows), _home_folders()
     spelled: dict[bytes, bytes] = {}
     for name in {name for each in given for name in (each.row.cell.nodeid, each.row.cell.target.spec)}:
-        if (changed := _without(folders, name)) != name:
+        if (changed := _without(folders, without_secrets(name))) != name:
             there, wanted = (msgspec.json.encode(each)[1:-1] for each in (changed, name))
             spelled[there] = wanted
 
-    def public(data: bytes) -> bytes:
-        if not any(folder.encode() in data for folder in folders):
-            return data
-        hidden = _without(folders, data.decode()).encode()
+    def shown(data: bytes) -> bytes:
+        hidden = _without(folders, without_secrets(data.decode())).encode()
         for there, wanted in spelled.items():
             hidden = hidden.replace(there, wanted)
         return hidden
 
     packed = [
         replace(each, row=replace(each.row, cell=_cell(each.row.cell)))
-        for each in (_with_samples(each, lambda sample: _hidden_in(sample.packed(keep, public))) for each in given)
+        for each in (_with_samples(each, lambda sample: _hidden_in(sample.packed(keep, shown))) for each in given)
     ]
     text = msgspec.json.encode([_with_samples(each, _bare) for each in packed])
-    if public(text) == text:
+    if (hidden := shown(text)) == text:
         return packed
-    heads = msgspec.json.decode(public(text), type=list[PlacedRow])
+    heads = msgspec.json.decode(hidden, type=list[PlacedRow])
     return [
         replace(
             head,
@@ -76,9 +74,9 @@ def _with_samples(placed: PlacedRow, change: Callable[[Sample], Sample]) -> Plac
     return replace(placed, row=replace(row, sample=sample, paired=paired))
 
 
-def without_home(text: str) -> str:
-    """A text with `~` in place of the home folder."""
-    return _without(_home_folders(), text)
+def public(text: str) -> str:
+    """A text with `~` in place of the home folder, and without secrets."""
+    return _without(_home_folders(), without_secrets(text))
 
 
 def _home_folders() -> list[str]:
@@ -125,10 +123,5 @@ def _cell(cell: Cell) -> Cell:
 
 
 def _hidden(variables: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    """The variables, each with a digest for its value: equal values stay equal; placeholders stay."""
-    found = []
-    for name, value in variables:
-        known = "".join(f"{{{placeholder}}}" for placeholder in placeholders(value))
-        digest = hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:12]
-        found.append((name, f"{known}sha256:{digest}"))
-    return tuple(found)
+    """The variables without their values, of which placeholders stay: cells are told apart by their ids' words."""
+    return tuple((name, "".join(f"{{{each}}}" for each in placeholders(value)) + HIDDEN) for name, value in variables)

@@ -32,7 +32,7 @@ from ..model.spec import Group, Plan
 from ..report import json, said
 from ..targets import environments
 from .folder import LAST_RUN, RunFolder, refuse_tracked, write_report
-from .privacy import without_home
+from .privacy import public
 from .rows import RowStore, hosts_of, interpreters_of, placed_row, tables_of
 from .sides import worktrees
 from .sides.references import References
@@ -383,7 +383,7 @@ class Ending:
         missing = report.partial
         while True:
             texts = (missing, *(first_line(trouble) for trouble in self.troubles if first_line(trouble) not in missing))
-            report = msgspec.structs.replace(report, partial=without_home("; ".join(filter(None, texts))))
+            report = msgspec.structs.replace(report, partial=public("; ".join(filter(None, texts))))
             failed = []
             for name, write in self.files.items():
                 try:
@@ -405,7 +405,7 @@ class Ending:
             reason = str(error)
         else:
             reason = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-        self.troubles.append(without_home(f"{what}: {reason}"))  # as the report says it: it is not said twice
+        self.troubles.append(public(f"{what}: {reason}"))  # as the report says it: it is not said twice
 
     def _keep(self, report: Report) -> None:
         """A run that ended before its first result does not replace the last one that has some."""

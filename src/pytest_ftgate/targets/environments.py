@@ -28,6 +28,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from ..kit.errors import FtgateError
 from ..kit.files import found_in, hide_from_git, write_whole
 from ..kit.git import AgainstError, git
+from ..kit.hiding import without_secrets
 from ..kit.processes import locked, run_within
 from ..model.spec import Interpreter
 
@@ -375,7 +376,7 @@ def run_steps(
             on_wait=partial(on_step, f"{doing}{place}"),
         )
         if done.returncode:
-            log.write_text(done.stdout.strip(), encoding="utf-8", errors="replace")
+            log.write_text(without_secrets(done.stdout.strip()), encoding="utf-8", errors="replace")
             lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
             shown, code = excerpt(lines), f"exit code {done.returncode}"
             raise InstallError(
@@ -482,8 +483,8 @@ _BUILT: Final = (".so", ".pyd", ".dylib", ".dll", ".o", ".a", ".pyc")
 _SKIPPED: Final = frozenset({"build", "dist", "target", "node_modules", "__pycache__", "baselines"})
 
 
-def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> tuple[str, bool, tuple[str, ...]]:
-    """A digest of what steps read; whether the result is bound to the project's folder; local distributions.
+def inputs_of(steps: Steps, project: Path, given: Mapping[str, str], salt: bytes) -> tuple[str, bool, tuple[str, ...]]:
+    """A salted digest of what steps read; whether the result is bound to the project's folder; local distributions.
 
     Paths count relative to the project: the same files in two checkouts are the same. `given` are variables of these
     steps alone. An editable install or a command leaves something in the folder that it was made from, or points there.
@@ -509,7 +510,7 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str]) -> tuple[st
     if given:
         local.add(project_name(project))
         variables += [f"{name}={value}" for name, value in given.items()]
-    digest = hashlib.sha256("\0".join(variables).encode())
+    digest = hashlib.blake2b("\0".join(variables).encode(errors="surrogateescape"), key=salt)
     for name, path in sorted((os.path.relpath(path, project), path) for path in files):
         with contextlib.suppress(OSError):
             content = path.read_bytes()
@@ -587,6 +588,7 @@ def _walked(project: Path) -> Iterator[Path]:
 # ---- the environments
 
 STAMP: Final = "ftgate-stamp.json"
+SALT: Final = "salt"
 KEPT_UNUSED_S: Final = 30 * 86400.0
 """An environment unused for this long is removed; it is made again when it is needed."""
 _NOT_IMPORTED: Final = (".dist-info", ".data", ".pth", ".libs")
@@ -617,16 +619,17 @@ def ensure_environment(
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
     with locked(Path(f"{folder}.lock")):
-        digest, bound, local = inputs_of(install, project, variables)
+        salt = _salt(root)
+        digest, bound, local = inputs_of(install, project, variables, salt)
         binary = os.stat(interpreter.executable)
         stamp = {
-            "schema": "3",
+            "schema": "4",
             "executable": interpreter.executable,
             "version": interpreter.name,
             "project": str(project.resolve()),
             "bound": "bound" if bound or not install else "",
             "binary": f"{binary.st_mtime_ns} {binary.st_size}",
-            "install": json.dumps(install),
+            "install": hashlib.blake2b(json.dumps(install).encode(), key=salt).hexdigest(),
             "sources": digest if install else "",
         }
         shared = [] if bound or not install else sorted(path.parent for path in root.glob(f"*/{STAMP}"))
@@ -653,7 +656,20 @@ def ensure_environment(
 def environment_folder(interpreter: Interpreter, *, root: Path, project: Path, install: Steps) -> Path:
     """The folder of the environment for an interpreter and install steps, whether it exists or not."""
     made_of = json.dumps([interpreter.executable, str(project.resolve()), install])
-    return root.absolute() / f"{interpreter.name}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
+    digest = hashlib.blake2b(made_of.encode(), key=_salt(root), digest_size=4)
+    return root.absolute() / f"{interpreter.name}-{digest.hexdigest()}"
+
+
+def _salt(root: Path) -> bytes:
+    """What digests of install steps are salted with: a step may hold a secret, and folders' names are shown.
+
+    It is made once and lies beside the environments, so that they are found again.
+    """
+    path = root / SALT
+    if not path.exists():
+        hide_from_git(root)
+        write_whole(path, [os.urandom(16)])  # of two processes that make one, one makes its environment twice
+    return path.read_bytes()
 
 
 def environment_python(folder: Path) -> Path:

@@ -19,6 +19,7 @@ from ...hookspec import Subparsers, hookimpl
 from ...kit.errors import FtgateError
 from ...kit.files import found_in, write_whole
 from ...kit.git import AgainstError, Repository, shown
+from ...kit.hiding import HIDDEN
 from ...kit.text import plain, plural
 from ...kit.values import Struct
 from ...model.report import Report, Row
@@ -81,6 +82,8 @@ def watched(row: Row, good: str, bad: str, words: Sequence[str] = ()) -> Watched
     sizes = {each.metric: max(each.ratio.value, 1 / each.ratio.value) for each in judged if each.ratio}
     metric = max(sizes, key=lambda name: sizes[name], default="")
     options = [word for word in row.options if not word.startswith(said.AGAINST.strip())]
+    if hidden := [word for word in options if HIDDEN in word]:
+        raise FtgateError(f"the last run was given a secret, which is not kept: give {hidden[0]} by a variable")
     return Watched(good, bad, row.cell.nodeid, metric, sizes.get(metric, 1.0), row.verdict.decision, (*options, *words))
 
 

@@ -17,6 +17,7 @@ from ...declare import tests
 from ...kit.errors import FtgateError
 from ...model.spec import Source
 from ...plugin.collection import parametrized_names, written_around
+from ...plugin.options import usage_errors
 from ...runner.loading import adapted
 from . import adapter
 
@@ -51,7 +52,8 @@ class ExistingTests:
         if not self.found and not session.testsfailed:
             given = f"--ftgate-existing={','.join(self.patterns)}"
             fix = "a glob is of a whole node id without parameters, such as 'tests/test_cache.py::*' or '*::test_get*'"
-            raise pytest.UsageError(f"{given} matches none of the tests without a decorator: {fix}")
+            with usage_errors():
+                raise FtgateError(f"{given} matches none of the tests without a decorator: {fix}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makeitem(self, collector: Any, name: str, obj: Any) -> object:

@@ -14,6 +14,7 @@ from ...declare import plan
 from ...declare.options import table
 from ...hookspec import hookimpl
 from ...kit.files import write_whole
+from ...kit.hiding import HIDDEN, sealed
 from ...kit.text import split_nodeid
 from ...model.report import Shard
 from ...model.spec import Plan
@@ -47,6 +48,12 @@ def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, 
     with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
         write_whole(run.folder.shared("shard", ""), [msgspec.json.encode(shard)])
     return own
+
+
+def shown(name: str, value: object) -> str:
+    """The value of an option, to be compared with that of another machine; a text may hold a secret."""
+    harmless = value is None or isinstance(value, (bool, int, float))
+    return str(value) if harmless else f"{HIDDEN} {sealed(str(value), name)}"
 
 
 def part_of(run: Run) -> Shard | None:
@@ -105,7 +112,7 @@ class Sharding:
         # Of the options that all parts must share, what the command line, the environment or the project set.
         values = ((option, option.of(options_of(self.config))) for option in table() if not option.shard_own)
         given = {
-            option.dest if option.ini_only else option.cli: str(value)
+            option.dest if option.ini_only else option.cli: shown(option.dest, value)
             for option, value in values
             if value != option.default
         }
