@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -226,8 +227,7 @@ def test_what_the_system_hides_is_not_zero() -> None:
 
 
 def test_each_figure_is_the_sum_of_the_kernels_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = {"Rss": 100, "Pss": 60, "Private_Dirty": 10, "Private_Clean": 7, "Private_Hugetlb": 2, "Shared_Dirty": 1}
-    monkeypatch.setattr(proc, "memory_kib", lambda pid: kernel)
+    monkeypatch.setattr(proc, "memory_kib", lambda pid: OF_KERNEL)
     monkeypatch.setattr(proc, "children_of", lambda pids: set())
     point = surely(point_of(FakeProcess()))
     figures = (point.rss_bytes, point.pss_bytes, point.written_bytes, point.uss_bytes)
@@ -272,41 +272,62 @@ def test_a_look_at_a_process_that_may_be_replaced_is_dropped(
     assert (point is not None) is holds
 
 
-@pytest.mark.parametrize(("shared", "holds"), [(0, True), (PAGE, False)])
-def test_a_look_that_shares_with_a_child_that_came_meanwhile_is_dropped(
-    monkeypatch: pytest.MonkeyPatch, shared: int, holds: bool
+OF_KERNEL = {"Rss": 100, "Pss": 60, "Private_Dirty": 10, "Private_Clean": 7, "Private_Hugetlb": 2, "Shared_Dirty": 1}
+
+
+@pytest.mark.parametrize(
+    ("shares", "came", "waited", "holds"),
+    [
+        ((0, 0), True, True, True),
+        ((1, 0), False, False, True),
+        ((1, 0), True, False, False),
+        ((0, 1), True, False, False),
+        ((1, 0), False, True, False),
+        ((0, 1), False, True, False),
+    ],
+)
+def test_a_look_that_shares_with_a_child_that_came_or_went_meanwhile_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, shares: tuple[int, int], came: bool, waited: bool, holds: bool
 ) -> None:
-    footprint = Footprint(rss_bytes=3 * MIB, uss_bytes=MIB, pss_bytes=MIB, processes=1, written_bytes=MIB)
-    monkeypatch.setattr(memory, "_footprint", lambda process: (footprint, shared))
-    monkeypatch.setattr(proc, "children_of", lambda pids: {PID + 1})
-    monkeypatch.setattr(proc, "family", lambda pid: proc.Family(0.0 if pid == PID + 1 else 60.0, False))
-    assert (point_of(FakeProcess()) is not None) is holds
+    kernel = {PID: shares[0], PID + 1: shares[1]}
+    asked: Counter[int] = Counter()
+
+    def family(pid: int) -> proc.Family:
+        asked[pid] += 1
+        return proc.Family(0.0 if pid == PID + 2 else 60.0, False, waited * (pid == PID and asked[pid] > 1))
+
+    monkeypatch.setattr(proc, "memory_kib", lambda pid: {**OF_KERNEL, "Shared_Dirty": kernel[pid]})
+    monkeypatch.setattr(proc, "children_of", lambda pids: {PID + 2} if came else set())
+    monkeypatch.setattr(proc, "family", family)
+    assert (point_of(FakeProcess(), FakeProcess(pid=PID + 1)) is not None) is holds
 
 
 # -- a look at rest ------------------------------------------------------------------------------------------------
 
 
 class Falling(FakeProcess):
-    """One whose memory shrinks by `step` at each of the first `times` looks."""
+    """One whose memory, or only what is its own of it, shrinks by `step` at each of the first `times` looks."""
 
-    def __init__(self, step: int, times: int) -> None:
+    def __init__(self, step: int, times: int, own: bool = False) -> None:
         super().__init__()
-        self.step, self.times = step, times
+        self.step, self.times, self.own = step, times, own
 
     def memory_info(self) -> object:
         if self.times > 0:
             self.times -= 1
-            self.rss -= self.step
+            self.rss -= 0 if self.own else self.step
             self.uss -= self.step
         return super().memory_info()
 
 
-def test_a_barrier_waits_until_memory_is_at_rest(trees: Script) -> None:
-    process = Falling(8 * PAGE, 3)
+@pytest.mark.parametrize("own", [False, True])
+def test_a_barrier_waits_until_memory_is_at_rest(trees: Script, own: bool) -> None:
+    process = Falling(8 * PAGE, 3, own)
     trees([process])
     fake = FakeTime()
     point = memory.barrier_point(ProcessMap(main=PID), sleep=fake.sleep)
-    assert point.rss_bytes == 3 * MIB - 24 * PAGE
+    assert point.rss_bytes == 3 * MIB - (0 if own else 24 * PAGE)
+    assert point.uss_bytes == MIB - 24 * PAGE
     assert len(fake.slept) == 3  # the third look is the first at rest, the fourth says so
 
 
@@ -401,6 +422,15 @@ def test_one_dear_look_is_paid_back_by_a_pause(looks_at: MakeLooks) -> None:
     assert sampler.share <= 0.02
     assert looks.gaps[9] > 2.0
     assert looks.gaps[-1] == pytest.approx(0.05)
+
+
+def test_a_look_costs_what_the_dearest_of_the_last_three_did(looks_at: MakeLooks) -> None:
+    sampler = looks_at(lambda look: 0.05 if look == 2 else 0.001).watched(0.0)
+    found = []
+    for _ in range(5):
+        sampler.step()
+        found.append(sampler.cost_s)
+    assert found == pytest.approx([0.001, 0.05, 0.05, 0.05, 0.001])
 
 
 @pytest.mark.parametrize("cost_s", [0.001, 0.008, 0.015])

@@ -46,12 +46,12 @@ def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
         return None
     # 2. Each process.
     parts: dict[ProcessGroup, list[Footprint]] = {}
-    shared = 0
+    shares = False
     try:
         for process in live:
-            footprint, shared_bytes = _footprint(process)
+            footprint, of_this_one = _footprint(process)
             parts.setdefault(processes.group_of(process, known), []).append(footprint)
-            shared += shared_bytes
+            shares = shares or of_this_one
     except psutil.Error:
         return None
     if not live or not all(map(processes.alive, live)):
@@ -61,7 +61,7 @@ def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
         return None
     # 3. Forked meanwhile: there is a new child, or one that was waited for. What a process shares with such a child is
     # its own again once that runs its program.
-    if shared:
+    if shares:
         now = {pid: proc.family(pid) for pid in before}
         if any(each and (then := before[pid]) and then.waited != each.waited for pid, each in now.items()):
             return None
@@ -87,8 +87,8 @@ def point_of_all(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     return point if there >= len(known.workers) else None
 
 
-def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
-    """The memory of a process, and the bytes of it that it has written and shares; 0 where that is unknown."""
+def _footprint(process: psutil.Process) -> tuple[Footprint, bool]:
+    """The memory of a process, and whether it shares what it has written, as far as that is known."""
     try:
         kib = proc.memory_kib(process.pid)
     except ProcessLookupError as ended:
@@ -100,7 +100,7 @@ def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
         with contextlib.suppress(psutil.AccessDenied):
             full = read()
             uss, pss = getattr(full, "uss", None), getattr(full, "pss", None)
-        return Footprint(rss_bytes=rss, uss_bytes=uss, pss_bytes=pss, processes=1), 0
+        return Footprint(rss_bytes=rss, uss_bytes=uss, pss_bytes=pss, processes=1), False
     written = kib["Private_Dirty"] + kib.get("Private_Hugetlb", 0)
     footprint = Footprint(
         rss_bytes=kib["Rss"] << 10,
@@ -109,7 +109,7 @@ def _footprint(process: psutil.Process) -> tuple[Footprint, int]:
         processes=1,
         written_bytes=written << 10,
     )
-    return footprint, kib["Shared_Dirty"] << 10
+    return footprint, kib["Shared_Dirty"] > 0
 
 
 def _together(parts: Sequence[Footprint]) -> Footprint:
