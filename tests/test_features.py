@@ -26,7 +26,6 @@ KINDS = {
 """The hook that each feature of a kind has."""
 NEEDS = {
     "decide": {"baseline"},
-    "diff": {"report", "xfail"},
     "github": {"markdown"},
     "html": {"decide"},
     "init": {"pythons"},

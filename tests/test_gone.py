@@ -37,7 +37,7 @@ class Gone(NamedTuple):
             "|".join(
                 [
                     *(rf"(?:--ftgate-|\bftgate_|\bFTGATE_){_either(each)}(?![\w-])" for each in self.options),
-                    *(rf"\bftgate {each}(?![\w-])|\bftgate\(\"{each}\"" for each in self.commands),
+                    *(rf"\bftgate {each}(?![\w-])|\bmain\(\[\"{each}\"" for each in self.commands),
                     *(rf"\bfeatures[ ./]+(?:import )?{re.escape(each)}\b" for each in _features(dotted)),
                     *(rf"\bpytest_ftgate[./]{re.escape(each)}\b" for each in [*dotted, *self.modules]),
                     *(rf"\b{each}:(?=PATH|[\w/.{{]*\.\w+)" for each in self.forms),
@@ -66,6 +66,7 @@ GONE: Final = {
         modules=("features/trust",),
         words=("too_many_cores", "limits_from", "limits_text", "judge_by", "ftgate_plan", "turn_ns"),
     ),
+    "two recorded runs that are judged": Gone(commands=("diff",), modules=("features/diff",)),
 }
 # Locked requirements of others, and this table.
 OTHERS: Final = ("requirements.txt", "tests/test_gone.py", "src/pytest_ftgate/features/html/assets/")
@@ -122,7 +123,7 @@ PLANTED: Final = Gone(
         ("FTGATE_FAIL_ON: never", True),
         ("--ftgate-fail-only", False),
         ("$ ftgate redo old.json", True),
-        ('ftgate("redo", "old.json")', True),
+        ('cli.main(["redo", "old.json"])', True),
         ("ftgate redone", False),
         ("from pytest_ftgate.features import redo", True),
         ("from pytest_ftgate.features.redo import it", True),

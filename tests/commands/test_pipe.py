@@ -27,7 +27,6 @@ def test_alone_it_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None
     ("words", "exits"),
     [
         ("", "0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"),
-        ("diff", "0 success, 1 regression, 2 usage or file error, 3 nothing measured or found"),
         ("baseline show", "0 success, 2 usage or file error, 3 nothing measured or found"),
         ("init", "0 success, 2 usage or file error"),
     ],

@@ -22,7 +22,6 @@ FEATURES: Final = {
     "existing": "option run",
     "decide": "option command",
     "report": "command",
-    "diff": "command",
     "merge": "command",
     "history": "command",
     "html": "format",
