@@ -53,8 +53,7 @@ PURE = (
 )
 PYTEST = ("plugin/", "features/", "hookspec", "kit/plugins")
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child,
-# a plain test run gives the runner's workers a context, as the runner itself does, `bisect` runs pytest, and hosts are
-# reached by ssh.
+# a plain test run gives the runner's workers a context, as the runner itself does, and `bisect` runs pytest.
 PROCESSES = (
     "measure/",
     "targets/",

@@ -78,7 +78,7 @@ def test_each_feature_takes_part_where_it_says(kind: str) -> None:
 
 def test_all_kinds_of_a_feature_are_known() -> None:
     assert {kind for kinds in FEATURES.values() for kind in kinds.split()} == KINDS.keys()
-    assert names_of("run", "ftgate_configure") == ["hosts", "shards"]
+    assert names_of("run", "ftgate_configure") == ["shards"]
 
 
 @pytest.mark.parametrize("name", FEATURES)

@@ -66,6 +66,22 @@ GONE: Final = {
         modules=("features/trust",),
         words=("too_many_cores", "limits_from", "limits_text", "judge_by", "ftgate_plan", "turn_ns"),
     ),
+    "workers on other machines": Gone(
+        modules=("features/hosts",),
+        words=(
+            *(
+                "HostScheduler",
+                "HostLink",
+                "Shipment",
+                "ssh_hosts",
+                "on_host",
+                "hosts_of",
+                "has_hosts",
+                "not_with_hosts",
+            ),
+            *("ftgate_host", "ftgate_measured", "by_fingerprint", "hosts.md", "test_hosts", "host_checkout"),
+        ),
+    ),
     "two recorded runs that are judged": Gone(commands=("diff",), modules=("features/diff",)),
 }
 # Locked requirements of others, and this table.

@@ -4,8 +4,7 @@
 
 A pull request comes at a random time of the working hours. Each of its tests runs changed code with the probability
 `--measured` (1: with `--ftgate-unchanged=measure`, no check is made); its cells are measured, those of the others are
-checked. Shards are fresh runners, one job for each; hosts are machines that stand and take one pull request after the
-other, all of them at it. Where a figure comes from is printed below the table.
+checked. Shards are fresh runners, one job for each. Where a figure comes from is printed below the table.
 """
 
 from __future__ import annotations
@@ -54,25 +53,14 @@ def on_shards(given: Given, pulls: list[list[float]], shards: int) -> tuple[floa
     return spent_s, [own_s + spread(tests, shards) for tests in pulls]
 
 
-def on_hosts(given: Given, pulls: list[list[float]], hosts: int, rng: random.Random) -> tuple[float, list[float]]:
-    """The same of hosts, whose environments stand: a pull request waits for those before it."""
-    free_s, spent_s, waited = 0.0, 0.0, []
-    for came_s, tests in zip(sorted(rng.uniform(0, HOURS * 3600) for _ in pulls), pulls, strict=True):
-        took_s = given.start_s + spread(tests, hosts)
-        free_s = max(free_s, came_s) + took_s
-        spent_s += hosts * took_s
-        waited.append(free_s - came_s)
-    return spent_s, waited
-
-
 def lines(given: Given, shares: list[float], machines: list[int], seed: int) -> Iterator[str]:
     """The rows of the table."""
     for share in shares:
         rng = random.Random(f"{seed}:{share}")
         pulls = [tests_s(given, share, rng) for _ in range(given.pulls)]
-        ways = [(f"{count} shard" + "s" * (count > 1), on_shards(given, pulls, count)) for count in machines]
-        ways += [(f"{count} hosts", on_hosts(given, pulls, count, rng)) for count in machines if count > 1]
-        for name, (spent_s, verdicts_s) in ways:
+        for count in machines:
+            name = f"{count} shard" + "s" * (count > 1)
+            spent_s, verdicts_s = on_shards(given, pulls, count)
             middle, late = (statistics.quantiles(verdicts_s, n=20)[at] / 60 for at in (9, 18))
             shown = "all, not checked" if share == 1 else f"{share:.0%}"
             yield f"| {name} | {shown} | {spent_s / 60:,.0f} | {middle:,.0f} / {late:,.0f} |"
@@ -84,7 +72,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=2000, help=f"of the project, {CELLS_PER_TEST} of each test")
     parser.add_argument("--pulls", type=int, default=200, help=f"pull requests in the {HOURS} working hours of a day")
     parser.add_argument("--measured", type=float, nargs="+", default=[1.0, 0.2, 0.05, 0.01])
-    parser.add_argument("--machines", type=int, nargs="+", default=[1, 8, 32], help="shards, and hosts")
+    parser.add_argument("--machines", type=int, nargs="+", default=[1, 8, 32], help="shards")
     parser.add_argument("--cell-s", type=float, default=CELL_S, help="of a cell that is measured")
     parser.add_argument("--check-s", type=float, default=CHECK_S, help="of a cell that is checked, on both sides")
     parser.add_argument("--start-s", type=float, default=START_S, help="of a run: both checkouts and environments")

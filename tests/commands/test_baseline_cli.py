@@ -25,7 +25,7 @@ from pytest_ftgate.cli import build_parser
 from pytest_ftgate.features.baseline import render_diff
 from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.model.report import Host, Report, Row, Table
+from pytest_ftgate.model.report import Report, Row, Table
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import json
@@ -356,23 +356,3 @@ def test_accepted_figures_are_those_that_a_run_would_store(ftgate: Ftgate, store
     assert path.read_bytes() == accepted
     assert RECORDED.encode() in accepted
     assert COMMIT.encode() not in accepted
-
-
-def test_rows_of_unlike_hosts_are_compared_and_stored_by_their_own_machine(
-    project: Path, store: Store, ftgate: Ftgate
-) -> None:
-    one, other = (msgspec.structs.replace(make_row(make_sample()), host=name) for name in ("one", "other"))
-    leave_run(project, one, other)
-    path = project / ".ftgate" / "last-run.json"
-    report = json.parse(path.read_bytes())
-    hosts = (Host(name="one", machine=MACHINE), Host(name="other", machine=OTHER_MACHINE))
-    path.write_text(json.render(msgspec.structs.replace(report, hosts=hosts)), encoding="utf-8")
-    ftgate("update")
-    stored = store.load(TEST)
-    assert stored is not None
-    assert len(stored.cells["3.14t-threads-w2"]) == 2
-    assert {key.partition("/")[0] for key in stored.cells["3.14t-threads-w2"]} == {
-        MACHINE.fingerprint,
-        OTHER_MACHINE.fingerprint,
-    }
-    assert "no baseline" not in ftgate("diff")

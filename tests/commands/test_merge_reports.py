@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import report_by_hand
 from report_by_hand import part_of
 
 from pytest_ftgate import cli
-from pytest_ftgate.model.report import Host, Report
+from pytest_ftgate.features.decide import rank
+from pytest_ftgate.model.report import Report
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json
 
@@ -50,29 +52,38 @@ def test_three_shards_are_one_report_in_the_order_of_the_plan(write: Write, caps
     said = capsys.readouterr().out
     joined = json.parse(Path("all.json").read_bytes())
     assert [table.title for table in joined.tables] == [table.title for table in REPORT.tables]
-    assert [row.host for row in joined.rows if row.cell.nodeid == PLANNED[0]] == ["shard 1/3"]
-    assert [msgspec.structs.replace(row, host="") for row in joined.rows] == REPORT.rows
-    assert joined.hosts == tuple(Host(name=f"shard {part}/3", machine=REPORT.machine) for part in (1, 2, 3))
+    assert joined.tables[0].note.startswith("measured by shard 1/3")
+    assert joined.rows == REPORT.rows
     assert (joined.shard, joined.partial, joined.commit) == (None, "", REPORT.commit)
     assert joined.command == "ftgate merge 3.json 2.json 1.json"
-    assert "machine  shard 1/3, shard 2/3, shard 3/3: " in said
+    assert said.count(REPORT.machine.fingerprint) == 1, "all shards ran on the same machine"
     assert "split over the hypotheses of the whole run" in said.splitlines()[-1]
     assert {Path(kind.partition(":")[2]).stat().st_size > 0 for kind in kinds} == {True}
     for text in (said, *(Path(name).read_text("utf-8") for name in ("all.html", "all.md"))):
         assert all(f"measured by shard {part}/3" in text for part in (1, 2, 3))
 
 
-def test_machines_that_differ_are_named(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    other = msgspec.structs.replace(REPORT.machine, fingerprint="another", cpu="Another CPU")
-    inner = Host(name="gw0", machine=other)
-    two = part_of(2, machine=other, hosts=(inner,))
-    rows = tuple(msgspec.structs.replace(row, host="gw0") for row in two.tables[0].rows)
-    two = msgspec.structs.replace(two, tables=(msgspec.structs.replace(two.tables[0], rows=rows),))
-    cli.main(["merge", *write(part_of(1), two, part_of(3)), "-o", "all.json"])
+def test_machines_that_differ_are_named_and_advise_by_their_own_cores(
+    write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = msgspec.structs.replace(REPORT.machine, fingerprint="another", cpu="Another CPU", cores=96)
+    kinds = [word for kind in ("html", "md", "junit") for word in ("--to", f"{kind}:all.{kind}")]
+    cli.main(["merge", *write(part_of(1), part_of(2, machine=other), part_of(3)), "-o", "all.json", *kinds])
     joined = json.parse(Path("all.json").read_bytes())
-    assert [host.name for host in joined.hosts] == ["shard 1/3", "shard 2/3", "shard 2/3, gw0", "shard 3/3"]
-    assert {row.host for row in joined.tables[1].rows} == {"shard 2/3, gw0"}
-    assert "Another CPU" in capsys.readouterr().out
+    assert [joined.machine_of(table) for table in joined.tables] == [REPORT.machine, other, REPORT.machine]
+    for text in (capsys.readouterr().out, *(Path(f"all.{kind}").read_text("utf-8") for kind in ("html", "md"))):
+        assert REPORT.machine.cpu in text
+        assert "Another CPU" in text
+    assert re.findall('hostname="(.*?)"', Path("all.junit").read_text("utf-8"))[1] == "another"
+    cores, advise = list[int](), rank.of_candidates
+
+    def advised(test: str, source: str, sides: Any, cores_there: int, weights: Any) -> rank.Advice:
+        cores.append(cores_there)
+        return advise(test, source, sides, cores_there, weights)
+
+    monkeypatch.setattr(rank, "of_candidates", advised)
+    rank.of_report(joined)
+    assert cores == [REPORT.machine.cores, 96, REPORT.machine.cores]
 
 
 def all_of(decision: Decision, number: int, **changed: Any) -> Report:

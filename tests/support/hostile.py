@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 import report_by_hand
-from stored_values import MACHINE, TEST, change, make_sample
+from stored_values import TEST, change, make_sample
 
 from pytest_ftgate.features.baseline import render_list
 from pytest_ftgate.features.decide import rank
@@ -132,7 +132,7 @@ def result_file() -> bytes:
 def _rows_file() -> bytes:
     report = small_report()
     (row,) = report.rows
-    placed = PlacedRow(table=report.tables[0].title, reference="threads", position=0, row=row, machine=MACHINE)
+    placed = PlacedRow(table=report.tables[0].title, reference="threads", position=0, row=row)
     return msgspec.json.encode([placed])
 
 

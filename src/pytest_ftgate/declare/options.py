@@ -255,8 +255,6 @@ class Option:
     """It may change what is measured of a cell: a rerun of one cell needs it."""
     shard_own: bool = False
     """The parts of a run may differ in it."""
-    not_with_hosts: str = ""
-    """Why it has no meaning on several machines, and what has."""
 
     def of(self, options: Options) -> Any:
         """Its value in a run."""
@@ -401,7 +399,6 @@ class Options:
         "time of the whole run, for example 5m; all tests share it, and when it is over no iteration begins",
         metavar="TIME",
         of_a_cell=False,
-        not_with_hosts="--ftgate-time is shared by the tests of one machine: with hosts, give --ftgate-test-time",
     )
     test_time: float = row(
         180.0,

@@ -17,7 +17,6 @@ FEATURES: Final = {
     "xfail": "run",
     "unchanged": "option run",
     "github": "run",
-    "hosts": "run",
     "shards": "option run",
     "existing": "option run",
     "decide": "option command",

@@ -15,7 +15,7 @@ from ..report.details import GAP, padded, plain_units
 from ..report.said import accepted_texts, machine_parts
 from ..store.names import named
 from ..store.schema import StoredCell, TestBaseline
-from ..store.update import Difference, Update, apply_updates, differences, prunable, prune, update_plan
+from ..store.update import Difference, apply_updates, differences, prunable, prune, update_plan
 from .last_run import FINE, REGRESSED, last_run, no_run, nothing, project, unicode
 from .last_run import store as store_of
 
@@ -81,11 +81,9 @@ def diff_run(args: argparse.Namespace) -> int:
     chosen = {nodeid for name in args.cells for nodeid in named(name, known)} if args.cells else {*known}
     if not chosen:
         return nothing("the last run has no such cell")
-    found: list[Difference] = []
-    store = store_of()
-    for machine, measured in report.by_fingerprint():
-        rows = [row for row in measured if row.cell.nodeid in chosen]
-        found += differences(rows, entries_of(report, measured), store, fingerprint=machine.fingerprint)
+    rows = [row for row in report.rows if row.cell.nodeid in chosen]
+    entries = entries_of(report, report.rows)
+    found = differences(rows, entries, store_of(), fingerprint=report.machine.fingerprint)
     _print(render_diff(found))
     return REGRESSED if any(row.verdict.decision.worse for row, *_ in found) else FINE
 
@@ -101,12 +99,8 @@ def update_run(args: argparse.Namespace) -> int:
     if unknown:
         return nothing(f"the last run has no cell {', '.join(unknown)}; nothing was stored")
     modes = ["all" if args.all else "new", *(nodeid for nodeids in chosen.values() for nodeid in nodeids)]
-    plan: list[Update] = []
-    for machine, measured in report.by_fingerprint():
-        entries = entries_of(report, measured)
-        updates = update_plan(modes, measured, entries, store, fingerprint=machine.fingerprint)
-        apply_updates(updates, store, machine)
-        plan += updates
+    plan = update_plan(modes, rows, entries_of(report, rows), store, fingerprint=report.machine.fingerprint)
+    apply_updates(plan, store, report.machine)
     _print("".join(f"{line}\n" for line in update_lines(plan, naming=ACCEPT)))
     return REGRESSED if any(update.action == "refuse" for update in plan) else FINE
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 
 from ..hookspec import hookimpl
 from ..kit import units
 from ..kit.text import split_nodeid
-from ..model.report import Format, Report, Row
+from ..model.report import Format, Report
 from ..report import said
 from ..report.measured import SUFFIX, measured, writable
 
@@ -31,8 +30,8 @@ def ftgate_formats() -> Mapping[str, Format]:
 def bmf(report: Report) -> str:
     """Bencher Metric Format: a benchmark for each cell, a measure for each metric, with the ends of its interval."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for row, name, _ in _cells(report):
-        measures = found[writable(name)] = {}
+    for row in report.rows:
+        measures = found[writable(row.cell.nodeid)] = {}
         for each in measured(row):
             ends = {"lower_value": each.estimate.low, "upper_value": each.estimate.high} if each.has_interval else {}
             measures[each.column] = {"value": each.estimate.value, **ends}
@@ -40,18 +39,10 @@ def bmf(report: Report) -> str:
     return json.dumps({name: measures for name, measures in found.items() if measures} | partial, indent=2) + "\n"
 
 
-def _cells(report: Report) -> list[tuple[Row, str, str]]:
-    """Each row, its name, and the fingerprint of its machine if unlike ones measured the same cell; else ""."""
-    count = Counter(row.cell.nodeid for row in report.rows)
-    ons = [report.machine_of(row).fingerprint if count[row.cell.nodeid] > 1 else "" for row in report.rows]
-    names = [f"{row.cell.nodeid} on {on}" if on else row.cell.nodeid for row, on in zip(report.rows, ons, strict=True)]
-    return list(zip(report.rows, names, ons, strict=True))
-
-
 def gha_benchmark(report: Report) -> str:
     """The customSmallerIsBetter list of github-action-benchmark: what gates, and is better if it is smaller."""
     found = []
-    for row, name, _ in _cells(report):
+    for row in report.rows:
         for each in measured(row):
             if not each.gates or each.metric.scale == "gain":
                 continue
@@ -63,7 +54,7 @@ def gha_benchmark(report: Report) -> str:
             beside += [f"partial: {report.partial}"] if report.partial else []
             found.append(
                 {
-                    "name": writable(f"{name} {each.metric.name}"),
+                    "name": writable(f"{row.cell.nodeid} {each.metric.name}"),
                     "unit": SUFFIX.get(unit, "fraction" if unit == "share" else unit),
                     "value": estimate.value,
                     "range": f"± {half:.4g}" if each.has_interval else "",
@@ -76,14 +67,14 @@ def gha_benchmark(report: Report) -> str:
 def openmetrics(report: Report) -> str:
     """OpenMetrics text, as GitLab's metrics report and Prometheus read it: a family of gauges for each metric."""
     families: dict[str, list[str]] = {}
-    for row, _, on in _cells(report):
+    for row in report.rows:
         for each in measured(row):
             kind, _, named = each.metric.name.partition(".")
             unit, scale = OPENMETRICS_UNITS.get(each.metric.unit, ("", 1.0))
             name = "_".join(filter(None, ("ftgate", kind, "" if kind == unit else unit)))
             if name not in families:
                 families[name] = [f"# TYPE {name} gauge", *([f"# UNIT {name} {unit}"] if unit else [])]
-            labels = {"test": split_nodeid(row.cell.nodeid)[0], "cell": row.cell.label, "name": named, "machine": on}
+            labels = {"test": split_nodeid(row.cell.nodeid)[0], "cell": row.cell.label, "name": named}
             shown = ",".join(f'{key}="{writable(value).translate(ESCAPED)}"' for key, value in labels.items() if value)
             families[name].append(f"{name}{{{shown}}} {each.estimate.value * scale:.9g}")
     partial = ["# TYPE ftgate_partial gauge", "ftgate_partial 1"] if report.partial else []

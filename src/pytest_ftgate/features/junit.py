@@ -28,7 +28,7 @@ def render(report: Report) -> str:
     # By hand: a library takes ten times as long for the sixty properties of a cell.
     undecided, suites = said.undecided(report), []
     for table in report.tables or [Table(title="ftgate", rows=(), reference="")]:  # without one nothing would say why
-        machine = report.machine_of(table.rows[0]) if table.rows else report.machine
+        machine = report.machine_of(table)
         about = {"headline": said.first_line(report, table.rows), "result": said.result(report, table.rows)}
         about |= {"undecided": undecided, "version": report.version, "seed": str(report.seed)}
         about |= {"commit": report.commit, "command": report.command, "partial": report.partial}

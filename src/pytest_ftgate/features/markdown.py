@@ -130,9 +130,10 @@ def _sections(report: Report) -> Iterator[Section]:
             tables.append(Piece((_table(report, table), f"\n- {code(table.title)}: {said.counted(counts)}\n", "")))
         yield Section(f"\n<details><summary>All cells ({total})</summary>\n", tuple(tables), END, "tests")
     lines = [f"pytest-ftgate {text(report.version)}, {text(report.started_at)}, seed {report.seed}"]
-    for names, machine in said.machines(report):
+    machines = said.machines(report)
+    for machine in machines:
         parts = said.machine_parts(machine)
-        lines += map(text, [f"{names}: {', '.join(parts)}"] if names else parts)
+        lines += map(text, [", ".join(parts)] if len(machines) > 1 else parts)
     for each in report.interpreters:
         lines.append(text(f"{each.name}, GIL {'on' if each.gil_enabled else 'off'}, {each.build}"))
     lines += [f"repeat it: {code(report.command)}"] if report.command else []

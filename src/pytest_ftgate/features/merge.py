@@ -13,7 +13,7 @@ import msgspec
 from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
 from ..kit.text import first_of, listed, plain, plural
-from ..model.report import Host, Report, Shard, Table
+from ..model.report import Report, Shard, Table
 from ..report import said
 from ..store.folder import Store
 from ..store.names import SUFFIX, entry_key, is_recording, join_nodeid
@@ -180,7 +180,7 @@ def _reports(args: argparse.Namespace) -> int:
 
 
 def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
-    """One report out of those of all shards, by the names of their files; its rows name the shard that measured them.
+    """One report out of those of all shards, by the names of their files; its tables say which shard measured them.
 
     Raises FtgateError for reports that are not of one run, for what is measured twice, and for what is missing: a shard
     that is missing makes the report partial instead, where `partial` is true.
@@ -274,15 +274,11 @@ def _named(cells: Sequence[str]) -> str:
 
 def _whole(reports: Mapping[str, Report], place_of: Mapping[str, int], missing: str) -> Report:
     """The reports of shards by the shards' names: all tables in the order of the plan, and the rest of each."""
-    hosts, tables, failing, partial = [], [], set[str](), [missing]
+    tables, failing, partial = [], set[str](), [missing]
     for name, report in reports.items():
-        hosts.append(Host(name=name, machine=report.machine))
-        hosts += [Host(name=f"{name}, {host.name}", machine=host.machine) for host in report.hosts]
         for table in report.tables:
             note = "; ".join(filter(None, (f"measured by {name}", table.note)))
-            by = (", ".join(filter(None, (name, row.host))) for row in table.rows)
-            rows = tuple(msgspec.structs.replace(row, host=host) for row, host in zip(table.rows, by, strict=True))
-            tables.append(msgspec.structs.replace(table, rows=rows, note=note))
+            tables.append(msgspec.structs.replace(table, machine=report.machine, note=note))
         by_default = {row.cell.nodeid for row in report.rows if row.verdict.decision.fails}
         failing |= by_default if report.failing is None else report.failing
         partial += [f"{name}: {report.partial}"] if report.partial else []
@@ -302,7 +298,6 @@ def _whole(reports: Mapping[str, Report], place_of: Mapping[str, int], missing: 
         updates=_each(report.updates for report in every),
         partial="; ".join(filter(None, partial)),
         failing=frozenset(failing),
-        hosts=tuple(hosts),
         shard=None,
         seconds={},
     )

@@ -418,9 +418,9 @@ def _own_metrics(values: Values) -> list[str]:
 
 
 def values_of(rows: Sequence[Row]) -> list[Values | None]:
-    """The values of each row, None without a sample; rows of one test on one machine belong together."""
-    known = [(place, row, row.sample) for place, row in enumerate(rows) if row.sample is not None]
-    tests = grouped(((split_nodeid(row.cell.nodeid)[0], row.host), (place, each)) for place, row, each in known)
+    """The values of each row, None without a sample; rows of one test belong together."""
+    known = [(place, row.sample) for place, row in enumerate(rows) if row.sample is not None]
+    tests = grouped((split_nodeid(each.cell.nodeid)[0], (place, each)) for place, each in known)
     found: list[Values | None] = [None] * len(rows)
     for of_test in tests.values():
         for (place, _), values in zip(of_test, TestValues(each for _, each in of_test), strict=True):

@@ -282,8 +282,7 @@ class Row(Struct, frozen=True, kw_only=True):
     `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline. `shortfall`
     is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown. A row
     `in_part` was judged by what was measured until the run was interrupted. `options` are the words of the command line
-    that measure it in the same way. `host` names the machine that measured it, one of `Report.hosts`; empty: the
-    report's own.
+    that measure it in the same way.
     """
 
     cell: Cell
@@ -299,14 +298,12 @@ class Row(Struct, frozen=True, kw_only=True):
     line: int = 0
     in_part: bool = False
     options: tuple[str, ...] = ()
-    host: str = ""
 
 
 class PlacedRow(Struct, frozen=True, kw_only=True):
     """A row that is sent from the process that measured it to the one that makes the report.
 
-    `position` is the cell's index in the plan: rows of several workers arrive in any order. `machine` is the one of a
-    row that names its host. The rest is its table's.
+    `position` is the cell's index in the plan: rows of several workers arrive in any order. The rest is its table's.
     """
 
     table: str
@@ -316,13 +313,13 @@ class PlacedRow(Struct, frozen=True, kw_only=True):
     thresholds: tuple[Threshold, ...] = ()
     gated: tuple[str, ...] = ()
     note: str = ""
-    machine: Machine | None = None
 
 
 class Table(Struct, frozen=True, kw_only=True):
     """One test (one group): its rows in declared order; `reference` is the executor that ratios refer to.
 
     `thresholds` are declared beside the test, and `gated` are metrics that gate in it beyond those of the run.
+    `machine` is the one that measured it, in a report of several; None: the report's own.
     """
 
     title: str
@@ -331,6 +328,7 @@ class Table(Struct, frozen=True, kw_only=True):
     note: str = ""
     thresholds: tuple[Threshold, ...] = ()
     gated: tuple[str, ...] = ()
+    machine: Machine | None = None
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -345,13 +343,6 @@ class Machine(Struct, frozen=True, kw_only=True):
     governor: str | None
     cpu_quota: Annotated[float, msgspec.Meta(gt=0)] | None
     memory_limit_bytes: Natural | None
-
-
-class Host(Struct, frozen=True, kw_only=True):
-    """Another machine that measured rows of a report: a host of pytest-xdist, or the one of a merged report."""
-
-    name: str
-    machine: Machine
 
 
 class Shard(Struct, frozen=True, kw_only=True):
@@ -394,7 +385,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     `partial` says why rows are missing, as after Ctrl-C, or what failed after them; `command` repeats the run.
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
-    `hosts` are the other machines that rows name. `shard` is the part of the tests that was measured; None: all.
+    `shard` is the part of the tests that was measured; None: all.
     `undecided_fails` says whether a run that decided (almost) nothing fails. `project` is the name of what was
     measured, `branch` the one that is checked out; empty where they are not known. `seconds` is where `wall_s` went, by
     kind of work; empty where that is not known.
@@ -413,7 +404,6 @@ class Report(Struct, frozen=True, kw_only=True):
     partial: str = ""
     command: str = ""
     failing: frozenset[str] | None = None
-    hosts: tuple[Host, ...] = ()
     shard: Shard | None = None
     undecided_fails: bool = True
     project: str = ""
@@ -425,16 +415,8 @@ class Report(Struct, frozen=True, kw_only=True):
     def rows(self) -> list[Row]:
         return [row for table in self.tables for row in table.rows]
 
-    def machine_of(self, row: Row) -> Machine:
-        return next((host.machine for host in self.hosts if host.name == row.host), self.machine)
-
-    def by_fingerprint(self) -> list[tuple[Machine, list[Row]]]:
-        """Machines of one fingerprint, as one of them, with their rows; the report's own if there are no rows."""
-        found: dict[str, tuple[Machine, list[Row]]] = {}
-        for row in self.rows:
-            machine = self.machine_of(row)
-            found.setdefault(machine.fingerprint, (machine, []))[1].append(row)
-        return [*found.values()] or [(self.machine, [])]
+    def machine_of(self, table: Table) -> Machine:
+        return table.machine or self.machine
 
 
 def failed_row(cell: Cell, reason: str, detail: str) -> Row:

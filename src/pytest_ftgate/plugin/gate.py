@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -73,8 +73,6 @@ class Gate:
             worker=workerinput["workerid"] if handed else "",
             spent_s=handed.get("spent_s", 0.0),
         )
-        self.on_host: Callable[[PlacedRow], PlacedRow] = lambda placed: placed
-        """Says of a row where it was measured."""
         taken = signals.Signals()
         config.pluginmanager.register(taken)
         taken.install(is_worker=self.is_worker)
@@ -174,7 +172,7 @@ class Gate:
             raise pytest.fail.Exception(str(error), pytrace=False) from None
         finally:
             self.progress.clear()
-        item.stash[PLACED_ROW] = placed = self.on_host(placed)
+        item.stash[PLACED_ROW] = placed
         row = placed.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if failed := self._failed(row):
@@ -208,7 +206,7 @@ class Gate:
         if placed is not None and report.when == "call":
             if self.is_worker:
                 others = self.run.rows.all().values() if self.run.rows.unwritten else ()  # nobody else can read them
-                sent = [placed, *map(self.on_host, others)]
+                sent = [placed, *others]
                 report.__dict__["ftgate"] = privacy.encoded(sent).decode()
             else:
                 self.rows[item.nodeid] = placed
@@ -253,10 +251,10 @@ class Gate:
         if (payload := report.__dict__.pop("ftgate", None)) is not None:
             sent = msgspec.json.decode(payload, type=list[PlacedRow])
             placed, *others = privacy.packed(sent, self.run.rows.keep)
-            first = _place(placed) not in self.rows  # with --dist=each there is a report from each worker
-            self.rows[_place(placed)] = placed
+            first = nodeid not in self.rows  # with --dist=each there is a report from each worker
+            self.rows[nodeid] = placed
             for other in others:
-                self.rows.setdefault(_place(other), other)
+                self.rows.setdefault(other.row.cell.nodeid, other)
         if report.failed and placed is None:
             self.lost.add(nodeid)
         if report.when == "call" and placed is not None and report.failed and first:
@@ -293,7 +291,7 @@ class Gate:
         green = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         measured = any(placed.row.verdict.decision.measured for placed in self.rows.values())
         nothing = green and not measured and not self.run.part
-        why = missing(
+        partial = missing(
             self.stopped or (ended if unasked else ""),
             planned=len(self.collected if nothing else planned),
             unasked=len(unasked),
@@ -302,7 +300,6 @@ class Gate:
             skipped=len(self.reported.intersection(planned) - self.rows.keys()) if nothing else 0,
             deselected=len(set(self.collected).difference(planned)) if nothing else 0,
         )
-        partial = "; ".join(filter(None, (why, *self.run.hooks.ftgate_measured(gate=self, session=session))))
         if not (self.rows or partial or self.run.part):
             if session.exitstatus == pytest.ExitCode.OK:
                 self.lines.append("ftgate: no collected test has cells: nothing was gated")
@@ -388,12 +385,6 @@ class Gate:
 PLACED_ROW = pytest.StashKey[PlacedRow]()
 HEADLINE = pytest.StashKey[str]()
 """What pytest's summary says of a cell that failed."""
-
-
-def _place(placed: PlacedRow) -> str:
-    """A cell, and of hosts the kind of machine that it was measured on."""
-    nodeid = placed.row.cell.nodeid
-    return f"{nodeid} on {placed.machine.fingerprint}" if placed.machine else nodeid
 
 
 def failing_of(options: Options) -> set[str]:

@@ -79,6 +79,15 @@ class Handover:
         self._lock = threading.RLock()
         """Workers are heard in threads of execnet's; pytest writes in the main thread."""
 
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
+        """Refuse workers of other machines: a report and its baselines are of this one. Source: xdist.newhooks."""
+        if others := [str(spec) for spec in specs if not spec.popen]:
+            raise pytest.UsageError(
+                f"--ftgate measures on this machine, and --tx {others[0]} starts a worker on another: run pytest "
+                "there, with --ftgate-shard, and join the reports by ftgate merge"
+            )
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Called for each worker before it starts. Source: xdist.newhooks."""

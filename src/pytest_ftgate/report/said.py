@@ -529,11 +529,9 @@ def _same_there(row: Row) -> bool:
 
 def fails(report: Report, row: Row) -> bool:
     """Whether a cell fails the run, as its `--ftgate-fail-on` says; by the default of that if the report lacks it."""
-    decision = row.verdict.decision
     if report.failing is None:
-        return decision.fails
-    # The same cell may have passed on one machine and failed the run on another.
-    return row.cell.nodeid in report.failing and decision not in (Decision.PASSED, Decision.UNCHANGED)
+        return row.verdict.decision.fails
+    return row.cell.nodeid in report.failing
 
 
 def seconds_text(report: Report) -> str:
@@ -664,12 +662,9 @@ def place(report: Report, row: Row) -> tuple[bool, int, float]:
     return not failing, row.verdict.decision.severity, -severity(row) if failing else 0.0
 
 
-def machines(report: Report) -> list[tuple[str, Machine]]:
-    """Each machine that measured, with the names of the hosts that are it: of the report's own none."""
-    named: dict[Machine, list[str]] = {report.machine: []}
-    for host in report.hosts:
-        named.setdefault(host.machine, []).append(host.name)
-    return [(", ".join(names), machine) for machine, names in named.items()]
+def machines(report: Report) -> list[Machine]:
+    """Each machine that measured, once."""
+    return list(dict.fromkeys(map(report.machine_of, report.tables))) or [report.machine]
 
 
 def machine_parts(machine: Machine) -> list[str]:

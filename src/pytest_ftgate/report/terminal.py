@@ -81,9 +81,8 @@ def _header(report: Report, style: Style) -> list[str]:
     run += [f"commit {said.commit(report.commit)}"] if report.commit else []
     run += [report.shard.name] if report.shard else []
     entries = [("run", style.separator.join(filter(None, run)))]
-    for number, (names, machine) in enumerate(said.machines(report)):
-        what = style.separator.join([machine.fingerprint, *said.machine_parts(machine)])
-        text = ": ".join(filter(None, (plain(names), what)))
+    for number, machine in enumerate(said.machines(report)):
+        text = style.separator.join([machine.fingerprint, *said.machine_parts(machine)])
         entries.append(("" if number else "machine", text))
     for number, interpreter in enumerate(report.interpreters):
         parts = [f"{interpreter.name:<8} {'GIL on' if interpreter.gil_enabled else 'GIL off'}"]

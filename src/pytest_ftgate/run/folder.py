@@ -57,10 +57,6 @@ class RunFolder:
         """Write the report where `ftgate baseline` finds it; remove old runs and unused environments."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / LAST_RUN, map(str.encode, text))
-        self.prune()
-
-    def prune(self) -> None:
-        """Remove old runs and unused environments."""
         prune_environments(self.path / "envs")
         runs = sorted((self.path / "runs").glob("*"), key=lambda path: path.stat().st_mtime)
         for old in runs[:-RUNS_KEPT]:

@@ -12,13 +12,12 @@ from tempfile import TemporaryFile
 from typing import IO
 
 import msgspec
-from msgspec.structs import replace
 
 from ..kit.errors import FtgateError
 from ..kit.files import write_whole
 from ..kit.values import grouped
 from ..measure.launchers import words
-from ..model.report import Host, Machine, PlacedRow, Row, Table
+from ..model.report import PlacedRow, Row, Table
 from ..model.sample import in_memory
 from ..model.spec import Group, Interpreter, Plan
 from .folder import RunFolder, decoded
@@ -176,15 +175,10 @@ def placed_row(position: int, group: Group, row: Row, note: str = "") -> PlacedR
 
 
 def tables_of(rows: Iterable[PlacedRow]) -> tuple[Table, ...]:
-    """One table for each group, in the order of the plan; of unlike machines one for each, which its title names."""
+    """One table for each group, in the order of the plan."""
     ordered = sorted(rows, key=lambda placed: placed.position)
-    unlike = len({each.machine.fingerprint for each in ordered if each.machine}) > 1
-
-    def title_of(placed: PlacedRow) -> str:
-        return f"{placed.table} on {placed.machine.fingerprint}" if unlike and placed.machine else placed.table
-
     tables = []
-    for title, group in grouped((title_of(placed), placed) for placed in ordered).items():
+    for title, group in grouped((placed.table, placed) for placed in ordered).items():
         # Whether a server and its load generator share CPUs.
         shared = words.cpus_note() if group[0].row.cell.body == "server" else ""
         tables.append(
@@ -198,18 +192,6 @@ def tables_of(rows: Iterable[PlacedRow]) -> tuple[Table, ...]:
             )
         )
     return tuple(tables)
-
-
-def hosts_of(rows: Iterable[PlacedRow]) -> tuple[Host, ...]:
-    """The hosts that rows name, by name."""
-    found = {each.row.host: each.machine for each in rows if each.machine is not None}
-    return tuple(Host(name=name, machine=machine) for name, machine in sorted(found.items()))
-
-
-def on_host(placed: PlacedRow, name: str, machine: Machine) -> PlacedRow:
-    """A row as another host sends it."""
-    note = "; ".join(filter(None, (f"measured on {name} ({machine.fingerprint})", placed.note)))
-    return replace(placed, row=replace(placed.row, host=name), machine=machine, note=note)
 
 
 def interpreters_of(tables: Iterable[Table]) -> tuple[Interpreter, ...]:

@@ -33,7 +33,7 @@ from ..report import json, said
 from ..targets import environments
 from .folder import LAST_RUN, RunFolder, refuse_tracked, write_report
 from .privacy import public
-from .rows import RowStore, hosts_of, interpreters_of, placed_row, tables_of
+from .rows import RowStore, interpreters_of, placed_row, tables_of
 from .sides import worktrees
 from .sides.references import References
 from .stored import StoredBaselines
@@ -262,10 +262,9 @@ class Run:
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
         rows = list(rows)
-        hosts = hosts_of(rows)
-        # The seconds of all processes; those of other hosts are not known here.
+        # The seconds of all processes.
         wall_s, seconds = self.time.spent_s, dict[str, float]()
-        for each in () if hosts else (*self.rows.spent(), self.spent.seconds):
+        for each in (*self.rows.spent(), self.spent.seconds):
             for kind, spent_s in each.items():
                 seconds[kind] = seconds.get(kind, 0.0) + spent_s
         if seconds:
@@ -276,10 +275,9 @@ class Run:
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             wall_s=wall_s,
             seconds=seconds,
-            machine=hosts[0].machine if hosts else self.machine,  # the controller of hosts measures nothing
+            machine=self.machine,
             interpreters=(),
             tables=tables_of(rows),
-            hosts=hosts,
             unused_baselines=self.stored.unused(collected),
             commit=git.commit_of(self.folder.root),
             shard=self.part,

@@ -103,10 +103,12 @@ class StoredBaselines:
     def with_history(self, report: Report) -> tuple[Table, ...]:
         """Its tables, with the wall time in the recordings that are read anyway: git is not asked."""
 
+        machine = self.machine.fingerprint
+
         def row_with(row: Row) -> Row:
             if row.sample is None:
                 return row
-            machine, build = report.machine_of(row).fingerprint, build_key(row.sample.interpreter)
+            build = build_key(row.sample.interpreter)
             entry = self._entries(row.cell).get(names.entry_key(machine, build))
             known = entry and history(entry.recordings, Metric.WALL, fingerprint=machine, build=build)
             return replace(row, history=(known,) if known and len(known.points) > 1 else ())
@@ -173,13 +175,10 @@ class StoredBaselines:
         """Record what the options ask for; one line for each change. Raises FtgateError."""
         if not self.config.update:
             return ()
-        lines: list[str] = []
-        for machine, rows in report.by_fingerprint():
-            entries = entries_of(report, rows)
-            plan = update_plan(self.config.update, rows, entries, self.store, fingerprint=machine.fingerprint)
-            apply_updates(plan, self.store, machine)
-            lines += update_lines(plan)
-        return tuple(lines)
+        rows, entries = report.rows, entries_of(report, report.rows)
+        plan = update_plan(self.config.update, rows, entries, self.store, fingerprint=self.machine.fingerprint)
+        apply_updates(plan, self.store, self.machine)
+        return tuple(update_lines(plan))
 
     def _test(self, cell: Cell) -> schema.TestBaseline | FtgateError | None:
         """A test's file, or the error in its place."""

@@ -38,7 +38,7 @@ def working_tree(root: Path, folder: Path) -> Step | None:
     repository, worktrees = Repository(root), folder / "worktrees"
     hide_from_git(worktrees)
     with locked(Path(f"{worktrees}.lock")):
-        commit = snapshot(repository, worktrees, recordings=False)
+        commit = snapshot(repository, worktrees)
     return None if commit == repository.commit("HEAD") else Step(commit, "uncommitted changes")
 
 

@@ -364,31 +364,32 @@ def _sign(estimate: Estimate | None) -> int:
 
 
 def of_report(report: Report, weights: Weights = ()) -> tuple[Advice, ...]:
-    """An Advice for each test of a report, in its order; of unlike machines one for each, named as their tables."""
-    machines = report.by_fingerprint()
+    """An Advice for each test of a report."""
     source = f"the run of {report.started_at}"
     source += f" at commit {report.commit[:COMMIT_DIGITS]}" if report.commit else ""
     found = []
-    for machine, measured_there in machines:
-        on = f" on {machine.fingerprint}" if len(machines) > 1 else ""
-        tests = grouped((split_nodeid(row.cell.nodeid)[0], row) for row in measured_there)
-        for test, rows in tests.items():
-            errors: dict[tuple[HazardKind, str], list[str]] = {}
-            for row in rows:
-                if error := row.error or (row.sample.error if row.sample else None):
-                    told = f"{error.reason}\n{error.detail}"
-                    kind = next(kind for kind, (pattern, _) in HAZARDS.items() if re.search(pattern, told))
-                    errors.setdefault((kind, error.reason.partition("\n")[0]), []).append(row.cell.label)
-            hazards = [
-                Hazard(kind=kind, text=text, cells=tuple(of), of=len(rows)) for (kind, text), of in errors.items()
-            ]
-            lacking = (row for row in rows if row.verdict.decision is Decision.UNSUPPORTED)
-            unsupported = grouped((row.verdict.reason, row.cell.label) for row in lacking)
-            measured = [row for row in rows if row.verdict.decision is not Decision.ERROR]
-            sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
-            advice = of_candidates(f"{test}{on}", source, sides, machine.cores, weights)
-            why = {reason: tuple(cells) for reason, cells in unsupported.items()}
-            found.append(replace(advice, hazards=tuple(hazards), unsupported=why))
+    tests: dict[str, list[Row]] = {}
+    cores: dict[str, int] = {}
+    for table in report.tables:
+        for row in table.rows:
+            test = split_nodeid(row.cell.nodeid)[0]
+            tests.setdefault(test, []).append(row)
+            cores[test] = report.machine_of(table).cores
+    for test, rows in tests.items():
+        errors: dict[tuple[HazardKind, str], list[str]] = {}
+        for row in rows:
+            if error := row.error or (row.sample.error if row.sample else None):
+                told = f"{error.reason}\n{error.detail}"
+                kind = next(kind for kind, (pattern, _) in HAZARDS.items() if re.search(pattern, told))
+                errors.setdefault((kind, error.reason.partition("\n")[0]), []).append(row.cell.label)
+        hazards = [Hazard(kind=kind, text=text, cells=tuple(of), of=len(rows)) for (kind, text), of in errors.items()]
+        lacking = (row for row in rows if row.verdict.decision is Decision.UNSUPPORTED)
+        unsupported = grouped((row.verdict.reason, row.cell.label) for row in lacking)
+        measured = [row for row in rows if row.verdict.decision is not Decision.ERROR]
+        sides = [of_row(row, values) for row, values in zip(measured, values_of(measured), strict=True)]
+        advice = of_candidates(test, source, sides, cores[test], weights)
+        why = {reason: tuple(cells) for reason, cells in unsupported.items()}
+        found.append(replace(advice, hazards=tuple(hazards), unsupported=why))
     return tuple(found)
 
 

@@ -219,13 +219,11 @@ def _others(report: Report, anchors: dict[int, str]) -> list[Said]:
 
 
 def _tests(report: Report) -> Iterator[Said]:
-    """Every test with the rows of all its tables; of unlike machines one for each."""
+    """Every test with the rows of all its tables."""
     advised = {each.test: each.sentences for each in sentences.of_report(report)}
-    unlike = len(report.by_fingerprint()) > 1
     tables: dict[str, list[Table]] = {}
     for table in report.tables:
-        on = f" on {report.machine_of(table.rows[0]).fingerprint}" if unlike and table.rows else ""
-        tables.setdefault(f"{said.test_of(table.rows[0])}{on}" if table.rows else table.title, []).append(table)
+        tables.setdefault(said.test_of(table.rows[0]) if table.rows else table.title, []).append(table)
     for number, (title, of_test) in enumerate(tables.items(), start=1):
         rows = [row for table in of_test for row in table.rows]
         notes = [table.note for table in of_test if table.note]

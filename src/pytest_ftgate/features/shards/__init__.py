@@ -28,7 +28,6 @@ SHARD = option(
     metavar="I/N",
     of_a_cell=False,
     shard_own=True,
-    not_with_hosts="--ftgate-shard is for jobs that do not know of each other: hosts share the tests",
 )
 
 

@@ -446,10 +446,10 @@ def installed_version(python: Path, requirement: str) -> str:
 # ---- the working tree as it is
 
 
-def snapshot(repository: Repository, folder: Path, *, recordings: bool = True) -> str:
+def snapshot(repository: Repository, folder: Path) -> str:
     """A commit of the working tree as it is, with untracked files that are not ignored; HEAD if nothing differs.
 
-    New baselines are in it only with `recordings`: nothing that is measured reads them.
+    New baselines are not in it: nothing that is measured reads them.
 
     The same content on the same HEAD is the same commit. A submodule is a commit in it that is made in the same way;
     other repositories within are left out. `folder` holds a copy of the index meanwhile, and no other run uses it.
@@ -466,7 +466,7 @@ def snapshot(repository: Repository, folder: Path, *, recordings: bool = True) -
             index.chmod(0o600)
         else:
             repository.git("read-tree", "HEAD", variables={"GIT_INDEX_FILE": str(index)})
-        tree = _write_tree(repository, str(index), folder, recordings=recordings)
+        tree = _write_tree(repository, str(index), folder)
     finally:
         for path in left:
             path.unlink(missing_ok=True)
@@ -478,7 +478,7 @@ def snapshot(repository: Repository, folder: Path, *, recordings: bool = True) -
     return repository.git(*words, variables=committed_by_us(made_at)).strip()
 
 
-def _write_tree(repository: Repository, index: str, folder: Path, *, recordings: bool) -> str:
+def _write_tree(repository: Repository, index: str, folder: Path) -> str:
     """Update a copy of the index from the files and write it as a git tree.
 
     Not `git add --all`: that fails on a broken submodule and on a repository without a commit.
@@ -489,7 +489,7 @@ def _write_tree(repository: Repository, index: str, folder: Path, *, recordings:
         return repository.git(*arguments, given=given, cwd=top, variables={"GIT_INDEX_FILE": index})
 
     def ours(name: str) -> bool:
-        return ".ftgate" in name.split("/") or (not recordings and is_recording(name))
+        return ".ftgate" in name.split("/") or is_recording(name)
 
     differ = ("diff-files", "--ignore-submodules=all", "--name-only", "-z")
     gone = git(*differ, "--diff-filter=D")
@@ -530,7 +530,7 @@ def _checked_out(
             if changed == commit:
                 raise NothingToCompare(f"{label} and {here} are one commit: there is nothing to compare; name another")
         else:
-            changed = snapshot(repository, worktrees, recordings=False)
+            changed = snapshot(repository, worktrees)
             if changed == commit:
                 raise NothingToCompare(
                     f"{label} is the commit that is checked out and the working tree is clean: there is nothing to "
