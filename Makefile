@@ -149,8 +149,10 @@ clean: ## remove .venv and what tests leave
 # cannot download any, but the mirror of a distribution can be reached, they are built into the folder where we look.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pytest-ftgate/pythons
 $(VENV)/.pythons: $(VENV)/.ready
-	@$(VENV)/bin/ftgate pythons --strict && touch $@ || { test $$? -eq 3 && \
-	  if .ci/build-pythons "$(CACHE)"; then $(VENV)/bin/ftgate pythons --strict && touch $@; fi; }
+	@doctor() { $(VENV)/bin/ftgate doctor --strict > $@.txt; }; \
+	installed() { UV_PYTHON_INSTALL_DIR="$(CACHE)" $(VENV)/bin/uv python install --no-bin 3.14 3.14t; }; \
+	if doctor || { installed && doctor; } || { .ci/build-pythons "$(CACHE)" && doctor; }; then touch $@; \
+	else cat $@.txt; fi
 
 # The editable install needs no second resolution and no download: its build tools are pinned with the rest.
 $(VENV)/.ready: requirements.txt pyproject.toml | $(VENV)/bin/uv

@@ -28,7 +28,6 @@ NEEDS = {
     "decide": {"baseline"},
     "github": {"markdown"},
     "html": {"decide"},
-    "init": {"pythons"},
     "merge": {"report"},
     "report": {"history"},
 }

@@ -82,6 +82,9 @@ GONE: Final = {
             *("ftgate_host", "ftgate_measured", "by_fingerprint", "hosts.md", "test_hosts", "host_checkout"),
         ),
     ),
+    "interpreters that uv installs": Gone(
+        commands=("pythons",), modules=("features/pythons",), words=("install_progress", "outcome_text")
+    ),
     "two recorded runs that are judged": Gone(commands=("diff",), modules=("features/diff",)),
 }
 # Locked requirements of others, and this table.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import msgspec
 import pytest
+from project import executable
 from report_by_hand import FREE_THREADED
 
 from golden import check_golden
 from pytest_ftgate.cli import build_parser
 from pytest_ftgate.features import doctor
 from pytest_ftgate.features.doctor import Diagnosis, Problem, TargetState, diagnose, read_probes, to_text
-from pytest_ftgate.features.pythons import install_progress, outcome_text
 from pytest_ftgate.model.report import Machine
 from pytest_ftgate.model.spec import TargetError
 
@@ -70,7 +71,7 @@ def test_a_diagnosis_of_nothing_at_all_exits_with_3(
     assert args.run(args) == 3
     shown = msgspec.json.decode(capsys.readouterr().out, type=Diagnosis)
     assert shown.targets == (TargetState(spec="3.99", interpreter=None),)
-    assert any("3.99" in problem.what and "ftgate pythons" in problem.fix for problem in shown.problems)
+    assert any("3.99" in problem.what and "uv python install 3.99" in problem.fix for problem in shown.problems)
     assert shown.machine.cores >= 1
 
 
@@ -110,52 +111,33 @@ def test_probes_tell_what_the_root_holds(tmp_path: Path) -> None:
     assert read_probes(tmp_path) == {"pss": True, "pss_child": False, "schedstat": True, "schedstat_child": False}
 
 
-def test_an_outcome_names_the_way_and_the_notes() -> None:
-    assert outcome_text("3.14t", INTERPRETER, "installed by uv in 3 min 20 s", ["uv: no\nway"]) == (
-        "3.14t: installed by uv in 3 min 20 s: /opt/bin/python3.14t "
-        "(3.14.7t, gcc 12.2.0, PGO, no LTO, found on PATH)\n  uv: no\n  way"
+@pytest.mark.parametrize(
+    ("words", "code"), [((), 0), (("--strict",), 3), (("--strict", "--json"), 3), (("--strict", "--python=3.14t"), 0)]
+)
+def test_with_strict_no_target_may_lack_an_interpreter(
+    words: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        doctor,
+        "diagnose",
+        lambda specs, _: msgspec.structs.replace(
+            DIAGNOSIS, targets=tuple(each for each in DIAGNOSIS.targets if each.spec in (specs or ["3.14t", "3.13"]))
+        ),
     )
-    assert outcome_text("3.14t", None, "missing", []) == "3.14t: missing"
+    args = parsed(*words)
+    assert args.run(args) == code
 
 
-class Screen:
-    """A stream that keeps what is written."""
-
-    def __init__(self, *, terminal: bool) -> None:
-        self.terminal = terminal
-        self.written: list[str] = []
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-    def write(self, text: str) -> int:
-        self.written.append(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_one_line_on_a_terminal_and_rare_elsewhere(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(100))
-    monkeypatch.setattr("pytest_ftgate.features.pythons.time.monotonic", lambda: float(next(clock)))
-    monkeypatch.setenv("TERM", "xterm")
-    screen = Screen(terminal=terminal)
-    with install_progress("3.14", screen) as progress:  # type: ignore[arg-type]
-        for step in range(32):
-            progress(f"compiling {step}")
-    lines = screen.written
-    if terminal:
-        assert len(lines) == 33
-        assert all(line.startswith("\r\x1b[K") and "\n" not in line for line in lines)
-        assert lines[-1] == "\r\x1b[K"
-    else:
-        assert lines == [
-            "3.14: compiling 0 (1.0 s)\n",
-            "3.14: compiling 15 (16 s)\n",
-            "3.14: compiling 30 (31 s)\n",
-        ]
+def test_an_interpreter_in_the_cache_folder_is_none_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]
+) -> None:
+    """As `.ci/build-pythons` leaves it, where the Makefile has interpreters installed."""
+    built = tmp_path / "pytest-ftgate" / "pythons" / "built-3.14.7t" / "bin" / "python3.14t"
+    executable(built, f'exec "{executables["3.14t"]}" "$@"')
+    monkeypatch.setenv("PATH", os.defpath)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    args = parsed("--strict", "--python=3.14t", "--rootdir", str(tmp_path))
+    assert args.run(args) == 0
 
 
 def test_waits_that_cannot_be_told_apart_are_a_lack(

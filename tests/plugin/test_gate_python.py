@@ -40,9 +40,7 @@ def test_every_target_is_compared_with_the_interpreter_that_is_named(example: Ex
 
 def test_an_interpreter_that_is_not_there_ends_the_run_with_a_fix(example: Example) -> None:
     result = example.run_fresh("--ftgate", "--ftgate-against=python:3.14.99", *QUICK)
-    assert_usage_error(
-        result, "--ftgate-against python:3.14.99: no interpreter found", "ftgate pythons --python 3.14.99"
-    )
+    assert_usage_error(result, "--ftgate-against python:3.14.99: no interpreter found", "uv python install 3.14.99")
 
 
 @pytest.mark.parametrize(

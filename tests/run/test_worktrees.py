@@ -861,7 +861,7 @@ VERSIONS = ("", "numpy", "numpy==", "==1.0", "numpy>=2", "numpy==2.*", "num py==
             (f"dist:{each}", r"is not NAME==VERSION with one exact version, as in dist:numpy==2\.1\.0")
             for each in VERSIONS
         ),
-        ("python:3.14.99t", "no interpreter found (?s:.*)fix: run `ftgate pythons --python 3.14.99t`"),
+        ("python:3.14.99t", "no interpreter found (?s:.*)fix: run `uv python install 3.14.99t`"),
         ("python:/no/such/python", "no such file: /no/such/python; give the path of an executable"),
         ("python:3.12", "is too old: targets are CPython 3.13 and newer"),
         ("python:3.14[gil=off]", "gil=off needs a free-threaded build .*: use the target 3.14t"),

@@ -12,8 +12,6 @@ import pytest
 from project import executable
 from report_by_hand import GIL
 
-from pytest_ftgate import cli
-from pytest_ftgate.features.pythons import provide
 from pytest_ftgate.model.spec import Interpreter, Settings, Target, TargetError, parse_target
 from pytest_ftgate.targets.describe import (
     InterpreterBroken,
@@ -269,7 +267,6 @@ def test_no_match_names_the_skipped_interpreters_and_a_fix(tmp_path: Path, monke
         find_interpreter(parse_target("3.99"), cache=tmp_path)
     text = str(caught.value)
     assert f"{dead} does not run (exit code 127): no 3.99 here" in text
-    assert "ftgate pythons --python 3.99" in text
     assert "uv python install 3.99" in text
 
 
@@ -284,26 +281,12 @@ def test_find_by_path_checks_the_file_and_its_age(tmp_path: Path) -> None:
     assert (by_path.found, by_path.gil_enabled) == ("path", True)
 
 
-def test_provide_says_what_is_missing_and_does_not_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    interpreter, did, notes = provide(parse_target("3.99"), cache=tmp_path)
-    assert (interpreter, did) == (None, "missing")
-    assert "no interpreter found for the target '3.99'" in notes[0]
-    assert "uv python install failed" in notes[1]
-    assert "ftgate pythons" not in "".join(notes)  # which is what runs
-
-
 def test_the_cli_reports_usage_errors_with_2() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_ftgate.cli", "pythons", "--python", "3.14[speed=9]"],
+        [sys.executable, "-m", "pytest_ftgate.cli", "doctor", "--python", "3.14[speed=9]"],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 2
     assert "unknown setting 'speed=9'" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_the_cli_exits_with_3_where_a_named_target_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["pythons", "--python=3.99"]) == 3
-    assert "WARNING: no interpreter for 3.99" in capsys.readouterr().out

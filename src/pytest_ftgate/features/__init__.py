@@ -10,7 +10,6 @@ from typing import Final
 FEATURES: Final = {
     "init": "command",
     "doctor": "command",
-    "pythons": "command",
     "baseline": "command",
     "accept": "command run",
     "bisect": "command run",

@@ -24,6 +24,7 @@ from ..model.spec import Interpreter, parse_target
 from ..targets.describe import environment_variables, settings_unsupported
 from ..targets.environments import UvMissing, find_environments, find_uv, required_python
 from ..targets.find import InterpreterNotFound, cache_folder, default_pair, find_interpreter
+from .last_run import FINE, NOTHING_FOUND
 
 # What this machine offers for measurements, and a fix for each problem.
 
@@ -218,11 +219,13 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         "doctor",
         help="show what measurements are possible here",
         description="Show each target's interpreter and environment, the machine, and what can be observed; each "
-        "problem with a fix. Exits with 3 when no target has an interpreter.",
+        "problem with a fix, such as the `uv python install` command of a missing interpreter. Exits with 3 when no "
+        "target has an interpreter.",
         exits=(3,),
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--python", action="append", metavar="TARGET", help="a target such as 3.14t (repeatable)")
+    parser.add_argument("--strict", action="store_true", help="exit with 3 when any target has no interpreter")
     parser.add_argument(
         "--rootdir", type=Path, metavar="DIR", default=Path(), help="the project whose environments are shown"
     )
@@ -230,10 +233,11 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the diagnosis; 0, or 3 when no target has an interpreter. Raises TargetError."""
+    """Print the diagnosis; 0, or 3 when no target has an interpreter, or one lacks it. Raises TargetError."""
     diagnosis = diagnose(args.python, args.rootdir.resolve())
     if args.json:
         print(msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode())
     else:
         print(to_text(diagnosis))
-    return 0 if any(state.interpreter for state in diagnosis.targets) else 3
+    here = [state.interpreter is not None for state in diagnosis.targets]
+    return FINE if (all(here) if args.strict else any(here)) else NOTHING_FOUND

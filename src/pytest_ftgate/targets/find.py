@@ -43,7 +43,7 @@ def known_cache() -> Path | None:
 
 
 def kept_folder(cache: Path) -> Path:
-    """Where uv installs interpreters for us; any other that is put there is found, too."""
+    """Where interpreters are found besides PATH and uv's own: our Makefile has them installed or built there."""
     return cache / "pythons"
 
 
@@ -75,10 +75,7 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
         return describe(real, found=found, settings=target.settings)
     lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
     lines += [f"  skipped: {reason}" for reason in rejected]
-    lines.append(
-        f"  fix: run `ftgate pythons --python {target.request}` or `uv python install {target.request}`, "
-        f"or give a path as the target"
-    )
+    lines.append(f"  fix: run `uv python install {target.request}`, or give a path as the target")
     raise InterpreterNotFound("\n".join(lines))
 
 
