@@ -107,4 +107,6 @@ def test_no_other_test_runs_while_one_is_measured(pytester: pytest.Pytester, scr
 def test_workers_of_other_machines_are_refused_before_they_are_asked(example: Example) -> None:
     result = example.run_pytest("--ftgate", "--tx=ssh=nowhere.invalid", "--dist=load")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --ftgate measures on this machine, and --tx ssh=nowhere.invalid starts *"])
+    result.stderr.fnmatch_lines(
+        ["ERROR: --ftgate measures on this machine, and --tx *ssh=nowhere.invalid starts a worker on another: *"]
+    )
