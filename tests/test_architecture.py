@@ -49,7 +49,7 @@ PURE = (
         "features/html/",
         "features/markdown",
     ),
-    *("features/junit", "features/exports"),
+    "features/exports",
 )
 PYTEST = ("plugin/", "features/", "hookspec", "kit/plugins")
 # Besides launches: provisioning runs uv and compilers, git tells commits, `doctor` asks a child,

@@ -85,6 +85,7 @@ GONE: Final = {
     "interpreters that uv installs": Gone(
         commands=("pythons",), modules=("features/pythons",), words=("install_progress", "outcome_text")
     ),
+    "a JUnit file besides pytest's": Gone(modules=("features/junit",), forms=("junit",), words=("test_junit",)),
     "two recorded runs that are judged": Gone(commands=("diff",), modules=("features/diff",)),
 }
 # Locked requirements of others, and this table.

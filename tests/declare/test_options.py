@@ -288,7 +288,6 @@ REFUSED: dict[Callable[[str], Any], dict[str, str]] = {
         "html": "^a kind and a path: html:PATH",
         "html:": "^a kind and a path: html:PATH",
         "out.json": "^a kind and a path: json:out.json",
-        "junit.xml": "^a kind and a path: junit:junit.xml",
         "htm:a": r"^KIND:PATH, and KIND is json, html, md, .* or openmetrics \(did you mean 'html'\?\)",
         "": "^KIND:PATH, and KIND is json",
     },

@@ -35,7 +35,8 @@ def test_no_file_that_a_run_leaves_names_them(
     monkeypatch.setenv("HOME", str(pytester.path / "home"))
     monkeypatch.setitem(fake_run.ELSEWHERE, "executable", str(pytester.path / "home" / "bin" / "python"))
     example = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": TESTS})
-    reports = [f"--ftgate-report={kind}:out.{kind}" for kind in ("json", "html", "md", "junit")]
+    reports = [f"--ftgate-report={kind}:out.{kind}" for kind in ("json", "html", "md")]
+    reports += ["--junit-xml=out.xml"]
     example.run_pytest(
         "-p",
         "fake_run",

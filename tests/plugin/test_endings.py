@@ -89,7 +89,7 @@ def test_ctrl_c_while_a_workload_runs_leaves_every_report(example: Example) -> N
     """
     (path / "test_b.py").write_text(HEAD + textwrap.dedent(waits), encoding="utf-8")
     example.pytester.makeconftest('import os, pathlib; pathlib.Path("pid").write_text(str(os.getpid()))')
-    kinds = ("json", "html", "md", "junit", "bmf", "gha-benchmark", "openmetrics")
+    kinds = ("json", "html", "md", "bmf", "gha-benchmark", "openmetrics")
     reports = [f"--ftgate-report={kind}:out.{kind}" for kind in kinds]
     result = example.run_fresh(*REAL, *reports, "-k", "test_first or test_third")
     partial = "interrupted: 1 of 3 cells was not run"

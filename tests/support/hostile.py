@@ -55,7 +55,7 @@ def _ours(read: Callable[[bytes], object]) -> Callable[[bytes], bool]:
 def _used(report: Report) -> None:
     terminal.render(report, width=100, color=False, unicode=True, verbosity=2)
     rank.of_report(report)
-    for form in ("html", "md", "junit", "bmf", "openmetrics"):
+    for form in ("html", "md", "bmf", "openmetrics"):
         "".join(formats.rendered(form, report))
 
 

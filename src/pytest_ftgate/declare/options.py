@@ -126,7 +126,7 @@ def report_target(text: str) -> str:
     kind, _, path = text.partition(":")
     if kind in kinds and path:
         return text
-    ending = text.rpartition(".")[2].replace("xml", "junit")
+    ending = text.rpartition(".")[2]
     if kind in kinds or ending in kinds:
         raise ValueError(f"a kind and a path: {f'{kind}:PATH' if kind in kinds else f'{ending}:{path or text}'}")
     raise ValueError(f"KIND:PATH, and KIND is {listed(kinds)}{did_you_mean(kind, kinds)}")
@@ -461,8 +461,7 @@ class Options:
         (),
         report_target,
         "write a report: json:PATH (everything measured and judged), html:PATH (one page), md:PATH (Markdown for "
-        "a comment), junit:PATH; for other tools bmf:PATH (Bencher), gha-benchmark:PATH or openmetrics:PATH (GitLab); "
-        "repeatable",
+        "a comment); for other tools bmf:PATH (Bencher), gha-benchmark:PATH or openmetrics:PATH (GitLab); repeatable",
         ini="linelist",
         metavar="KIND:PATH",
         many=True,

@@ -24,7 +24,6 @@ FEATURES: Final = {
     "history": "command",
     "html": "format",
     "markdown": "format",
-    "junit": "format",
     "exports": "format",
     "neighbour": "metric",
     "garbage": "metric",

@@ -39,8 +39,8 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         help="join reports of shards, JUnit files, or baselines that several jobs recorded",
         description="Join the JSON reports of all shards of a run (--ftgate-shard) into one and show it. A shard that "
         "is missing, or a cell that was measured twice, is an error. Exits with 1 if a cell fails the run, and with 3 "
-        "if the report is partial or (almost) nothing was decided. JUnit files, of --ftgate-report junit:PATH or of "
-        "pytest's --junit-xml, are joined into the file of -o: a case that was run in two of them is an error; one "
+        "if the report is partial or (almost) nothing was decided. JUnit files of pytest's --junit-xml are joined into "
+        "the file of -o: a case that was run in two of them is an error; one "
         "that was skipped in some is taken from the file in which it was run. What folders of baselines have in "
         "addition to this project's is added.",
         exits=(1, 3),
@@ -102,7 +102,7 @@ def _junit_files(paths: Sequence[Path], output: Path | None) -> int:
         try:
             files[path] = JUnitXml.fromstring(content)
         except (SyntaxError, JUnitXmlError, ValueError) as error:
-            hint = "was its run killed?" if not content.strip() else "write it again with --ftgate-report junit:PATH"
+            hint = "was its run killed?" if not content.strip() else "write it again with --junit-xml=PATH"
             raise FtgateError(f"{path} is not a JUnit file: {error}; {hint}") from None
         for suite, case in _cases(files[path]):
             name = case.classname or "", case.name or ""
