@@ -79,13 +79,14 @@ GONE: Final = {
                 "has_hosts",
                 "not_with_hosts",
             ),
-            *("ftgate_host", "ftgate_measured", "by_fingerprint", "hosts.md", "test_hosts", "host_checkout"),
+            *("ftgate_host", "by_fingerprint", "hosts.md", "test_hosts", "host_checkout"),
         ),
     ),
     "interpreters that uv installs": Gone(
         commands=("pythons",), modules=("features/pythons",), words=("install_progress", "outcome_text")
     ),
     "a JUnit file besides pytest's": Gone(modules=("features/junit",), forms=("junit",), words=("test_junit",)),
+    "pins and a kept state of a search": Gone(words=("bisect.json", "index-bisect", "some pins of")),
     "two recorded runs that are judged": Gone(commands=("diff",), modules=("features/diff",)),
 }
 # Locked requirements of others, and this table.

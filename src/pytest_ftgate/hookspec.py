@@ -102,6 +102,11 @@ def ftgate_amend(run: Run, group: Group) -> Callable[[Row], Verdict] | None:
 
 
 @_hookspec
+def ftgate_measured(gate: Gate, session: pytest.Session) -> str | None:
+    """Nothing more is measured: what is missing all the same, empty if nothing is."""
+
+
+@_hookspec
 def ftgate_finish(run: Run, config: pytest.Config, report: Report) -> Iterable[str]:
     """The report is final, and its files are written: may write others; lines to be shown below it."""
 

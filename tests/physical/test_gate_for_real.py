@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from example import Example
-from project import commit
+from project import commit, git
 
 WORKLOAD = """
 from pytest_ftgate import ftgate, threads
@@ -102,6 +102,11 @@ def test_the_commit_that_made_it_slower_is_found(
     skip_where_it_cannot_tell(project)
     against.stdout.fnmatch_lines(["*3 commits lie between *: ftgate bisect finds the one*"])
     monkeypatch.chdir(project.folder)
+    # It runs with an uncommitted file on the user's branch, which stays so.
+    (project.folder / "notes.txt").write_text("not committed")
+    checkout = [("symbolic-ref", "HEAD"), ("rev-parse", "HEAD"), ("status", "--porcelain"), ("stash", "list")]
+    before = [git(project.folder, *words_of) for words_of in checkout]
     said = ftgate("bisect", "--pytest", shlex.join(words))
+    assert [git(project.folder, *words_of) for words_of in checkout] == before
     assert re.search(r"^guilty: \w+ change 2$", said, re.MULTILINE), said
     assert re.search(r" added are spent in test_burn, test_burn.py:", said, re.MULTILINE), said

@@ -291,7 +291,7 @@ class Gate:
         green = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         measured = any(placed.row.verdict.decision.measured for placed in self.rows.values())
         nothing = green and not measured and not self.run.part
-        partial = missing(
+        why = missing(
             self.stopped or (ended if unasked else ""),
             planned=len(self.collected if nothing else planned),
             unasked=len(unasked),
@@ -300,6 +300,7 @@ class Gate:
             skipped=len(self.reported.intersection(planned) - self.rows.keys()) if nothing else 0,
             deselected=len(set(self.collected).difference(planned)) if nothing else 0,
         )
+        partial = "; ".join(filter(None, (why, *self.run.hooks.ftgate_measured(gate=self, session=session))))
         if not (self.rows or partial or self.run.part):
             if session.exitstatus == pytest.ExitCode.OK:
                 self.lines.append("ftgate: no collected test has cells: nothing was gated")

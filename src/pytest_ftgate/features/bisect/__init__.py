@@ -1,4 +1,4 @@
-"""`ftgate bisect`: which commit, or which pin of it, made a cell slower."""
+"""`ftgate bisect`: which commit made a cell slower."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from ...declare.options import seconds
 from ...hookspec import Subparsers, hookimpl
 from ...kit.errors import FtgateError
-from ...kit.files import found_in, write_whole
+from ...kit.files import write_whole
 from ...kit.git import AgainstError, Repository, shown
 from ...kit.hiding import HIDDEN
 from ...kit.text import plain, plural
@@ -33,7 +33,6 @@ from .steps import Step
 if TYPE_CHECKING:
     from ...run.run import Run
 
-STATE: Final = Path(".ftgate") / "bisect.json"
 LOG: Final = Path(".ftgate") / "bisect.log"
 PROBE: Final = Path(".ftgate") / "bisect-run.json"
 LOWER: Final = 1 / 3
@@ -56,10 +55,6 @@ class Watched(Struct, frozen=True):
     decision: Decision = Decision.REGRESSED
     words: tuple[str, ...] = ()
     """Of pytest's command line, by which all is measured."""
-
-
-Answer: TypeAlias = tuple[str, str, bool | None, str]
-"""A run that compared a state with a reference: both commits, whether it is bad (None: not decided), and its text."""
 
 
 class OutOfTimeError(Exception):
@@ -109,26 +104,19 @@ def answer(watched: Watched, report: Report) -> tuple[bool | None, str]:
 
 
 class Runs:
-    """Measures states by runs of pytest, and remembers their answers for the next call."""
+    """Measures states by runs of pytest, which check out both commits below `.ftgate`: HEAD stays where it is."""
 
-    def __init__(self, root: Path, watched: Watched, answers: list[Answer], until: float | None) -> None:
-        """`answers` are those of earlier calls; `until` is a time of the monotonic clock in s."""
-        self.root, self.watched, self.answers, self.until = root, watched, answers, until
-        self._left = list(answers)
+    def __init__(self, root: Path, watched: Watched, until: float | None) -> None:
+        """`until` is a time of the monotonic clock in s."""
+        self.root, self.watched, self.until = root, watched, until
 
     def compare(self, reference: str, commit: str) -> tuple[bool | None, str]:
-        """Its answer; one of an earlier call is given again. Raises OutOfTimeError, FtgateError."""
-        if earlier := next((each for each in self._left if each[:2] == (reference, commit)), None):
-            self._left.remove(earlier)
-            return earlier[2:]
+        """Whether a state is bad, and what its run says. Raises OutOfTimeError, FtgateError."""
         watched = self.watched
         lower, upper = (min(watched.worse, LARGE) ** part - 1 for part in (LOWER, UPPER))
         limit = f"{watched.metric}: margin={lower:.2%}, effect={upper:.2%}"
         gate = ["--ftgate-metrics", watched.metric, "--ftgate-limit", limit] if watched.metric else []
-        bad, text = answer(watched, self.pytest(reference, commit, *gate, "--ftgate-explain=no"))
-        self.answers.append((reference, commit, bad, text))
-        write_whole(self.root / STATE, [msgspec.json.encode((watched, self.answers))])
-        return bad, text
+        return answer(watched, self.pytest(reference, commit, *gate, "--ftgate-explain=no"))
 
     def pytest(self, reference: str, commit: str, *words: str) -> Report:
         """The report of a run that compares two commits. Raises OutOfTimeError, FtgateError."""
@@ -153,10 +141,10 @@ class Runs:
 def ftgate_commands(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "bisect",
-        help="find the commit, or the pin, that made a cell slower",
-        description="Find the commit that made the worst cell of the last run slower (or fail), and of a commit that "
-        "changed several pins the package: a binary search by paired comparisons, which allows for wrong verdicts. A "
-        "search that was interrupted goes on. Exits with 3 if nothing is found.",
+        help="find the commit that made a cell slower",
+        description="Find the commit that made the worst cell of the last run slower (or fail): a binary search by "
+        "paired comparisons, which allows for wrong verdicts. Your checkout stays as it is. Exits with 3 if nothing is "
+        "found.",
         exits=(3,),
     )
     parser.add_argument("good", nargs="?", metavar="GOOD", help="default: what the last run compared with")
@@ -191,14 +179,13 @@ def run(args: argparse.Namespace) -> int:
 
     # 2. The search; runs leave reports of their own, and the last run's stays.
     wanted = watched(row, good, path[-1].commit, shlex.split(args.pytest))
-    of, answers = found_in(root / STATE, tuple[Watched, list[Answer]]) or (None, [])
-    runs = Runs(root, wanted, answers if of == wanted else [], until)
+    runs = Runs(root, wanted, until)
     _say(f"{wanted.nodeid}: {plural(len(path), 'step')} from {shown(good)} to {path[-1].text}")
     kept = (root / LAST_RUN).read_bytes()
     try:
-        found = guilty(repository, path, runs)
+        found = guilty(path, runs)
     except OutOfTimeError:
-        return nothing("the time is over: run the command again to go on")
+        return nothing("the time is over before one step was found: give more with --time")
     finally:
         write_whole(root / LAST_RUN, [kept])
 
@@ -215,35 +202,27 @@ def run(args: argparse.Namespace) -> int:
     return FINE
 
 
-def guilty(repository: Repository, path: Sequence[Step], runs: Runs) -> list[str]:
-    """Search over commits, then over the pins of the guilty one, and measure that alone; the result in lines."""
-    before, place = runs.watched.good, ""
-    while True:
-        search, undecided = Search(len(path)), Counter[int]()
-        while (number := search.next({each for each, tries in undecided.items() if tries >= TRIES})) is not None:
-            bad, text = runs.compare(before, path[number].commit)
-            word = {True: "bad", False: "good", None: "unknown"}[bad]
-            _say(f"  {word:8}{path[number].text}{f': {text}' if text else ''}")
-            if bad is None:
-                undecided[number] += 1
-            else:
-                search.learn(number, bad)
-        found, probability = search.guilty, search.probability(search.guilty)
-        texts = [f"{path[step].text}{place}" for step in found]
-        if len(found) > 1:
-            return [f"guilty: one of {'; '.join(texts)}", f"probability {100 * probability:.1f} %"]
-        step = path[found[0]]
-        before = path[found[0] - 1].commit if found[0] else before
-        pins = [] if place else steps.pins(repository, step.commit, runs.root / ".ftgate" / "worktrees")
-        if not pins:
-            break
-        _say(f"{step.text} changed {plural(len(pins), 'pin')}")
-        path, place = pins, f", in {step.text}"
+def guilty(path: Sequence[Step], runs: Runs) -> list[str]:
+    """Search over the steps, and measure the guilty one alone; the result in lines."""
+    good = runs.watched.good
+    search, undecided = Search(len(path)), Counter[int]()
+    while (number := search.next({each for each, tries in undecided.items() if tries >= TRIES})) is not None:
+        bad, text = runs.compare(good, path[number].commit)
+        word = {True: "bad", False: "good", None: "unknown"}[bad]
+        _say(f"  {word:8}{path[number].text}{f': {text}' if text else ''}")
+        if bad is None:
+            undecided[number] += 1
+        else:
+            search.learn(number, bad)
+    found, probability = search.guilty, f"probability {100 * search.probability(search.guilty):.1f} %"
+    if len(found) > 1:
+        return [f"guilty: one of {'; '.join(path[each].text for each in found)}", probability]
     # By how much, and in which function: measured against the step before it.
+    step, before = path[found[0]], path[found[0] - 1].commit if found[0] else good
     report = runs.pytest(before, step.commit)
     alone = next((row for row in report.rows if row.cell.nodeid == runs.watched.nodeid), None)
     sentences = [] if alone is None else [said.headline(alone), *said.explained(alone.explanation)]
-    return [f"guilty: {texts[0]}", f"probability {100 * probability:.1f} %", *sentences]
+    return [f"guilty: {step.text}", probability, *sentences]
 
 
 def _say(line: str) -> None:
