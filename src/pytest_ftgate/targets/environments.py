@@ -58,7 +58,7 @@ def run_uv(arguments: Sequence[str], cwd: Path | None = None) -> subprocess.Comp
     return run_within([find_uv(), *arguments], cwd=cwd, environment=uv_environment())
 
 
-def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def uv_environment() -> dict[str, str]:
     """This process's environment without the variables by which uv would prefer another environment or Python.
 
     uv keeps no cache where it could not write one; without a home it would make one in the working directory.
@@ -70,7 +70,7 @@ def uv_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
         there = next((each for each in (cache, *cache.parents) if each.exists()), None) if cache else None
         if there is None or not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             kept["UV_NO_CACHE"] = "1"
-    return kept | dict(extra or {})
+    return kept
 
 
 def user_home() -> Path | None:
