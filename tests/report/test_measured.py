@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 from report_by_hand import cell, figures
 from values import held, sample_of, timed
 
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.sample import WorkloadError
-from pytest_ftgate.model.verdict import Decision, Verdict
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.report import measured
 
 HOSTILE = "<b>&\x1b[31m\x00\x07\x9b\ud800\ufffe]]>\u202e"
@@ -17,11 +16,12 @@ HOSTILE = "<b>&\x1b[31m\x00\x07\x9b\ud800\ufffe]]>\u202e"
 
 def test_no_property_holds_what_xml_cannot() -> None:
     error = WorkloadError(reason=f"the workload raised ValueError: {HOSTILE}", detail=f"printed {HOSTILE}")
-    shown = msgspec.structs.replace(figures(1.0, 1.0, 10.0, 10.0), counters_per_s={HOSTILE: 3.0})
-    verdict = Verdict(decision=Decision.ERROR, reason=HOSTILE)
+    broken = MetricVerdict(metric="contract", decision=Decision.BROKEN, contract=HOSTILE, reason=HOSTILE)
+    verdict = Verdict(decision=Decision.ERROR, reason=HOSTILE, metrics=(broken,))
+    shown = figures(1.0, 1.0, 10.0, 10.0)
     row = Row(cell=cell("t.py::test", "3.14t", "threads", 2), verdict=verdict, figures=shown, error=error)
     found = dict(measured.properties(row))
-    for text in (found["ftgate.reason"], next(name for name in found if "counter" in name)):
+    for text in (found["ftgate.reason"], found["ftgate.contract"]):
         assert "<b>&" in text
         assert "\\ud800#xFFFE]]>" in text
         assert not {"\x00", "\x07", "\x1b", "\x9b"} & set(text)
