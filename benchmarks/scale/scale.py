@@ -336,7 +336,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, nargs="+", default=[100, 1000, 10_000], help="the sizes, rising")
     parser.add_argument("--launches", type=int, default=60, help="launches of each cell")
     parser.add_argument("--iterations", type=int, default=5, help="iterations of each launch")
-    parser.add_argument("--report", nargs="*", default=["json", "html", "md", "junit"], help="report files")
+    parser.add_argument("--report", nargs="*", default=["json", "html", "md"], help="report files")
     options = parser.parse_args()
     sizes = [0, *(count // CELLS_PER_TEST for count in options.cells)]
     empty, *found = [measure(max(1, tests), options.launches, options.iterations, options.report) for tests in sizes]
