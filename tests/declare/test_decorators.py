@@ -19,7 +19,7 @@ from example import Example, assert_collection_error
 
 from pytest_ftgate import command, executor, ftgate, interpreters, processes, serial, tasks, threads
 from pytest_ftgate.declare import tests
-from pytest_ftgate.declare.arguments import DeclarationError, default_method
+from pytest_ftgate.declare.arguments import DeclarationError
 from pytest_ftgate.declare.tests import param_of, spec_of
 from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.model.spec import DeclaredContract, Executor, Source, Spec, Xfail
@@ -72,10 +72,9 @@ def test_start_methods_are_one_or_a_list_alone_or_beside_others() -> None:
     fork = (Executor(kind="processes", method="fork"),)
     assert spec(processes="fork").executors == spec(processes=["fork"]).executors == fork
     assert spec(threads, processes=("fork",)).executors == (Executor(kind="threads"), *fork)
-    # Plain `processes` is the default one; named beside that it comes once.
-    default = default_method()
-    assert spec(processes).executors == spec(processes=default).executors
-    assert [each.method for each in spec(processes, processes=[default, "fork"]).executors] == [default, "fork"]
+    # Plain `processes` is the target's default, whichever that is.
+    assert [each.label for each in spec(processes).executors] == ["processes"]
+    assert [each.method for each in spec(processes, processes=["fork"]).executors] == [None, "fork"]
     assert repr(MethodsToken(["fork", "spawn"])) == "processes=['fork', 'spawn']"
 
 

@@ -157,9 +157,9 @@ def test_nothing_stays_of_a_limit() -> None:
 
 def test_a_fork_beside_a_sub_interpreter_that_hangs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "_left", ["test_other"])
-    check_fork({"method": "spawn"})
+    check_fork({"kind": "processes", "method": "spawn"})
     with pytest.raises(Failure, match="cannot fork since a sub-interpreter of test_other hangs"):
-        check_fork({"method": "fork"})
+        check_fork({"kind": "processes", "method": "fork"})
 
 
 # -- Ctrl-C --------------------------------------------------------------------------------------------------------

@@ -550,6 +550,39 @@ def test_the_slowest_worker_is_that_which_does_more(bench: Bench, executor: Exec
     assert bench.ready(executor, test=test, workers=1).iteration(MEASURED, 1, window_ns).slowest == 0
 
 
+@pytest.mark.parametrize(
+    ("chosen", "expected"), [("", "default"), ('multiprocessing.set_start_method("spawn")', "spawn")]
+)
+@pytest.mark.parametrize("shape", ["worker", "executor"])
+def test_plain_processes_have_the_start_method_of_their_interpreter(
+    bench: Bench, shape: BodyKind, chosen: str, expected: str
+) -> None:
+    """The default, else what the workload has set for its process."""
+    bench.write(f"""
+        import multiprocessing
+
+        if multiprocessing.parent_process() is None:
+            {chosen or "pass"}
+
+        DEFAULT = multiprocessing.get_all_start_methods()[0]
+
+        @ftgate.compare(processes)
+        def test_worker(worker):
+            return name(None)
+
+        @ftgate.compare(processes)
+        def test_executor(executor):
+            return executor.submit(name, None).result()
+
+        def name(_):
+            own = type(multiprocessing.current_process()).__name__.removesuffix("Process").lower()
+            return "default" if own == DEFAULT and own != "spawn" else own
+    """)
+    plain = Executor(kind="processes")
+    (result,) = bench.results(plain, test=f"test_{shape}", workers=1, body=shape)
+    assert expected in result
+
+
 def test_serial_workers_share_their_window(bench: Bench) -> None:
     bench.write("""
         import time

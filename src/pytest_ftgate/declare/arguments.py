@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, get_args
 
@@ -270,8 +268,8 @@ class Reader:
                     self.fail(f"two executors are named {made.label!r}; give each its own name")
                 found.append(made)
                 continue
-            methods = token.methods or ((default_method(),) if token.kind == "processes" else (None,))
-            found += [Executor(kind=token.kind, method=method) for method in methods]
+            # Plain `processes` has no start method here: each target has a default of its own.
+            found += [Executor(kind=token.kind, method=method) for method in token.methods or (None,)]
         if not found:
             self.fail(f"it names no executor; for example {EXAMPLE}")
         return self._each_once(found)
@@ -539,8 +537,3 @@ def are_texts(values: Any, least: int = 0) -> bool:
     """Whether a list, or a dict on both sides, holds texts alone, each of `least` characters."""
     words = [word for pair in values.items() for word in pair] if isinstance(values, dict) else values
     return isinstance(words, (list, tuple)) and all(isinstance(word, str) and len(word) >= least for word in words)
-
-
-def default_method() -> StartMethod:
-    """The start method of plain `processes`: CPython 3.14's default on this platform."""
-    return "forkserver" if sys.platform not in ("darwin", "win32") and os.name == "posix" else "spawn"

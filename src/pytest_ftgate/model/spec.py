@@ -45,7 +45,7 @@ class Program(Struct, frozen=True, kw_only=True):
 
 
 class Executor(Struct, frozen=True, kw_only=True):
-    """What runs the workers; `method` is the start method and is set for processes alone, `program` for programs.
+    """What runs the workers; `program` is set for programs, `method` for processes: None is the target's default.
 
     `name` is that of a factory in the test: of the user's own executor (`executor`), whose workers are processes if
     `in_processes`, or of an event loop (`tasks`).
@@ -64,7 +64,7 @@ class Executor(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The word in a cell's id: a program's or a factory's name, the start method for processes, else the kind."""
+        """The word in a cell's id: a program's or a factory's name, the start method, else the kind."""
         return self.qualifier or self.kind
 
     def counted(self, environment: Environment) -> bool:

@@ -22,7 +22,7 @@ from ..model.spec import Cell, Spec
 from ..runner import loading, state
 from ..runner.executors.base import Observer, living_children, make_workers
 from ..runner.gil import watch
-from ..runner.primitives import Context, context_of
+from ..runner.primitives import Context, context_of, start_method
 from ..runner.protocol import Failure, Unsupported
 from ..runner.stacks import TASKS
 from ..runner.worker import CHECKING, VALUES, Order
@@ -46,7 +46,7 @@ _left: list[str] = []
 
 def check_fork(setup: dict[str, Any]) -> None:
     """Raise Failure where this process cannot be forked: CPython crashes beside a sub-interpreter that is at work."""
-    if setup["method"] == "fork" and _left:
+    if _left and setup["kind"] == "processes" and start_method(setup["method"]) == "fork":
         raise Failure(
             f"this process cannot fork since a sub-interpreter of {_left[0]} hangs in it: run this test alone"
         )

@@ -384,7 +384,7 @@ class Ftgate:
     ) -> Callable[[Callable[P, R]], Workload[P, R]]:
         """Run the decorated body under every given executor, on every target interpreter.
 
-        Executors are `serial`, `threads`, `processes` (the default start method), `interpreters`, `tasks`,
+        Executors are `serial`, `threads`, `processes` (each target's default start method), `interpreters`, `tasks`,
         `executor(...)` and `command(...)`. A wrong argument is an error at collection. Options and their defaults:
 
         - `processes` (none): start methods, "fork", "forkserver" or "spawn", or a list of them; each is an executor.

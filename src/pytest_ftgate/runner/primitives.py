@@ -78,6 +78,15 @@ def context_of(kind: str, method: str | None) -> Any:
         return None
     import multiprocessing
 
-    if method not in multiprocessing.get_all_start_methods():
-        raise Unsupported(f"this platform has no start method {method!r}")
-    return multiprocessing.get_context(method)
+    name = start_method(method)
+    if name not in multiprocessing.get_all_start_methods():
+        raise Unsupported(f"this platform has no start method {name!r}")
+    return multiprocessing.get_context(name)
+
+
+def start_method(method: str | None) -> str:
+    """That of a cell: without one what the workload has set, else this interpreter's default."""
+    import multiprocessing
+
+    # Asked without `allow_none`, it would be set for good.
+    return method or multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]

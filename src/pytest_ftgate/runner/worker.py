@@ -541,10 +541,12 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
     """Initializer of the pools that `executor` bodies get; a pool unpickles tasks only after it."""
     from . import loading
 
-    if setup["kind"] == "processes" and setup["method"] != "fork" and setup["stacks"]:
+    if setup["kind"] == "processes" and setup["stacks"]:
+        from .primitives import start_method
         from .stacks import install, stack_file
 
-        install(setup, stack_file(setup, f"process {os.getpid()}"))
+        if start_method(setup["method"]) != "fork":  # a fork has its parent's
+            install(setup, stack_file(setup, f"process {os.getpid()}"))
     loading.prepare(setup)
     watch.install()
     if not setup["control"]:
