@@ -116,7 +116,7 @@ lint: $(VENV)/.ready ## ruff and mypy
 	$(PY) -m mypy
 
 smoke: setup ## the wheel alone, in a clean environment of each Python that the classifiers name
-	$(PY) tests/support/smoke.py
+	$(PY) .ci/smoke.py
 
 LOWEST := .ftgate/lowest
 lowest: setup ## the fast tests with the lowest versions that pyproject.toml allows
@@ -126,10 +126,10 @@ lowest: setup ## the fast tests with the lowest versions that pyproject.toml all
 	$(LOWEST)/bin/python -m pytest tests --ignore tests/physical $(PARALLEL)
 
 version: $(VENV)/.ready ## name the next release (VERSION=0.1.0), or what follows it (VERSION=0.2.0.dev0)
-	$(PY) tests/support/release.py --name $(VERSION)
+	$(PY) .ci/release.py --name $(VERSION)
 
 release: setup ## build what is published into dist/, and check all of it; nothing is uploaded
-	$(PY) tests/support/release.py
+	$(PY) .ci/release.py
 
 requirements: $(VENV)/.ready ## resolve the pinned requirements anew
 	$(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \

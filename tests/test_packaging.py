@@ -77,7 +77,8 @@ def test_the_wheel_has_the_package_and_its_licence_alone(wheel: zipfile.ZipFile)
 
 
 def test_the_source_distribution_has_what_its_tests_read(built: Built) -> None:
-    for name in ("tests/golden", "docs/running.md", "benchmarks", "examples", "CHANGELOG.md", "LICENSE", "Makefile"):
+    files = ("docs/running.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci/release.py")
+    for name in ("tests/golden", "benchmarks", "examples", *files):
         assert (built.source / name).exists(), name
 
 

@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import smoke
-import typed_workloads
 import yaml
 from packaging.metadata import Metadata
 from packaging.version import Version
@@ -35,7 +34,7 @@ from readme_renderer import markdown
 
 from pytest_ftgate.targets.environments import run_uv
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PYRIGHT = "basedpyright==1.40.2"
 ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 UNRELEASED = "## [Unreleased]"
@@ -202,7 +201,7 @@ def untyped(wheel: Path) -> Iterator[str]:
     """What strict type checkers say of a user's file, with the wheel as it is installed."""
     with tempfile.TemporaryDirectory(prefix="ftgate-types-") as folder:
         python = smoke.install(sys.executable, wheel, Path(folder) / "env") / "python"
-        shutil.copy(typed_workloads.__file__, Path(folder) / "test_typed.py")
+        shutil.copy(ROOT / "tests" / "support" / "typed_workloads.py", Path(folder) / "test_typed.py")
         # No settings of ours: a user's checker has those of the user.
         mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-executable", str(python)]
         done = subprocess.run([*mypy, "test_typed.py"], cwd=folder, capture_output=True, text=True)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from pytest_ftgate.targets.environments import run_uv
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 CONTROLLERS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 SHORT = ("-oftgate_launches=2", "-oftgate_iterations=3", "--ftgate-test-time", "20s")
 TEST = """
