@@ -114,11 +114,3 @@ def test_what_decide_says_stands_below() -> None:
     assert any(
         line.startswith("- `test_without_room`: ") and "processed_to_evaluated is least" in line for line in lines
     )
-
-
-PLANTED = runpy.run_path(str(ROOT / "benchmarks" / "examples" / "planted.py"))["CHANGES"]
-
-
-@pytest.mark.parametrize("change", PLANTED, ids=lambda change: change.name)
-def test_each_planted_change_is_one_of_its_example(change: Any) -> None:
-    assert (ROOT / "examples" / change.file).read_text("utf-8").count(change.old) == 1

@@ -88,6 +88,13 @@ GONE: Final = {
     "a JUnit file besides pytest's": Gone(modules=("features/junit",), forms=("junit",), words=("test_junit",)),
     "pins and a kept state of a search": Gone(words=("bisect.json", "index-bisect", "some pins of")),
     "two recorded runs that are judged": Gone(commands=("diff",), modules=("features/diff",)),
+    "measurements that no page needs": Gone(
+        words=(
+            *("variates", "verdicts/bounds", "verdicts/steps", "time_to_verdict", "probes/memory.py", "startup.py"),
+            *("scale/runners", "runners.md", "histories.py", "suite/repeat", "planted.py"),
+        )
+    ),
+    "tools of a release among the tests": Gone(words=("support/release", "support/smoke")),
 }
 # Locked requirements of others, and this table.
 OTHERS: Final = ("requirements.txt", "tests/test_gone.py", "src/pytest_ftgate/features/html/assets/")

@@ -7,9 +7,6 @@ baselines hold twelve launches of every cell. The launches themselves are made u
 of the workload, a third of the control, the rest are lock and memory launches. One cell of a hundred has regressed.
 Prints seconds of CPU time by part (nothing waits), and the peak of resident memory, with the exponent of their growth
 between the sizes: 1 is linear. What a run of one test takes is subtracted before an exponent is taken.
-
-Then, of each size: the seconds that `--collect-only` takes beside as many cells of `pytest.mark.parametrize`, and how
-long Chromium takes to open the page. Last, of a test that is measured for real, what pytest's process takes.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ import io
 import json
 import math
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -53,18 +49,6 @@ CELLS_PER_TEST, TESTS_PER_FILE = 10, 10
 STORED_LAUNCHES = 12
 TARGETS = ("3.14", "3.14t")
 WORK_NS, MIB = 20_000_000, 1 << 20
-PLAIN_TEST = """
-@pytest.mark.parametrize("cell", range({}))
-def test_{:05}(cell):
-    pass
-"""
-REAL_TEST = """
-from pytest_ftgate import ftgate, serial, threads
-
-@ftgate.compare(threads, serial, workers=[2])
-def test_sum(worker):
-    sum(range(200_000))
-"""
 TEST = """
 @ftgate.compare(threads, serial, interpreters, processes=["fork", "spawn"], pythons=["3.14", "3.14t"], workers=[2])
 def test_{}(worker):
@@ -225,12 +209,12 @@ def store(folder: Path, cells: Sequence[Cell], iterations: int) -> None:
     apply_updates(update_plan("new", rows, entries, at, fingerprint=machine.fingerprint), at, machine)
 
 
-def silent(plugin: MadeUp | None, *arguments: str) -> None:
+def silent(plugin: MadeUp, *arguments: str) -> None:
     """One run of pytest in this process, silent."""
     with contextlib.redirect_stdout(io.StringIO()):
         # What other plugins say at the end is not ours: Hypothesis imports itself for it.
         quiet = ["-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-        pytest.main([*quiet, "--ftgate", *arguments], plugins=[plugin] if plugin else [])
+        pytest.main([*quiet, "--ftgate", *arguments], plugins=[plugin])
 
 
 def measure(tests: int, launches: int, iterations: int, reports: Sequence[str]) -> dict[str, Any]:
@@ -244,70 +228,11 @@ def measure(tests: int, launches: int, iterations: int, reports: Sequence[str]) 
             if done.returncode:
                 sys.exit(done.stderr)
         found: dict[str, Any] = json.loads(done.stdout)
-        found["page"] = opened(Path(folder, "report.html")) if "html" in reports else None
-        plain = Path(folder, "plain")
-        plain.mkdir()
-        for number in range(0, tests, TESTS_PER_FILE):
-            bodies = (PLAIN_TEST.format(CELLS_PER_TEST, each) for each in range(number, number + TESTS_PER_FILE))
-            (plain / f"test_{number:05}.py").write_text("import pytest\n" + "".join(bodies))
-        (plain / "pytest.ini").write_text("[pytest]\n")
-        found["collect"] = collected(Path(folder), "--ftgate", "--ignore=plain"), collected(plain)
         return found
 
 
-def collected(folder: Path, *arguments: str) -> float:
-    """Seconds of CPU time of `pytest --collect-only`."""
-    words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *arguments]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(words, cwd=folder, stdout=subprocess.DEVNULL, check=True)
-    return _cpu_s(resource.getrusage(resource.RUSAGE_CHILDREN)) - _cpu_s(before)
-
-
-def _cpu_s(usage: resource.struct_rusage) -> float:
-    return usage.ru_utime + usage.ru_stime
-
-
-def opened(page: Path) -> tuple[float, float] | None:
-    """Seconds until Chromium has loaded a page, and of these its main thread's CPU time; None without a Chromium."""
-    found = shutil.which("chromium") or shutil.which("google-chrome")
-    if found is None:
-        return None
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as tools:
-        browser = tools.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=0)
-        tab = browser.new_page()
-        session = tab.context.new_cdp_session(tab)
-        session.send("Performance.enable", {"timeDomain": "threadTicks"})
-        tab.goto(page.as_uri(), wait_until="load", timeout=0)
-        load_ms = tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-        metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-        browser.close()
-        return load_ms / 1000, metrics["TaskDuration"]
-
-
-def own() -> tuple[float, float, float]:
-    """Of a run of two cells with real launches: seconds of pytest's own CPU time, of its children's, and in all."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "test_real.py").write_text(REAL_TEST)
-        Path(folder, "pytest.ini").write_text("[pytest]\nftgate_install =\n")
-        words = [sys.executable, str(Path(__file__).absolute()), "--step", "own", "0", "0"]
-        done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
-        own_s, children_s, wall_s = json.loads(done.stdout)
-        return own_s, children_s, wall_s
-
-
 def take(step: str, launches: int, iterations: int, reports: Sequence[str]) -> None:
-    """A step, in the project's folder: `store` its baselines, or `run` it and print what that took.
-
-    `own` runs it with real launches.
-    """
-    if step == "own":
-        began_s = time.perf_counter()
-        silent(None)
-        usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        print(json.dumps([*map(_cpu_s, usages), time.perf_counter() - began_s]))
-        return
+    """A step, in the project's folder: `store` its baselines, or `run` it and print what that took."""
     made = MadeUp(Launches(launches, iterations), Launches(launches, iterations, slower=True))
     if step == "store":
         silent(made, "--collect-only")
@@ -349,16 +274,6 @@ def main() -> None:
         if before:
             powers = "".join(f"{exponent(before, each, empty, part):16.2f}" for part in parts)
             print(f"{'':6} {'exponent':>9}{powers}{exponent(before, each, empty):12.2f}")
-    for each in found:
-        of_cells, of_plain = each["collect"]
-        ratio = of_cells / of_plain
-        print(f"{each['cells']:6} --collect-only {of_cells:.2f} s, {ratio:.2f}x of {of_plain:.2f} s of plain tests")
-        if each["page"]:
-            loaded_s, busy_s = each["page"]
-            print(f"{'':6} the page opens in {loaded_s:.2f} s, its main thread takes {busy_s:.2f} s of CPU time")
-    own_s, children_s, wall_s = own()
-    print(f"a real run: {own_s:.2f} s of its own CPU time, {own_s / wall_s:.1%} of {wall_s:.1f} s, beside", end=" ")
-    print(f"{children_s:.2f} s of its launches")
     print("report files at the largest:", {kind: f"{size / MIB:.1f} MiB" for kind, size in found[-1]["sizes"].items()})
 
 

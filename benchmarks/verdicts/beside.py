@@ -8,7 +8,7 @@
 
     uv run benchmarks/verdicts/beside.py [--repeat 5] [--only GLOB ...]
 
-The workloads are those of time_to_verdict.py. pyperf and pytest-benchmark measure the same cells: a function that
+The workloads are those of commits.py. pyperf and pytest-benchmark measure the same cells: a function that
 starts and joins the workers, once on each commit, with their default options; they are installed beside each
 interpreter first, which no second counts. `pyperf compare_to --min-speed 5` fails a cell whose difference is
 significant and 5 % or more, `--benchmark-compare-fail=mean:5%` one whose mean is 5 % longer. In each repetition the
@@ -36,9 +36,9 @@ from pathlib import Path
 import page
 import pyperf  # type: ignore[import-not-found]
 import rates
+from commits import Results, Workload, by_name, committed, measure, output
 from launches import executable
 from pyperf._compare import CompareData, CompareResult  # type: ignore[import-not-found]
-from time_to_verdict import Results, Workload, by_name, committed, measure, output
 
 from pytest_ftgate.model.verdict import Decision
 
@@ -128,7 +128,7 @@ def prepared(folder: Path, name: str) -> Case:
     sides = folder / "before", folder / "after"
     for side, source in zip(sides, (workload.before, workload.after), strict=True):
         side.mkdir()
-        for file, text in {**FILES, workload.helper: source}.items():
+        for file, text in {**FILES, "work.py": source}.items():
             (side / file).write_text(text.replace("NAMES", repr(names)), encoding="utf-8")
     return Case(workload, committed(folder, workload), sides, names, builds)
 
@@ -149,7 +149,7 @@ def python_of(place: Path, build: str) -> Path:
 def with_ftgate(case: Case, place: Path, tally: Tally) -> None:
     """The gate's own run; a verdict that says neither is undecided, and a miss where the cell changed."""
     results = Results()
-    measure(case.root, (), results)
+    measure(case.root, results)
     tally.seconds += results.seconds
     for row in results.rows:
         name = "threads w1" if row.cell.workers == 1 and case.workload.name == "new lock" else row.cell.executor.label

@@ -1,6 +1,6 @@
 """Collects real pairs of launches, reference and changed, interleaved, for the error rates of the verdicts.
 
-    python benchmarks/verdicts/collect.py --minutes 25 [--out .ftgate/verdicts/wall.jsonl] [--kind wall]
+    python benchmarks/verdicts/collect.py --minutes 25 [--out .ftgate/verdicts/wall.jsonl]
         [--cells 3.14-fork 3.14t-threads] [--effects 0 0 0 0 0 0 0.05 0.10 0.25] [--iterations 50]
 
 Each pair is two fresh interpreters that are started together and interleaved: one iteration each, in random order,
@@ -10,10 +10,8 @@ listed more than once comes more often. As in the product, each side starts firs
 random; hash seed and padding are new for each launch.
 A pair is appended to the file when it ends: interrupt the script at any time, and start it again to continue.
 
-`wall`: an LCG loop per worker, as in scenario 1; the changed side does more rounds, so that the whole iteration (with
+Each worker runs an LCG loop, as in scenario 1; the changed side does more rounds, so that the whole iteration (with
 starting and joining) takes longer by the effect. The dependence of the time on the rounds is measured first.
-`uss`: memory launches; the changed side holds more bytes, so that USS grows by the effect.
-`lock_wait`: lock launches; the changed side stays longer in its critical section (1: twice as long).
 """
 
 from __future__ import annotations
@@ -29,56 +27,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import series
-from launches import WORK, WORKERS, Workloads
-from series import Calibration, Kind, Pair, Side
+from launches import WORK, Workloads
+from series import Calibration, Pair, Side
 
-from pytest_ftgate.measure.launch import Handle, LaunchFailed, LaunchRole, Request
+from pytest_ftgate.measure.launch import Handle, LaunchFailed, Request
 from pytest_ftgate.model.spec import Executor, Param, StartMethod
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
 from pytest_ftgate.stats.rank_tests import iterations_ratio, quantile
 
 WORKLOAD = """
-held = {}
-
 @ftgate.compare(threads)
 def test_wall(worker, dose):
     work(dose)
-
-@ftgate.compare(threads)
-def test_uss(worker, dose):
-    if worker.index not in held:
-        held[worker.index] = b"x" * dose
-    work(20_000)
-
-@ftgate.compare(threads)
-def test_lock_wait(worker, dose):
-    lock = worker.shared
-    for _ in range(60):
-        with lock:
-            work(dose)
-        work(900)
-
-@test_lock_wait.shared
-def lock(context):
-    return context.Lock()
 """
-DOSES: dict[Kind, int] = {"wall": 10_000, "uss": 12 << 20, "lock_wait": 150}
-EFFECTS: dict[Kind, tuple[float, ...]] = {
-    "wall": (0, 0, 0, 0, 0, 0, 0.05, 0.10, 0.25),
-    "uss": (0, 0.05),
-    "lock_wait": (0, 1.0),
-}
-CALIBRATION_LAUNCHES: dict[Kind, int] = {"wall": 12, "uss": 3}
+DOSE = 10_000
+EFFECTS = (0, 0, 0, 0, 0, 0, 0.05, 0.10, 0.25)
+CALIBRATION_LAUNCHES = 12
 CALIBRATION_ITERATIONS = 40
-LOCK_ITERATIONS = 5
-HOLD_NS, CALL_NS = 250_000_000, 8e6
 
 
 class Bench:
     """Starts launches of the workload."""
 
-    def __init__(self, folder: Path, kind: Kind) -> None:
-        self.kind = kind
+    def __init__(self, folder: Path) -> None:
         self.workloads = Workloads(folder, WORK + WORKLOAD)
         self.launcher = self.workloads.launcher
         self.starts: dict[str, list[list[int]]] = {}
@@ -86,9 +57,8 @@ class Bench:
     def request(self, cell: str, dose: int) -> Request:
         """A launch of a cell, named as `3.14t-threads` or `3.14-fork`."""
         build, _, label = cell.partition("-")
-        role: LaunchRole = "locks" if self.kind == "lock_wait" else "own"
         params = (Param(name="dose", literal=str(dose)),)
-        return self.workloads.request(f"test_{self.kind}", build, executor_of(label), role, params, timeout_s=30.0)
+        return self.workloads.request("test_wall", build, executor_of(label), params)
 
     def interleaved(self, requests: Sequence[Request], iterations: int) -> tuple[list[Side], str, str]:
         """Start launches together, in random order, and run one iteration of each in random order.
@@ -110,12 +80,13 @@ class Bench:
                 first += "rc"[order[0]]
                 for index in order:
                     walls[index].append(handles[index].iteration(MEASURED).wall_ns)
-            shares = [_share(handle) for handle in handles]
-        sides = zip(requests, cold_ns, walls, shares, strict=True)
+            for handle in handles:
+                handle.finish()
+        sides = zip(requests, cold_ns, walls, strict=True)
         return (
             [
-                Side(hash_seed=each.hash_seed, padding=each.padding, cold_ns=cold, wall_ns=tuple(wall), share=share)
-                for each, cold, wall, share in sides
+                Side(hash_seed=each.hash_seed, padding=each.padding, cold_ns=cold, wall_ns=tuple(wall))
+                for each, cold, wall in sides
             ],
             "rc"[starting[0]],
             first,
@@ -128,21 +99,6 @@ class Bench:
             order = random.sample(range(len(requests)), len(requests))
             coming += [order[::-1], order]
         return coming.pop()
-
-    def held(self, request: Request) -> Side:
-        """A memory launch: two barriers, which warm it up, then samples while all workers are at work."""
-        handle = self.launcher.start(request)
-        try:
-            handle.ready()
-            for _ in range(2):
-                handle.barrier(1, 0)
-            held = handle.measure_held(HOLD_NS, True, CALL_NS)
-            handle.finish()
-        finally:
-            handle.kill()
-        samples = (point.steadiest_bytes for point in held.memory)
-        uss = tuple(sample for sample in samples if sample is not None)
-        return Side(hash_seed=request.hash_seed, padding=request.padding, uss_bytes=uss)
 
 
 def executor_of(label: str) -> Executor:
@@ -163,24 +119,15 @@ def _first_iteration(handle: Handle) -> int:
     return cold_ns
 
 
-def _share(handle: Handle) -> float | None:
-    """End a launch; with the lock probe, its wait time over workers x the time of their work."""
-    locks = handle.finish().locks
-    if locks is None or not locks.work_ns:
-        return None
-    return sum(site.total_ns for site in locks.sites if site.waits_for == "lock") / (WORKERS * locks.work_ns)
-
-
 def measured(bench: Bench, calibration: Calibration, effect: float, iterations: int) -> Pair:
     """One pair."""
     began, at_s, load = time.monotonic(), time.time(), os.getloadavg()[0]
     doses = (calibration.dose, calibration.changed(effect))
     requests = [bench.request(calibration.cell, dose) for dose in doses]
-    sides, started, order = _measured_sides(bench, requests, iterations)
+    sides, started, order = bench.interleaved(requests, iterations)
     return Pair(
         at_s=round(at_s, 3),
         cell=calibration.cell,
-        kind=bench.kind,
         effect=effect,
         doses=doses,
         reference=sides[0],
@@ -192,57 +139,39 @@ def measured(bench: Bench, calibration: Calibration, effect: float, iterations: 
     )
 
 
-def _measured_sides(bench: Bench, requests: list[Request], iterations: int) -> tuple[list[Side], str, str]:
-    if bench.kind == "uss":
-        order = random.sample((0, 1), 2)
-        sides = {index: bench.held(requests[index]) for index in order}
-        return [sides[0], sides[1]], "rc"[order[0]], ""
-    return bench.interleaved(requests, LOCK_ITERATIONS if bench.kind == "lock_wait" else iterations)
-
-
 def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
-    """How the cell's figure depends on the dose, from interleaved launches with one dose and with two."""
-    if bench.kind == "lock_wait":
-        return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=0.0, slope=1.0)
+    """How the cell's time depends on the dose, from interleaved launches with one dose and with two."""
     single, ratios = [], []
-    for _ in range(CALIBRATION_LAUNCHES[bench.kind]):
-        requests = [bench.request(cell, dose), bench.request(cell, 2 * dose)]
-        if bench.kind == "uss":
-            once, twice = (statistics.median(bench.held(request).uss_bytes) for request in requests)
-            ratios.append(twice / once)
-        else:
-            sides, _, _ = bench.interleaved(requests, CALIBRATION_ITERATIONS)
-            once = quantile(sides[0].wall_ns, 0.5)
-            ratios.append(iterations_ratio(sides[1].wall_ns, sides[0].wall_ns))
-        single.append(float(once))
+    for _ in range(CALIBRATION_LAUNCHES):
+        sides, _, _ = bench.interleaved(
+            [bench.request(cell, dose), bench.request(cell, 2 * dose)], CALIBRATION_ITERATIONS
+        )
+        ratios.append(iterations_ratio(sides[1].wall_ns, sides[0].wall_ns))
+        single.append(float(quantile(sides[0].wall_ns, 0.5)))
     whole = statistics.median(single)
     slope = (statistics.median(ratios) - 1) * whole / dose
-    base = whole - slope * dose
-    return Calibration(at_s=time.time(), cell=cell, kind=bench.kind, dose=dose, base=base, slope=slope)
+    return Calibration(at_s=time.time(), cell=cell, dose=dose, base=whole - slope * dose, slope=slope)
 
 
-def known(path: Path, kind: Kind) -> dict[str, Calibration]:
+def known(path: Path) -> dict[str, Calibration]:
     """The calibrations in an existing series, by cell."""
-    if not path.exists():
-        return {}
-    calibrations = (line for line in series.lines(path) if isinstance(line, Calibration) and line.kind == kind)
-    return {calibration.cell: calibration for calibration in calibrations}
+    found = series.lines(path) if path.exists() else ()
+    return {line.cell: line for line in found if isinstance(line, Calibration)}
 
 
 def _described(calibration: Calibration, effects: Sequence[float]) -> str:
-    unit, size = {"wall": ("ms", 1e6), "uss": ("MiB", 2.0**20)}.get(calibration.kind, ("", 1.0))
     whole = calibration.base + calibration.slope * calibration.dose
     doses = ", ".join(f"{effect:+.0%}: {calibration.injected(effect):+.1%}" for effect in sorted(set(effects)))
-    return f"{calibration.cell}: {whole / size:.2f} {unit}, of which {calibration.base / size:.2f} fixed; dose {doses}"
+    return f"{calibration.cell}: {whole / 1e6:.2f} ms, of which {calibration.base / 1e6:.2f} fixed; dose {doses}"
 
 
 def collect(bench: Bench, options: argparse.Namespace) -> None:
     """Collect pairs until the time is over."""
     ends, done, failed = time.monotonic() + 60 * options.minutes, 0, 0
-    calibrations = known(options.out, bench.kind)
+    calibrations = known(options.out)
     for cell in options.cells:
         if cell not in calibrations:
-            calibrations[cell] = calibrate(bench, cell, options.dose or DOSES[bench.kind])
+            calibrations[cell] = calibrate(bench, cell, options.dose)
             series.append(options.out, calibrations[cell])
         print(_described(calibrations[cell], options.effects), flush=True)
     for cell, effect in schedule(options.cells, options.effects, options.burst):
@@ -269,18 +198,15 @@ def main() -> None:
     """Collect for the given number of minutes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=25.0)
-    parser.add_argument("--kind", choices=series.KINDS, default="wall")
-    parser.add_argument("--out", type=Path, help=f"default: {series.FOLDER}/KIND.jsonl")
+    parser.add_argument("--out", type=Path, default=series.FOLDER / "wall.jsonl")
     parser.add_argument("--cells", nargs="+", default=["3.14-fork", "3.14t-threads"])
-    parser.add_argument("--effects", nargs="+", type=float, help="default: by kind, mostly A/A")
-    parser.add_argument("--dose", type=int, help="rounds, bytes, or rounds in the critical section; in a new file only")
+    parser.add_argument("--effects", nargs="+", type=float, default=EFFECTS, help="default: mostly A/A")
+    parser.add_argument("--dose", type=int, default=DOSE, help="rounds of the loop; in a new file only")
     parser.add_argument("--iterations", type=int, default=50, help="per launch and side (default: 50, as the product)")
     parser.add_argument("--burst", type=int, default=40, help="rounds of one effect before the next (default: 40)")
     options = parser.parse_args()
-    options.out = options.out or series.FOLDER / f"{options.kind}.jsonl"
-    options.effects = options.effects or EFFECTS[options.kind]
     with tempfile.TemporaryDirectory() as folder:
-        collect(Bench(Path(folder), options.kind), options)
+        collect(Bench(Path(folder)), options)
 
 
 if __name__ == "__main__":

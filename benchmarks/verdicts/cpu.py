@@ -20,8 +20,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
+import os
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +34,6 @@ from typing import NamedTuple
 import msgspec
 import page
 from launches import WORK, WORKERS, Workloads
-from variates import others_busy
 
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge.compare import PairedValue, neighbour_pair
@@ -69,6 +71,17 @@ def test_lock(worker, dose):
 @test_lock.shared
 def lock(context):
     return context.Lock()
+"""
+# A process that is not a child of ours: busy for a part of each 10 ms until the pipe that it inherited is closed.
+BURNER = """
+import os, select, sys, time
+share = float(sys.argv[1])
+if os.fork():
+    os._exit(0)
+while not select.select([0], [], [], 0)[0]:
+    began = time.monotonic()
+    while time.monotonic() - began < share * 0.01: pass
+    if share < 1: time.sleep((1 - share) * 0.01)
 """
 THREADS = Executor(kind="threads")
 BODIES = {
@@ -129,6 +142,22 @@ class Round(Struct, frozen=True, kw_only=True):
     def cores(self) -> float:
         """CPU time over wall time of the reference."""
         return sum(self.cpu[0]) / sum(self.wall[0])
+
+
+@contextlib.contextmanager
+def others_busy(cores: float) -> Iterator[None]:
+    """Keep that many cores busy with other processes."""
+    reader, writer = os.pipe()
+    try:
+        left = cores
+        while left > 0:
+            command = [sys.executable, "-S", "-c", BURNER, str(min(1.0, left))]
+            subprocess.run(command, stdin=reader, check=True)
+            left -= 1
+        yield
+    finally:
+        os.close(writer)
+        os.close(reader)
 
 
 def measured(workloads: Workloads, body: str, busy: float, iterations: int) -> Round:

@@ -6,7 +6,7 @@ import random
 from functools import cache
 from pathlib import Path
 
-from pytest_ftgate.measure.launch import LaunchRole, Request
+from pytest_ftgate.measure.launch import Request
 from pytest_ftgate.measure.launchers.workload import WorkloadLauncher, install_runner
 from pytest_ftgate.model.spec import Cell, Executor, Param, Source, Spec, parse_target
 from pytest_ftgate.targets.describe import environment_variables
@@ -39,9 +39,7 @@ class Workloads:
         test: str,
         build: str,
         executor: Executor,
-        role: LaunchRole = "own",
         params: tuple[Param, ...] = (),
-        timeout_s: float = 60.0,
     ) -> Request:
         """A launch of a test in two fresh workers; hash seed and padding are new."""
         target = parse_target(build)
@@ -54,12 +52,12 @@ class Workloads:
             cell=Cell(nodeid=nodeid, target=target, executor=executor, workers=WORKERS, params=params),
             spec=spec,
             python=executable(build),
-            role=role,
+            role="own",
             expect_gil=not build.endswith("t"),
             environment=environment_variables(target.settings),
             hash_seed=random.randrange(1, 2**32),
             padding=random.randrange(4096),
-            timeout_s=timeout_s,
+            timeout_s=60.0,
         )
 
 

@@ -232,9 +232,9 @@ def rows(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> Ite
         for layout, judge in (("apart", apart), ("paired", paired)):
             if tallies := tallied(judge(peer, found)):
                 yield row(cell, peer.name, layout, tallies, EFFECTS)
-    own = judged.PairJudge("wall", hypotheses, at_most)
+    own = judged.PairJudge(hypotheses, at_most)
     yield row(cell, f"pytest-ftgate, {hypotheses} hypotheses", "paired", ours(found, own), EFFECTS)
-    hasty = judged.PairJudge("wall", len(judged.METRICS["wall"]), PYPERF_PROCESSES // 3 + 1, run_alpha=HASTY_ALPHA)
+    hasty = judged.PairJudge(len(judged.METRICS), PYPERF_PROCESSES // 3 + 1, run_alpha=HASTY_ALPHA)
     yield row(cell, f"pytest-ftgate, 5 %, at most {hasty.at_most} pairs", "paired", ours(found, hasty), EFFECTS)
 
 
@@ -246,7 +246,7 @@ def main() -> None:
     options = parser.parse_args()
     found = series.pairs(options.series)
     cells = sorted({pair.cell for pair in found})
-    hypotheses = len(cells) * len(judged.METRICS["wall"])
+    hypotheses = len(cells) * len(judged.METRICS)
     each = (rows(cell, [pair for pair in found if pair.cell == cell], hypotheses, options.at_most) for cell in cells)
     page.show(__file__, COLUMNS, chain.from_iterable(each))
 

@@ -4,18 +4,16 @@
 
 For each cell and metric (wall, tail) the A/A pairs' log-ratios, centred to zero, are resampled in blocks of neighbours
 together with the standard errors that their own iterations show, so that disturbances keep their length. Which of two
-equal launches is called changed was drawn for each pair, so the sign of each is drawn again; `--signs measured` keeps
-the signs, and with them the chance deviation of some hundred pairs. Made noise is added: heavy tails (Student's t with
-3 degrees of freedom), a machine with two speeds (15 % of the pairs scatter three times as much), and neighbouring pairs
-that are correlated by 0.3 and by 0.6. The judge is a vectorised copy of the product's; the script first checks that
-both give the same decisions at the same number of pairs on a random sample of series.
+equal launches is called changed was drawn for each pair, so the sign of each is drawn again. Made noise is added: heavy
+tails (Student's t with 3 degrees of freedom), a machine with two speeds (15 % of the pairs scatter three times as
+much), and neighbouring pairs that are correlated by 0.3 and by 0.6. The judge is a vectorised copy of the product's;
+the script first checks that both give the same decisions at the same number of pairs on a random sample of series.
 
 A false fail of a run is a regression, or a suspicion, reported for any of its K hypotheses although nothing changed;
 `at the margin` are runs in which every hypothesis has changed by exactly the margin: the worst case. Each table has
 rows by noise. The first has the share of whole runs that fail, and its exact bound (95 %). The second has, of single
 tests by the size of the change, how many fail and how many pass; the third the pairs that they need (median, mean,
-99 %) and how often the 95 % interval holds the true change. The last says how many of 100 tests of the wall time fail
-that changed by 5, 10 and 25 %, by the hypotheses of the run and the pairs that its time allows.
+99 %) and how often the 95 % interval holds the true change.
 """
 
 from __future__ import annotations
@@ -44,10 +42,8 @@ from pytest_ftgate.stats.alpha_spending import Look
 ALPHA = 0.01
 EFFECTS = (0.0, 0.05, 0.10, 0.25, 1.0)
 HYPOTHESES = (8, 20, 64)
-BUDGETS = (3, 5, 8, 13, 20, 40, 80)
 FALSE_FAILS = ("noise", "unchanged: K = 8", "K = 20", "K = 64", "at the margin: K = 8", "K = 20", "K = 64")
 POWER = ("noise", "+0 %", "+5 %", "+10 %", "+25 %", "+100 %")
-BY_BUDGET = ("noise", "K", "3", "5", "8", "13", "20", "40", "80")
 BLOCK = 8
 CHUNK = 10_000
 LEAST_RUNS = 5000
@@ -76,7 +72,6 @@ class Design:
     alpha: float
     beta: float
     spread: float
-    bound: float = moderated.BOUND
 
     @classmethod
     def of(cls, metric: Metric, hypotheses: int) -> Design:
@@ -107,7 +102,7 @@ class Seen:
     def __init__(self, logs: Floats, errors: Floats, design: Design) -> None:
         self.logs = logs
         self.count = logs.shape[1]
-        self.expected, self.bound = (self._scales(errors, design.spread * factor) for factor in (1.0, design.bound))
+        self.expected, self.bound = (self._scales(errors, design.spread * factor) for factor in (1.0, moderated.BOUND))
 
     def _scales(self, errors: Floats, spread: float) -> Floats:
         expected = np.sqrt(spread**2 + errors**2)
@@ -230,7 +225,7 @@ class Noise:
         return logs + math.log1p(effect), errors
 
 
-def measured(title: str, found: Sequence[Pair], redrawn: bool) -> list[Noise]:
+def measured(title: str, found: Sequence[Pair]) -> list[Noise]:
     """The noise of each cell and metric of a series."""
     made = []
     for cell in sorted({pair.cell for pair in found}):
@@ -240,15 +235,15 @@ def measured(title: str, found: Sequence[Pair], redrawn: bool) -> list[Noise]:
             logs = np.array([math.log(each.new / each.reference) for each in values if each])
             errors = np.array([each.error for each in values if each])
             logs -= rank_tests.location(logs, 0.0).value
-            made.append(Noise(f"{title}: {cell} {metric}", metric, _resampled(logs, errors, redrawn)))
+            made.append(Noise(f"{title}: {cell} {metric}", metric, _resampled(logs, errors)))
     return made
 
 
-def _resampled(logs: Floats, errors: Floats, redrawn: bool) -> Callable[[int, int, np.random.Generator], Drawn]:
+def _resampled(logs: Floats, errors: Floats) -> Callable[[int, int, np.random.Generator], Drawn]:
     def draw(rows: int, pairs: int, rng: np.random.Generator) -> Drawn:
         starts = rng.integers(0, len(logs), (rows, -(-pairs // BLOCK), 1))
         places = ((starts + np.arange(BLOCK)) % len(logs)).reshape(rows, -1)[:, :pairs]
-        signs = rng.integers(0, 2, places.shape) * 2 - 1 if redrawn else np.ones(places.shape)
+        signs = rng.integers(0, 2, places.shape) * 2 - 1
         return logs[places] * signs, errors[places]
 
     return draw
@@ -344,20 +339,8 @@ def _needed(tally: Tally) -> str:
     return f"{pairs[0]:.0f}, {pairs[1]:.1f}, {pairs[2]:.0f}; {tally.covered.mean():.0%}"
 
 
-def budgets(found: Sequence[Noise], tests: int, rng: np.random.Generator) -> Iterator[list[str]]:
-    """The chance that a change fails, by what a time budget leaves: the number of pairs, and of hypotheses."""
-    for source in found:
-        for count in (3, 12, 48) if source.metric == Metric.WALL else ():
-            design = Design.of(source.metric, count)
-            shares = (
-                [simulated(source, design, tests, rng, each, pairs).share(REGRESSED, SUSPECT) for each in EFFECTS[1:4]]
-                for pairs in BUDGETS
-            )
-            yield [source.name, str(count), *(" / ".join(f"{100 * share:.0f}" for share in each) for each in shares)]
-
-
 def main() -> None:
-    """Print the check; then whole runs, decisions, pairs, and the power by budget."""
+    """Print the check; then whole runs, decisions and pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("series", type=Path, nargs="*")
     parser.add_argument("--tests", type=int, default=100_000, help="A/A tests per line of the whole runs")
@@ -366,20 +349,16 @@ def main() -> None:
     parser.add_argument("--at-most", type=int, default=PAIRED_ROUNDS, help="pairs (default: the product's)")
     parser.add_argument("--compared", type=int, default=600, help="series that the product judges too")
     parser.add_argument("--deviation", type=float, default=0.045, help="of the made noise (default: 0.045)")
-    parser.add_argument("--signs", choices=("drawn", "measured"), default="drawn")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     rng = np.random.default_rng(options.seed)
-    found = [
-        noise for path in options.series for noise in measured(path.stem, series.pairs(path), options.signs == "drawn")
-    ]
+    found = [noise for path in options.series for noise in measured(path.stem, series.pairs(path))]
     found += made(options.deviation)
     checked = check_equal(found, options.at_most, options.compared, rng)
     print(f"the product's own judge decides the same on {checked} of {checked} series")
     page.show(__file__, FALSE_FAILS, false_fails(found, options.tests, options.at_most, rng))
     for rows in power(found, options.power_tests, options.at_most, options.hypotheses, rng):
         page.show(__file__, POWER, rows)
-    page.show(__file__, BY_BUDGET, budgets(found, options.power_tests, rng))
 
 
 if __name__ == "__main__":
