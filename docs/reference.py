@@ -49,8 +49,8 @@ def pages() -> dict[str, str]:
 def options() -> Iterator[str]:
     """The options of `pytest`."""
     yield from ("# Options", "", MADE)
-    yield "The ini key and the environment variable of an option have its name: `--ftgate-test-time` is"
-    yield "`ftgate_test_time` and `FTGATE_TEST_TIME`. [Running](running.md#options) says which place counts."
+    yield "The ini key of an option has its name: `--ftgate-test-time` is `ftgate_test_time`."
+    yield "[Running](running.md#options) says which place counts."
     yield ""
     rows, rare = list[tuple[str, str]](), list[tuple[str, str]]()
     for option in options_table():

@@ -142,15 +142,11 @@ def installed(example: Example) -> Example:
     return example
 
 
-def test_it_adds_an_option_a_form_lines_at_the_end_and_a_command(
-    installed: Example, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_adds_an_option_a_form_lines_at_the_end_and_a_command(installed: Example) -> None:
     result = installed.run_pytest(*QUICK, "--ftgate-report=count:rows.txt", "--ftgate-greeting=ahoy")
     assert "ahoy: 1 failed" in result.outlines
     assert (installed.folder / "rows.txt").read_text() == "3 rows"
-    monkeypatch.setenv("FTGATE_GREETING", "ciao")
-    assert "ciao: 1 failed" in installed.run_pytest(*QUICK).outlines
-    monkeypatch.delenv("FTGATE_GREETING")
+    assert "ciao: 1 failed" in installed.run_pytest(*QUICK, "-oftgate_greeting=ciao").outlines
     assert "hello: 1 failed" in installed.run_pytest(*QUICK).outlines
     assert_usage_error(installed.run_pytest("--ftgate-greeting=ahoy"), "--ftgate-greeting would do nothing")
     assert_usage_error(installed.run_pytest(*QUICK, "--ftgate-greeting="), "--ftgate-greeting=: takes a word")

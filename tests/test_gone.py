@@ -87,6 +87,12 @@ GONE: Final = {
     ),
     "a JUnit file besides pytest's": Gone(modules=("features/junit",), forms=("junit",), words=("test_junit",)),
     "pins and a kept state of a search": Gone(words=("bisect.json", "index-bisect", "some pins of")),
+    "what init found out of a project": Gone(
+        modules=("features/init/project", "features/inifile"), words=("inifile", "init_projects", "lost-trailer")
+    ),
+    "laws of scaling, builds and starts in an advice": Gone(
+        modules=("stats/scalability",), words=("BuildRatio", "StartTax", "Universal Scalability")
+    ),
     "two recorded runs that are judged": Gone(commands=("diff",), modules=("features/diff",)),
     "measurements that no page needs": Gone(
         words=(

@@ -43,7 +43,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source.write_text("class TestA:\n    def test_count(self): ...\n", encoding="utf-8")
     (tmp_path / ".ftgate").mkdir()
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FTGATE_BASELINES", raising=False)
     return tmp_path
 
 
@@ -324,17 +323,12 @@ def test_the_project_is_found_from_a_folder_inside(
     ftgate("list")
 
 
-def test_the_folder_is_that_of_the_configuration_unless_the_environment_names_one(
-    ftgate: Ftgate, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every kind of file, and one that is broken, is in test_init.py."""
+def test_the_folder_is_that_of_the_configuration(ftgate: Ftgate, project: Path) -> None:
     Store(project / "perf").save(TEST, [change()])
     ftgate("list", code=3)
     for named, code in (("perf", 0), ("other", 3)):
         (project / "pytest.ini").write_text(f"[pytest]\nftgate_baselines = {named}\nlog_format = %(message)s\n")
         ftgate("list", code=code)
-    monkeypatch.setenv("FTGATE_BASELINES", "perf")
-    ftgate("list")
 
 
 def test_a_run_and_the_command_take_the_same_lock(ftgate: Ftgate, store: Store, project: Path) -> None:

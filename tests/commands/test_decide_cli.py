@@ -24,8 +24,6 @@ Ftgate = Callable[..., str]
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with baselines of two cells and without a run."""
     monkeypatch.chdir(tmp_path)
-    for name in ("FTGATE_BASELINES",):
-        monkeypatch.delenv(name, raising=False)
     threads, fork = (make_sample(f"3.14t-{name}-w2") for name in ("threads", "fork"))
     fork = replace(fork, cell=replace(fork.cell, executor=Executor(kind="processes", method="fork")))
     Store(tmp_path / "baselines").save(TEST, [change_of(threads), change_of(fork)])

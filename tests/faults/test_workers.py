@@ -105,7 +105,7 @@ def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
         *(long(step, "-n1") for step in ("setup", "begin", "step", "kept", "report")),
         *(long("step", f"-n3 --dist={mode}") for mode in ("loadscope", "loadfile", "loadgroup", "worksteal", "each")),
         long("step", "-n2 --ftgate-time=60s"),
-        long("step", "-n2 --ftgate-exclusive=no"),
+        long("step", "-n2 -oftgate_exclusive=no"),
     ],
 )
 def test_a_killed_worker_costs_its_test_alone(example: Example, step: str, options: str) -> None:

@@ -35,8 +35,7 @@ FAST = (
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, interpreters_on_path: None) -> Example:
     """A user's project: its workload is rewritten as code changes do it, then gated."""
-    for name in ("FTGATE_PYTHON", "FTGATE_TIME", "PYTEST_ADDOPTS"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     return Example(pytester, {"pytest.ini": "[pytest]\n", ".gitignore": ".ftgate/\n__pycache__/\n"})
 
 

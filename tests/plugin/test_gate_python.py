@@ -22,7 +22,7 @@ def example(pytester: pytest.Pytester, interpreters_on_path: None) -> Example:
 
 
 def test_every_target_is_compared_with_the_interpreter_that_is_named(example: Example) -> None:
-    result = example.run_fresh("--ftgate", "--ftgate-against=python:3.14", "--ftgate-explain=no", *QUICK, "-v", "-rs")
+    result = example.run_fresh("--ftgate", "--ftgate-against=python:3.14", "-oftgate_explain=no", *QUICK, "-v", "-rs")
     text = result.stdout.str()
     itself, threaded = example.rows()
     version = threaded["sample"]["reference"]["interpreter"]["version"]

@@ -41,7 +41,7 @@ FILES = {
 }
 QUICK = (
     "--ftgate", "--ftgate-against=HEAD~1", "-oftgate_launches=1", "-oftgate_iterations=2", "--ftgate-python=3.14t",
-    "--ftgate-metrics=wall", "--ftgate-explain=no",
+    "--ftgate-metrics=wall", "-oftgate_explain=no",
 )  # fmt: skip
 
 
@@ -214,6 +214,6 @@ def test_a_version_from_git_is_no_change(pytester: pytest.Pytester, interpreters
 
 
 def test_the_option_takes_two_words(project: Example) -> None:
-    result = project.run_fresh(*QUICK, "--ftgate-unchanged=yes")
+    result = project.run_fresh(*QUICK, "-oftgate_unchanged=yes")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--ftgate-unchanged=yes: takes skip or measure*"])
+    result.stderr.fnmatch_lines(["*-oftgate_unchanged=yes: takes skip or measure*"])

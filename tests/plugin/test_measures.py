@@ -7,18 +7,9 @@ import pytest
 from pytest_ftgate.plugin.options import measures
 
 
-@pytest.mark.parametrize("variable", ["FTGATE", "FTGATE_AGAINST", "FTGATE_UPDATE"])
-def test_a_variable_means_what_its_option_means(
-    variable: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = pytester.parseconfig()
-    assert not measures(config)
-    monkeypatch.setenv(variable, {"FTGATE": "1", "FTGATE_AGAINST": "main", "FTGATE_UPDATE": "new"}[variable])
-    assert measures(config)
-
-
 @pytest.mark.parametrize("line", ["ftgate = true", "ftgate_against = main", "ftgate_update = new"])
-def test_so_does_the_ini(line: str, pytester: pytest.Pytester) -> None:
+def test_the_ini_asks_for_one(line: str, pytester: pytest.Pytester) -> None:
+    assert not measures(pytester.parseconfig())
     pytester.makeini(f"[pytest]\n{line}\n")
     assert measures(pytester.parseconfig())
 

@@ -13,7 +13,7 @@ from pytest_ftgate.store.names import file_name
 
 QUICK = (
     "-oftgate_launches=1", "-oftgate_iterations=1", "--ftgate-python=3.14", "--ftgate-metrics=wall",
-    "--ftgate-explain=no",
+    "-oftgate_explain=no",
 )  # fmt: skip
 NOW = """
     from concurrent.futures import ThreadPoolExecutor

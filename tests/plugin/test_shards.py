@@ -15,7 +15,7 @@ QUICK = (
     "--ftgate",
     "-oftgate_launches=5",
     "-oftgate_iterations=4",
-    "--ftgate-explain=no",
+    "-oftgate_explain=no",
 )
 TESTS = """
     import pytest

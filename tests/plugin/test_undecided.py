@@ -11,7 +11,7 @@ from pytest_ftgate import cli
 
 # One pair of launches cannot tell that nothing has changed.
 QUICK = (
-    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "--ftgate-unchanged=measure", "-oftgate_launches=1",
+    "-p", "fake_run", "--ftgate", "--ftgate-against=HEAD~1", "-oftgate_unchanged=measure", "-oftgate_launches=1",
     "-oftgate_iterations=2", "--ftgate-python=3.14t",
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ def test_a_run_that_decided_something_has_its_own_status(example: Example) -> No
 
 def test_a_run_that_compares_nothing_or_records_is_green(example: Example) -> None:
     stored = tuple(word for word in QUICK if "against" not in word)
-    for option, fails in (("--ftgate-escalate=no", True), ("--ftgate-update=all", False)):
+    for option, fails in (("-oftgate_escalate=no", True), ("--ftgate-update=all", False)):
         result = example.run_pytest(*stored, option, "-k", "same")
         assert result.ret == pytest.ExitCode.OK
         assert "nothing was compared" in result.outlines

@@ -91,10 +91,10 @@ def test_no_other_test_runs_while_one_is_measured(pytester: pytest.Pytester, scr
     ini = "[pytest]\nftgate_install =\nftgate_python = 3.14t\n"
     files = {"pytest.ini": ini, "conftest.py": SLOW, "test_a.py": BESIDE}
     example = Example(pytester, files)
-    overlapping, report, _ = beside(example, "--ftgate-exclusive=no")
+    overlapping, report, _ = beside(example, "-oftgate_exclusive=no")
     assert overlapping
     [table] = report["tables"]
-    assert table["note"].endswith(" ran meanwhile (--ftgate-exclusive=no)"), table["note"]
+    assert table["note"].endswith(" ran meanwhile (ftgate_exclusive = no)"), table["note"]
     path = pytester.path / "test_a.py"
     path.write_text(path.read_text(encoding="utf-8").replace("test_cell", "test_new"), encoding="utf-8")
     overlapping, report, text = beside(example)

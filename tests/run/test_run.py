@@ -841,7 +841,7 @@ def test_escalation_can_be_turned_off(project: Project) -> None:
     project.recorded()
     outcome = project.run(day(cells_slower(1.2)), escalate=False)
     assert outcome.rows[THREADS].verdict.basis == "predicted"
-    assert "--ftgate-escalate" in outcome.rows[THREADS].verdict.why
+    assert "ftgate_escalate" in outcome.rows[THREADS].verdict.why
 
 
 def test_the_last_twenty_recordings_stay(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

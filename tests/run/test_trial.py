@@ -836,7 +836,7 @@ class TestExplanation:
         row = rows[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
-        assert "--ftgate-escalate=no" in row.explanation.refused
+        assert "ftgate_escalate = no" in row.explanation.refused
         assert profiles_of(launcher) == []
 
 

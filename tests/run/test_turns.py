@@ -137,6 +137,6 @@ def test_without_exclusion_the_tests_that_run_meanwhile_are_counted(tmp_path: Pa
     assert [other.ask("before"), other.ask("")] == ["running", "ended"]
     assert other.ask("meanwhile") == "running"
     with mine.excluded(lambda _: None):
-        assert mine.note == "1 other test ran meanwhile (--ftgate-exclusive=no)"
+        assert mine.note == "1 other test ran meanwhile (ftgate_exclusive = no)"
         assert [other.ask(""), other.ask("another")] == ["ended", "running"]
-        assert mine.note == "2 other tests ran meanwhile (--ftgate-exclusive=no)"
+        assert mine.note == "2 other tests ran meanwhile (ftgate_exclusive = no)"

@@ -1,4 +1,4 @@
-"""One table of options: each row is a command-line option, an environment variable, an ini key, and a typed attribute.
+"""One table of options: each row is a command-line option, an ini key, and a typed attribute.
 
 Every pytest run imports this module, so what only a given value needs is imported when one is read.
 """
@@ -14,7 +14,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..kit.errors import FtgateError
-from ..kit.hiding import HIDDEN
 from ..kit.plugins import features
 from ..kit.text import did_you_mean, listed
 
@@ -246,7 +245,7 @@ class Option:
     """The value of an option that is written without one."""
 
     ini_only: bool = False
-    """It is set rarely: neither the command line nor the environment has it."""
+    """It is set rarely: the command line has it by `-o` only."""
     measures: bool = False
     """It makes a run measure."""
     plain: bool = False
@@ -271,11 +270,6 @@ class Option:
         """Name of the ini key and of pytest's own attribute."""
         return "ftgate" if self.name == "ftgate" else "ftgate_" + self.name
 
-    @property
-    def variable(self) -> str:
-        """Name of the environment variable."""
-        return self.dest.upper()
-
 
 def option(name: str, default: Any, parse: Callable[[str], Any], text: str, **columns: Any) -> Option:
     """A row, by default with the usual type of ini key. That of a feature is one of its `ftgate_options`."""
@@ -291,7 +285,7 @@ def row(default: Any, parse: Callable[[str], Any], text: str, **columns: Any) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line, the environment and the ini say about a run; durations in seconds.
+    """What the command line and the ini say about a run; durations in seconds.
 
     A new option of the core is a new attribute here; those of features are in `others`.
     """
@@ -353,12 +347,14 @@ class Options:
         truth,
         "measure a cell that misses its stored baseline together with the baseline's commit, and let that decide "
         "(default: yes)",
+        ini_only=True,
     )
     explain: bool = row(
         True,
         truth,
         "sample the stacks of a regressed cell's workers in a pair of launches, and name the functions that take "
         "the added time (default: yes)",
+        ini_only=True,
     )
     metrics: tuple[str, ...] = row(
         DEFAULT_METRICS,
@@ -456,6 +452,7 @@ class Options:
         True,
         truth,
         "with pytest-xdist: no other test runs beside a measurement (default: yes)",
+        ini_only=True,
     )
     report: tuple[str, ...] = row(
         (),
@@ -470,17 +467,17 @@ class Options:
     )
 
     thresholds: tuple[Threshold, ...] = ()
-    """What the environment and then the command line say of thresholds: the last one holds."""
+    """What the command line says of thresholds: the last one holds."""
     ini_thresholds: tuple[Threshold, ...] = ()
     before_declared: frozenset[str] = frozenset()
-    """The options of the command line and the environment, which hold before what a decorator declares."""
+    """The options of the command line, which hold before what a decorator declares."""
     rerun: tuple[str, ...] = ()
     """Words of the command line that a rerun of a cell needs."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """The values of the rows of features: see `Option.of`."""
 
     def declared(self, name: str, declared: Any) -> Any:
-        """The value of an option that a decorator may declare: command line > environment > decorator > ini."""
+        """The value of an option that a decorator may declare: command line > decorator > ini."""
         return getattr(self, name) if declared is None or name in self.before_declared else declared
 
 
@@ -496,58 +493,44 @@ def table() -> tuple[Option, ...]:
     return (*OPTIONS, *itertools.chain.from_iterable(features("option").hook.ftgate_options()))
 
 
-def read(
-    cli: Mapping[str, Any], environment: Mapping[str, str], ini: Mapping[str, Any], rows: Iterable[Option]
-) -> Options:
-    """The options: command line > environment > ini > default; what is not in `rows` has its default.
+def read(cli: Mapping[str, Any], ini: Mapping[str, Any], rows: Iterable[Option]) -> Options:
+    """The options: command line > ini > default; what is not in `rows` has its default.
 
-    `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. An empty
-    variable or ini key counts as not given: what CI fills in from a setting that is missing must not open the gate.
-    Raises FtgateError.
+    `cli` and `ini` have the raw values by the name of the option, None or nothing where it was not given. An empty ini
+    key counts as not given: what CI fills in from a setting that is missing must not open the gate. Raises FtgateError.
     """
-    given, variables, project = layers = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    given, project = layers = dict[str, Any](), dict[str, Any]()
     for option in rows:
         said = (
             (option.cli, cli.get(option.name)),
-            (f"environment variable {option.variable}", None if option.ini_only else environment.get(option.variable)),
             (f"ini option {option.dest}", ini.get(option.name)),
         )
         for layer, (place, raw) in zip(layers, said, strict=True):
             may_be_empty = layer is given or (option.none and layer is project)
             if raw is not None and (may_be_empty or not _is_empty(option, raw)):
-                layer[option.name] = _parsed(option, raw, place, hidden=layer is variables)
+                layer[option.name] = _parsed(option, raw, place)
                 if option.name != "limit":  # each field of a threshold has its own precedence
                     break
-    values = {**project, **variables, **given}
+    values = {**project, **given}
     own = {option.name: values.pop(option.name) for option in OPTIONS if option.name in values}
     return Options(
         **own,
-        thresholds=(*variables.get("limit", ()), *given.get("limit", ())),
+        thresholds=tuple(given.get("limit", ())),
         ini_thresholds=tuple(project.get("limit", ())),
-        before_declared=frozenset({**variables, **given}),
+        before_declared=frozenset(given),
         others=values,
     )
 
 
 def _is_empty(option: Option, raw: Any) -> bool:
-    """Whether an environment variable or an ini key holds nothing but what separates values."""
+    """Whether an ini key holds nothing but what separates values."""
     texts = raw if isinstance(raw, (list, tuple)) else [raw]
     nothing = rf"[\s{option.lines}{',' * option.commas}]*"
     return all(re.fullmatch(nothing, str(text)) for text in texts)
 
 
-def _parsed(option: Option, raw: Any, place: str, *, hidden: bool) -> Any:
-    """The value of what was said: a text, or several where pytest or a file has split it.
-
-    Raises FtgateError, whose text does not have a `hidden` value.
-    """
-
-    def refused(text: str) -> FtgateError:
-        words = (str(raw), *given, *re.findall(r"[^\s,;:=]{5,}", str(raw)))  # what errors quote
-        for word in filter(None, words if hidden else ()):
-            text = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", HIDDEN, text)
-        return FtgateError(text)
-
+def _parsed(option: Option, raw: Any, place: str) -> Any:
+    """The value of what was said: a text, or several where pytest or a file has split it. Raises FtgateError."""
     if isinstance(raw, bool):
         return raw
     given = list(map(str, raw)) if isinstance(raw, (list, tuple)) else [str(raw)]
@@ -558,7 +541,7 @@ def _parsed(option: Option, raw: Any, place: str, *, hidden: bool) -> Any:
         try:
             given = shlex.split(raw)
         except ValueError as error:
-            raise refused(f"{place}={raw!r}: {error}; quote it as in a shell") from None
+            raise FtgateError(f"{place}={raw!r}: {error}; quote it as in a shell") from None
     try:
         if not option.many:
             return option.parse(given[0])
@@ -570,6 +553,6 @@ def _parsed(option: Option, raw: Any, place: str, *, hidden: bool) -> Any:
             raise ValueError(f"at least one {option.metavar}")
         return tuple(map(option.parse, items))
     except FtgateError as error:  # a target says itself what is wrong with it
-        raise refused(f"{place}: {error}") from None
+        raise FtgateError(f"{place}: {error}") from None
     except ValueError as error:
-        raise refused(f"{place}={' '.join(given)}: takes {error}") from None
+        raise FtgateError(f"{place}={' '.join(given)}: takes {error}") from None

@@ -118,15 +118,14 @@ def given(config: pytest.Config) -> tuple[str, ...]:
 
 
 def command(config: pytest.Config, seed: int) -> str:
-    """The words of the user with the seed, after the names of variables that set options, as `NAME="$NAME"`.
+    """The words of the user with the seed, after PYTEST_ADDOPTS as `NAME="$NAME"`.
 
     It is run from the root of the project.
     """
     words = [os.fspath(each) for each in config.invocation_params.args]
     if not any(word.startswith("--ftgate-seed") for word in words):
         words += ["--ftgate-seed", str(seed)]
-    names = (ADDOPTS, *(option.variable for option in table()))
-    variables = [f'{name}="${name}"' for name in names if name in os.environ]
+    variables = [f'{ADDOPTS}="${ADDOPTS}"'] if ADDOPTS in os.environ else []
     folder, root = config.invocation_params.dir, config.rootpath
     there = ["cd", shlex.quote(str(folder.relative_to(root))), "&&"] if root in folder.parents else []
     return " ".join([*there, *variables, shlex.join(["pytest", *words])])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             how = {"action": "store_true"}
         elif option.optional:
             how |= {"nargs": "?", "const": option.optional}
-        said = f"{option.help} (ini, env: {option.variable})"
+        said = f"{option.help} (ini)"
         group.addoption(option.cli, dest=option.dest, default=None, help=said, **how)
 
 
@@ -58,7 +57,7 @@ def _read(config: pytest.Config, rows: Sequence[Option]) -> Options:
             with usage_errors():
                 raise FtgateError(f"ini option {option.dest}: {error}") from None
     with usage_errors():
-        return options.read(cli, os.environ, ini, rows)
+        return options.read(cli, ini, rows)
 
 
 def measures(config: pytest.Config) -> bool:

@@ -451,7 +451,7 @@ class Trial:
             return None
         why = "the run was interrupted before the baseline's commit was measured" if self._interrupted else ""
         if not (why or self.run.config.escalate):
-            why = "--ftgate-escalate=no: the baseline's commit is not measured"
+            why = "ftgate_escalate = no: the baseline's commit is not measured"
         try:
             if not why:
                 return self.run.references.recorded(compared_with, split_nodeid(cell.nodeid)[0])

@@ -94,7 +94,7 @@ class MeasuringTurn:
         others = sum(count - self._before.get(path, 0) for path, (count, _) in counts.items())
         if not others:
             return ""
-        return f"{plural(others, 'other test')} ran meanwhile (--ftgate-exclusive=no)"
+        return f"{plural(others, 'other test')} ran meanwhile (ftgate_exclusive = no)"
 
     # -- the files ---------------------------------------------------------------------------------------------
 

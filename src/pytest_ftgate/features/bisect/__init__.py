@@ -116,7 +116,7 @@ class Runs:
         lower, upper = (min(watched.worse, LARGE) ** part - 1 for part in (LOWER, UPPER))
         limit = f"{watched.metric}: margin={lower:.2%}, effect={upper:.2%}"
         gate = ["--ftgate-metrics", watched.metric, "--ftgate-limit", limit] if watched.metric else []
-        return answer(watched, self.pytest(reference, commit, *gate, "--ftgate-explain=no"))
+        return answer(watched, self.pytest(reference, commit, *gate, "-oftgate_explain=no"))
 
     def pytest(self, reference: str, commit: str, *words: str) -> Report:
         """The report of a run that compares two commits. Raises OutOfTimeError, FtgateError."""

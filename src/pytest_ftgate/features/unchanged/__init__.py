@@ -1,4 +1,4 @@
-"""`--ftgate-unchanged`: what runs the same code on both sides passes unmeasured. `cells.py` finds it."""
+"""What runs the same code on both sides passes unmeasured. `cells.py` finds it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ UNCHANGED = option(
     "skip (the default): with --ftgate-against a test whose cells run the same code and read the same files on both "
     "sides passes unmeasured; measure: measure it all the same",
     metavar="skip|measure",
+    ini_only=True,
 )
 
 
