@@ -1,12 +1,11 @@
-"""What a measured process has beyond the same workload in a plain script: written memory, and CPU time until it starts.
+"""What a measured process has beyond the same workload in a plain script: written memory.
 
     python benchmarks/probes/footprint.py [--rounds 10] [--workers 2]
 
 Each round starts, on both builds and in random order: a plain script that imports the workload and runs it in threads,
-a launch of the runner, and a launch with the lock probe, which the start hook installs. "memory" is written memory
-(private dirty pages) while all workers wait after their call and a garbage collection; "start" is the CPU time of the
-process until the workload is imported and no worker exists. Each figure is the median of the rounds; "start" is the
-lowest. Needs Linux.
+a launch of the runner, and a launch with the lock probe, which the start hook installs. Written memory (private dirty
+pages) is read while all workers wait after their call and a garbage collection. Each figure is the median of the
+rounds. Needs Linux.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ import random
 import statistics
 import subprocess
 import tempfile
-import time
 from pathlib import Path
-from typing import NamedTuple
 
 from pytest_ftgate.kit.proc import ProcessMap
 from pytest_ftgate.measure.launch import LaunchRole, Request
@@ -51,35 +48,22 @@ end.set()
 TEST = "from pytest_ftgate import ftgate, threads\n\n\n@ftgate.compare(threads)\ndef test_work(worker):\n"
 
 
-class Seen(NamedTuple):
-    """One process: written memory at its barrier in bytes, CPU time of its start in ns."""
-
-    written_bytes: int
-    start_ns: int
-
-
-def cpu_ns(pid: int) -> int:
-    """The CPU time of a whole process so far."""
-    return time.clock_gettime_ns(~pid << 3 | 2)  # as clock_getcpuclockid(3) makes the number
-
-
-def plain(python: str, folder: Path, workers: int) -> Seen:
+def plain(python: str, folder: Path, workers: int) -> int:
     """The plain script."""
     words = [python, "-s", str(folder / "plain.py"), str(workers)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        start_ns = cpu_ns(process.pid)
         process.stdin.write("\n")
         process.stdin.flush()
         process.stdout.readline()
         point = barrier_point(ProcessMap(main=process.pid))
         process.stdin.write("\n")
-    return Seen(point.written_bytes or 0, start_ns)
+    return point.written_bytes or 0
 
 
-def launched(launcher: WorkloadLauncher, python: str, folder: Path, workers: int, role: LaunchRole) -> Seen:
+def launched(launcher: WorkloadLauncher, python: str, folder: Path, workers: int, role: LaunchRole) -> int:
     """A launch of the runner."""
     executor = Executor(kind="threads")
     source = Source(
@@ -106,22 +90,21 @@ def launched(launcher: WorkloadLauncher, python: str, folder: Path, workers: int
     assert isinstance(handle, WorkloadHandle)
     try:
         handle.ready()
-        start_ns = cpu_ns(handle.process.pid)
         written = handle.barrier(1, 0).point.written_bytes or 0
         handle.finish()
     finally:
         handle.kill()
-    return Seen(written, start_ns)
+    return written
 
 
-def measured(rounds: int, workers: int, folder: Path) -> dict[tuple[str, str], list[Seen]]:
-    """(build, kind of process) -> what each round saw."""
+def measured(rounds: int, workers: int, folder: Path) -> dict[tuple[str, str], list[int]]:
+    """(build, kind of process) -> the bytes of each round."""
     (folder / "plain.py").write_text(PLAIN, encoding="utf-8")
     (folder / "plain_work.py").write_text(WORK, encoding="utf-8")
     (folder / "test_work.py").write_text(TEST + WORK.partition("\n")[2], encoding="utf-8")
     launcher = WorkloadLauncher(install_runner(folder / "runner"), folder / "launches")
     pythons = {build: find_interpreter(parse_target(build)).executable for build in BUILDS}
-    seen: dict[tuple[str, str], list[Seen]] = {}
+    seen: dict[tuple[str, str], list[int]] = {}
     for number in range(rounds + 1):
         jobs = [(build, kind) for build in BUILDS for kind in ("plain", "own", "locks")]
         for build, kind in random.sample(jobs, len(jobs)):
@@ -143,19 +126,13 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ftgate-footprint-") as folder:
         seen = measured(args.rounds, args.workers, Path(folder))
-    print(f"{'':<7} {'':<26} {'memory':>11} {'more':>11} {'start':>10} {'more':>10}")
+    print(f"{'':<7} {'':<26} {'memory':>11} {'more':>11}")
     names = {"plain": "plain script", "own": "launch", "locks": "launch with start hook"}
     for build in BUILDS:
-        bare = (0.0, 0.0)
+        bare = statistics.median(seen[build, "plain"]) / 2**20
         for kind, name in names.items():
-            each = seen[build, kind]
-            mib = statistics.median(one.written_bytes for one in each) / 2**20
-            start_ms = min(one.start_ns for one in each) / 1e6
-            bare = (mib, start_ms) if kind == "plain" else bare
-            print(
-                f"{build:<7} {name:<26} {mib:>7.2f} MiB {mib - bare[0]:>7.2f} MiB"
-                f" {start_ms:>7.1f} ms {start_ms - bare[1]:>7.1f} ms"
-            )
+            mib = statistics.median(seen[build, kind]) / 2**20
+            print(f"{build:<7} {name:<26} {mib:>7.2f} MiB {mib - bare:>7.2f} MiB")
 
 
 if __name__ == "__main__":

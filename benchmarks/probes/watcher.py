@@ -4,8 +4,8 @@
 
 Each workload runs in two threads of one process per build; its windows alternate, one bare and one sampled, and a pair
 starts with the kind that the pair before ended with. Prints the median throughput of both sides, the ratio of pairs
-with its 95 % interval (signed rank), the same for throughput over the target's CPU time, the sampler's own CPU time as
-a share of the window, the sampling rate, and the states of the threads.
+with its 95 % interval (signed rank), the same for throughput over the target's CPU time, and the sampler's own CPU time
+as a share of the window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from pytest_ftgate.kit.proc import ProcessMap
 from pytest_ftgate.measure.watch.threads import ThreadSampler
-from pytest_ftgate.model.sample import Waits
 from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.stats.rank_tests import location
 from pytest_ftgate.targets.find import find_interpreter
@@ -70,12 +69,11 @@ class Speed(NamedTuple):
 
 
 class Round(NamedTuple):
-    """One pair of windows: the target's speed on both sides, the sampler's share of a core, and its result."""
+    """One pair of windows: the target's speed on both sides, and the sampler's share of a core."""
 
     bare: Speed
     sampled: Speed
     share: float
-    seen: Waits
 
 
 class Target:
@@ -113,28 +111,21 @@ def rounds(target: Target, seconds: float, count: int) -> Iterator[Round]:
             began = time.process_time()
             speed[sampled] = target.window(seconds, watch)
             if watch is not None:
-                seen = watch.finish()
+                watch.finish()
                 share = (time.process_time() - began) / (seconds * 0.8)
-        yield Round(speed[False], speed[True], share, seen)
+        yield Round(speed[False], speed[True], share)
 
 
 def line(build: str, body: str, done: list[Round]) -> str:
     """The line of one workload."""
     wall = location([each.sampled.wall / each.bare.wall for each in done], 0.95)
     cpu = location([each.sampled.cpu / each.bare.cpu for each in done], 0.95)
-    seen = [each.seen for each in done]
-    span_s = sum(each.span_s for each in seen)
-    where = "  ".join(
-        f"{name} {sum(getattr(each, name + '_s') for each in seen) / span_s:4.2f}"
-        for name in ("running", "runnable", "gil", "futex", "asleep")
-    )
-    rate = sum(each.samples for each in seen) / span_s
     bare = statistics.median(each.bare.wall for each in done)
     sampled = statistics.median(each.sampled.wall for each in done)
     share = statistics.median(each.share for each in done)
     return (
         f"{build:6s} {body:10s} {bare:9.0f} {sampled:9.0f}  {wall.value:.3f} [{wall.low:.3f}, {wall.high:.3f}]"
-        f"  {cpu.value:.3f} [{cpu.low:.3f}, {cpu.high:.3f}]  {100 * share:4.1f} %  {rate:4.0f} Hz  {where}"
+        f"  {cpu.value:.3f} [{cpu.low:.3f}, {cpu.high:.3f}]  {100 * share:4.1f} %"
     )
 
 
@@ -145,7 +136,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a window")
     parser.add_argument("--rounds", type=int, default=12, help="pairs of windows per workload")
     options = parser.parse_args()
-    print("build  workload      bare/s sampled/s  ratio [95 %]          per CPU second        sampler    rate  states")
+    print("build  workload      bare/s sampled/s  ratio [95 %]          per CPU second        sampler")
     for build in options.python:
         python = find_interpreter(parse_target(build)).executable
         for body in BODIES:

@@ -82,8 +82,8 @@ class Judged:
 class PairJudge:
     """The product's judge of one cell, given pair by pair."""
 
-    def __init__(self, hypotheses: int, at_most: int = PAIRED_ROUNDS, run_alpha: float = ALPHA) -> None:
-        alpha = run_alpha / hypotheses
+    def __init__(self, hypotheses: int, at_most: int = PAIRED_ROUNDS) -> None:
+        alpha = ALPHA / hypotheses
         self.at_most = at_most
         beta = alpha_spending.BETA
         policy = Policy(metrics=METRICS, cli=(), ini=(), alpha=alpha, beta=beta, probe_cost=PROBE_COST)

@@ -34,7 +34,6 @@ from asv_runner.statistics import compute_stats  # type: ignore[import-not-found
 from pyperf._compare import CompareData, CompareResult  # type: ignore[import-not-found]
 from pytest_benchmark.stats import Stats  # type: ignore[import-not-found]
 from pytest_benchmark.utils import parse_compare_fail  # type: ignore[import-not-found]
-from scipy.stats import mannwhitneyu
 from series import Pair, Side
 
 from pytest_ftgate.judge.judge import PAIRED_ROUNDS
@@ -43,11 +42,8 @@ NS = 1e9
 PYPERF_PROCESSES, PYPERF_VALUES = 20, 3
 ASV_PROCESSES, ASV_REPEAT, ASV_SAMPLE_S, ASV_FACTOR = 2, 5, 0.01, 1.1
 BENCHMARK_S = 1.0
-LEVEL = 0.01
 EFFECTS = (0.0, 0.05, 0.10, 0.25)
 COLUMNS = ("cell", "rule", "layout", "false alarms", "misses +5 %", "misses +10 %", "misses +25 %", "a comparison")
-HASTY_ALPHA = 0.05
-"""The level at which pyperf tests: the product at that level, with a third of its launches, is compared with it."""
 
 Sides = Sequence[Side]
 Rule = Callable[[Sides, Sides], bool]
@@ -138,12 +134,6 @@ def _number(walls_s: Sequence[float]) -> int:
     return max(1, min(number, len(walls_s) // ASV_REPEAT))
 
 
-def pooled(reference: Sides, changed: Sides) -> bool:
-    """A one-sided Mann-Whitney test at 1 % on all iterations of all launches."""
-    new, old = ([wall for launch in side for wall in launch.wall_ns] for side in (changed, reference))
-    return bool(mannwhitneyu(new, old, alternative="greater").pvalue < LEVEL)
-
-
 def peers(filling: int) -> list[Peer]:
     """All rules; `filling` launches have as many rounds as pytest-benchmark runs in its second."""
     return [
@@ -154,7 +144,6 @@ def peers(filling: int) -> list[Peer]:
         Peer("pyperf compare_to", PYPERF_PROCESSES, compare_to(None)),
         Peer("pyperf compare_to --min-speed 5", PYPERF_PROCESSES, compare_to(5)),
         Peer("asv continuous, factor 1.1", ASV_PROCESSES, continuous),
-        Peer("Mann-Whitney 1 %, pooled", PYPERF_PROCESSES, pooled),
     ]
 
 
@@ -234,8 +223,6 @@ def rows(cell: str, found: Sequence[Pair], hypotheses: int, at_most: int) -> Ite
                 yield row(cell, peer.name, layout, tallies, EFFECTS)
     own = judged.PairJudge(hypotheses, at_most)
     yield row(cell, f"pytest-ftgate, {hypotheses} hypotheses", "paired", ours(found, own), EFFECTS)
-    hasty = judged.PairJudge(len(judged.METRICS), PYPERF_PROCESSES // 3 + 1, run_alpha=HASTY_ALPHA)
-    yield row(cell, f"pytest-ftgate, 5 %, at most {hasty.at_most} pairs", "paired", ours(found, hasty), EFFECTS)
 
 
 def main() -> None:
