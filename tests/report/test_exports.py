@@ -10,6 +10,7 @@ import jsonschema
 import msgspec
 import pytest
 import report_by_hand
+import small_report
 from report_by_hand import of_rows
 
 from golden import check_golden
@@ -45,7 +46,7 @@ def rendered(kind: str, **fields: Any) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_whole_text(kind: str) -> None:
-    check_golden(f"export.{kind}", rendered(kind))
+    check_golden(f"export.{kind}", "".join(formats.rendered(kind, small_report.report())))
 
 
 def test_bmf_follows_benchers_schema() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 import pytest
 import report_by_hand
+import small_report
 from report_by_hand import FREE_THREADED, around, cell, of_rows
 from values import timed
 
@@ -132,9 +133,34 @@ def words(text: str) -> str:
 
 def test_the_page_but_its_scripts_and_style(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sentences, "of_report", lambda _: ())  # its texts have tests of their own
-    text = rendered(built(partial="Ctrl-C", command="pytest --ftgate tests"))
+    report = small_report.report()
+    text = rendered(msgspec.structs.replace(report, partial="Ctrl-C", command="pytest --ftgate tests"))
     assert 500_000 < len(text.encode()) < 600_000  # 0.5 MB and some KB a cell, as the manual says
     check_golden("page.html", text.partition("<body>")[2].partition('<script type="application/json"')[0])
+
+
+def test_what_the_page_of_every_verdict_says_beside() -> None:
+    text = plain(rendered(built(partial="")))
+    said = words(text)
+    for each in (
+        # an item that was judged by something else than the others of its test says so
+        "against baselines/tests/test_words.py/test_tokenise.json at 1a2b3c4d5e judged by a prediction from the stored",
+        "against the baseline&#39;s commit (1a2b3c4d5e) judged by paired launches (it missed its baseline,",
+        "broken 3.14t-fork-w8",
+        "Accepted tests/test_words.py::test_tokenise accepted 3.14-threads-w8 wall +8.3 %",
+        "accepted wall accepted by commit 9f8e7d6c5b: the index costs 8 %, see the design",
+        "Also worth knowing inconclusive 3.14-spawn-w8 tests/test_words.py::test_tokenise wall +3.1 %",
+        "unsupported 3.13-interpreters-w8 , 3.13t-interpreters-w8 tests/test_words.py::test_tokenise sub-inter",
+        "Tests tests/test_words.py::test_tokenise 10 cells tests/test_cache.py::test_lookup 5 cells",
+        "nothing was compared a duration of 5 s: the time is that of one operation over all workers ratio: to",
+        "src/words/feed.py:9 Queue queue 3.14t-threads-w8 12.1 %",
+        "unused baselines/tests/test_words.py/test_gone.json",
+    ):
+        assert each in said
+    shares = [float(each) for each in re.findall(r'<rect width="([\d.]+)" height="8"/>', text)]
+    assert shares == sorted(shares, reverse=True), "the sites of all cells of a test, by their share"
+    assert re.findall(r'<tr id="(t1c\d)" class="(better)">', text) == [("t1c6", "better")]
+    assert "decided so far" not in said
 
 
 def test_it_is_one_file_whose_policy_lets_in_its_own_scripts_and_style_alone() -> None:
@@ -196,6 +222,7 @@ def test_what_fails_is_what_the_run_was_told_to_fail_on() -> None:
     tables = (msgspec.structs.replace(table, rows=(slower, noisy)),)
     text = rendered(built(tables=tables, failing=frozenset({noisy.cell.nodeid})))
     assert "1 of 2 decided, 1 inconclusive</p>" in text
+    assert "why rules out +21 %; +5 % needs about 14 more pairs, 40 s" in words(text)
     assert re.findall(
         r"What fails|Also worth knowing|3.14-spawn-w8</a></span></h4>|3.14-fork-w8</a> <small>", plain(text)
     ) == [
@@ -231,6 +258,15 @@ def test_a_run_that_fails_because_it_decided_nothing_is_not_shown_as_open() -> N
     assert '<h1 id="verdict" class="fails">Nothing was decided: 0 of 1 compared cell</h1>' in text
     left = "wall +3.1 % (99.2 % CI -2.0 % to +8.2 %); rules out +21 %; +5 % needs about 14 more pairs, 40 s"
     assert left in words(text), "its interval, and what would settle it"
+    assert "compared cell Give the tests more time (--ftgate-test-time)" in words(text)
+
+
+def test_an_error_says_whether_the_reference_has_it() -> None:
+    row = report_by_hand.report().tables[0].rows[7]
+    assert row.error is not None
+    verdict = Verdict(decision=Decision.ERROR, reason=row.error.reason, commit=report_by_hand.COMMIT)
+    text = words(rendered(of_rows(msgspec.structs.replace(row, verdict=verdict))))
+    assert "reference not known whether the baseline&#39;s commit has this error" in text
 
 
 def test_what_changed_stands_before_why_and_p_values_are_folded() -> None:

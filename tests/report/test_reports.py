@@ -11,6 +11,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 import report_by_hand
+import small_report
 from fake_launcher import group_of, spec_of
 from report_by_hand import KIB, MIB, around, cell, of_rows, role, site
 from values import entry, held, probed, read, sample_of, timed
@@ -587,7 +588,7 @@ def test_update_says_lock_wait_and_scaling() -> None:
 
 
 def test_json_golden() -> None:
-    check_golden("report.json", json.render(report_by_hand.report()))
+    check_golden("report.json", json.render(small_report.report()))
 
 
 def test_json_round_trip_keeps_everything() -> None:

@@ -70,6 +70,10 @@ def test_the_golden_report_is_valid(validator: jsonschema.Draft202012Validator) 
     validator.validate(plain_json.loads((FOLDER / "report.json").read_text(encoding="utf-8")))
 
 
+def test_a_report_of_every_verdict_is_valid(validator: jsonschema.Draft202012Validator) -> None:
+    validator.validate(plain_json.loads(json.render(report_by_hand.report())))
+
+
 def with_wall(wall: Interval) -> Report:
     """A report of one cell with this wall time."""
     row = report_by_hand.report().tables[0].rows[0]

@@ -1,4 +1,7 @@
-"""A report written by hand from the model's types: every verdict, every kind of gap."""
+"""A report written by hand from the model's types: every verdict, every kind of gap.
+
+Its texts are what counts: its figures do not follow from each other, those of `small_report` do.
+"""
 
 from __future__ import annotations
 
