@@ -20,6 +20,7 @@ from fake_launcher import (
     memory_of,
     noisy,
     spec_of,
+    steady,
 )
 
 from pytest_ftgate.measure.capacity import (
@@ -30,7 +31,7 @@ from pytest_ftgate.measure.capacity import (
     Capacity,
     Needed,
 )
-from pytest_ftgate.measure.plan import Allowance
+from pytest_ftgate.measure.plan import LEAST_ITERATIONS, Allowance
 from pytest_ftgate.model.spec import Group
 from pytest_ftgate.runner.protocol import MEASURED
 
@@ -86,6 +87,13 @@ def test_batches_have_other_cells_in_each_round() -> None:
         together[event.at.order].add(frozenset(launcher.handles[each].side[0] for each in event.alive))
     assert {len(batch) for batches in together.values() for batch in batches} == {3}
     assert len(set(map(frozenset, together.values()))) > 1
+
+
+def test_the_pilot_of_a_batch_is_as_long_as_the_whole_round_makes_it() -> None:
+    launcher = FakeLauncher(wall_ns=steady(50 * MS))
+    capacity = Capacity(descriptors=SPARE_DESCRIPTORS + 9 * DESCRIPTORS)
+    samples = run_of(launcher, group_of_cells(6), capacity, limits=Allowance(launches=1, budget_s=1e6)).measure()
+    assert {len(sample.launches[0].iterations) for sample in samples} == {LEAST_ITERATIONS}
 
 
 def test_nothing_is_split_where_all_fits() -> None:

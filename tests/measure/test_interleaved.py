@@ -38,7 +38,14 @@ from pytest_ftgate.measure.cell_run import BARE_LOCKS, CellRun, EmptyLaunches
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.group import Measurement, StoppingRule
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, LaunchRole
-from pytest_ftgate.measure.memory_round import BARE_HOLDS, BARRIERS, GROWTH_AT_LEAST, GROWTH_AT_MOST, GROWTHS
+from pytest_ftgate.measure.memory_round import (
+    BARE_HOLDS,
+    BARRIERS,
+    GROWTH_AT_LEAST,
+    GROWTH_AT_MOST,
+    GROWTHS,
+    memory_cost_ns,
+)
 from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
 from pytest_ftgate.measure.spent import OF_ROLE
 from pytest_ftgate.measure.time_round import PROBED_ITERATIONS
@@ -311,6 +318,9 @@ def test_sampling_overhead_is_measured_by_holding_it_bare_as_well() -> None:
         assert cost is not None
         assert [*cost.bare_ns, *cost.watched_ns] == pytest.approx([2 * MS, 3 * MS])
     assert len(sample.of("empty")) == 1
+    launcher.watched = steady(0.0)  # no operation ended while it was sampled
+    (sample,) = measured(launcher, "threads", limits=Allowance(launches=1, iterations=1))
+    assert sample.of("memory")[0].sampling_cost is None
 
 
 def test_cold_iterations_warm_ups_and_checks_are_kept_apart() -> None:
@@ -603,6 +613,14 @@ def test_the_costs_of_a_plan_are_the_time_that_passed_and_that_of_the_memory_lau
     assert found["launch_ns"] == pytest.approx((4 * 50 + 2 * (400 + 200) + 2 * (800 + 200)) * MS, rel=0.1)
 
 
+def test_a_plan_is_made_of_the_ratios_to_the_bare_launch_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = FakeLauncher(wall_ns=lambda at: (900 if at.side == "locks" else 20 if at.reference else 40) * MS)
+    measurement, planned = run_of(launcher, group_of("threads"), limits=ADAPTING, paired=True), list[Any]()
+    monkeypatch.setattr(measurement.plan, "plan_iterations", lambda ratios, **_: planned.append(ratios))
+    assert measurement.step()
+    assert {ratio for launches in planned[0] for ratios in launches for ratio in ratios} == {2.0}
+
+
 def test_a_pair_of_long_bodies_takes_little_more_than_what_they_need() -> None:
     launcher = FakeLauncher(wall_ns=steady(2000 * MS))
     limits = Allowance(at_least=13, at_most=80, budget_s=60.0, least_iterations=10)
@@ -689,6 +707,36 @@ def test_memory_waits_where_two_rounds_of_time_would_not_fit_beside_it() -> None
     sample, _ = measured(launcher, limits=Allowance(budget_s=20.0))
     assert [launch.order for launch in sample.launches] == [0, 1]
     assert 0 not in {launch.order for launch in sample.of("memory")}
+    launcher = FakeLauncher(wall_ns=steady(400 * MS))
+    measurement = run_of(launcher, group_of("threads", "fork"), limits=Allowance(budget_s=20.0))
+    assert measurement.step()
+    plan = measurement.plan
+    costs_ns = [memory_cost_ns(measurement, each, 400 * MS) for each in measurement.cell_runs]
+    starts_ns = plan.round_ns - plan.iteration_ns * plan.taken
+    assert plan.omitted_ns == pytest.approx(sum(costs_ns) + starts_ns / 3)
+
+
+def test_what_memory_launches_will_take_is_what_they_take() -> None:
+    launcher = FakeLauncher()
+    measurement = run_of(launcher, group_of("threads", targets=("3.14t",)))
+    assert measurement.step()
+    took_ns = sum(event.ended_ns - event.began_ns for event in launcher.of(BARRIER, HOLD, side="own"))
+    assert memory_cost_ns(measurement, measurement.cell_runs[0], 20 * MS) == pytest.approx(took_ns)
+
+
+@pytest.mark.parametrize(
+    ("needs", "pair", "holds"),
+    [(EVERYTHING, False, 2), (EVERYTHING, True, 1), (frozenset({"time", "memory"}), False, 1)],
+)
+def test_a_launch_is_also_held_bare_where_what_sampling_costs_is_shown(
+    needs: frozenset[Need], pair: bool, holds: int
+) -> None:
+    launcher = FakeLauncher()
+    measurement = run_of(launcher, group_of("threads"), paired=pair, loops=2)
+    measurement.cell_runs[0].require(needs)
+    assert measurement.step()
+    assert set(Counter(event.handle for event in launcher.of(HOLD)).values()) == {holds}
+    assert set(launcher.held_calls_ns) == {0.8 * 20 * MS}  # without start and join
 
 
 def test_launches_and_iterations_are_fixed_when_asked_for() -> None:
@@ -1145,6 +1193,19 @@ def test_a_round_that_the_end_cut_counts_from_the_least_iterations_on() -> None:
     assert {-1, 0, 1} <= counted
 
 
+def test_a_round_that_ends_before_the_lock_probe_has_an_iteration_counts_for_nothing() -> None:
+    seen = set()
+    for seed in range(4):
+        whole, limits = FakeLauncher(), Allowance(launches=2, iterations=1)
+        run_of(whole, group_of("threads"), limits=limits, paired=True, seed=seed).measure()
+        for end in whole.of(MEASURED)[-4:]:
+            cut = msgspec.structs.replace(limits, budget_s=end.ended_ns / 1e9)
+            (sample,) = run_of(FakeLauncher(), group_of("threads"), limits=cut, paired=True, seed=seed).measure()
+            assert all(launch.iterations for launch in (*sample.launches, *sample.of("locks")))
+            seen.add(len(sample.launches))
+    assert seen == {1, 2}
+
+
 def test_a_control_workload_is_cut_with_its_cell() -> None:
     launcher = FakeLauncher(wall_ns=steady(PACE))
     limits = Allowance(launches=9, iterations=4, budget_s=30.0)
@@ -1181,6 +1242,18 @@ def test_conditions_are_sampled_before_between_and_after_rounds() -> None:
     assert looks == [0, 1, 2, 3]
     assert seen  # while what it counts is still there
     assert all(seen)
+
+
+@pytest.mark.parametrize(("kind", "warmups"), [("server", 2), ("command", 0)])
+def test_a_server_is_warmed_up_before_it_is_held_and_a_command_is_another_process_each_time(
+    kind: Any, warmups: int
+) -> None:
+    launcher = FakeLauncher()
+    program = Executor(kind=kind, program=Program(name="native", argv=("native",)))
+    spec = msgspec.structs.replace(spec_of("threads", warmup=2), executors=(program,))
+    assert run_of(launcher, group_of(spec=spec)).step()
+    (held,) = {event.handle for event in launcher.of(HOLD)}
+    assert len([event for event in launcher.of(WARMUP) if event.handle == held]) == warmups
 
 
 def test_what_a_program_is_built_in_is_no_part_of_a_round() -> None:

@@ -278,26 +278,30 @@ OF_KERNEL = {"Rss": 100, "Pss": 60, "Private_Dirty": 10, "Private_Clean": 7, "Pr
 @pytest.mark.parametrize(
     ("shares", "came", "waited", "holds"),
     [
-        ((0, 0), True, True, True),
+        ((0, 0), 0.0, True, True),
         ((1, 0), False, False, True),
-        ((1, 0), True, False, False),
-        ((0, 1), True, False, False),
+        ((1, 0), 0.0, False, False),
+        ((0, 1), 0.0, False, False),
         ((1, 0), False, True, False),
         ((0, 1), False, True, False),
+        ((1, 0), None, False, True),  # it is gone again
+        ((1, 0), 60.0, False, True),  # it was there before
     ],
 )
 def test_a_look_that_shares_with_a_child_that_came_or_went_meanwhile_is_dropped(
-    monkeypatch: pytest.MonkeyPatch, shares: tuple[int, int], came: bool, waited: bool, holds: bool
+    monkeypatch: pytest.MonkeyPatch, shares: tuple[int, int], came: Any, waited: bool, holds: bool
 ) -> None:
     kernel = {PID: shares[0], PID + 1: shares[1]}
     asked: Counter[int] = Counter()
 
-    def family(pid: int) -> proc.Family:
+    def family(pid: int) -> proc.Family | None:
         asked[pid] += 1
-        return proc.Family(0.0 if pid == PID + 2 else 60.0, False, waited * (pid == PID and asked[pid] > 1))
+        if pid == PID + 2:
+            return came if came is None else proc.Family(came, False, 0)
+        return proc.Family(60.0, False, waited * (pid == PID and asked[pid] > 1))
 
     monkeypatch.setattr(proc, "memory_kib", lambda pid: {**OF_KERNEL, "Shared_Dirty": kernel[pid]})
-    monkeypatch.setattr(proc, "children_of", lambda pids: {PID + 2} if came else set())
+    monkeypatch.setattr(proc, "children_of", lambda pids: set() if came is False else {PID + 2})
     monkeypatch.setattr(proc, "family", family)
     assert (point_of(FakeProcess(), FakeProcess(pid=PID + 1)) is not None) is holds
 
@@ -336,6 +340,8 @@ def test_a_page_a_process_is_at_rest(trees: Script) -> None:
     fake = FakeTime()
     assert memory.barrier_point(ProcessMap(main=PID), sleep=fake.sleep).rss_bytes == 3 * MIB - 2 * PAGE
     assert len(fake.slept) == 1
+    trees([Falling(PAGE, 1000), Falling(PAGE, 1000)])
+    assert memory.barrier_point(ProcessMap(main=PID), sleep=fake.sleep).rss_bytes == 6 * MIB - 4 * PAGE
 
 
 def test_memory_that_never_rests_is_looked_at_eight_times(trees: Script) -> None:
@@ -396,12 +402,18 @@ def test_a_look_that_is_dropped_is_counted_and_soon_repeated(looks_at: MakeLooks
     assert looks.gaps[:6] == pytest.approx([0.001] * 6)  # until there is one sample; then 2 % of the time
     assert len(sampler.points) == 14
     assert sampler.share <= 0.02
+    none = looks_at(0.001, [FakeProcess(looks=0)])
+    assert not none.watched(10.0).points
+    assert none.gaps[: memory._RETRIES] == pytest.approx([0.001] * memory._RETRIES)
+    assert none.gaps[memory._RETRIES] > 1
 
 
 @pytest.mark.parametrize(("cost_s", "apart_s"), [(0.0001, 0.02), (0.001, 0.05), (0.008, 0.4)])
 def test_looking_takes_2_percent_of_the_time(looks_at: MakeLooks, cost_s: float, apart_s: float) -> None:
     looks = looks_at(cost_s)
+    looks.time.now = 50.0
     sampler = looks.watched(10.0)
+    assert sampler.share == pytest.approx(sampler.spent_s / (looks.time.now - 50))
     assert sampler.share <= 0.02
     assert looks.gaps[1:] == pytest.approx([apart_s] * (len(looks.gaps) - 1))
     assert len(sampler.points) >= 10.0 / apart_s - 1
@@ -516,6 +528,15 @@ def test_without_samplers_a_watch_is_a_sleep() -> None:
     fake = FakeTime()
     run_samplers(0.5, [], fake.clock, fake.sleep)
     assert fake.slept == [0.5]
+    run_samplers(0.5, [Ticking(fake, 10.0, 0.0)], fake.clock, fake.sleep)
+    assert fake.slept == [0.5, 0.5], "nor does it wait for a sample that comes after its end"
+
+
+def test_what_a_sample_costs_is_cpu_time(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees([FakeProcess()])
+    monkeypatch.setattr(memory, "tree", processes_module.tree)
+    monkeypatch.setattr(memory.time, "thread_time", iter([7.0, 7.25]).__next__)
+    assert memory.sample_cost_s(ProcessMap(main=PID)) == 0.25
 
 
 # -- real processes ------------------------------------------------------------------------------------------------

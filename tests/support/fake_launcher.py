@@ -145,6 +145,8 @@ class FakeLauncher:
         self.events: list[Event] = []
         self.starts: Counter[tuple[str, LaunchRole, bool]] = Counter()
         self.orders: Counter[tuple[str, LaunchRole, bool]] = Counter()
+        self.held_calls_ns: list[float] = []
+        """What a call was said to take, of each that was held."""
         self.at_work = 0
 
     def start(self, request: Request) -> FakeHandle:
@@ -263,6 +265,7 @@ class FakeHandle:
         must(self.alive)
         must(self.is_ready)
         at = self.at(HOLD)
+        self.launcher.held_calls_ns.append(one_ns)
         one_ns = self.launcher.wall_ns(at) * (self.launcher.watched(at) if sampled else 1.0)
         points = self.launcher.memory(at) if sampled else ()
         self.happen(HOLD, window_ns, 1, window_ns)

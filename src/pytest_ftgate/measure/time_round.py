@@ -223,7 +223,7 @@ def _interleave(measurement: Measurement, batch: Batch, launches: Sequence[Runni
     with_probe = measurement.most(PROBED_ITERATIONS, longest_ns, 0.25)
     timed = bool(_bare(launches))
     # The pilot iterations of the first batch may be more than were planned by them.
-    least = 0 if plan.rounds or batch.is_first else plan.taken
+    least = 0 if plan.rounds else plan.taken
     plan.taken = 0
     while plan.taken < (max(plan.planned, least) if timed else with_probe):
         # Each launch stands next to what it is paired with, which of the two comes first being random too. Neighbours
