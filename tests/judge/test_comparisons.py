@@ -168,6 +168,8 @@ class TestTurns:
         faster = both(other, own)[Metric.TAIL]
         assert faster.wall_growth == ()
         assert faster.reference == tail.new
+        later = both([other[0], *own[1:]], other)[Metric.TAIL]
+        assert later.wall_growth == pytest.approx((1, 3.5, 4))
 
     def test_of_a_tail_that_gates_alone_it_does_not(self) -> None:
         """What holds the wall time itself must gate, or a body could become slower unseen."""
@@ -279,6 +281,14 @@ class TestRounds:
         own = sample_of(memory=[unknown, held(1, 10)])
         found = paired(msgspec.structs.replace(own, reference=own))
         assert found[Metric.USS].new == (10.0,)
+
+    def test_a_count_of_nothing_has_no_logarithm(self) -> None:
+        counted = [
+            msgspec.structs.replace(timed(order, [1000] * 4), counters={"inserts": count})
+            for order, count in enumerate((0.0, 12.0))
+        ]
+        found = paired(sample_of(counted, reference=sample_of(counted)), ["counter.inserts"])["counter.inserts"]
+        assert len(found.new) == len(found.reference) == 1
 
 
 class TestScaling:

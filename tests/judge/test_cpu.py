@@ -219,6 +219,8 @@ def test_a_body_that_computes_passes_beside_other_work() -> None:
     found = verdicts(side("new", 0.15), side("old", 0.15))["wall"]
     assert found.decision is Decision.PASSED
     assert found.reason.startswith("by CPU time, ")
+    own, other = ([spent(each, lambda _: 0) for each in side(seed, 0.15)] for seed in ("new", "old"))
+    assert verdicts(own, other)["wall"].decision is Decision.INCONCLUSIVE, "none is known"
 
 
 @pytest.mark.parametrize(("waits", "waited"), [(0.1, 0.0), (0.1, 0.1), (0.06, 0.04), (0.04, 0.06)])

@@ -224,6 +224,16 @@ class TestNeeds:
         assert "memory" not in unseen(HOPELESS_ROUNDS)[0]
         assert "time" in unseen(HOPELESS_ROUNDS)[0]
 
+    def test_one_that_comes_on_neither_side_is_given_up_too(self) -> None:
+        def unseen(rounds: int) -> list[frozenset[str]]:
+            return need(with_reference(measured(rounds=rounds, memory=0)))
+
+        assert unseen(HOPELESS_ROUNDS - 1) == [PAIRED]
+        assert "memory" not in unseen(HOPELESS_ROUNDS)[0]
+
+    def test_what_is_open_beside_a_regression_needs_nothing(self) -> None:
+        assert need(with_reference(measured(rounds=8, wall=2.0, uss=1.042))) == [NOTHING]
+
 
 class TestNeedsOfOthers:
     def test_the_reference_executor_stays_for_a_ratio_to_it(self) -> None:
@@ -551,6 +561,21 @@ class TestVerdict:
         found = verdict(measured(control=True), compared_with=ComparedWith(basis="stored", entry=pooled))
         assert found.decision is Decision.NO_BASELINE
         assert "reuse was pool, is fresh" in found.reason
+
+    def test_a_time_that_is_not_stored_does_not_pass_by_the_other_metrics(self) -> None:
+        compared_with = stored(measured(rounds=12, seed="old"))
+        found = verdict(measured(rounds=12, control=True), compared_with=compared_with, at_most=12)
+        assert found.decision is Decision.INCONCLUSIVE
+        wall = by_metric(found)[Metric.WALL]
+        assert wall.launches == 12
+        assert wall.reason.startswith("nothing is stored of it")
+        assert by_metric(found)[Metric.USS].decision is Decision.PASSED
+
+    def test_a_cell_that_is_its_reference_is_unchanged_and_its_contracts_are_judged(self) -> None:
+        same = ComparedWith(same=True, why="it is the same as its reference")
+        assert verdict(measured(), compared_with=same).decision is Decision.UNCHANGED
+        broken = verdict(measured(rounds=20), compared_with=same, spec=declared("wall < 15 ms"))
+        assert broken.decision is Decision.BROKEN
 
     def test_by_what_is_stored(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from pytest_ftgate.judge import metrics, prediction
+from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge.decide import MOVED, split_alpha, suspect_level
 from pytest_ftgate.judge.limits import effective
 from pytest_ftgate.kit.values import Metric
@@ -117,6 +117,12 @@ class TestLimits:
             for step, decision in ((-1e-9, below), (1e-9, above)):
                 found = predict(of((math.exp(bound + step),) * 5, effect=0.1), recordings)
                 assert found.decision is decision
+                half = t.isf((1 - decide.INTERVAL_LEVEL) / 2, freedom) * math.sqrt(variance)
+                assert found.ratio is not None
+                shift = bound + step - centres.mean()
+                assert (math.log(found.ratio.low), math.log(found.ratio.high)) == pytest.approx(
+                    (shift - half, shift + half)
+                )
 
     def test_more_recordings_see_more(self) -> None:
         few, many = (predicted(1.16, [STORED] * count, effect=0.1).decision for count in (1, 12))
@@ -167,6 +173,13 @@ class TestLimits:
                 assert found.effect == pytest.approx(1.15)
         for few, decision in ((wild[:3], Decision.SUSPECT), ((0.7, 1.0, 1.5), Decision.INCONCLUSIVE)):
             assert predict(of((1.4, 1.9, 1.9, 1.9)), [few], 6.0).decision is decision
+        for new, old, decision in (
+            ((1.6, 2.0, 2.1, 2.2, 0.9), wild, Decision.SUSPECT),  # one of five does not count, on either side
+            ((1.6, 2.0, 2.1, 2.2, 1.8), (0.8, 1.1, 1.0, 3.0, 0.9), Decision.SUSPECT),
+            ((1.3, 2.0, 2.2), (0.7, 1.0, 1.3), Decision.INCONCLUSIVE),  # they touch
+            ((1.3, 2.0, 2.2), (0.7, 1.0, 1.299), Decision.SUSPECT),
+        ):
+            assert predict(of(new, final=True), [old], 4.0).decision is decision, new
         overlapping = (0.9, 1.0, 2.0, 2.1, 2.2)
         assert predict(of((1.8, 1.85)), [wild[:3]], 4.0).decision is Decision.INCONCLUSIVE
         assert predict(of(overlapping), [(0.9, 1.0, 2.1, 2.2, 0.9)], 4.0).decision is Decision.INCONCLUSIVE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any, get_args
 
@@ -11,7 +12,7 @@ from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.judge.limits import ThresholdError, effective, parse, threshold
 from pytest_ftgate.kit.values import Metric, Threshold
-from pytest_ftgate.model.verdict import BasisKind, Limits
+from pytest_ftgate.model.verdict import BasisKind, Comparison, Limits
 
 BASES: tuple[BasisKind, ...] = get_args(BasisKind)
 KIB = 2.0**10
@@ -72,6 +73,7 @@ def test_texts(text: str, found: Threshold) -> None:
         ("wall: effect=1", "effect of wall takes a share such as 1% or 0.01, not '1', which is 100 %"),
         ("wall: margin=1000%", "margin of wall takes a share"),
         ("uss: effect=300", "effect of uss takes a share such as 5% or 0.05, not '300'"),
+        ("uss: effect=100", "effect of uss takes a share such as 5% or 0.05, not '100'"),
         ("lock_wait: floor=2", "floor of lock_wait takes a share such as 2% or 0.02, not '2'"),
         ("wall: margin=3ms", "margin of wall takes a share"),
         ("wall: floor=3", "floor of wall takes a time with its unit such as 1ms (ns, us, ms or s), not '3'"),
@@ -127,6 +129,51 @@ def test_whatever_the_text_is_it_is_read_or_refused() -> None:
         read += 1
         assert any(getattr(found, field) is not None for field in thresholds.FIELDS)
     assert read > 50
+
+
+# -- the scale on which a metric is compared -------------------------------------------------------------------------
+
+
+def of_limits(metric: str, floor: float) -> Comparison:
+    return Comparison(metric=metric, new=(), reference=(), unit="", limits=Limits(0.1, 0.2, floor))
+
+
+@pytest.mark.parametrize(
+    ("metric", "floor", "value", "fails", "passes", "worse"),
+    [
+        ("wall", 0.0, 100.0, 110.0, 120.0, 0.2),
+        ("wall", 5.0, 100.0, 115.0, 120.0, 0.2),
+        ("wall", 50.0, 100.0, 160.0, 160.0, 0.6),  # the floor is wider than the effect
+        ("lock_wait", 0.01, 0.1, 0.12, 0.14, 0.04),
+    ],
+)
+def test_where_a_value_fails_and_where_it_passes(
+    metric: str, floor: float, value: float, fails: float, passes: float, worse: float
+) -> None:
+    costs = of_limits(metric, floor)
+    assert thresholds.failing(costs, [value]) == pytest.approx([fails])
+    assert thresholds.passing(costs, [value], 0.2) == pytest.approx([passes])
+    assert thresholds.worse_by(costs, [value], 0.2) == pytest.approx(worse)
+
+
+def test_a_share_of_nothing_has_a_logarithm_whatever_its_floor() -> None:
+    assert [thresholds.least_share(of_limits("lock_wait", floor)) for floor in (0.0, 0.05)] == [0.01, 0.05]
+    assert thresholds.least_share(of_limits("wall", 5.0)) == 0.0
+
+
+def test_a_limit_is_shown_as_the_change_of_the_metric() -> None:
+    found = [thresholds.allowed(metric, math.log(1.25)) for metric in ("wall", "scaling")]
+    assert found == pytest.approx([1.25, 0.8])
+    assert thresholds.allowed("lock_wait", 0.04) == 0.04
+
+
+@pytest.mark.parametrize(
+    ("change", "more", "text"),
+    [(0.07, 0, "+7 %"), (0.07123, 0, "+7.1 %"), (0.07123, 1, "+7.12 %"), (-0.2, 0, "-20 %"), (-1e-9, 0, "0 %")],
+)
+def test_a_change_has_the_digits_that_it_needs(change: float, more: int, text: str) -> None:
+    assert thresholds.change_text("wall", math.log1p(change), more) == text
+    assert thresholds.change_text("lock_wait", change, more) == text.removesuffix(" %") + " points"
 
 
 # -- precedence ----------------------------------------------------------------------------------------------------
@@ -185,6 +232,8 @@ def test_zero_is_a_value() -> None:
 
 
 def test_an_effect_not_above_its_margin_names_both_and_their_places() -> None:
+    with pytest.raises(ThresholdError):
+        effective(Metric.WALL, "paired", cli=(of("wall", margin=0.1),), ini=(of("wall", effect=0.1),))
     with pytest.raises(ThresholdError) as caught:
         effective(Metric.WALL, "paired", cli=(of("wall", margin=0.1),), ini=(of("wall", effect=0.08),))
     assert str(caught.value) == (
@@ -201,6 +250,8 @@ def test_of_margin_and_effect_the_one_that_nobody_gave_makes_room() -> None:
     assert sharper.effect == 0.03
     alone = effective(Metric.WALL, "stored", ini=(of("wall", effect=0.30),))
     assert (alone.margin, alone.effect) == (0.05, 0.30)
+    assert effective(Metric.WALL, "paired", ini=(of("wall", effect=0.02),)).margin == pytest.approx(0.008)
+    assert effective(Metric.WALL, "paired", ini=(of("wall", margin=0.05),)).effect == pytest.approx(0.08)
 
 
 def test_all_roads_are_checked_at_once() -> None:

@@ -148,7 +148,7 @@ def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.G
         growth = median(walls.new) / rank_tests.geometric_mean([median(each) for each in walls.recordings])
         if growth > 1:
             stored = tuple(tuple(growth * value for value in each) for each in tails.recordings)
-            reference = tuple(growth * value for value in tails.reference)
+            reference = tuple(value for each in stored for value in each)
             found[Metric.TAIL] = replace(tails, reference=reference, recordings=stored, wall_growth=(growth,))
     return found
 

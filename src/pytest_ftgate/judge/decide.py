@@ -469,7 +469,7 @@ def _verdict(
         ruled_out=known,
         allowed=allowed(costs.metric, fail_limit(costs)),
         effect=allowed(costs.metric, pass_limit(costs)),
-        wall_growth=costs.wall_growth[-1] if costs.wall_growth else 1.0,
+        wall_growth=costs.growth,
     )
 
 

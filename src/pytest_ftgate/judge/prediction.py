@@ -68,7 +68,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
 
     # The decision, and the reason for it in one line.
     ready = spread.seen and not more
-    measured = spread.middle - math.log(max(costs.wall_growth, default=1.0))  # a longer body improves no tail
+    measured = spread.middle - math.log(costs.growth)  # a longer body improves no tail
     improved = spread.failing(spread.own) + spread.reach(costs.alpha) < measured
     limit = fails if ready and spread.own > fails else unlikely
     change, beyond = beside_limit(costs.metric, spread.shown(spread.own), spread.shown(limit))
@@ -110,7 +110,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
         more=more if decision is Decision.INCONCLUSIVE else None,
         allowed=allowed(costs.metric, spread.shown(min(fails, unlikely) if spread.seen else unlikely)),
         effect=allowed(costs.metric, spread.shown(passes)),
-        wall_growth=max(costs.wall_growth, default=1.0),
+        wall_growth=costs.growth,
         ruled_out=None if more or not spread.seen else ruled_out(costs, [spread.value(spread.middle)], spread.rejects),
         beyond=decision is Decision.INCONCLUSIVE and spread.own > passes,
     )

@@ -159,6 +159,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
         """Whether the reference is what is stored, and not interleaved."""
         return bool(self.recordings)
 
+    @property
+    def growth(self) -> float:
+        """The `wall_growth` by all that is compared."""
+        return self.wall_growth[-1] if self.wall_growth else 1.0
+
 
 class MetricVerdict(Struct, frozen=True, kw_only=True):
     """The decision on one metric: the change with its interval, and the p-values.
