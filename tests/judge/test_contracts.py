@@ -14,8 +14,8 @@ from values import held, iteration, launch, read, sample_of
 
 from pytest_ftgate.judge import contract_grammar, readers
 from pytest_ftgate.judge.contract_grammar import ContractError, Where, parse
-from pytest_ftgate.judge.contract_judge import gil_verdict, sides, unreported, value_text, values
-from pytest_ftgate.judge.contracts import absolute, check, concerns, involved, metrics_needed
+from pytest_ftgate.judge.contract_judge import gil_verdict, judged, least_rounds, sides, unreported, value_text, values
+from pytest_ftgate.judge.contracts import absolute, check, concerns, involved, lacking, metrics_needed
 from pytest_ftgate.judge.limits import SIZES_BYTES
 from pytest_ftgate.judge.values import Values, figure_of
 from pytest_ftgate.kit.values import Metric
@@ -380,6 +380,7 @@ LACKS: list[tuple[Spec, list[tuple[str, int, str]]]] = [
                 "efficiency is of cells with more than one worker",
             ),
             ("lag < 1 ms", 0, "the cells of this test have no lag: only tasks have an event loop of ours"),
+            ("threads[wcores].wall < 1 s", 8, "no cell has wcores: give the test workers=[1, 'cores']"),
         ],
     ),
     (
@@ -469,6 +470,22 @@ def test_contracts_of_roles() -> None:
     with pytest.raises(ContractError, match="several cells have 3 workers: name a role with its number"):
         check(parse("threads[w3].wall < 1 s"), same)
     check(parse("threads[a1].wall < 1 s"), same)
+
+
+def test_contracts_of_as_many_workers_as_there_are_cores() -> None:
+    for numbers, text in (((1, 2), "threads[w2].wall < threads[wcores].wall"), ((1,), "threads.scaling > 1.5")):
+        declared = msgspec.structs.replace(spec(THREADS, workers=(*numbers, 4)), cores=4, cores_named=True)
+        check(parse(text), declared)
+
+
+def test_a_program_may_take_the_number_of_workers_in_one_environment_alone() -> None:
+    environments = (Environment(), Environment(variables=(("N", "{workers}"),), words=("N:{workers}",)))
+    check(parse("command[gen, w8].wall < 1 s"), msgspec.structs.replace(spec(GEN), environments=environments))
+
+
+def test_what_no_cell_of_a_test_can_have() -> None:
+    assert lacking("lag", spec(THREADS, Executor(kind="tasks"))) == ""
+    assert lacking("lag", spec(THREADS, SPAWN)).startswith("only tasks have an event loop")
 
 
 def cells_with(
@@ -574,6 +591,7 @@ def concerned(text: str, cells: Iterable[Cell] = CELLS) -> list[str]:
         ("threads.wall < threads[3.14].wall", ["3.14t-threads-w1", "3.14t-threads-w8"]),
         ("wall < 2 * serial.wall", [cell.label for cell in CELLS if cell.executor.kind != "serial"]),
         ("wall < 2 * serial[w1, 3.14].wall", [cell.label for cell in CELLS if cell.label != "3.14-serial-w1"]),
+        ("threads.wall < threads[w8].wall + serial.wall", ["3.14-threads-w1", "3.14t-threads-w1"]),
         ("threads[3.15].wall < 1 s", []),
         ("wall < interpreters.wall", []),
     ],
@@ -765,6 +783,18 @@ def test_shares_that_are_zero_are_compared_by_their_difference() -> None:
         [math.log(0.2 / 0.21)], rel=1e-3
     )
     assert tuple(readers.shares_by_order(of, "lock").values()) == pytest.approx((0.2, 0.4))
+    both = sample("3.14-threads-w2", launch(1, 5), locks=(locked(1, 0),))
+    assert numbers("lock_wait * wall < 1 ms", both) == (-2,)
+
+
+@pytest.mark.parametrize("text", ["wall - 6 ms < 1 ms", "2 * (wall - 6 ms) < 2 ms", "1 ms > wall - 6 ms"])
+def test_differences_that_are_negative_are_compared_by_their_difference(text: str) -> None:
+    assert numbers(text, sample("3.14-threads-w2", launch(0, 5))) == pytest.approx([-2])
+
+
+@pytest.mark.parametrize("text", ["wall < 0 s", "threads.wall < 0 * processes[spawn].wall"])
+def test_nothing_has_no_logarithm(text: str) -> None:
+    assert numbers(text, sample("3.14-threads-w2", launch(0, 5)), sample("3.14-spawn-w2", launch(0, 5))) == ()
 
 
 def test_scaling_is_that_of_the_figures_by_order() -> None:
@@ -814,6 +844,8 @@ def test_a_contract_on_the_ceiling_needs_one_worker_and_a_workload_in_python() -
 def test_a_division_by_nothing_leaves_the_round_out() -> None:
     of = sample("3.14-threads-w2", locks=(locked(0, 4, 2), locked(1, 4)))
     assert numbers("lock_wait / queue_wait < 1", of) == pytest.approx([apart(2, 1)])
+    never = read(sample("3.14-threads-w2", locks=(locked(1, 4),)))
+    assert sides(parse("lock_wait / queue_wait < 1"), never) == (None, None)
 
 
 def test_a_later_round_never_changes_what_was_looked_at() -> None:
@@ -880,7 +912,10 @@ def test_the_launches_that_are_needed() -> None:
 
 
 def test_what_the_machine_may_move() -> None:
-    for text in ("gil_wait_p95 < 1 ms", "latency_p95 < 1 ms", "peak.depth < 1", "timer.x < 1 s"):
+    for text in (
+        *("gil_wait_p95 < 1 ms", "latency_p95 < 1 ms", "peak.depth < 1", "timer.x < 1 s"),
+        "scaling * serial.wall < 1 s",
+    ):
         assert absolute(parse(text))
     for text in ("uss < 1 MiB", "command[rust].ops_per_s > 1.2 * threads.ops_per_s", "timer.x < threads.timer.x"):
         assert not absolute(parse(text))
@@ -921,11 +956,28 @@ def test_the_gil_is_told_of_every_launch() -> None:
         ("lock_wait / threads.lock_wait < 2", 1.25, "1.25"),
         ("scaling >= 1.6", 1.2149, "1.21"),
         ("ops_per_s > 5", 1234567.0, "1,234,567"),
+        ("ops_per_s > 5", 999.5, "1,000"),
         ("wall / threads.wall < 1.2", 1.05, "1.05"),
     ],
 )
 def test_values_in_words(contract: str, value: float, text: str) -> None:
     assert value_text(parse(contract), value) == text
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_the_figures_of_both_sides_are_said_in_the_end_if_there_are_any(final: bool) -> None:
+    for of, shown in ((sample("3.14-threads-w2", launch(0, 5)), final), (sample("3.14-threads-w2"), False)):
+        verdict = judged(parse("wall < 10 ms"), read(of), 0.01, 0.05, 80, final=final)
+        assert ("5 ms against 10 ms" in verdict.reason) is shown
+
+
+def test_the_fewest_rounds_are_those_of_the_contract_that_takes_most() -> None:
+    def least(*texts: str) -> int:
+        return least_rounds([parse(text) for text in texts], 0.01, 0.05, 80)
+
+    between, alone = "threads.wall < processes[spawn].wall", "wall < 1 s"
+    assert least(between) < least(alone) == least(between, alone, "gil == off")
+    assert (least(), least("gil == off")) == (0, 1)
 
 
 # ---- environments

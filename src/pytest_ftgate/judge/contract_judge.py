@@ -221,7 +221,7 @@ def judged(contract: Contract, hand: Values, alpha: float, beta: float, at_most:
     own_time = absolute(contract)
     spread = ABSOLUTE_SPREAD if own_time else decide.CONTRACT_SPREAD
     if all(row.unit == "size" for row in rows):
-        spread = max(row.spread for row in rows)
+        spread = rows[0].spread
     judged = decide.require(
         numbers,
         text=contract.text,

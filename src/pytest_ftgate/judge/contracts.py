@@ -40,11 +40,9 @@ def check(contract: Contract, spec: Spec) -> None:
             problem = f"{name.metric} compares with the same cell with one worker: give the test workers=[1, 8]"
             raise ContractError(problem, contract.text, name.at)
     # A cell of every kind that the test may have; a test without targets gets them from the options.
-    programs = [executor.program for executor in spec.executors if executor.program]
-    names = [program.name for program in programs]
     wheres = [name.where for name in all_names(contract) if name.where]
-    named = [word for where in wheres for word in (where.target or "", *where.words) if word and word not in names]
-    own = [target for program in programs for target in program.pythons or ()]
+    named = [word for where in wheres for word in (where.target or "3", *where.words)]
+    own = [target for each in spec.executors if each.program for target in each.program.pythons or ()]
     targets = list(spec.pythons) if spec.pythons is not None else [*named, *own, "3"]
     cells = [
         cell
@@ -237,11 +235,12 @@ def _is_on(cell: Cell, where: Where, hand: Cell) -> bool:
     """Whether its program and target are the named ones; a command has no target, and a program for a single target
     needs no name for it."""
     program = cell.executor.program
-    targets = [where.target] if where.target else [word for word in where.words if not program or word != program.name]
+    words = (word for word in where.words if not program or word != program.name)
+    target = where.target or next(words, "")
     if cell.executor.kind == "command":
-        return not targets
-    if targets:
-        return all(_same_target(target, cell.target.spec) for target in targets)
+        return not target
+    if target:
+        return _same_target(target, cell.target.spec)
     alone = program is not None and program.pythons is not None and len(program.pythons) == 1
     return alone or _same_target(hand.target.spec.replace(" ", ""), cell.target.spec)
 
