@@ -535,7 +535,7 @@ def test_without_samplers_a_watch_is_a_sleep() -> None:
 def test_what_a_sample_costs_is_cpu_time(trees: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     trees([FakeProcess()])
     monkeypatch.setattr(memory, "tree", processes_module.tree)
-    monkeypatch.setattr(memory.time, "thread_time", iter([7.0, 7.25]).__next__)
+    monkeypatch.setattr(time, "thread_time", iter([7.0, 7.25]).__next__)
     assert memory.sample_cost_s(ProcessMap(main=PID)) == 0.25
 
 
