@@ -26,6 +26,21 @@ def test_it_starts(script: str) -> None:
     assert "usage:" in done.stdout
 
 
+def test_each_script_is_named_by_a_page_or_serves_one_that_is() -> None:
+    """What nothing cites was research, and ages unread."""
+    root = BENCHMARKS.parent
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("examples/*/README.md"), root / "Makefile"]
+    cited = "\n".join(path.read_text("utf-8") for path in [*pages, root / "tests" / "faults" / "test_scale.py"])
+    unread = {path: path.read_text("utf-8") for path in BENCHMARKS.rglob("*.py")}
+    read = [path for path in unread if path.relative_to(root).as_posix() in cited or f'"{path.name}"' in cited]
+    for script in read:  # it grows by what each of them uses
+        text = unread.pop(script)
+        imported = re.findall(r"^(?:import|from) (\w+)", text, re.MULTILINE)
+        beside = (path for path in unread if path.parent == script.parent and path not in read)
+        read += [path for path in beside if path.stem in imported or path.name in text]
+    assert sorted(unread) == []
+
+
 APPENDIX = BENCHMARKS.parent / "docs" / "appendix"
 TABLES = [
     (page.name, match[1], match[2])
