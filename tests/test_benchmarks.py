@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_ftgate.declare.options import table
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(
     path.relative_to(BENCHMARKS).as_posix()
@@ -39,6 +41,15 @@ def test_each_script_is_named_by_a_page_or_serves_one_that_is() -> None:
         beside = (path for path in unread if path.parent == script.parent and path not in read)
         read += [path for path in beside if path.stem in imported or path.name in text]
     assert sorted(unread) == []
+
+
+def test_options_and_keys_that_scripts_give_exist() -> None:
+    text = "\n".join(path.read_text("utf-8") for path in BENCHMARKS.rglob("*.py"))
+    named = set(re.findall(r"--ftgate(?:-[a-z]+)*", text)) | set(re.findall(r"(?:-o *|\n|\")(ftgate_[a-z_]+) ?=", text))
+    assert len(named) > 8
+    assert (
+        named - {option.cli for option in table() if not option.ini_only} - {option.dest for option in table()} == set()
+    )
 
 
 APPENDIX = BENCHMARKS.parent / "docs" / "appendix"

@@ -257,7 +257,7 @@ def committed(folder: Path, workload: Workload) -> Path:
 
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--ftgate", "--ftgate-against=HEAD~1")
-UNCHANGED = "--ftgate-unchanged=measure"
+UNCHANGED = "-oftgate_unchanged=measure"
 """Measures cells of which only a comment has changed, too."""
 
 
