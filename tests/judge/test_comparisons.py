@@ -16,7 +16,7 @@ from fake_launcher import memory_of
 from values import FOUR, held, probed, read, sample_of, timed, windows
 
 from pytest_ftgate.judge import compare, metrics
-from pytest_ftgate.judge.values import Values
+from pytest_ftgate.judge.values import TAIL_OF_CONTROL, USS_WRITTEN, Values
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.model.sample import Launch, Sample, WorkloadError
 from pytest_ftgate.model.verdict import Comparison
@@ -241,6 +241,12 @@ class TestTails:
         found = both([timed(0, own, loops=2)], [timed(0, other, loops=2)])[Metric.TAIL]
         assert (found.new, found.reference) == ((1500.0,), (2 * 250.0,))  # the body is twice as long
 
+    def test_over_the_control_it_is_that_of_the_launches_that_have_enough_iterations(self) -> None:
+        for counts, tails in (((9, 10, 10), {1: 4.0, 2: 4.0}), ((10,), {0: 4.0}), ((9,), {})):
+            own = [timed(order, [2000] * count) for order, count in enumerate(counts)]
+            sample = sample_of(own, control=[timed(order, [500] * 12) for order in range(3)])
+            assert read(sample).by_order(TAIL_OF_CONTROL) == pytest.approx(tails)
+
     def test_a_window_without_an_operation_does_not_count(self) -> None:
         ten = [1e6] * 10
         assert Metric.TAIL in both([windows(0, ten)], [windows(0, ten)])
@@ -281,6 +287,8 @@ class TestRounds:
         own = sample_of(memory=[unknown, held(1, 10)])
         found = paired(msgspec.structs.replace(own, reference=own))
         assert found[Metric.USS].new == (10.0,)
+        written = sample_of(memory=[unknown, held(1, 10, written_bytes=7)])
+        assert read(written).by_order(USS_WRITTEN) == {1: 7.0}
 
     def test_a_count_of_nothing_has_no_logarithm(self) -> None:
         counted = [

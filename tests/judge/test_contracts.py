@@ -792,7 +792,7 @@ def test_differences_that_are_negative_are_compared_by_their_difference(text: st
     assert numbers(text, sample("3.14-threads-w2", launch(0, 5))) == pytest.approx([-2])
 
 
-@pytest.mark.parametrize("text", ["wall < 0 s", "threads.wall < 0 * processes[spawn].wall"])
+@pytest.mark.parametrize("text", ["wall < 0 s", "0 * wall < wall + start", "threads.wall < 0 * processes[spawn].wall"])
 def test_nothing_has_no_logarithm(text: str) -> None:
     assert numbers(text, sample("3.14-threads-w2", launch(0, 5)), sample("3.14-spawn-w2", launch(0, 5))) == ()
 
@@ -801,7 +801,9 @@ def test_scaling_is_that_of_the_figures_by_order() -> None:
     single = tuple(launch(order, *(8 * wall for wall in DRIFT)) for order in (0, 2, 3))
     own = tuple(launch(order, *((order + 1) * wall for wall in DRIFT)) for order in (3, 1, 2))
     other = sample("3.14-serial-w4", launch(2, 1), launch(3, 1))
-    of = read(sample("3.14-threads-w4", *own), other, one_worker=single)
+    alone = sample("3.14-threads-w4", *own)
+    assert Values(alone).by_order("scaling") == {}
+    of = read(alone, other, one_worker=single)
     assert of.by_order("scaling") == pytest.approx({2: 4 * 8 / 3, 3: 4 * 8 / 4})
     assert numbers("scaling < 1", of) == pytest.approx([math.log(4 * 8 / 3), math.log(4 * 8 / 4)])
     assert numbers("efficiency >= 1", of) == pytest.approx([-math.log(8 / 3), -math.log(2)])

@@ -89,6 +89,8 @@ def test_how_many_workers_can_run(kind: ExecutorKind, gil: bool, cores: float, e
     cell = msgspec.structs.replace(TWO, executor=Executor(kind=kind))
     launch = msgspec.structs.replace(spent(timed(0, [MS] * 8), lambda each: cores * each.wall_ns), gil_enabled=gil)
     assert read(sample_of([launch], cell)).computing == pytest.approx(expected)
+    once = msgspec.structs.replace(launch, order=1, gil_enabled=False)
+    assert read(sample_of([launch, once], cell)).computing == pytest.approx(expected), "a GIL that one launch had"
 
 
 def test_the_least_disturbed_iterations_say_whether_it_computes() -> None:

@@ -511,6 +511,9 @@ class TestVerdict:
         assert wall.more is not None
         assert wall.reason.endswith(f" needs about {wall.more} more pairs, {2 * wall.more} s")
         assert by_metric(verdict(sample))[Metric.WALL].reason.endswith(f" needs about {wall.more} more pairs")
+        third = msgspec.structs.replace(dated[0], order=2, started_at="2026-01-02T03:04:04+00:00")
+        paces = [read(sample.with_launches("time", each)).round_s for each in (dated[:1], dated, [*dated, third])]
+        assert paces == [0.0, 2.0, 2.0]
 
     @pytest.mark.parametrize(
         ("body", "slow", "decision"),
@@ -741,8 +744,9 @@ class TestContracts:
             found = verdict(measured(rounds=20), compared_with=nothing, spec=declared(text))
             assert found.decision is decision
             assert found.metrics[0].launches <= 8
-        time = verdict(measured(rounds=20), compared_with=nothing, spec=declared("wall < 19 ms"))
-        assert time.metrics[0].launches == 20
+        for text in ("wall < 19 ms", "uss / 20 MiB * wall < 19 ms"):
+            time = verdict(measured(rounds=20), compared_with=nothing, spec=declared(text))
+            assert time.metrics[0].launches == 20
 
     def test_one_is_judged_where_the_reference_gave_nothing(self) -> None:
         sample = msgspec.structs.replace(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
-from pytest_ftgate.plugin.gate import fails, unless_accepted
+from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Verdict
+from pytest_ftgate.plugin.gate import _is_strict, fails, unless_accepted
 
 DEFAULT = {Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN}
 
@@ -25,6 +25,22 @@ def test_an_open_verdict_fails_where_it_is_asked(
     metric = MetricVerdict(metric="wall", decision=Decision.INCONCLUSIVE, beyond=beyond)
     verdict = Verdict(decision=decision, metrics=(metric,))
     assert [fails(verdict, each) for each in (DEFAULT, {*DEFAULT, "beyond-effect"})] == [by_default, with_beyond]
+
+
+@pytest.mark.parametrize(
+    ("decision", "strict", "fails"),
+    [
+        (Decision.XPASSED, True, True),
+        (Decision.XPASSED, False, False),
+        (Decision.XPASSED, None, False),
+        (Decision.XFAILED, True, False),
+    ],
+)
+def test_what_passes_although_it_is_known_to_fail_fails_by_a_strict_mark(
+    decision: Decision, strict: bool | None, fails: bool
+) -> None:
+    expected = None if strict is None else Expected(decision=Decision.REGRESSED, reason="slower", strict=strict)
+    assert _is_strict(Verdict(decision=decision, expected=expected)) is fails
 
 
 def test_what_was_not_accepted_fails_where_it_is_asked() -> None:

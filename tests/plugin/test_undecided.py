@@ -139,6 +139,17 @@ def test_nor_is_one_whose_cells_are_all_skipped(pytester: pytest.Pytester, scrip
     assert example.run_pytest(*NOTHING).ret == pytest.ExitCode.OK, "the others are judged"
 
 
+def test_one_that_ended_by_a_failure_before_its_first_cell_says_what_ended_it(
+    pytester: pytest.Pytester, scripted_runs: None
+) -> None:
+    example = some(pytester)
+    (pytester.path / "test_0.py").write_text("def test_plain(): assert 0\n", encoding="utf-8")
+    result = example.run_pytest(*NOTHING, "-x")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "stopping after 1 failures" in result.stdout.str()
+    assert "no cell was judged" not in result.stdout.str()
+
+
 @pytest.mark.parametrize("option", ["--setup-plan", "-k=plain"])
 def test_nor_is_one_under_xdist(pytester: pytest.Pytester, scripted_runs: None, option: str) -> None:
     result = some(pytester).run_pytest(*NOTHING, option, "-n", "1")

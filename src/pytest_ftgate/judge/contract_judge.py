@@ -96,7 +96,7 @@ def _paired(contract: Contract, hand: Values) -> list[float] | None:
     """The logs for a contract of the form A.wall < c B.wall; None for any other."""
     product = product_of(contract)
     # The powers -1 and 1: one metric over another.
-    if product is None or product[0] <= 0 or sorted(product[1].values()) != [-1, 1]:
+    if product is None or sorted(product[1].values()) != [-1, 1]:
         return None
     (own, own_where), (other, other_where) = sorted(product[1], key=product[1].__getitem__, reverse=True)
     if (own, other) != ("wall", "wall"):
