@@ -276,6 +276,10 @@ class TestRounds:
         found = paired(msgspec.structs.replace(own, reference=other))[Metric.USS]
         expected = [math.sqrt(math.pi / 2) * scatter * math.sqrt(counts) for counts in (1 / 2 + 1, 2)]
         assert found.errors == pytest.approx(expected)
+        both_move = sample_of(memory=[held(0, 30, 33), Launch(order=1, hash_seed=1, started_at="")])
+        other = sample_of(memory=[held(0, 30, 33), held(1, 30)])
+        found = paired(msgspec.structs.replace(both_move, reference=other))[Metric.USS]
+        assert found.errors == pytest.approx([math.sqrt(math.pi / 2) * scatter])
 
     def test_no_wait_at_all_is_a_share(self) -> None:
         locks = [probed(order, 0.0) for order in range(4)]

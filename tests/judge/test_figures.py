@@ -15,7 +15,7 @@ from values import held, iteration, launch, read, sample_of
 
 from pytest_ftgate.judge import decide, metrics
 from pytest_ftgate.judge import figures as figures_of
-from pytest_ftgate.judge.readers import TREE, shares_by_order
+from pytest_ftgate.judge.readers import TREE, gil_shares, gil_wait_values, shares_by_order
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import Figures, RoleFigures, WaitFigures
 from pytest_ftgate.model.sample import (
@@ -652,6 +652,32 @@ def test_native_waits_are_parts_of_the_parked_time_without_the_locks_that_were_p
     assert sum(shown.native.values()) == pytest.approx(shown.unattributed, abs=0.01)
 
 
+def test_the_probed_locks_are_taken_from_every_native_one_and_only_once() -> None:
+    names = {"lock (a.so)": 0.2, "lock (b.so)": 0.8}
+    memory = (waited(0, running_s=5.0, futex_s=5.0, native=names),)
+    sites = site(2 * MS), site(2 * MS, line=5, waits_for="queue")
+    shown = figures(sample(memory=memory, locks=(locked(0, *sites),))).waits
+    assert shown is not None
+    assert shown.native == pytest.approx({"lock (b.so)": 0.3})
+
+
+def test_launches_count_alike_however_long_they_were_watched() -> None:
+    memory = (waited(0, running_s=10.0), waited(1, span_s=20.0, running_s=5.0, asleep_s=15.0))
+    shown = figures(sample(memory=memory)).waits
+    assert shown is not None
+    assert (shown.running, shown.asleep) == pytest.approx((0.625, 0.375))
+
+
+def test_the_share_of_gil_waits_is_of_launches_that_were_seen() -> None:
+    memory = (
+        *(waited(0, gil_s=2.0, samples=9), waited(1, gil_s=1.0, unavailable="else"), waited(2, span_s=0.0)),
+        held(3, 1),
+    )
+    of = sample(memory=memory)
+    assert gil_shares(of) == {0: 0.2}
+    assert gil_wait_values(of) == {}, "whose lengths are not known"
+
+
 def test_switches_are_per_second_and_cores_by_process() -> None:
     memory = (
         waited(0, running_s=10.0, voluntary_switches=50, involuntary_switches=5, cores={"main": 0.1, "worker 0": 1.0}),
@@ -702,6 +728,12 @@ def test_gil_waits_that_the_looks_cannot_tell_are_left_out() -> None:
     assert gil_lengths(gil_waited(0, look_ns=2 * MS, runnable_s=5.1, ms5=30.0)) == (None, None, 5)
     assert gil_lengths(gil_waited(0, look_ns=MS, runnable_s=5.1, ms5=30.0))[0] == pytest.approx(5, rel=0.07)
     assert gil_lengths(gil_waited(0, look_ns=2 * MS, runnable_s=4.9, ms5=30.0))[0] == pytest.approx(5, rel=0.07)
+    assert gil_lengths(gil_waited(0, look_ns=2 * MS, runnable_s=5.0, ms5=30.0))[0] == pytest.approx(5, rel=0.07)
+    assert gil_lengths(gil_waited(0, ms5=20.0))[0] == pytest.approx(5, rel=0.07)
+    assert gil_lengths(gil_waited(0, look_ns=6 * MS, ms5=30.0), gil_waited(1, ms5=30.0))[0] is None
+    assert gil_lengths(gil_waited(0, ms5=200.0), gil_waited(1, ms5=200.0, ms40=1.0))[2] == 40
+    assert gil_lengths(gil_waited(0, unended=20.0, ms5=30.0, ms40=20.0))[0] == pytest.approx(40, rel=0.07)
+    assert gil_lengths(gil_waited(0, unended=30.0, ms5=30.0))[0] == pytest.approx(5, rel=0.07)
     p50, p95, longest = gil_lengths(gil_waited(0, unended=10.0, ms5=30.0))
     assert p95 is None
     assert [p50, longest] == pytest.approx([5, 5], rel=0.07)
