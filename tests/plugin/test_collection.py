@@ -6,9 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from example import HEAD, Example, assert_collection_error
+
+from pytest_ftgate.plugin import missing
 
 TOKENISE = """
     @ftgate.compare(threads, processes=["fork", "spawn"], workers=[1, 8])
@@ -608,3 +611,17 @@ def test_a_module_of_requires_that_is_missing_here_says_what_to_install_where(
     assert "'NoSuchOne>=3'\nor import nosuchone where the measured code runs: in the body" in one
     assert three.startswith("a>=1, b for the targets alone.")
     assert "No module named 'nosuchtwo'" in said
+
+
+@pytest.mark.parametrize(
+    ("pip", "installer"), [(True, "-m pip install numpy"), (None, f"-m uv pip install --python {sys.executable} numpy")]
+)
+def test_a_missing_module_is_installed_by_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pip: object, installer: str
+) -> None:
+    file = tmp_path / "test_a.py"
+    file.write_text('@ftgate.compare(threads, packages=[OTHER, "numpy"])\ndef test_it(): ...\n', encoding="utf-8")
+    monkeypatch.setattr(missing, "find_spec", lambda name: pip)
+    assert installer in missing.hint(file, ModuleNotFoundError("none", name="numpy"))
+    for other in (None, ValueError("none"), ModuleNotFoundError("none")):
+        assert missing.hint(file, other) == ""
