@@ -583,6 +583,22 @@ def test_plain_processes_have_the_start_method_of_their_interpreter(
     assert expected in result
 
 
+def test_a_state_may_be_a_class(bench: Bench) -> None:
+    """Decorators of a measured process take anything; of a known one it is what it decorates."""
+    bench.write("""
+        class State:
+            def __init__(self, context):
+                self.value = 40
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            return worker.shared.value
+
+        test_it.shared(State)
+    """)
+    assert bench.results(THREADS) == ("[40, 40]",)
+
+
 def test_serial_workers_share_their_window(bench: Bench) -> None:
     bench.write("""
         import time

@@ -62,16 +62,23 @@ class Decorated:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             return getattr(self.__wrapped__, name)
+        declaration = self.__ftgate__
 
-        def decorate(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-            try:
-                known = getattr(self.__ftgate__, api.DECORATORS[name])
-                (known(*args, **options) if args or options else known)(function)
-            except (LookupError, TypeError, AttributeError):
-                self.__ftgate__.unknown = f"@{self.__name__}.{name} of {function.__name__}"
+        def unknown(function: Any, *_: Any) -> Any:
+            declaration.unknown = f"@{self.__name__}.{name} of {getattr(function, '__name__', function)!s}"
             return function
 
-        return Anything(name, decorate)
+        if name not in api.DECORATORS:
+            return Anything(name, unknown)
+
+        def known(*args: Any, **options: Any) -> Any:
+            # What it takes may be a class or any other callable, which is no argument of an unknown decorator.
+            try:
+                return getattr(declaration, api.DECORATORS[name])(*args, **options)
+            except (LookupError, TypeError, AttributeError):
+                return unknown if not (len(args) == 1 and callable(args[0])) else unknown(args[0])
+
+        return known
 
 
 def _declare(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
