@@ -596,7 +596,7 @@ def test_a_state_may_be_a_class(bench: Bench) -> None:
 
         test_it.shared(State)
     """)
-    assert bench.results(THREADS) == ("[40, 40]",)
+    assert bench.results(THREADS) == ("40; 40",)
 
 
 def test_serial_workers_share_their_window(bench: Bench) -> None:
