@@ -68,7 +68,7 @@ def test_rows_that_no_process_of_ours_wrote_name_their_file(content: bytes, tmp_
         decoded(path, list[PlacedRow])
 
 
-@pytest.mark.parametrize("words", [["report", "{}", "-v"], ["diff", "{}", "{}"]])
+@pytest.mark.parametrize("words", [["report", "{}", "-v"], ["report", "{}", "--to", "md:r.md"]])
 def test_a_report_that_contradicts_itself_is_an_error_that_names_it(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ def test_{name}(worker):
 NEW = {f"test_{name}.py": BODY.format(name=name) for name in ("built", "gone", "imported", "raises")}
 OLD = {
     "test_gone.py": BODY.format(name="other"),
-    "test_imported.py": "from pytest_ftgate import require\n" + NEW["test_imported.py"],
+    "test_imported.py": "from json import require\n" + NEW["test_imported.py"],
     "test_raises.py": NEW["test_raises.py"].replace("return 1", 'raise ValueError("as it was")'),
 }
 WHY = {
