@@ -68,9 +68,8 @@ def test_rows_that_no_process_of_ours_wrote_name_their_file(content: bytes, tmp_
         decoded(path, list[PlacedRow])
 
 
-@pytest.mark.parametrize("words", [["report", "{}", "-v"], ["report", "{}", "--to", "md:r.md"]])
 def test_a_report_that_contradicts_itself_is_an_error_that_names_it(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A metric that does not exist, of a report that is valid by its schema."""
     monkeypatch.chdir(tmp_path)
@@ -80,7 +79,7 @@ def test_a_report_that_contradicts_itself_is_an_error_that_names_it(
     content["tables"][0]["gated"] = ["peak."]
     path = tmp_path / "r.json"
     path.write_text(json.dumps(content), encoding="utf-8")
-    assert cli.main([word.replace("{}", str(path)) for word in words]) == 2
+    assert cli.main(["report", str(path), "-v"]) == 2
     said = capsys.readouterr().err
     assert "r.json" in said
     assert "write it again" in said
