@@ -237,7 +237,7 @@ def test_an_effect_not_above_its_margin_names_both_and_their_places() -> None:
     with pytest.raises(ThresholdError) as caught:
         effective(Metric.WALL, "paired", cli=(of("wall", margin=0.1),), ini=(of("wall", effect=0.08),))
     assert str(caught.value) == (
-        "wall: effect 8 % (ini) is not above margin 10 % (command line or environment); set the effect above the margin"
+        "wall: effect 8 % (ini) is not above margin 10 % (command line); set the effect above the margin"
     )
 
 

@@ -49,9 +49,8 @@ def project() -> pytest.Config:
 
     # Our options also where no plugin is loaded by itself; no import hook.
     words = ["-p", "ftgate", "--assert=plain"]
-    config = get_config(words, plugins=[_Stop()])
-    for plugin in config.invocation_params.plugins or ():
-        config.pluginmanager.register(plugin)
+    config = get_config(words)
+    config.pluginmanager.register(_Stop())
     try:
         config.parse(words)
     except _Found:

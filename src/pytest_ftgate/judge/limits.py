@@ -145,14 +145,14 @@ def effective(
     declared: Sequence[Threshold] = (),
     ini: Sequence[Threshold] = (),
 ) -> Limits:
-    """The thresholds of a metric, each field by itself: command line > environment > decorator > ini > default.
+    """The thresholds of a metric, each field by itself: command line > decorator > ini > default.
 
-    `cli` holds the thresholds of the environment, then those of the command line: the last one wins (see
-    `declare.options.read`). If only one of margin and effect is given, the other is adapted to it. Raises
-    ThresholdError for an effect that is not above the margin, and KeyError for a metric that has no thresholds.
+    Of several in `cli` the last one wins (see `declare.options.read`). If only one of margin and effect is given, the
+    other is adapted to it. Raises ThresholdError for an effect that is not above the margin, and KeyError for a metric
+    that has no thresholds.
     """
     layers = {
-        "command line or environment": cli,
+        "command line": cli,
         "@ftgate.limit": declared,
         "ini": ini,
     }

@@ -87,7 +87,7 @@ AT_A_RATE = "latency_p50"
 
 
 def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
-    """The metrics that a test lets gate itself; the command line and the environment select without them."""
+    """The metrics that a test lets gate itself; the command line selects without them."""
     named = [each.metric for each in spec.thresholds if each.metric != Metric.RATIO]  # which replaces the time
     if spec.service is not None and spec.service.load.rate:
         named = list(dict.fromkeys([*named, AT_A_RATE]))
@@ -115,7 +115,7 @@ def written_around(test: pytest.Function) -> Iterator[tuple[str, str, str]]:
 
 
 def targets(config: pytest.Config, spec: Spec) -> list[Target]:
-    """The targets of a test by precedence: command line, environment, decorator, ini, default. Each once."""
+    """The targets of a test by precedence: command line, decorator, ini, default. Each once."""
     names: Iterable[str] = options_of(config).declared("python", spec.pythons) or default_pair(config).targets
     return list(dict.fromkeys(parse_target(name) for name in names))
 

@@ -76,7 +76,7 @@ class Decorated:
             try:
                 return getattr(declaration, api.DECORATORS[name])(*args, **options)
             except (LookupError, TypeError, AttributeError):
-                return unknown if not (len(args) == 1 and callable(args[0])) else unknown(args[0])
+                return unknown(args[0]) if len(args) == 1 and callable(args[0]) else unknown
 
         return known
 
