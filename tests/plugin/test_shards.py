@@ -58,9 +58,9 @@ def example(pytester: pytest.Pytester, scripted_runs: None) -> Example:
     return Example(pytester, files)
 
 
-GONE = """
+UNUSED = """
     @ftgate.compare(serial, workers=1)
-    def test_gone(worker):
+    def test_unused(worker):
         return 1
 """
 
@@ -73,10 +73,10 @@ def run_part(example: Example, part: int, parts: int, *options: str) -> pytest.R
 
 def test_shards_say_what_one_run_says(example: Example, capsys: pytest.CaptureFixture[str]) -> None:
     """With baselines, of which one is used no more, a slowdown, an error, a contract, and plain tests."""
-    gone = example.folder / "test_gone.py"
-    gone.write_text(HEAD + textwrap.dedent(GONE), encoding="utf-8")
+    unused = example.folder / "test_unused.py"
+    unused.write_text(HEAD + textwrap.dedent(UNUSED), encoding="utf-8")
     example.run_pytest(*QUICK, "--ftgate-update", "-k", "not missing")
-    gone.unlink()
+    unused.unlink()
     whole = example.run_pytest(*QUICK, "--ftgate-report=json:whole.json")
     results = [run_part(example, part, 3) for part in (1, 2, 3)]
     one, *reports = (example.report(f"{name}.json") for name in ("whole", "s1", "s2", "s3"))
@@ -95,7 +95,7 @@ def test_shards_say_what_one_run_says(example: Example, capsys: pytest.CaptureFi
     assert [*example.verdicts("all.json").items()] == [*example.verdicts("whole.json").items()]
     same = ("failing", "commit", "version", "unused_baselines", "partial")
     assert {name: joined[name] for name in same} == {name: one[name] for name in same}
-    assert joined["unused_baselines"] == ["test_gone.py::test_gone[3.14t-serial-w1]"]
+    assert joined["unused_baselines"] == ["test_unused.py::test_unused[3.14t-serial-w1]"]
     notes = {table["note"].partition(";")[0] for table in joined["tables"]}
     assert notes == {f"measured by shard {part}/3" for part in (1, 2, 3)}
 

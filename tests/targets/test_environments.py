@@ -302,6 +302,8 @@ def test_an_unfinished_environment_is_made_anew(maker: Maker) -> None:
 
 
 def test_two_runs_at_once_make_it_once(maker: Maker) -> None:
+    """Threads stand for runs; uv is found before, as `sysconfig` of 3.11 is not safe to be asked first by several."""
+    environments.find_uv()
     calls: list[list[str]] = []
 
     def counted(arguments: list[str]) -> subprocess.CompletedProcess[str]:

@@ -668,7 +668,9 @@ def _salt(root: Path) -> bytes:
     path = root / SALT
     if not path.exists():
         hide_from_git(root)
-        write_whole(path, [os.urandom(16)])  # of two processes that make one, one makes its environment twice
+        with locked(Path(f"{path}.lock")):  # of two runs that begin at once one makes it, for both
+            if not path.exists():
+                write_whole(path, [os.urandom(16)])
     return path.read_bytes()
 
 
