@@ -45,11 +45,11 @@ examples: setup ## every example: contracts and stored baselines; writes the tab
 
 # Not into baselines/ itself: without its files the tree would be an edited one, whose recordings are of no commit.
 RECORDED := .ftgate/recordings
-recordings: setup ## baselines/ anew, from a clean commit; KEEP=1 keeps what is there, of other machines (40 minutes)
+recordings: setup ## baselines/ anew, from a clean commit; KEEP=1 keeps what is there, of other machines (an hour)
 	@test -z "$$(git status --porcelain -uno)" || { echo "commit first: no commit has what is edited" >&2; exit 1; }
 	@mkdir -p .ftgate && rm -rf $(MEASURED) $(RECORDED) $(if $(KEEP),&& cp -r baselines $(RECORDED)); status=0; \
-	$(PY) -m pytest --ftgate-update=new -o ftgate_baselines=$(RECORDED) --ftgate-test-time 10m \
-	  --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
+	$(PY) -m pytest --ftgate-update=new -o ftgate_baselines=$(RECORDED) --ftgate-test-time 5m \
+	  -o ftgate_launches=3 --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
 	test -d $(RECORDED) && rm -rf baselines && mv $(RECORDED) baselines && $(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
 
 adopt: setup ## adopt five published projects from their source distributions, and write docs/appendix/adopted.md (40 minutes)
