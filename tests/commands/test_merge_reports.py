@@ -135,7 +135,7 @@ COMMIT = "b" * 40
         (part_of(2, options={}), "ftgate_alpha is 0.01 and at its default"),
         (part_of(2, options={"ftgate_alpha": "0.01", "--ftgate-metrics": "x\x1b[31m"}), "is at its default and x"),
         (part_of(2, parts=4), "the number of shards is 3 and 4"),
-        (part_of(2, planned=(*PLANNED, "test_new.py::test_new[a]")), "did not collect the same cells: test_new.py"),
+        (part_of(2, planned=(*PLANNED, "test_new.py::test_new[a]")), "did not select the same cells: test_new.py"),
         (part_of(1), "1.json and 2.json are both shard 1/3: leave one of them out"),
         (part_of(2, places=tuple(range(len(PLANNED)))), "measured twice, in 1.json and 2.json: tests/test_words.py"),
         (msgspec.structs.replace(part_of(2), tables=()), None),
@@ -144,7 +144,7 @@ COMMIT = "b" * 40
         (part_of(2, part=7), "2.json contradicts itself: shard 7/3 of"),
         (part_of(2, tables=REPORT.tables[:1]), "2.json is shard 2/3 and has cells that are not in that: tests/test_wo"),
         (part_of(2, tables=(REPORT.tables[1], REPORT.tables[1])), "2.json has a cell twice"),
-        (part_of(2, hypotheses=3), "the shards split alpha over unlike numbers of hypotheses, so that together they"),
+        (part_of(2, hypotheses=3), "have 2.00 times its level: 12 in 1.json, 3 in 2.json, 12 in 3.json; measure all"),
     ],
 )
 def test_what_is_not_of_one_run_is_refused(

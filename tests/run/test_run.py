@@ -253,9 +253,7 @@ def test_a_metric_that_a_test_names_gates_there_alone(project: Project) -> None:
     assert outcome.session.stored.hypotheses(outcome.session.plan) == 4 + 1 + 4
 
 
-def test_alpha_is_split_over_what_gates_in_the_run(
-    project: Project, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
-) -> None:
+def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     one = group_of(spec=spec_of("threads", nodeid="test_other.py::test_other"))
     project.record(None, TWO, one)
     fresh = group_of(spec=spec_of("threads", nodeid="test_new.py::test_new"))
@@ -273,17 +271,18 @@ def test_alpha_is_split_over_what_gates_in_the_run(
     assert outcome.session.stored.hypotheses(outcome.session.plan) == 12
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
     seen.clear()
-    split = project.session(day(), one)
+    # What is deselected, as by `-k` or a shard, has its share all the same.
     whole = plan.plan_of((group.spec, cell) for group in (TWO, one, fresh) for cell in group.cells)
-    shards.take_part(split, whole, 2, 2, {})
-    split.plugins.register(shards.Sharding(pytestconfig, split, 2, 2))
-    split.row(one.cells[0].nodeid)
+    selected = project.session(day(), one)
+    selected.collect((one,), whole)
+    selected.row(one.cells[0].nodeid)
     assert seen
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
-    shard = split.part
+    shards.take_part(selected, whole, (one, fresh), 2, 2, {})
+    shard = shards.part_of(selected)
     assert shard is not None
     assert shard.hypotheses == 12
-    assert shard.planned == tuple(cell.nodeid for group in whole for cell in group.cells)
+    assert shard.planned == tuple(cell.nodeid for group in (one, fresh) for cell in group.cells)
 
 
 def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) -> None:
@@ -297,8 +296,9 @@ def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) 
     whole = plan.plan_of((group.spec, cell) for group in groups for cell in group.cells)
     costs = shards.costs_of(whole, project.session(day()).stored)
     assert list(costs.values()) == [5.0, 40.0, 9.0, 9.0]
-    parts = [shards.take_part(project.session(day()), whole, part, 2, {}) for part in (1, 2)]
-    assert parts == [(groups[1],), (groups[0], groups[2], groups[3])]
+    names = [group.cells[0].nodeid for group in groups]
+    parts = [shards.take_part(project.session(day()), whole, whole, part, 2, {}) for part in (1, 2)]
+    assert parts == [{names[1]}, {names[0], names[2], names[3]}]
     for path in project.root.rglob("baselines/**/*.json"):
         path.write_text("{", encoding="utf-8")
     assert list(shards.costs_of(whole, project.session(day()).stored).values()) == [1.0] * 4, "the numbers of cells"

@@ -223,11 +223,13 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
                 shown = (plain(str(each)) or "unknown" for each in (ours, theirs))
                 raise FtgateError(f"{first} and {name} are not of one run: {what} is {' and '.join(shown)}")
         if differ := set(one.planned) ^ set(other.planned):
-            raise FtgateError(f"{first} and {name} did not collect the same cells: {_named(sorted(differ))}")
+            raise FtgateError(f"{first} and {name} did not select the same cells: {_named(sorted(differ))}")
 
     # Each shard, and each cell, is there once. The order of tests may differ: places are those in the first plan.
     place_of = {nodeid: place for place, nodeid in enumerate(one.planned)}
-    unlike_split = "the machines did not split the tests in the same way: are their baselines the same?"
+    unlike_split = (
+        "the machines did not split the tests in the same way: did they collect the same, with the same baselines?"
+    )
     by_part: dict[int, str] = {}
     by_cell: dict[str, str] = {}
     for name, shard in shards.items():
@@ -260,9 +262,10 @@ def joined(reports: Mapping[str, Report], *, partial: bool = False) -> Report:
     # as many workers as there are cores: together the shards could have a higher level than one run.
     level = sum(shard.own / shard.hypotheses for shard in shards.values())
     if level > 1 + SLACK:
+        counts = first_of([f"{shard.hypotheses} in {name}" for name, shard in shards.items()], SHOWN)
         raise FtgateError(
-            "the shards split alpha over unlike numbers of hypotheses, so that together they have "
-            f"{level:.2f} times its level: measure all of them on machines with the same number of cores, or without "
+            f"the shards split alpha over unlike numbers of hypotheses, so that together they have {level:.2f} times "
+            f"its level: {counts}; measure all of them on machines with the same number of cores, or without "
             'workers="cores"'
         )
     return _whole({shards[by_part[part]].name: reports[by_part[part]] for part in sorted(by_part)}, place_of, missing)

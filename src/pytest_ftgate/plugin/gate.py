@@ -81,6 +81,8 @@ class Gate:
             lambda: {"run": self.id, "seed": self.seed, "spent_s": self.run.time.spent_s}, shown
         )
         self.collected: list[str] = []
+        self.whole: Plan = ()
+        """All cells that were collected, before any was deselected."""
         self.rows: dict[str, PlacedRow] = {}
         self.failures = Failures()
         self.report: Report | None = None
@@ -111,14 +113,16 @@ class Gate:
         self.run.hooks.ftgate_collect(config=config, options=self.run.config)
         self.run.hooks.ftgate_configure(gate=self)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> None:
-        """Remember all cells before any is deselected."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> Generator[None]:
+        """Remember all cells before any is deselected, also by a conftest.py that comes first."""
         cells = [item for item in items if CELL in item.stash]
         self.collected = [item.stash[CELL][1].nodeid for item in cells]
+        self.whole = plan.plan_of(item.stash[CELL] for item in cells)
         if self.config.pluginmanager.hasplugin("rerunfailures"):  # a verdict is not repeated until it passes
             for item in cells:
                 item.add_marker(pytest.mark.flaky(reruns=0), append=False)
+        yield
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
@@ -136,7 +140,7 @@ class Gate:
             if not self.is_worker:
                 raise pytest.UsageError(plain(str(error))) from None
             self.refused = error
-        self.run.collect(planned)
+        self.run.collect(planned, self.whole)
         if self.relay is not None:
             self.relay.collected(self.collected, self.run.planned())
         self.progress.start(len(planned), self.run.config.time)

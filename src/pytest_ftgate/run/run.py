@@ -109,6 +109,7 @@ class Run:
         self.plugins = features("run")
         self.hooks = self.plugins.hook
         self.plan: Plan = ()
+        self.whole: Plan = ()
         self._cells: dict[str, tuple[Group, int]] = {}
         """By node id: the test of each cell, and its place in the report."""
         self._launcher = launcher
@@ -156,9 +157,12 @@ class Run:
         part: Shard | None = self.hooks.ftgate_part()
         return part
 
-    def collect(self, plan: Plan) -> None:
-        """Take the plan of what is measured here."""
-        self.plan = plan
+    def collect(self, plan: Plan, whole: Plan = ()) -> None:
+        """Take the plan of what is measured here, and the whole one, before any cell was deselected; empty: the same.
+
+        The error level is split over the whole one.
+        """
+        self.plan, self.whole = plan, whole or plan
         cells = ((cell.nodeid, group) for group in plan for cell in group.cells)
         self._cells = {nodeid: (group, place) for place, (nodeid, group) in enumerate(cells)}
 
@@ -311,7 +315,7 @@ class Run:
         return [placed_row(self._cells[row.cell.nodeid][1], group, row, note) for row in rows]
 
     def _prepare(self) -> None:
-        """What all trials share; the error levels depend on which targets and baselines the plan has."""
+        """What all trials share."""
         if self._prepared:
             return
         if self.config.against:
@@ -324,7 +328,7 @@ class Run:
             if swept := guard.sweep(launches):  # what runs left that were killed
                 self.listener.warn(f"ended {plural(swept, 'process', 'processes')} of a run that was killed")
             self.launcher = Launchers(runner, launches)
-        self.policy = self.stored.policy(self.plan, self.part)
+        self.policy = self.stored.policy(self.whole)
         self.empty: EmptyLaunches = {}
         self.capacity = Capacity.of_this_process()
         self._prepared = True

@@ -15,7 +15,7 @@ from ..judge.values import entries_of
 from ..kit.errors import FtgateError
 from ..kit.text import split_nodeid
 from ..kit.values import Metric
-from ..model.report import Machine, Report, Row, Shard, Table
+from ..model.report import Machine, Report, Row, Table
 from ..model.sample import executor_cell
 from ..model.spec import Cell, Group, Plan
 from ..report.baselines import update_lines
@@ -115,38 +115,31 @@ class StoredBaselines:
 
         return tuple(replace(table, rows=tuple(row_with(row) for row in table.rows)) for table in report.tables)
 
-    def hypotheses(self, plan: Plan, *, in_parts: bool = False) -> int:
-        """How many tests may raise a false alarm in a run: whatever gates of every cell that is compared.
+    def hypotheses(self, plan: Plan) -> int:
+        """How many tests may raise a false alarm: whatever gates of every cell that is compared.
 
-        Of a run in parts also those of cells that cannot run here: the count is the same for each part, and no part
-        prepares the targets of another's tests.
+        Also of cells that cannot run here: no target is prepared for what is not measured.
         """
         config = self.config
-
-        def compared(group: Group, cell: Cell) -> bool:
-            if config.against or not self.holds(cell):
-                return bool(config.against)
-            return in_parts or self.targets.lookup(cell, group.spec).target is not None
-
         return sum(
-            hypotheses(group.spec, names, cell, group.cells, compared(group, cell))
+            hypotheses(group.spec, names, cell, group.cells, bool(config.against) or self.holds(cell))
             for group in plan
             for names in [(*config.metrics, *group.spec.gated)]
             for cell in group.cells
         )
 
-    def policy(self, plan: Plan, part: Shard | None) -> Policy:
-        """What the options say about verdicts, with the error levels split over all hypotheses of the run.
+    def policy(self, whole: Plan) -> Policy:
+        """What the options say about verdicts, with the error level split over all hypotheses of the whole plan.
 
-        Of a run in parts over those of the whole one. The same for every cell: the plan and the baselines are known
-        before anything is measured.
+        Deselected cells count: what is run in several parts, by shards or `-k`, has together the level of one run. The
+        same for every cell: plan and baselines are known before anything is measured.
         """
         config = self.config
         return Policy(
             metrics=config.metrics,
             cli=config.thresholds,
             ini=config.ini_thresholds,
-            alpha=decide.split_alpha(config.alpha, part.hypotheses if part else self.hypotheses(plan)),
+            alpha=decide.split_alpha(config.alpha, self.hypotheses(whole)),
             beta=alpha_spending.BETA,
             probe_cost=config.probe_cost,
         )

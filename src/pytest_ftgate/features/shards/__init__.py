@@ -42,6 +42,6 @@ def ftgate_configure(gate: Gate) -> None:
     if of := SHARD.of(gate.run.config):
         from .part import Sharding
 
-        sharding = Sharding(gate.config, gate.run, *of)
+        sharding = Sharding(gate, *of)
         gate.config.pluginmanager.register(sharding)
         gate.run.plugins.register(sharding)

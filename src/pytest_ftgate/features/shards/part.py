@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 import statistics
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -24,16 +25,19 @@ from ...run.rows import positions_of
 from ...run.run import Run
 from ...run.stored import StoredBaselines
 
+if TYPE_CHECKING:
+    from ...plugin.gate import Gate
 
-def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, str]) -> Plan:
-    """The part of the whole plan that a run measures, before `collect`; `given` are the options that are set.
 
-    Its tests are in the order of the whole one.
+def take_part(run: Run, whole: Plan, selected: Plan, part: int, parts: int, given: Mapping[str, str]) -> frozenset[str]:
+    """The node ids of the selected cells that a part has, kept with the run; `given` are the options that are set.
+
+    The whole plan is split, before any cell was deselected: what is deselected may differ between jobs.
     """
     config, stored = run.config, run.stored
-    of = split(costs_of(whole, stored), parts)
-    own = tuple(group for group, one in zip(whole, of, strict=True) if one == part)
-    planned = positions_of(whole)
+    of = parts_of(whole, stored, parts)
+    own = tuple(group for group in selected if of[group.cells[0].nodeid] == part)
+    planned = positions_of(selected)
     reference = {"reference": run.references.requested().reference.commit} if config.against else {}
     shard = Shard(
         part=part,
@@ -41,13 +45,13 @@ def take_part(run: Run, whole: Plan, part: int, parts: int, given: Mapping[str, 
         planned=tuple(planned),
         places=tuple(planned[cell.nodeid] for group in own for cell in group.cells),
         alpha=config.alpha,
-        hypotheses=max(1, stored.hypotheses(whole, in_parts=True)),
-        own=stored.hypotheses(own, in_parts=True),
+        hypotheses=max(1, stored.hypotheses(whole)),
+        own=stored.hypotheses(own),
         options={**given, **reference},
     )
     with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
         write_whole(run.folder.shared("shard", ""), [msgspec.json.encode(shard)])
-    return own
+    return frozenset(cell.nodeid for group in own for cell in group.cells)
 
 
 def shown(name: str, value: object) -> str:
@@ -62,17 +66,25 @@ def part_of(run: Run) -> Shard | None:
     return msgspec.json.decode(file.read_bytes(), type=Shard) if file.exists() else None
 
 
-def costs_of(plan: Plan, stored: StoredBaselines) -> dict[str, float]:
-    """The first cell of each group -> what its measurement costs: seconds as recorded, else the median of these.
+def parts_of(whole: Plan, stored: StoredBaselines, parts: int) -> dict[str, int]:
+    """The part, from 1, of each cell by node id; groups stay together."""
+    of = split(costs_of(whole, stored), parts)
+    return {cell.nodeid: part for group, part in zip(whole, of, strict=True) for cell in group.cells}
 
-    If nothing is recorded at all, the numbers of cells. The same on every machine that has the same baselines.
+
+def costs_of(whole: Plan, stored: StoredBaselines) -> dict[str, float]:
+    """What the measurement of each group costs: seconds as recorded, else the median of these.
+
+    If nothing is recorded at all, the numbers of cells. The same on every machine that has the same baselines, in
+    whatever order the cells are: a group goes by the first of its node ids in the alphabet. The title of a group has
+    numbers of cores.
     """
-    recorded = {group.cells[0].nodeid: stored.took_s(group) for group in plan}  # the key has numbers of cores
+    recorded = {min(cell.nodeid for cell in group.cells): stored.took_s(group) for group in whole}
     known = [seconds for seconds in recorded.values() if seconds]
     if not known:
-        return {group.cells[0].nodeid: float(len(group.cells)) for group in plan}
+        return {name: float(len(group.cells)) for name, group in zip(recorded, whole, strict=True)}
     usual = statistics.median(known)
-    return {key: seconds or usual for key, seconds in recorded.items()}
+    return {name: seconds or usual for name, seconds in recorded.items()}
 
 
 def split(costs: Mapping[str, float], parts: int) -> list[int]:
@@ -89,18 +101,13 @@ def split(costs: Mapping[str, float], parts: int) -> list[int]:
 
 
 class Sharding:
-    """Splits what is selected: cells by what their tests cost, other tests by their names."""
+    """Splits what was collected: cells by what their tests cost, other tests by their names."""
 
-    def __init__(self, config: pytest.Config, run: Run, part: int, parts: int) -> None:
+    def __init__(self, gate: Gate, part: int, parts: int) -> None:
+        self.gate = gate
+        self.run = gate.run
         self.part, self.parts = part, parts
-        self.config = config
-        self.run = run
-        self.tests = self.kept = 0
-
-    @property
-    def name(self) -> str:
-        """`shard 2/5`."""
-        return f"shard {self.part}/{self.parts}"
+        self.empty = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
@@ -108,16 +115,16 @@ class Sharding:
         yield
         if not items:
             return
-        whole = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
+        config = self.gate.config
         # Of the options that all parts must share, what the command line, the environment or the project set.
-        values = ((option, option.of(options_of(self.config))) for option in table() if not option.shard_own)
+        values = ((option, option.of(options_of(config))) for option in table() if not option.shard_own)
         given = {
             option.dest if option.ini_only else option.cli: shown(option.dest, value)
             for option, value in values
             if value != option.default
         }
-        part = take_part(self.run, whole, self.part, self.parts, given)
-        cells = {cell.nodeid for group in part for cell in group.cells}
+        selected = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
+        cells = take_part(self.run, self.gate.whole, selected, self.part, self.parts, given)
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
         for item in items:
@@ -127,22 +134,17 @@ class Sharding:
                 name = split_nodeid(item.nodeid)[0].encode(errors="surrogatepass")
                 own = int(hashlib.sha256(name).hexdigest(), 16) % self.parts + 1 == self.part
             (kept if own else others).append(item)
-        self.tests = len(whole) + len(plain_of(items))
-        self.kept = len(part) + len(plain_of(kept))
         if others:
-            self.config.hook.pytest_deselected(items=others)
+            config.hook.pytest_deselected(items=others)
             items[:] = kept
 
-    def pytest_report_collectionfinish(self) -> str:
-        """How many tests are this part's."""
-        return f"ftgate: {self.name} has {self.kept} of {self.tests} tests" if self.tests else ""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A part without a test is no failure: there are more parts than tests."""
-        split = self.tests or part_of(self.run) is not None
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and split:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
+        """A part without a test is no failure, if there were some to split."""
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and part_of(self.run) is not None:
             session.exitstatus = pytest.ExitCode.OK
+            self.empty = True
+        yield
 
     @hookimpl
     def ftgate_part(self) -> Shard | None:
@@ -151,11 +153,5 @@ class Sharding:
     @hookimpl
     def ftgate_finish(self) -> Iterator[str]:
         """Say that there was nothing to do."""
-        shard = part_of(self.run)
-        if not self.kept and not (shard and shard.places) and (self.tests or shard):
-            yield f"ftgate: {self.name} is empty: there are fewer tests than shards"
-
-
-def plain_of(items: Sequence[pytest.Item]) -> set[str]:
-    """The tests without cells, each once whatever parameters it has."""
-    return {split_nodeid(item.nodeid)[0] for item in items if CELL not in item.stash}
+        if self.empty:
+            yield f"ftgate: shard {self.part}/{self.parts} is empty: all tests are in other shards"
