@@ -163,6 +163,8 @@ def test_what_is_deselected_has_its_share_of_the_error_level(example: Example) -
     alone = example.verdicts()
     assert alone.keys() == {nodeid for nodeid in whole if nodeid.startswith(name)}
     assert all(alone[nodeid] != whole[nodeid] for nodeid in alone), "only what is named is collected"
+    example.run_pytest(*QUICK, name, "-n1")
+    assert example.verdicts() == alone
 
 
 def test_a_part_without_tests_is_no_failure(example: Example) -> None:
