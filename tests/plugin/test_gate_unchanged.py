@@ -93,7 +93,6 @@ def test_what_no_cell_reads_is_not_measured_and_a_new_test_is_and_passes(project
 NEWER = {
     "helper.py": """
         def value():
-            '''One.'''
             return (
                 1
             )
@@ -211,6 +210,34 @@ def test_a_version_from_git_is_no_change(pytester: pytest.Pytester, interpreters
     commit_line(project, "README.md")
     project.run_fresh(*QUICK)
     assert by_test(project)["test_mine"]["decision"] == "unchanged", by_test(project)
+
+
+def test_a_program_is_measured_since_nobody_hears_what_it_imports_from_bytecode(
+    pytester: pytest.Pytester, interpreters_on_path: None
+) -> None:
+    """The first of its cells compiles the module, which the second does not open any more."""
+    files = {
+        "pytest.ini": "[pytest]\n",
+        ".gitignore": ".ftgate/\n__pycache__/\n",
+        "README.md": "one\n",
+        "helper.py": "ONE = 1\n",
+        "tool.py": "import helper\n",
+        "test_tool.py": """
+            from pytest_ftgate import command
+
+            @ftgate.compare(threads, command("tool", ["{python}", "{folder}/tool.py", "{workers}"]), workers=[1, 2])
+            def test_tool(worker):
+                pass
+            """,
+    }
+    project = in_git(pytester, files)
+    commit_line(project, "helper.py")
+    project.run_fresh(*QUICK)
+    unchanged = {
+        nodeid.partition("[")[2].rstrip("]"): verdict["decision"] == "unchanged"
+        for nodeid, verdict in project.verdicts().items()
+    }
+    assert unchanged == {"3.14t-threads-w1": True, "3.14t-threads-w2": True, "tool-w1": False, "tool-w2": False}
 
 
 def test_the_option_takes_two_words(project: Example) -> None:

@@ -6,20 +6,19 @@ import contextlib
 import os
 import struct
 import sys
-from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
-from fake_launcher import At, FakeLauncher, failed, unsupported
+from fake_launcher import FakeLauncher, failed
 from scripted import TWO, Project
 
 from pytest_ftgate.features.unchanged.cells import UnchangedCells
 from pytest_ftgate.features.unchanged.compare import OPENED, Compared, Read, compare, read_notes
+from pytest_ftgate.features.unchanged.opened_files import FileEvent, OpenedFiles
 from pytest_ftgate.features.unchanged.sides import Place, Side, loaded_part
 from pytest_ftgate.measure.launch import Request
-from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
-from pytest_ftgate.model.spec import Executor, Group, Program
+from pytest_ftgate.model.spec import Executor, Program
 from pytest_ftgate.run.trial import Settled
 from pytest_ftgate.runner import reads
 
@@ -48,10 +47,10 @@ def write(side: Side, name: str, content: str, base: str = "top") -> Path:
     return path
 
 
-def finding(sides: tuple[Side, Side], *notes: Read, watched: bool = True) -> Compared:
+def finding(sides: tuple[Side, Side], *notes: Read) -> Compared:
     """`{}` in a note is the top of the changed side, which made them."""
     placed = (Read(note.kind, note.text.replace("{}", sides[0].bases["top"])) for note in notes)
-    return compare([BEGUN, *placed], *sides, watched=watched)
+    return compare([BEGUN, *placed], *sides)
 
 
 @pytest.mark.parametrize(
@@ -102,14 +101,6 @@ def test_a_local_socket_that_the_launch_bound_is_its_own(sides: tuple[Side, Side
     assert finding(sides, Read(reads.CONNECTED, "/tmp/s"), Read(reads.BOUND, "/tmp/s")).reason == ""
 
 
-def test_what_native_code_reads_is_known_only_where_the_kernel_tells_it(sides: tuple[Side, Side]) -> None:
-    own = Read(reads.NATIVE, "/opt/python/lib/python3.14/lib-dynload/_json.so")
-    foreign = Read(reads.NATIVE, "/opt/env/lib/numpy/core.so")
-    assert finding(sides, own, foreign).reason == ""
-    assert finding(sides, own, watched=False).reason == ""
-    assert finding(sides, own, foreign, watched=False).reason == "what core.so reads cannot be followed"
-
-
 def called(*names: str) -> list[Read]:
     return [Read(reads.RAN, f"{{}}/mod.py:{name}") for name in ("<module>", *names)]
 
@@ -125,12 +116,11 @@ def test_of_a_source_that_ran_what_was_called_counts(sides: tuple[Side, Side]) -
     assert found.ran == {(Place("top", "mod.py"), "<module>")}
 
 
-@pytest.mark.parametrize("note", [Read(reads.TRACED, ""), Read(reads.FILE, "{}/mod.py")])
-def test_who_hears_of_lines_or_reads_the_text_sees_a_comment(sides: tuple[Side, Side], note: Read) -> None:
+def test_who_reads_the_text_of_a_source_sees_a_comment(sides: tuple[Side, Side]) -> None:
     for side, text in zip(sides, ("x = 1\n", "x = 1  # one\n"), strict=True):
         write(side, "mod.py", text)
     assert finding(sides, *called()) == Compared("", 1, frozenset(), frozenset({(Place("top", "mod.py"), "<module>")}))
-    assert finding(sides, *called(), note).reason == "mod.py differs"
+    assert finding(sides, *called(), Read(reads.FILE, "{}/mod.py")).reason == "mod.py differs"
 
 
 def test_a_path_of_the_side_itself_in_a_source_is_the_same_in_both(sides: tuple[Side, Side]) -> None:
@@ -508,55 +498,20 @@ def test_some_cells_are_not_even_checked(checks: Checks, case: str) -> None:
     assert checks.launcher.requests == []
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
-@pytest.mark.parametrize("differs", ["", "text", "names"])
-def test_a_program_is_checked_by_itself_by_what_the_kernel_tells(
-    checks: Checks, differs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checks.group = _with_program(checks.group)
-    event = FileEvent(f"{checks.sides.changed.root}/helper.py", changed=False)
-    python, program = checks.group.cells
-    begun = []
-
-    def events(_: OpenedFiles) -> list[FileEvent]:
-        begun.append(1)
-        return [event] if len(begun) == 2 else []  # the second launch is the program's
-
-    monkeypatch.setattr(OpenedFiles, "events", events)
-    if differs == "text":
-        (checks.sides.reference.project / "helper.py").write_text("other")
-    elif differs == "names":  # what it looked for in vain is not heard of
-        (checks.sides.reference.project / "settings.toml").touch()
-    checked = checks.check()
-    assert checked.same.keys() == {python.nodeid} | (set() if differs else {program.nodeid})
-    why = {"": "", "text": "helper.py differs", "names": "its folder differs"}[differs]
-    assert checked.why == (f"{program.label}: {why}" if why else "")
-    assert checks.launcher.requests[1].reads == ""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
-def test_a_program_that_cannot_be_launched_keeps_no_other_cell_from_being_unchanged(checks: Checks) -> None:
-    checks.group = _with_program(checks.group)
-    python, program = checks.group.cells
-    for trouble in (failed("it broke"), unsupported("cargo is missing")):
-        checks.launcher.trouble = partial(_trouble_of, program.label, trouble)
-        assert checks.check().same.keys() == {python.nodeid}
-
-
-def test_a_program_is_not_followed_where_the_kernel_tells_nothing(
+def test_where_the_kernel_does_not_tell_what_is_opened_cells_are_measured(
     checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checks.group = _with_program(checks.group)
     monkeypatch.setattr(OpenedFiles, "watching", lambda _: contextlib.nullcontext())
-    assert checks.check().same.keys() == {checks.group.cells[0].nodeid}
-    assert len(checks.launcher.requests) == 1
+    assert checks.check() == Settled(why="the system does not tell which files are opened")
+    assert checks.launcher.requests == []
 
 
-def _with_program(group: Group) -> Group:
+def test_programs_are_measured_and_keep_no_other_cell_from_being_unchanged(checks: Checks) -> None:
     executor = Executor(kind="command", program=Program(name="rust", argv=("true",)))
-    cells = (group.cells[0], msgspec.structs.replace(group.cells[1], executor=executor))
-    return msgspec.structs.replace(group, cells=cells)
-
-
-def _trouble_of(label: str, trouble: Exception, at: At) -> Exception | None:
-    return trouble if at.label == label else None
+    python, program = checks.group.cells[0], msgspec.structs.replace(checks.group.cells[1], executor=executor)
+    checks.group = msgspec.structs.replace(checks.group, cells=(python, program))
+    assert checks.check().same.keys() == {python.nodeid}
+    checks.launcher.requests.clear()
+    checks.group = msgspec.structs.replace(checks.group, cells=(program,))
+    assert checks.check() == Settled()
+    assert checks.launcher.requests == []

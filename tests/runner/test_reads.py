@@ -115,7 +115,7 @@ def test_each_function_that_a_worker_calls_is_noted_and_no_other(bench: Bench, e
     found = below(bench, notes, reads.RAN)
     assert found == {f"{file}:{name}" for file, names in CALLED.items() for name in names}
     assert not any("/threading.py" in note.text for note in notes if note.kind == reads.RAN)
-    assert Read(reads.TRACED, "") not in notes
+    assert Read(reads.UNKNOWN, reads.TRACER) not in notes
 
 
 def test_what_a_later_iteration_calls_is_noted(bench: Bench) -> None:
@@ -146,7 +146,7 @@ def test_another_tool_that_was_there_first_is_noted(bench: Bench) -> None:
             from pytest_ftgate.runner import reads
             reads._watch_calls()
     """)
-    assert Read(reads.TRACED, "") in notes_of(bench, workers=1)
+    assert Read(reads.UNKNOWN, reads.TRACER) in notes_of(bench, workers=1)
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -262,21 +262,7 @@ def test_who_hears_of_lines_is_noted(bench: Bench, body: str) -> None:
             {body}
             sys.settrace(None)
     """)
-    assert Read(reads.TRACED, "") in notes_of(bench, workers=1)
-
-
-def test_a_library_that_is_loaded_is_noted_and_ctypes_alone_is_none(bench: Bench) -> None:
-    bench.write("""
-        import ctypes, os
-
-        @ftgate.compare(threads)
-        def test_it(worker):
-            if os.path.exists(os.path.join(os.path.dirname(__file__), "load")):
-                ctypes.CDLL("libc.so.6")
-    """)
-    assert Read(reads.NATIVE, "libc.so.6") not in notes_of(bench)
-    (bench.folder / "load").touch()
-    assert Read(reads.NATIVE, "libc.so.6") in notes_of(bench)
+    assert Read(reads.UNKNOWN, reads.TRACER) in notes_of(bench, workers=1)
 
 
 def test_a_manager_is_reached_at_an_address_that_the_launch_bound(bench: Bench) -> None:

@@ -30,8 +30,6 @@ ASKED = "asked"
 """A path that was asked about."""
 RAN = "ran"
 """A path, a colon and the qualified name of code that ran; of the standard library none."""
-TRACED = "traced"
-"""Something in the process hears of each line that runs, or keeps us from hearing of each function."""
 FOLDER = "folder"
 """A folder that was listed."""
 NAMES = "names"
@@ -42,12 +40,12 @@ SUFFIX = "suffix"
 """What such a name may end in: `.py`, and those of bytecode and extension modules."""
 WRITTEN = "written"
 """A path that was opened for writing, made, moved or removed."""
-NATIVE = "native"
-"""An extension module or library that was loaded: a path, or a library's name."""
 BOUND, CONNECTED = "bound", "connected"
 """The address of a local socket."""
 UNKNOWN = "unknown"
 """Something whose reads cannot be noted, in words."""
+TRACER = "a tracer"
+"""It hears of each line that runs, or keeps us from hearing of each function."""
 
 _IMPORT = "<frozen importlib._bootstrap_external>"
 _METADATA = os.path.join("importlib", "metadata", "__init__.py")
@@ -166,7 +164,7 @@ class _Opened(_Asked):
 
 def _watch_calls() -> None:
     if _monitoring is None or sys.gettrace() or any(map(_monitoring.get_tool, range(_TOOLS))):
-        note(TRACED, "")
+        note(UNKNOWN, TRACER)
         return
     started = _monitoring.events.PY_START
     _monitoring.use_tool_id(_TOOL, "pytest-ftgate")
@@ -223,19 +221,14 @@ def _listing(path: Any, *_: Any) -> None:
 def _importing(_: Any, filename: str | None = None, path: Any = None, *__: Any) -> None:
     if filename:
         note(FILE, _place(filename))
-        note(NATIVE, _place(filename))
     for entry in path or ():
         if isinstance(entry, str):
             note(FILE, _place(entry))
 
 
 def _loading(name: Any, *_: Any) -> None:
-    if name is None:
-        return
-    text = os.fsdecode(name)
-    if os.sep in text:
+    if name is not None and os.sep in (text := os.fsdecode(name)):
         note(FILE, _place(text))
-    note(NATIVE, text)
 
 
 def _changing(*places: tuple[int, int]) -> Callable[..., None]:
@@ -292,8 +285,8 @@ EVENTS: dict[str, Callable[..., None]] = {
     "os.spawn": lambda _, program, *__: _starting(program),
     "os.system": _starting,
     "pty.spawn": _starting,
-    "sys.settrace": lambda *_: note(TRACED, ""),
-    "sys.monitoring.register_callback": lambda *_: note(TRACED, ""),
+    "sys.settrace": lambda *_: note(UNKNOWN, TRACER),
+    "sys.monitoring.register_callback": lambda *_: note(UNKNOWN, TRACER),
     "socket.bind": _binding,
     "socket.connect": _connecting,
     "socket.sendto": _connecting,

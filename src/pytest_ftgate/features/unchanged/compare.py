@@ -61,13 +61,13 @@ def read_notes(file: Path) -> list[Read]:
     return notes
 
 
-def compare(notes: Iterable[Read], mine: Side, other: Side, *, watched: bool = True) -> Compared:
-    """Whether the other side has the same as that which made these notes; `watched`: they have what C code opened."""
+def compare(notes: Iterable[Read], mine: Side, other: Side) -> Compared:
+    """Whether the other side has the same as that which made these notes."""
     notes = list(dict.fromkeys(notes))
-    if reason := _unfollowed(notes, mine, watched):
+    if reason := _unfollowed(notes, mine):
         return Compared(reason)
-    # 1. The code that ran: as text where something hears of each line.
-    whole, ran = any(note.kind == reads.TRACED for note in notes), defaultdict[Place, set[str]](set)
+    # 1. The code that ran.
+    ran = defaultdict[Place, set[str]](set)
     by_path = grouped(note.text.rpartition(":")[::2] for note in notes if note.kind == reads.RAN)
     for path, called in by_path.items():
         if at := mine.place_of(path):
@@ -76,7 +76,7 @@ def compare(notes: Iterable[Read], mine: Side, other: Side, *, watched: bool = T
     for place, names in ran.items():
         if mine.fingerprint(reads.FILE, place) == other.fingerprint(reads.FILE, place):
             continue
-        found = [MODULE] if whole else differing(mine.parts(place, names), other.parts(place, names))
+        found = differing(mine.parts(place, names), other.parts(place, names))
         changed += [str(place) if each == MODULE else f"{each} in {place}" for each in found]
         functions |= {(str(place), each.removesuffix("()")) for each in found if each.endswith("()")}
         sources += 1
@@ -104,7 +104,7 @@ def compare(notes: Iterable[Read], mine: Side, other: Side, *, watched: bool = T
     return Compared("", sources, frozenset(uncalled), of_ran)
 
 
-def _unfollowed(notes: list[Read], mine: Side, watched: bool) -> str:
+def _unfollowed(notes: list[Read], mine: Side) -> str:
     """After which of the notes nobody can tell what the process reads; empty if there is none."""
     if not any(note.kind == reads.STARTED for note in notes):
         return "what it runs could not be noted"
@@ -115,8 +115,6 @@ def _unfollowed(notes: list[Read], mine: Side, watched: bool) -> str:
             unknown = note.text
         elif note.kind == reads.CONNECTED and note.text not in bound:
             unknown = f"a connection to {note.text}"
-        elif note.kind == reads.NATIVE and not watched and "/lib-dynload/" not in note.text:
-            unknown = f"what {os.path.basename(note.text)} reads"
         elif note.kind == reads.WRITTEN and (place := mine.place_of(note.text)) and not _BYTECODE.fullmatch(place.path):
             return f"it writes {place.path}"
         if unknown:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ...runner import reads
-from .code import Parts, Ran, parts
+from .code import Parts, parts
 
 LARGE_BYTES: Final = 64 << 20
 """A larger file is not searched for paths of its side."""
@@ -40,9 +40,7 @@ class Place(NamedTuple):
 class Side:
     """The files of one side: the top of its checkout, and the environment of one target."""
 
-    def __init__(self, top: Path, environment: Path, *, deferred: bool = True) -> None:
-        """`deferred` as for Ran."""
-        self.deferred = deferred
+    def __init__(self, top: Path, environment: Path) -> None:
         self.bases = {"top": str(top), "environment": str(environment)}
         spelled = {(name, path) for name, base in self.bases.items() for path in (base, os.path.realpath(base))}
         self._spelled = sorted(spelled, key=lambda each: -len(each[1]))
@@ -110,7 +108,7 @@ class Side:
             source = Path(self.bases[place.base], place.path).read_bytes()
         except OSError:
             source = b""
-        return parts(self._neutral(source), Ran(ran, deferred=self.deferred))
+        return parts(self._neutral(source), ran)
 
     def _neutral(self, content: bytes) -> bytes:
         for name, path in self._spelled:

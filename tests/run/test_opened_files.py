@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_ftgate.measure.watch.opened_files import FileEvent, OpenedFiles
+from pytest_ftgate.features.unchanged.opened_files import FileEvent, OpenedFiles
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 
