@@ -190,13 +190,13 @@ def test_each_number_of_a_row_follows_from_its_launches(report: Report) -> None:
     expected = [
         TWO.label,
         units.time(found["wall"]),
-        units.time_ends(Interval(value=found["wall"], low=next(ends), high=next(ends), level=0.95)),
+        units.half_width(Interval(value=found["wall"], low=next(ends), high=next(ends), level=0.95)),
         units.ratio(1.0),
         units.cores(found["cores"]),
-        units.ratio(found["scaling"]),
         units.size(found["uss"]),
         units.size(found["pss"]),
         units.share(found["lock_wait"]),
+        units.ratio(found["scaling"]),
         units.rate(found["ops_per_s"]),
         "regressed",
     ]

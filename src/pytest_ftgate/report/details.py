@@ -48,8 +48,15 @@ MANY = {"worker": "workers", "child": "children"}
 ROLES = ("tree", "main", "workers", "servers", "others")
 WAITED: dict[WaitsFor, str] = {"lock": "contended", "queue": "waited"}
 WITH_GIL = " (with the wait for the GIL)"
-MEMORY = (("USS", "steady_uss", "peak_uss"), ("PSS", "steady_pss", "peak_pss"), ("RSS", "steady_rss", "peak_rss"))
-"""Kinds of memory, with their fields of RoleFigures."""
+MEMORY = (
+    ("USS", "steady_uss"),
+    ("peak >=", "peak_uss"),
+    ("PSS", "steady_pss"),
+    ("peak >=", "peak_pss"),
+    ("RSS", "steady_rss"),
+    ("peak >=", "peak_rss"),
+)
+"""Columns of memory, with their fields of RoleFigures."""
 Fact: TypeAlias = tuple[str, Sequence[Sequence[str]]]
 """A line's name, and its parts in groups."""
 
@@ -337,38 +344,27 @@ def _waits(figures: Figures, style: Style) -> Iterator[Fact]:
 
 
 def _memory(figures: Figures, style: Style) -> list[str]:
-    """Steady and peak of each role, and what an empty workload in the same cell occupies.
+    """Roles as rows, their steady and peak figures as columns; below them what an empty workload in the cell occupies.
 
-    `USS steady 25.2 MiB (peak >= 25.7 MiB)` of a tree that is one process, `USS floor 8.10 MiB, workload 4.20 MiB above
-    it`; `41 of 57 samples hold`, where some fell on a process that ended or was being replaced, or missed a worker.
+    Columns without a value are left out, and the last ones where there is no room. `41 of 57 samples hold`, where some
+    fell on a process that ended or was being replaced, or missed a worker.
     """
     roles = {role: figures.memory[role] for role in (*ROLES, *sorted(figures.memory)) if role in figures.memory}
     if roles.keys() == {"tree", "main"}:
         del roles["main"]
-    lines, parts = list[str](), list[str]()
-    if len(roles) > 1:
-        # Roles as rows, figures as columns: none without a value, and not the last ones where there is no room.
-        columns = []
-        for head, *fields in MEMORY:
-            for title, field in zip((head, "peak >="), fields, strict=True):
-                values = [getattr(role, field) for role in roles.values()]
-                if any(value is not None for value in values):
-                    texts = ["" if value is None else units.size(value) for value in values]
-                    columns.append(padded([title, *texts], str.rjust))
-        counts = ["", *(f"x{role.processes}" if role.processes != 1 else "" for role in roles.values())]
-        names = [padded(["memory", *roles], str.ljust), padded(counts, str.rjust)]
-        while columns and sum(len(each[0]) + len(GAP) for each in (*names, *columns)) > style.width - INDENT + len(GAP):
-            columns.pop()
-        head, *rows = (GAP.join(texts).rstrip() for texts in zip(*names, *columns, strict=True))
-        lines = [" " * INDENT + style.paint(head, "dim"), *(" " * INDENT + row for row in rows)]
-    else:
-        for head, steady, peak in MEMORY:
-            for role in roles.values():
-                now, most = getattr(role, steady), getattr(role, peak)
-                shown = [] if now is None else [f"steady {units.size(now)}"]
-                if most is not None:
-                    shown.append(f"(peak >= {units.size(most)})" if shown else f"peak >= {units.size(most)}")
-                parts += [" ".join((head, *shown))] if shown else []
+    counts = ["", *(f"x{role.processes}" if role.processes != 1 else "" for role in roles.values())]
+    names, columns = [padded(["memory", *roles], str.ljust), padded(counts, str.rjust)], list[list[str]]()
+    for title, field in MEMORY:
+        values = [getattr(role, field) for role in roles.values()]
+        if any(value is not None for value in values):
+            texts = ["" if value is None else units.size(value) for value in values]
+            columns.append(padded([title, *texts], str.rjust))
+    while columns and sum(len(each[0]) + len(GAP) for each in (*names, *columns)) > style.width - INDENT + len(GAP):
+        columns.pop()
+    head, *rows = (GAP.join(texts).rstrip() for texts in zip(*names, *columns, strict=True))
+    lines = [" " * INDENT + style.paint(head, "dim"), *(" " * INDENT + row for row in rows)] if columns else []
+
+    parts = list[str]()
     tree = figures.memory.get("tree") or RoleFigures(processes=0)
     empty = (("USS", figures.floor_uss_bytes, tree.steady_uss), ("PSS", figures.floor_pss_bytes, tree.steady_pss))
     for name, floor, known in empty:

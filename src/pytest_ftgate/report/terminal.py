@@ -11,7 +11,7 @@ from functools import partial
 from ..judge import decide
 from ..kit import units
 from ..kit.text import listed, plain, plural
-from ..kit.values import grouped
+from ..kit.values import Metric, grouped
 from ..model.report import Report, Row, Table
 from ..model.verdict import Decision, Verdict
 from . import said
@@ -24,23 +24,9 @@ SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
 FEW_CELLS = 4
 """Of more cells the report gives the range of what they rule out."""
-LAYOUTS = tuple(
-    tuple(layout.split())
-    for layout in (
-        "cell wall ends ratio cores scaling uss pss lock_wait ops_per_s verdict",
-        "cell wall ends ratio cores scaling uss lock_wait ops_per_s verdict",
-        "cell wall ends ratio cores scaling uss lock_wait verdict",
-        "short wall ends ratio cores scaling uss lock_wait verdict",
-        "short wall half ratio cores scaling uss lock_wait verdict",
-        "short wall half ratio cores uss lock_wait verdict",
-        "short wall half ratio uss lock_wait verdict",
-        "short wall ratio uss lock_wait verdict",
-        "short wall ratio lock_wait verdict",
-        "short wall ratio verdict",
-    )
-)
-"""Columns of the table, from the widest layout to the narrowest."""
-LEFT = ("cell", "short", "verdict")
+GIVE_WAY = ("pss", "ops_per_s", "scaling", "cores", "interval", "uss", "lock_wait")
+"""The columns of a table that are left out where there is no room for all, the first one first."""
+LEFT = ("cell", "verdict")
 """Those whose texts begin at the left."""
 
 
@@ -260,28 +246,22 @@ def _hints(table: Table) -> list[str]:
 
 
 def _grid(table: Table, style: Style) -> list[str]:
-    """The columns of the first layout that fits, without those in which no row has a value; details below each row."""
-    rows, walls = table.rows, [wall_interval(row) for row in table.rows]
-    labels = [row.cell.label or row.cell.executor.label for row in rows]
-    short = [label.split("-") for label in labels]  # without what ends all of them, such as the workers: in the title
-    while len(short) > 1 and min(map(len, short)) > 1 and len({parts[-1] for parts in short}) == 1:
-        short = [parts[:-1] for parts in short]
-    half = partial(units.half_width, unicode=style.unicode)
-    every = {
-        "cell": ["", *labels],
-        "short": ["", *map("-".join, short)],
-        "ends": [interval_head(rows), *(units.time_ends(wall) if wall else "" for wall in walls)],
-        "half": [interval_head(rows), *(half(wall) if wall else "" for wall in walls)],
-        "verdict": ["verdict", *(row.verdict.decision.value for row in rows)],
-    }
+    """All columns in which a row has a value, as far as there is room; details below each row."""
+    rows, half = table.rows, partial(units.half_width, unicode=style.unicode)
+    walls = [wall_interval(row) for row in rows]
+    every = {"cell": ["", *(row.cell.label or row.cell.executor.label for row in rows)]}
     for name, column in COLUMNS.items():
         every[name] = [name, *column.texts(rows)]
-    for layout in LAYOUTS:
-        shown = [name for name in layout if any(every[name][1:])]
-        columns = [padded(every[name], str.ljust if name in LEFT else str.rjust) for name in shown]
-        if sum(len(column[0]) + len(GAP) for column in columns) <= style.width:
-            break
-    head, *lines = zip(*columns, strict=True)
+        if name == Metric.WALL:
+            every["interval"] = [interval_head(rows), *(half(wall) if wall else "" for wall in walls)]
+    every["verdict"] = ["verdict", *(row.verdict.decision.value for row in rows)]
+    columns = {
+        name: padded(texts, str.ljust if name in LEFT else str.rjust) for name, texts in every.items() if any(texts[1:])
+    }
+    for name in GIVE_WAY:
+        if sum(len(GAP) + len(texts[0]) for texts in columns.values()) > style.width:
+            columns.pop(name, None)
+    head, *lines = zip(*columns.values(), strict=True)
     found = [style.paint(GAP.join(["", *head]).rstrip(), "dim")]
     for row, (*texts, verdict) in zip(rows, lines, strict=True):
         decision = style.paint(verdict.rstrip(), row.verdict.decision.color)
