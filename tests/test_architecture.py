@@ -44,6 +44,8 @@ PURE = (
     *("stats/", "judge/", "report/", "model/", "kit/text", "kit/units", "kit/values", "declare/plan", "measure/plan"),
     *(
         "features/xfail",
+        "features/history/series",
+        "features/history/drawing",
         "features/decide/rank",
         "features/decide/sentences",
         "features/html/",

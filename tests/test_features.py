@@ -29,7 +29,6 @@ NEEDS = {
     "github": {"markdown"},
     "html": {"decide"},
     "merge": {"report"},
-    "report": {"history"},
 }
 """Features that are made with others, and go with them."""
 QUICK = ("-p", "fake_run", "--ftgate", "-oftgate_launches=2", "-oftgate_iterations=2")

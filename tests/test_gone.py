@@ -100,6 +100,12 @@ GONE: Final = {
             *("scale/runners", "runners.md", "histories.py", "suite/repeat", "planted.py"),
         )
     ),
+    "plots of memory, scaling and history": Gone(
+        modules=("judge/history", "report/history_text"), words=("report --history", "with_history", "MEMORY_POINTS")
+    ),
+    "what an unchanged cell may do by way of exception": Gone(
+        modules=("measure/watch/opened_files",), words=("reads.TRACED", "reads.NATIVE", "LOAD_NS")
+    ),
     "tools of a release among the tests": Gone(words=("support/release", "support/smoke")),
 }
 # Locked requirements of others, and this table.

@@ -12,14 +12,12 @@ from pathlib import Path
 import msgspec
 import project as projects
 import pytest
-from stored_values import MACHINE, OTHER_MACHINE, TEST, change_of, launch, make_row, make_sample
+from stored_values import MACHINE, OTHER_MACHINE, TEST, change_of, launch, make_sample
 
 from golden import check_golden
-from pytest_ftgate.features.last_run import LAST_RUN
 from pytest_ftgate.judge.values import Values, stored_values
-from pytest_ftgate.model.report import Machine, Report, Table
+from pytest_ftgate.model.report import Machine
 from pytest_ftgate.model.sample import Sample
-from pytest_ftgate.report import json
 from pytest_ftgate.store import recording
 from pytest_ftgate.store.folder import Store
 
@@ -193,24 +191,3 @@ def test_files_of_another_format_are_counted(project: Path, ftgate: Ftgate, text
 def test_errors(project: Path, ftgate: Ftgate, arguments: list[str], code: int, said: str) -> None:
     days(project, 1.0)
     assert said in ftgate("history", *arguments, code=code)
-
-
-def test_a_report_can_have_the_history_in_git(project: Path, ftgate: Ftgate) -> None:
-    days(project, 1.0, 1.0)
-    git("rm", "--quiet", *(str(path) for path in (project / "baselines").rglob("20260501*")))
-    git("commit", "--message", "prune")
-    row = make_row(make_sample())
-    report = Report(
-        version="0.1.0",
-        seed=1,
-        started_at="2026-05-03T03:04:05+00:00",
-        wall_s=1.0,
-        machine=MACHINE,
-        interpreters=(),
-        tables=(Table(title=TEST, rows=(row,), reference="threads"),),
-    )
-    LAST_RUN.parent.mkdir(exist_ok=True)
-    LAST_RUN.write_text(json.render(report), encoding="utf-8")
-    ftgate("report", "--history", "--to", "json:with.json")
-    (history,) = json.parse(Path("with.json").read_bytes()).tables[0].rows[0].history
-    assert [point.recorded_at[8:10] for point in history.points] == ["01", "02"]

@@ -54,7 +54,7 @@ def test_there_is_no_run(folder: Path, ftgate: Ftgate) -> None:
     [
         (["missing.json"], "", "missing.json: cannot be read: No such file or directory; name a file"),
         (["run.json"], "{", "run.json is not JSON"),
-        (["run.json"], '{"schema": 99}', "run.json has schema 99, this pytest-ftgate reads 4"),
+        (["run.json"], '{"schema": 99}', "run.json has schema 99, this pytest-ftgate reads 5"),
         (["run.json", "--to", "jsn:x"], "{}", "--to takes "),
         (["run.json", "--to", "json:"], "{}", "--to takes "),
     ],

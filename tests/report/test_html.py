@@ -10,30 +10,28 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 import report_by_hand
 import small_report
-from report_by_hand import FREE_THREADED, around, cell, of_rows
+from report_by_hand import FREE_THREADED, cell, of_rows
 from values import timed
 
 from golden import check_golden
 from pytest_ftgate.features.decide import sentences
 from pytest_ftgate.features.html import page as page_module
 from pytest_ftgate.features.html import plots
-from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import Figures, History, HistoryPoint, LevelChange, Report, Row, Table
-from pytest_ftgate.model.sample import Footprint, Launch, MemoryPoint, Sample
+from pytest_ftgate.model.report import Figures, Report, Row, Table
+from pytest_ftgate.model.sample import Launch, Sample
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json as formats
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-MEBIBYTE = 2**20
 HOSTILE = (
     "\x1b[31m</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202egnp.exe\x07 {{ 7*7 }} ]]> --> &amp;"
 )
@@ -44,14 +42,7 @@ def built(**changes: Any) -> Report:
 
 
 def measured(row: Row, ns: int, times: int = 5) -> Row:
-    """The row with launches of that time, beside a reference that is a third faster, and samples of its memory."""
-    parts = {
-        name: Footprint(rss_bytes=3, uss_bytes=2 * MEBIBYTE, pss_bytes=1, processes=1) for name in ("main", "workers")
-    }
-    points = tuple(
-        MemoryPoint(at_ns=at * 10**9, rss_bytes=6, uss_bytes=4 * MEBIBYTE, pss_bytes=2, processes=2, roles=parts)
-        for at in range(3)
-    )
+    """The row with launches of that time, beside a reference that is a third faster."""
 
     def launches(scale: float) -> tuple[Launch, ...]:
         return tuple(timed(order, [round(ns * scale * (1 + order / 50))] * 3) for order in range(times))
@@ -61,7 +52,7 @@ def measured(row: Row, ns: int, times: int = 5) -> Row:
         cell=row.cell,
         interpreter=FREE_THREADED,
         key="k",
-        all_launches=(*launches(1.0), Launch(role="memory", memory=points)),
+        all_launches=launches(1.0),
         reference=reference,
     )
     wall = Interval(value=ns * 1.02, low=ns * 0.99, high=ns * 1.07, level=0.95)
@@ -70,22 +61,12 @@ def measured(row: Row, ns: int, times: int = 5) -> Row:
 
 
 def grid(name: str = "tests/test_grid.py::test_grid") -> tuple[Table, ...]:
-    """Two parameters that vary, in a table for each pair, with a history."""
-    recorded = tuple(
-        HistoryPoint(commit=f"{at:040x}", recorded_at="2026-01-02", value=around(5e6 + at * 1e5, 2e5))
-        for at in range(6)
-    )
+    """Two parameters that vary, in a table for each pair."""
     tables = []
     for size in (10, 1000):
         for depth in (1, 4):
             of = cell(name, "3.14t", "threads", 2, ("size", str(size)), ("depth", str(depth)))
-            row = Row(
-                cell=of,
-                verdict=Verdict(decision=Decision.PASSED),
-                history=(
-                    History(metric="wall", points=recorded, changes=(LevelChange(index=3, ratio=1.06),), unit="time"),
-                ),
-            )
+            row = Row(cell=of, verdict=Verdict(decision=Decision.PASSED))
             tables.append(
                 Table(title=f"{name} (size={size})", rows=(measured(row, size * depth * 1000),), reference="threads")
             )
@@ -185,14 +166,15 @@ def test_figures_of_the_data_are_those_of_the_report() -> None:
     cells = {each["label"]: each for each in block(rendered(report))["tests"][0]["cells"]}
     for row in report.tables[0].rows:
         of = cells[row.cell.label]
-        assert of["figures"]["wall_ns"] == (
-            None if row.figures.wall_ns is None else msgspec.to_builtins(row.figures.wall_ns)
-        )
+        wall = row.figures.wall_ns
+        assert (of["wall"] and of["wall"]["value"]) == (wall and wall.value)
+        assert (of["wall"] and of["wall"]["interval"]) == (wall and msgspec.to_builtins(wall))
         assert of["decision"] == row.verdict.decision
-    wall = cells["3.14-fork-w8"]["changes"]["wall"]
-    assert wall["change"]["value"] == 1.312
-    assert (wall["unit"], wall["allowed"], wall["effect"]) == ("ratio", 1.02, 1.05)
-    assert wall["pairs"] == pytest.approx([4 / 3] * 5, rel=1e-5), "each launch over that of the reference in its round"
+    assert cells["3.14-fork-w8"]["wall"]["was"] == report.tables[0].rows[1].verdict.metrics[0].was
+    change = cells["3.14-fork-w8"]["changes"]["wall"]
+    assert change["change"]["value"] == 1.312
+    assert (change["unit"], change["allowed"], change["effect"]) == ("ratio", 1.02, 1.05)
+    assert change["pairs"] == pytest.approx([4 / 3] * 5, rel=1e-5), "each launch over its pair"
     assert cells["3.14-spawn-w8"]["changes"]["wall"]["pairs"] == [], "recordings are no pairs"
     waits = block(rendered(report))["tests"][1]["cells"][1]["changes"]["lock_wait"]
     assert (waits["unit"], waits["change"]["value"]) == ("points", 0.0412)
@@ -285,9 +267,14 @@ def test_a_long_name_breaks_between_its_words() -> None:
     assert page_module.wrapped("a/b_c.py::t[x-<y>]") == "a/<wbr>b_<wbr>c.py::<wbr>t[<wbr>x-&lt;y&gt;]"
 
 
-def test_the_script_knows_every_unit_of_a_metric() -> None:
-    script = page_module.source("page.js").partition("const UNITS = {")[2].partition("};")[0]
-    assert re.findall(r"^\s+(\w+): \[\[", script, re.MULTILINE) == list(get_args(metrics.Unit))
+def test_an_interval_that_tells_nothing_is_not_plotted() -> None:
+    vague = Interval(value=1e6, low=0.34e6, high=2.98e6, level=0.95)
+    row = Row(
+        cell=cell("t.py::test", "3.14t", "threads", 8),
+        verdict=Verdict(decision=Decision.NO_BASELINE),
+        figures=Figures(wall_ns=vague),
+    )
+    assert plots.cells_data([row], lambda _: False)[0]["wall"] == {"value": 1e6, "interval": None, "was": None}
 
 
 def test_a_partial_report_says_so_before_all_else() -> None:
@@ -304,25 +291,23 @@ def test_a_test_has_the_advice_that_follows_from_its_figures() -> None:
     assert f"Advice {html.escape(first.sentences[0].text)}" in text
 
 
-def test_tests_without_room_keep_each_cell_with_its_verdict_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_module, "PLOTS_BYTES", 9_000)
+def test_tests_without_room_keep_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = rendered(full())
+    monkeypatch.setattr(page_module, "PLOTS_BYTES", 6_000)
     text = rendered(full())
     _, *rest = text.split('<section class="test"')
-    short = [each for each in rest if "The other figures, plots and details of this test are left out" in each]
-    assert 0 < len(block(text)["tests"]) == len(rest) - len(short) < 5
-    assert text.count("<tr id=") == 23
-    for each in short:
-        heads = re.findall(r'<button type="button">([^<]*)<', each)
-        assert heads == [head for head in ("cell", "verdict", "wall", "change") if head in heads]
-        assert {"cell", "verdict"} < {*heads}
+    short = [each for each in rest if "The plots and details of this test are left out" in each]
+    assert 0 < len(block(text)["tests"]) == len(rest) - len(short) < len(block(whole)["tests"]) == 5
+    assert not any("All figures of each cell" in each or 'class="plots"' in each for each in short)
+    assert re.findall(r"<tr id=.*?</tr>", text, re.DOTALL) == re.findall(r"<tr id=.*?</tr>", whole, re.DOTALL)
 
 
-def test_sixty_cells_take_less_than_two_megabytes() -> None:
+def test_sixty_cells_take_less_than_a_megabyte() -> None:
     every = [row for number in range(15) for table in grid(f"tests/test_{number}.py::test") for row in table.rows]
     tables = [Table(title="t", rows=(measured(row, 1_234_567, 60),), reference="threads") for row in every]
     text = rendered(built(tables=tuple(tables)))
     assert len(block(text)["tests"]) == 15
-    assert len(text.encode()) < 2_000_000
+    assert len(text.encode()) < 1_000_000
 
 
 # ---- in a browser
@@ -382,22 +367,20 @@ def test_every_plot_is_drawn(page: Page) -> None:
     assert page.evaluate("document.documentElement.dataset.drawn") == "yes"
     titles = page.locator("figcaption").all_inner_texts()
     for wanted in (
+        "Time of each cell",
         "Change: wall",
         "Change: lock_wait",
         "Where threads wait",
-        "Memory by role over the run",
-        "Scaling",
-        "History",
+        "Time by depth and size",
     ):
         assert any(title.startswith(wanted) for title in titles), wanted
-    assert any(title.startswith("Time by size and depth") or "depth" in title for title in titles)
     drawn = page.locator("svg.plot").evaluate_all(
         "all => all.map(each => [each.tabIndex, each.getAttribute('aria-label')])"
     )
     assert all(place == 0 and re.search(r": .*\d", label) for place, label in drawn), "they are read by keyboard, too"
     said = "3.14-fork-w8: +31.2 %, interval +28.1 % to +34.3 %, allowed +2 %, effect +5 %, 5 pairs"
     assert any(label.startswith(f"Change of wall. {said}") for _, label in drawn)
-    first = page.locator(".plots").first.locator("svg.plot").first
+    first = page.locator(".plots").first.locator("svg.plot").nth(1)
     points = [text for text in first.locator("title").all_text_contents() if text.startswith("3.14-fork-w8, ")]
     assert points == [f"3.14-fork-w8, pair {number}: +33.3 %" for number in range(1, 6)]
     bands = first.locator("[aria-label=rect] rect").evaluate_all("all => all.map(each => each.getBoundingClientRect())")
@@ -408,12 +391,29 @@ def test_every_plot_is_drawn(page: Page) -> None:
     assert min(each["left"] for each in dots) > open_one["right"], "every pair lies beyond the effect"
 
 
+def test_the_time_of_each_cell_is_drawn_where_nothing_was_compared_too(page: Page) -> None:
+    compared, alone = (page.locator(f".plots[data-test={test}] svg.plot").first for test in ("t1", "t3"))
+    said = "3.14-fork-w8: 3.12 ms, was 2.38 ms, interval 3.07 ms to 3.17 ms"
+    assert said in str(compared.get_attribute("aria-label"))
+    assert str(alone.get_attribute("aria-label")).startswith(
+        "Time of each cell. 3.14t-threads-w8-10_000_000: 911 ns, interval 865 ns to 956 ns. 3.14-threads-w8-"
+    )
+    assert alone.locator("title").all_text_contents() == [
+        "3.14t-threads-w8-10_000_000: 865 ns to 956 ns",
+        "3.14-threads-w8-10_000_000: 1.38 µs to 1.53 µs",
+        "3.14-fork-w8-10_000_000: 18.6 µs to 20.6 µs",
+    ]
+    boxes = alone.locator("line:has(title)").evaluate_all("all => all.map(each => each.getBoundingClientRect())")
+    assert [each["left"] for each in boxes] == sorted(each["left"] for each in boxes)
+    assert all(each["width"] > 5 for each in boxes)
+
+
 def test_a_figure_read_back_from_the_page_is_the_reports(page: Page) -> None:
     data = page.evaluate("JSON.parse(document.getElementById('data').textContent)")
     shown = page.locator("tr#t1c1 td[data-value]").first.get_attribute("data-value")
     wall = report_by_hand.report().tables[0].rows[1].figures.wall_ns
     assert wall is not None
-    assert float(shown or "nan") == data["tests"][0]["cells"][1]["figures"]["wall_ns"]["value"] == wall.value
+    assert float(shown or "nan") == data["tests"][0]["cells"][1]["wall"]["value"] == wall.value
 
 
 def test_the_table_sorts_by_click_and_by_keyboard(page: Page) -> None:

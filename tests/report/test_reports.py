@@ -624,12 +624,12 @@ def test_json_survives_numbers_and_text_that_it_cannot_hold() -> None:
     ("text", "said"),
     [
         ("", "r.json is not JSON"),
-        ('{"schema": 4,', "r.json is not JSON"),
+        ('{"schema": 5,', "r.json is not JSON"),
         (b"\xff\xfe", "r.json is not JSON"),
         ("[" * 100_000, "r.json is not JSON"),
-        ("[]", "r.json has schema None, this pytest-ftgate reads 4"),
-        ('{"schema": 1}', "r.json has schema 1, this pytest-ftgate reads 4"),
-        ('{"schema": 4, "seed": 3}', "r.json is not a report: $: Object missing required field"),
+        ("[]", "r.json has schema None, this pytest-ftgate reads 5"),
+        ('{"schema": 4}', "r.json has schema 4, this pytest-ftgate reads 5"),
+        ('{"schema": 5, "seed": 3}', "r.json is not a report: $: Object missing required field"),
     ],
 )
 def test_json_that_is_no_report_is_an_error_that_names_it(text: str | bytes, said: str) -> None:

@@ -16,7 +16,7 @@ from report_by_hand import of_rows
 
 from golden import FOLDER
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import Figures, Report, Row
+from pytest_ftgate.model.report import SCHEMA, Figures, Report, Row
 from pytest_ftgate.report import json
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
@@ -25,7 +25,7 @@ PUBLISHED = Path(__file__).parents[2] / "docs" / "report.schema.json"
 def schema() -> str:
     """The JSON Schema of what `json.render` writes, as JSON text."""
     generated = msgspec.json.schema(Report)
-    generated["$defs"]["Report"]["properties"]["schema"] = {"const": json.SCHEMA}
+    generated["$defs"]["Report"]["properties"]["schema"] = {"const": SCHEMA}
     about = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "pytest-ftgate report",

@@ -361,17 +361,6 @@ def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> Non
     assert project.run(day(cells_slower(0.7))).decision() is Decision.IMPROVED
 
 
-def test_a_row_has_the_wall_times_of_its_recordings(project: Project) -> None:
-    project.recorded()
-    assert project.run(update=("all",)).rows[THREADS].history == (), "one recording is no history"
-    rows = project.run(day(seed=3)).rows
-    (history,) = rows[THREADS].history
-    assert (history.metric, history.build) == (Metric.WALL, GIL_KEY)
-    assert [point.launches for point in history.points] == [LAUNCHES, LAUNCHES]
-    assert {point.fingerprint for point in history.points} == {MACHINE.fingerprint}
-    assert len(rows[FORK].history) == 1
-
-
 def test_a_failing_cell_is_not_recorded(project: Project) -> None:
     launcher = day(seed=1)
     launcher.trouble = lambda at: failed("ValueError: nine") if at.label == "3.14-fork-w2" and at.order == 4 else None

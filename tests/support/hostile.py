@@ -16,7 +16,8 @@ from stored_values import TEST, change, make_sample
 
 from pytest_ftgate.features.baseline import render_list
 from pytest_ftgate.features.decide import rank
-from pytest_ftgate.judge import compare, history
+from pytest_ftgate.features.history.series import series
+from pytest_ftgate.judge import compare
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launchers import command, load, workload
@@ -69,7 +70,7 @@ def read_baseline(content: bytes) -> None:
         for key, entry in places.items():
             compare.with_stored(values, entry)
             compare.portable(values, entry)
-            history.history(entry.recordings, "wall", fingerprint=key, build=label)
+            series(entry.recordings, "wall", fingerprint=key, build=label)
 
 
 def _read_result(content: bytes) -> bool:

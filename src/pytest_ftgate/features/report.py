@@ -16,8 +16,7 @@ from ..report import terminal
 from ..report.json import formats
 from ..run import libraries
 from ..run.folder import write_report
-from . import history
-from .last_run import FINE, last_run, no_run, project, read, store, terminal_width, unicode
+from .last_run import FINE, last_run, no_run, read, terminal_width, unicode
 
 
 @hookimpl
@@ -29,7 +28,6 @@ def ftgate_commands(subparsers: Subparsers) -> None:
         exits=(3,),
     )
     parser.add_argument("source", metavar="FROM.json", nargs="?", type=Path, help="a JSON report (default: last run)")
-    parser.add_argument("--history", action="store_true", help="add each cell's recordings in git (see ftgate history)")
     add_forms(parser)
     parser.set_defaults(run=run)
 
@@ -49,8 +47,6 @@ def run(args: argparse.Namespace) -> int:
     report = last_run() if args.source is None else read(args.source)
     if report is None:
         return no_run()
-    if args.history:
-        report = history.with_history(report, project().rootpath, store())
     if targets:
         write(report, targets)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -11,6 +11,9 @@ from ..kit.values import CommitId, Count, Interval, Natural, Rate, Struct, Thres
 from .sample import Latency, Sample, WaitsFor, WorkloadError
 from .spec import Cell, Interpreter
 from .verdict import Decision, Verdict
+
+SCHEMA: Final = 5
+"""Rises when a field of a report is removed, renamed or gets another meaning."""
 
 # What changed beneath a regression: waits, cores, phases, and the functions that take the added time.
 
@@ -241,41 +244,6 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     wanted_s: float
 
 
-class HistoryPoint(Struct, frozen=True, kw_only=True):
-    """One recording of a metric in the history of its baseline: the centre of its launches with its interval."""
-
-    commit: str
-    recorded_at: str
-    value: Interval
-    launches: int = 0
-    fingerprint: str = ""
-
-
-class LevelChange(Struct, frozen=True, kw_only=True):
-    """A change of level that begins with the recording at `index`.
-
-    `ratio` is the level after over the one before; of a share, or from zero, `difference` is after - before instead.
-    """
-
-    index: int
-    ratio: float | None = None
-    difference: float | None = None
-
-
-class History(Struct, frozen=True, kw_only=True):
-    """The recordings of one metric of a cell on one machine and build, oldest first, and where its level changed.
-
-    `unit` is that of the metric table (time in ns, size in bytes, share, ratio, number), or `x control` for a time over
-    that of the control workload.
-    """
-
-    metric: str
-    points: tuple[HistoryPoint, ...]
-    changes: tuple[LevelChange, ...] = ()
-    unit: str = ""
-    build: str = ""
-
-
 class Row(Struct, frozen=True, kw_only=True):
     """One cell of a report: its figures, its verdict, and the raw sample behind both.
 
@@ -294,7 +262,6 @@ class Row(Struct, frozen=True, kw_only=True):
     paired: Sample | None = None
     shortfall: Shortfall | None = None
     explanation: Explanation | None = None
-    history: tuple[History, ...] = ()
     line: int = 0
     in_part: bool = False
     options: tuple[str, ...] = ()
@@ -409,7 +376,7 @@ class Report(Struct, frozen=True, kw_only=True):
     project: str = ""
     branch: str = ""
     seconds: dict[str, float] = {}
-    schema: int = 4
+    schema: int = SCHEMA
 
     @property
     def rows(self) -> list[Row]:

@@ -15,9 +15,8 @@ import msgspec
 from ..kit.errors import FtgateError
 from ..kit.plugins import features
 from ..kit.values import fault_of
-from ..model.report import Format, Report
+from ..model.report import SCHEMA, Format, Report
 
-SCHEMA = 4
 AGAIN = "write it again with --ftgate-report json:PATH"
 NOT_FINITE = tuple(b"\xcb" + struct.pack(">d", each)[:2] for each in (math.inf, -math.inf, math.nan, -math.nan))
 """How such numbers begin in MessagePack."""

@@ -273,23 +273,22 @@ class Run:
                 seconds[kind] = seconds.get(kind, 0.0) + spent_s
         if seconds:
             seconds[OWN_CODE] = max(0.0, wall_s - sum(seconds.values()))
-        report = Report(
+        tables = tables_of(rows)
+        return Report(
             version=version,
             seed=self.config.seed,
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
             wall_s=wall_s,
             seconds=seconds,
             machine=self.machine,
-            interpreters=(),
-            tables=tables_of(rows),
+            interpreters=interpreters_of(tables),
+            tables=tables,
             unused_baselines=self.stored.unused(collected),
             commit=git.commit_of(self.folder.root),
             shard=self.part,
             project=environments.project_of(self.folder.root),
             branch=git.branch_of(self.folder.root),
         )
-        tables = self.stored.with_history(report)
-        return msgspec.structs.replace(report, tables=tables, interpreters=interpreters_of(tables))
 
     def store(self, report: Report) -> Report:
         """Update the baselines as the options ask for; the report with one line for each change."""

@@ -5,17 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from ..declare.options import Options
 from ..judge import decide
-from ..judge.history import history
 from ..judge.judge import ComparedWith, Policy, hypotheses
 from ..judge.values import entries_of
 from ..kit.errors import FtgateError
 from ..kit.text import split_nodeid
-from ..kit.values import Metric
-from ..model.report import Machine, Report, Row, Table
+from ..model.report import Machine, Report
 from ..model.sample import executor_cell
 from ..model.spec import Cell, Group, Plan
 from ..report.baselines import update_lines
@@ -23,7 +19,6 @@ from ..stats import alpha_spending
 from ..store import names, schema
 from ..store.folder import Store
 from ..store.update import apply_updates, unused, update_plan
-from ..targets.describe import build_key
 from .folder import RunFolder
 from .targets import Targets
 
@@ -99,21 +94,6 @@ class StoredBaselines:
         entries = (self.entry(group, cell) for cell in cells)
         stored = (entry for entry in entries if isinstance(entry, schema.StoredCell))
         return next((entry.recordings[0].loops for entry in stored), None)
-
-    def with_history(self, report: Report) -> tuple[Table, ...]:
-        """Its tables, with the wall time in the recordings that are read anyway: git is not asked."""
-
-        machine = self.machine.fingerprint
-
-        def row_with(row: Row) -> Row:
-            if row.sample is None:
-                return row
-            build = build_key(row.sample.interpreter)
-            entry = self._entries(row.cell).get(names.entry_key(machine, build))
-            known = entry and history(entry.recordings, Metric.WALL, fingerprint=machine, build=build)
-            return replace(row, history=(known,) if known and len(known.points) > 1 else ())
-
-        return tuple(replace(table, rows=tuple(row_with(row) for row in table.rows)) for table in report.tables)
 
     def hypotheses(self, plan: Plan) -> int:
         """How many tests may raise a false alarm: whatever gates of every cell that is compared.

@@ -24,8 +24,8 @@ from ...report.measured import COLUMNS, interval_head, judged_wall, wall_interva
 from ..decide import sentences
 from . import plots
 
-PLOTS_BYTES = 1_000_000
-"""What the data of the plots takes at most: tests beyond it, those without a failure first, have figures alone."""
+PLOTS_BYTES = 400_000
+"""What the data of the plots takes at most: tests beyond it, those without a failure first, have none."""
 SCRIPTS = ("d3.min.js", "plot.umd.min.js", "page.js")
 PLAIN = Style(width=110, verbosity=1)
 SITES = 12
@@ -50,16 +50,11 @@ def render(report: Report) -> str:
         return min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, 0.0))
 
     for test in sorted(tests, key=place):
-        if left >= 0:
-            rows = [cell["row"] for cell in test["cells"]]
-            drawn_of = {"cells": plots.cells_data(rows, fails), "varied": plots.varied(rows)}
-            left -= len(plots.encoded(drawn_of))
-        if left < 0:  # a browser takes its time for each figure, too
-            kept = [at for at, head in enumerate(test["heads"]) if head in (Metric.WALL, "change")]
-            test |= {"heads": [test["heads"][at] for at in kept], "sites": (), "advice": ()}
-            for cell in test["cells"]:
-                cell["texts"] = [cell["texts"][at] for at in kept]
-            continue
+        rows = [cell["row"] for cell in test["cells"]]
+        drawn_of = {"cells": plots.cells_data(rows, fails), "varied": plots.varied(rows)}
+        left -= len(plots.encoded(drawn_of))
+        if left < 0:  # a browser takes its time for each plot
+            break
         test["data"] = drawn_of
         for cell in test["cells"]:
             cell["details"] = "\n".join(line[6:] for line in detail_lines(cell["row"], PLAIN))

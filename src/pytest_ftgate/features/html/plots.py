@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,21 +10,17 @@ import msgspec
 from msgspec.structs import replace
 
 from ...judge import compare, metrics
-from ...judge.compare import OF_CONTROL
 from ...judge.values import Values, values_of
-from ...kit.text import COMMIT_DIGITS, plain
+from ...kit.text import plain
 from ...kit.values import Interval, Metric, grouped
-from ...model.report import History, Row
-from ...model.sample import Launch
+from ...model.report import Row
 from ...model.verdict import Decision
-from ...report import history_text as texts
 from ...report.json import writable
+from ...report.measured import judged_wall, wall_interval
 from ...report.said import STATES
 
 UNPLOTTED = (Decision.PASSED, Decision.UNCHANGED)
 """Decisions on a metric other than the time whose change is not plotted."""
-MEMORY_POINTS = 60
-"""Samples of memory of a cell that are plotted; of more, as many at even distances."""
 
 
 def cells_data(rows: Sequence[Row], fails: Callable[[Row], bool]) -> list[dict[str, Any]]:
@@ -36,8 +31,8 @@ def cells_data(rows: Sequence[Row], fails: Callable[[Row], bool]) -> list[dict[s
 
 
 def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
-    """One cell: what its plots show. Times in ns, sizes in bytes, shares as fractions."""
-    figures, cell = row.figures, row.cell
+    """One cell: what its plots show. Times in ns, shares as fractions."""
+    figures, cell, judged = row.figures, row.cell, judged_wall(row)
     waits = figures.waits if figures.waits and not figures.waits.unavailable else None
     return {
         "label": cell.label or cell.nodeid,
@@ -47,11 +42,14 @@ def _cell_data(row: Row, values: Values | None, fails: bool) -> dict[str, Any]:
         "family": "-".join([cell.target.spec, cell.executor.label, *cell.environment.words]),
         "workers": cell.workers,
         "params": {param.name: param.literal for param in cell.params},
-        "figures": {name: _built(getattr(figures, name)) for name in ("wall_ns", "scaling", "serial_fraction")},
+        "wall": figures.wall_ns
+        and {
+            "value": figures.wall_ns.value,
+            "interval": _built(wall_interval(row)),
+            "was": judged and judged.was,
+        },
         "changes": _changes(row, values),
         "waits": {name: getattr(waits, name) for name in STATES} if waits else None,
-        "memory": [] if row.sample is None else _memory(row.sample.of("memory")),
-        "history": [_history(each) for each in row.history],
     }
 
 
@@ -87,7 +85,6 @@ def _changes(row: Row, values: Values | None) -> dict[str, Any]:
             both = zip(sides[each.metric].new, sides[each.metric].reference, strict=False)
             pairs = list(both)[: each.launches or None]
         found[each.metric] = {
-            "label": each.metric,
             "unit": "points" if each.points else "ratio",
             "change": _built(each.points or each.ratio),
             "allowed": each.allowed,
@@ -99,36 +96,6 @@ def _changes(row: Row, values: Values | None) -> dict[str, Any]:
 
 def _built(value: Interval | float | None) -> Any:
     return msgspec.to_builtins(value) if isinstance(value, Interval) else value
-
-
-# ---- memory, history
-
-
-def _memory(launches: Iterable[Launch]) -> list[dict[str, Any]]:
-    """The samples of all memory launches in order of time: seconds since the first, and bytes by role."""
-    points = sorted((point for launch in launches for point in launch.memory), key=lambda point: point.at_ns)
-    step = math.ceil(len(points) / MEMORY_POINTS) or 1
-    return [
-        {
-            "at_s": (point.at_ns - points[0].at_ns) / 1e9,
-            "roles": {name: part.steadiest_bytes for name, part in point.roles.items()}
-            or {"tree": point.steadiest_bytes},
-        }
-        for point in points[::step]
-    ]
-
-
-def _history(history: History) -> dict[str, Any]:
-    return {
-        "label": texts.label(history),
-        "unit": "ratio" if history.unit == OF_CONTROL else history.unit,
-        "changes": [each.index for each in history.changes],
-        "texts": [texts.change(history, each) for each in history.changes],
-        "points": [
-            {"commit": point.commit[:COMMIT_DIGITS], "at": point.recorded_at, "value": msgspec.to_builtins(point.value)}
-            for point in history.points
-        ],
-    }
 
 
 # ---- as text

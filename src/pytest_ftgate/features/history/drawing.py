@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..judge.compare import OF_CONTROL
-from ..kit import units
-from ..kit.text import plain, plural
-from ..model.report import History, HistoryPoint, LevelChange
-from ..stats.change_points import LEAST_SEGMENT
-from . import said
-from .details import GAP, Style, entry
+from ...judge.compare import OF_CONTROL
+from ...kit import units
+from ...kit.text import plain, plural
+from ...report import said
+from ...report.details import GAP, Style, entry
+from ...stats.change_points import LEAST_SEGMENT
+from .series import History, HistoryPoint, LevelChange
 
 LEAST_PLOT = 12
 MARKS = (("├", "─", "┤", "●"), ("|", "-", "|", "o"))

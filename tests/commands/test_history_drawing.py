@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_ftgate.judge import history as judged
+from pytest_ftgate.features.history import drawing
+from pytest_ftgate.features.history.series import History, HistoryPoint, LevelChange, series
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import History, HistoryPoint, LevelChange
-from pytest_ftgate.report import history_text as history
 from pytest_ftgate.store.schema import Recording
 
 
@@ -23,7 +22,7 @@ def point(
 
 def drawn(*points: HistoryPoint, unit: str = "x control", changes: tuple[LevelChange, ...] = (), last: int = 0) -> str:
     of = History(metric="wall", unit=unit, points=points, changes=changes)
-    return history.render("t.py::test[c]", of, width=80, unicode=True, last=last)
+    return drawing.render("t.py::test[c]", of, width=80, unicode=True, last=last)
 
 
 def recording(*values: float, day: int, metric: str) -> Recording:
@@ -65,31 +64,31 @@ def test_a_change_before_the_last_ones_is_said() -> None:
 def test_a_share_changes_by_points() -> None:
     low, high = [[0.0, 0.0, 0.01]] * 6, [[0.2, 0.21, 0.22]] * 6
     recordings = [recording(*each, day=day, metric="lock_wait") for day, each in enumerate(low + high, 1)]
-    found = judged.history(recordings, "lock_wait", fingerprint="m", build="b")
+    found = series(recordings, "lock_wait", fingerprint="m", build="b")
     assert found is not None
     (changed,) = found.changes
     assert (changed.index, changed.ratio) == (6, None)
-    assert history.change(found, changed).startswith("+20.8 points between ")
+    assert drawing.change(found, changed).startswith("+20.8 points between ")
 
 
 def test_a_time_without_a_control_is_a_time() -> None:
     recordings = [recording(1e6, 1.1e6, day=day, metric="wall") for day in (1, 2)]
-    found = judged.history(recordings, "wall", fingerprint="m", build="b")
+    found = series(recordings, "wall", fingerprint="m", build="b")
     assert found is not None
-    assert (found.unit, history.label(found)) == ("time", "wall")
-    assert "1.05 ms" in history.render("t", found, width=80, unicode=True)
+    assert (found.unit, drawing.label(found)) == ("time", "wall")
+    assert "1.05 ms" in drawing.render("t", found, width=80, unicode=True)
 
 
 def test_a_recording_without_the_metric_is_left_out() -> None:
     recordings = [recording(1.0, day=1, metric="uss"), recording(2.0, day=2, metric="cold")]
-    found = judged.history(recordings, "uss", fingerprint="m", build="b")
+    found = series(recordings, "uss", fingerprint="m", build="b")
     assert found is not None
     assert len(found.points) == 1
-    assert judged.history(recordings, "pss", fingerprint="m", build="b") is None
+    assert series(recordings, "pss", fingerprint="m", build="b") is None
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[31mred", "\x1b]0;title\x07", "a\x00b"])
 def test_text_of_files_does_not_reach_the_terminal_as_it_is(hostile: str) -> None:
     of = History(metric="wall", unit="time", build=hostile, points=(point(1.0, commit=hostile),))
-    text = history.render(f"t.py::test[{hostile}]", of, width=80, unicode=True)
+    text = drawing.render(f"t.py::test[{hostile}]", of, width=80, unicode=True)
     assert not set(text) & {"\x1b", "\x07", "\x00"}

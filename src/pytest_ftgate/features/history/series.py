@@ -5,16 +5,51 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..model.report import History, HistoryPoint, LevelChange
-from ..stats import rank_tests
-from ..stats.change_points import change_points
-from ..store.schema import Recording
-from . import compare, metrics
+from ...judge import compare, metrics
+from ...kit.values import Interval, Struct
+from ...stats import rank_tests
+from ...stats.change_points import change_points
+from ...store.schema import Recording
 
 INTERVAL_LEVEL = 0.95
 
 
-def history(recordings: Sequence[Recording], metric: str, *, fingerprint: str, build: str) -> History | None:
+class HistoryPoint(Struct, frozen=True, kw_only=True):
+    """One recording of a metric in the history of its baseline: the centre of its launches with its interval."""
+
+    commit: str
+    recorded_at: str
+    value: Interval
+    launches: int = 0
+    fingerprint: str = ""
+
+
+class LevelChange(Struct, frozen=True, kw_only=True):
+    """A change of level that begins with the recording at `index`.
+
+    `ratio` is the level after over the one before; of a share, or from zero, `difference` is after - before instead.
+    """
+
+    index: int
+    ratio: float | None = None
+    difference: float | None = None
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """The recordings of one metric of a cell on one machine and build, oldest first, and where its level changed.
+
+    `unit` is that of the metric table (time in ns, size in bytes, share, ratio, number), or `x control` for a time over
+    that of the control workload.
+    """
+
+    metric: str
+    points: tuple[HistoryPoint, ...]
+    changes: tuple[LevelChange, ...] = ()
+    unit: str = ""
+    build: str = ""
+
+
+def series(recordings: Sequence[Recording], metric: str, *, fingerprint: str, build: str) -> History | None:
     """A metric over recordings of one machine and build, oldest first; None if no recording has it.
 
     A time is that over the control workload of the same launches, as in comparisons with stored launches: the machine's

@@ -1,4 +1,7 @@
-"""`ftgate history`: a metric over the recordings in git, and where its level changed."""
+"""`ftgate history`: a metric over the recordings in git, and where its level changed.
+
+`series.py` finds the changes, `drawing.py` draws them.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,18 @@ from typing import Any
 
 import msgspec
 
-from ..declare.options import metric as known_metric
-from ..hookspec import Subparsers, hookimpl
-from ..judge import history as judge_history
-from ..kit.errors import FtgateError
-from ..kit.git import AgainstError, Repository
-from ..kit.text import plural, split_nodeid
-from ..kit.values import Metric, grouped
-from ..model.report import History, Report, Row
-from ..report import history_text as shown
-from ..store import names
-from ..store.folder import Store
-from ..store.schema import BaselineError, Recording, decode
-from ..targets.describe import build_key
-from .last_run import FINE, nothing, project, store, terminal_width, unicode
+from ...declare.options import metric as known_metric
+from ...hookspec import Subparsers, hookimpl
+from ...kit.errors import FtgateError
+from ...kit.git import AgainstError, Repository
+from ...kit.text import plural
+from ...kit.values import Metric, grouped
+from ...store import names
+from ...store.folder import Store
+from ...store.schema import BaselineError, Recording, decode
+from ..last_run import FINE, nothing, project, store, terminal_width, unicode
+from . import drawing
+from .series import History, series
 
 LAST = 30
 MOST_FILES = 1000
@@ -79,35 +80,17 @@ def run(args: argparse.Namespace) -> int:
         shown_cells = [
             {
                 "nodeid": nodeid,
-                "label": shown.label(history),
+                "label": drawing.label(history),
                 **msgspec.to_builtins(history),
-                "texts": [shown.change(history, each) for each in history.changes],
+                "texts": [drawing.change(history, each) for each in history.changes],
             }
             for nodeid, history in found
         ]
         print(msgspec.json.format(msgspec.json.encode({"cells": shown_cells}), indent=2).decode())
         return FINE
     style: dict[str, Any] = {"width": terminal_width(), "unicode": unicode(), "color": sys.stdout.isatty()}
-    print("\n".join(shown.render(nodeid, history, last=args.last, **style) for nodeid, history in found), end="")
+    print("\n".join(drawing.render(nodeid, history, last=args.last, **style) for nodeid, history in found), end="")
     return FINE
-
-
-def with_history(report: Report, root: Path, store: Store) -> Report:
-    """The report with the history of the time in git, for each cell that was recorded on its machine and build."""
-    cells = grouped(split_nodeid(row.cell.nodeid) for row in report.rows if row.sample is not None)
-    found = {
-        (test, label, history.points[-1].fingerprint, history.build): history
-        for test, labels in cells.items()
-        for label, history in _histories(root, store, test, labels, Metric.WALL)[0]
-    }
-
-    def of(row: Row) -> Row:
-        build = build_key(row.sample.interpreter) if row.sample else ""
-        known = found.get((*split_nodeid(row.cell.nodeid), report.machine.fingerprint, build))
-        return msgspec.structs.replace(row, history=(known,)) if known else row
-
-    tables = (msgspec.structs.replace(table, rows=tuple(of(row) for row in table.rows)) for table in report.tables)
-    return msgspec.structs.replace(report, tables=tuple(tables))
 
 
 def _histories(
@@ -136,18 +119,18 @@ def _histories(
             newer, cells=run.cells | newer.cells, interpreters=run.interpreters | newer.interpreters
         )
     # The names of files are in the order of time.
-    series: dict[tuple[str, str, str, object], list[Recording]] = {}
+    recorded: dict[tuple[str, str, str, object], list[Recording]] = {}
     for _, run in sorted(runs.items()):
         for label in run.cells.keys() & labels:
             recording = run.cells[label]
             whole = msgspec.structs.replace(recording, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
             place = (label, run.machine.fingerprint, recording.build, recording.measured)
-            series.setdefault(place, []).append(whole)
+            recorded.setdefault(place, []).append(whole)
     found = []
     for (label, fingerprint, build, _), each in sorted(
-        series.items(), key=lambda at: (*at[0][:3], at[1][0].recorded_at)
+        recorded.items(), key=lambda at: (*at[0][:3], at[1][0].recorded_at)
     ):
-        history = judge_history.history(each, metric, fingerprint=fingerprint, build=build)
+        history = series(each, metric, fingerprint=fingerprint, build=build)
         if history is not None:
             found.append((label, history))
     return found, len(unread - runs.keys())
