@@ -106,6 +106,11 @@ GONE: Final = {
     "what an unchanged cell may do by way of exception": Gone(
         modules=("measure/watch/opened_files",), words=("reads.TRACED", "reads.NATIVE", "LOAD_NS")
     ),
+    "versions that tools other than setuptools-scm ask git for": Gone(
+        words=("asks_git_alone", "versioningit", "POETRY_DYNAMIC_VERSIONING_BYPASS", "PDM_BUILD_SCM_VERSION")
+    ),
+    "patterns of wheels": Gone(words=("with_wheels", "dist/*.whl")),
+    "a folder of interpreters of ours": Gone(words=("cache_folder", "kept_folder", "found in the cache")),
     "tools of a release among the tests": Gone(words=("support/release", "support/smoke")),
 }
 # Locked requirements of others, and this table.

@@ -37,7 +37,8 @@ INTERPRETER = msgspec.structs.replace(
     shared=False,
     compiler="GCC 12.2.0",
     config_args="'--disable-gil'",
-    build="gcc 12.2.0, PGO, no LTO, found on PATH",
+    found="by name",
+    build="gcc 12.2.0, PGO, no LTO",
 )
 DIAGNOSIS = Diagnosis(
     machine=MACHINE,
@@ -47,7 +48,6 @@ DIAGNOSIS = Diagnosis(
     ),
     probes={"pss": True, "pss_child": False, "schedstat": False, "schedstat_child": False},
     uv="/opt/bin/uv",
-    cache="/home/me/.cache/pytest-ftgate",
     load_1min=0.25,
     problems=(Problem(what="PSS cannot be read", fix="Linux 4.14+"),),
 )

@@ -27,7 +27,6 @@ from pytest_ftgate.run.folder import refuse_tracked
 from pytest_ftgate.run.rows import placed_row
 from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
-from pytest_ftgate.run.sides import worktrees as mending
 from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED
 from pytest_ftgate.targets.environments import STAMP
 
@@ -121,20 +120,12 @@ def test_outside_of_git_there_is_nothing_to_refuse(tmp_path: Path) -> None:
 def _checked_out(repo: Path) -> Checkout:
     """The reference as a run finds it, and as it measures it."""
     reference = worktrees.pair(repo, "HEAD~1", repo / ".ftgate").reference
-    mending.remove_extras(repo, reference, repo / ".ftgate" / "envs")
+    worktrees.remove_extras(repo, reference, repo / ".ftgate" / "envs")
     return reference
 
 
 def _in_tree(checkout: Checkout) -> dict[str, bytes | str]:
     return {name: content for name, content in _files(checkout.project).items() if name != ".git"}
-
-
-def _hidden_edit(bit: str) -> Callable[[Path], None]:
-    def forge(tree: Path) -> None:
-        (tree / "work.py").write_text("slow\n", encoding="utf-8")
-        git(tree, "update-index", bit, "work.py")
-
-    return forge
 
 
 def _planted(name: str) -> Callable[[Path], None]:
@@ -164,8 +155,6 @@ PLANTED = ["work/__init__.py", "sitecustomize.py", "x.pth", "__pycache__/work.cp
 FORGED: dict[str, Callable[[Path], None]] = {
     "edit": _planted("work.py"),
     "repository": _repository,
-    "assume-unchanged": _hidden_edit("--assume-unchanged"),
-    "skip-worktree": _hidden_edit("--skip-worktree"),
     "index.lock": _left_lock,
     "broken index": _no_index,
     **{name: _planted(name) for name in PLANTED},
@@ -187,22 +176,26 @@ def test_a_file_that_is_the_same_keeps_its_time(repo: Path) -> None:
     assert (_checked_out(repo).project / "work.py").stat().st_mtime_ns == before
 
 
-def test_what_an_installation_left_stays_until_it_differs(repo: Path) -> None:
-    reference = _checked_out(repo)
-    built, stamp = reference.project / "native.so", repo / ".ftgate" / "envs" / "one" / STAMP
-    built.write_text("built", encoding="utf-8")
-    stamp.parent.mkdir(parents=True)
-    stamp.write_text(f'{{"project": "{reference.project.resolve()}"}}', encoding="utf-8")
-    mending.note_built(repo, reference)
-    (reference.project / "other.so").write_text("planted", encoding="utf-8")
+def test_what_an_installation_left_stays_and_where_it_is_gone_it_is_installed_again(repo: Path) -> None:
+    """As in CI, which keeps environments and makes each checkout again."""
+    envs, reference = repo / ".ftgate" / "envs", _checked_out(repo)
+    built = [reference.project / name for name in ("native.so", "work.so")]
+    stamps = {bound: envs / f"bound{bound}" / STAMP for bound in ("bound", "")}
+    for path in built:
+        path.write_text("built", encoding="utf-8")
+    for bound, stamp in stamps.items():
+        stamp.parent.mkdir(parents=True)
+        stamp.write_text(f'{{"project": "{reference.project.resolve()}", "bound": "{bound}"}}', encoding="utf-8")
+    worktrees.note_built(repo, reference, envs)
+    (reference.project / "other.so").write_text("left by a workload", encoding="utf-8")
     _checked_out(repo)
-    assert built.exists()
-    assert stamp.exists()
+    assert [path.exists() for path in built] == [True, True]
     assert not (reference.project / "other.so").exists()
-    built.write_text("forged", encoding="utf-8")
+    assert [stamp.exists() for stamp in stamps.values()] == [True, True]
+    built[0].unlink()
     _checked_out(repo)
-    assert not built.exists()
-    assert not stamp.exists()  # it is installed again
+    assert not built[1].exists()
+    assert [stamp.exists() for stamp in stamps.values()] == [False, True]  # a copy needs no checkout
 
 
 # ---- the clock

@@ -309,7 +309,7 @@ def nested(repo: Path, tmp_path: Path) -> Path:
         commit(tmp_path / name)
     git(tmp_path / "lib", "submodule", "--quiet", "add", "../deep", "deep")
     commit(tmp_path / "lib")
-    git(repo, "submodule", "--quiet", "add", str(tmp_path / "lib"), "lib")
+    git(repo, "submodule", "--quiet", "add", f"file://{tmp_path}/lib", "lib")
     git(repo, "submodule", "--quiet", "update", "--init", "--recursive")
     commit(repo)
     write(repo / "lib", lib="two\n")
@@ -339,8 +339,9 @@ def test_submodules_are_checked_out_at_the_commit_of_each_side(nested: Path, tmp
     assert (found.changed.project / "lib").stat().st_ino == inodes
     assert (state(nested), (nested / ".git" / "config").read_text()) == before
     assert not (nested / ".git" / "modules" / "lib" / "worktrees").exists()
-    worktrees.prune(Repository(nested), nested / ".ftgate", keep=0, in_use_s=-1)
-    assert not found.reference.project.exists()
+    for broken in ("lib/.git/objects/info/alternates", ".git"):
+        (found.reference.project / broken).unlink()
+        assert in_submodules(against(nested, "HEAD~1").reference) == ["one\n", "one\n"]
 
 
 def test_what_is_edited_in_a_submodule_is_measured(nested: Path) -> None:
@@ -369,23 +370,34 @@ def test_a_submodule_that_is_not_checked_out_stays_empty_on_both_sides(nested: P
     assert [list((side.project / "lib").iterdir()) for side in (found.reference, found.changed)] == [[], []]
 
 
-def test_a_commit_of_a_submodule_that_is_not_here_is_fetched_by_gits_rules(
-    nested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_commit_of_a_submodule_that_is_not_here_is_named_with_the_command_that_fetches_it(
+    nested: Path, tmp_path: Path
 ) -> None:
     write(tmp_path / "lib", lib="three\n")
     far = commit(tmp_path / "lib")
     git(nested, "update-index", "--cacheinfo", f"160000,{far},lib")
     git(nested, "commit", "--quiet", "-m", "further")
-    missing = rf"submodule lib has no commit {far[:10]} here.*transport 'file' not allowed"
-    with pytest.raises(AgainstError, match=missing):
+    with pytest.raises(AgainstError, match=rf"submodule lib has no commit {far[:10]} here: fetch it with") as raised:
         against(nested, "HEAD")
-    for name, value in {"COUNT": "1", "KEY_0": "protocol.file.allow", "VALUE_0": "always"}.items():
-        monkeypatch.setenv(f"GIT_CONFIG_{name}", value)
+    (command,) = re.findall(r"`(.*?)`", str(raised.value))
+    subprocess.run(command, shell=True, cwd=nested, check=True, capture_output=True)
     assert in_submodules(against(nested, "HEAD").reference) == ["three\n", "one\n"]
-    shutil.rmtree(tmp_path / "lib")
-    shutil.rmtree(nested / ".ftgate")
-    with pytest.raises(AgainstError, match=r"git submodule update --init --recursive"):
-        against(nested, "HEAD")
+
+
+def test_in_ci_a_shallow_submodule_gets_the_commit_that_it_lacks(
+    nested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(tmp_path / "lib", "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(nested / "lib", "push", "--quiet", "origin", "HEAD:refs/heads/two")
+    write(tmp_path / "lib", lib="three\n")
+    commit(tmp_path / "lib")
+    words = ("--quiet", "--depth=1", "--recurse-submodules", "--shallow-submodules", f"file://{nested}", "job")
+    git(tmp_path, "clone", *words)
+    job = tmp_path / "job"
+    before = git(job / "lib", "for-each-ref")
+    monkeypatch.setenv("CI", "true")
+    assert in_submodules(against(job, "HEAD~1", ci=CI).reference) == ["one\n", "one\n"]
+    assert git(job / "lib", "for-each-ref") == before
 
 
 def test_hooks_are_not_run(repo: Path) -> None:
@@ -446,10 +458,12 @@ def test_one_that_was_only_begun_is_made_again(repo: Path) -> None:
     assert files(against(repo, "HEAD~1").reference) == {"a": "one\n", "b": "same\n", "c": "c\n"}
 
 
-def test_an_edit_in_a_worktree_is_taken_back(repo: Path) -> None:
+def test_what_happens_to_a_worktree_never_reaches_the_users_files(repo: Path) -> None:
     found = against(repo, "HEAD~1")
-    (found.reference.project / "a").write_text("edited from a traceback\n", encoding="utf-8")
+    (found.reference.project / ".git").unlink()  # git finds the user's repository from there
+    write(repo, a="edited\n")
     assert files(against(repo, "HEAD~1").reference)["a"] == "one\n"
+    assert (repo / "a").read_text() == "edited\n"
 
 
 def test_a_repository_that_was_moved_or_cleaned_makes_its_worktrees_again(repo: Path, tmp_path: Path) -> None:
@@ -459,8 +473,7 @@ def test_a_repository_that_was_moved_or_cleaned_makes_its_worktrees_again(repo: 
     shutil.rmtree(moved / ".ftgate")
     assert files(against(moved, "HEAD~1").reference)["a"] == "one\n"
     copied = Path(shutil.copytree(moved, tmp_path / "copied", symlinks=True))
-    tree = against(copied, "HEAD~1").reference.project
-    assert git(tree, "rev-parse", "--path-format=absolute", "--git-common-dir") == str(copied / ".git")
+    assert files(against(copied, "HEAD~1").reference)["a"] == "one\n"
     assert git(copied, "status", "--porcelain") + git(moved, "status", "--porcelain") == ""
 
 
@@ -818,13 +831,11 @@ def test_the_version_asked_for_takes_the_place_of_what_a_test_requires(
 
 
 def test_a_wheel_takes_the_place_of_the_project(tmp_path: Path) -> None:
-    write(tmp_path, **{"pyproject.toml": "[project]\nname = 'My.Package'\n"})
-    for build in ("cp314-cp314", "cp314-cp314t"):
-        write(tmp_path, **{f"old__my_package-1.0-{build}-linux_x86_64.whl": ""})
-    pattern = "dist:old/my_package-*.whl"
-    found = worktrees.pair(tmp_path, pattern, tmp_path / ".ftgate")
-    wheel = f"{tmp_path}/old/my_package-*.whl"
-    assert (found.reference.label, found.reference.install) == (pattern.removeprefix("dist:"), (wheel,))
+    name = "my_package-1.0-py3-none-any.whl"
+    write(tmp_path, **{"pyproject.toml": "[project]\nname = 'My.Package'\n", f"old__{name}": ""})
+    found = worktrees.pair(tmp_path, f"dist:old/{name}", tmp_path / ".ftgate")
+    wheel = f"{tmp_path}/old/{name}"
+    assert (found.reference.label, found.reference.install) == (f"old/{name}", (wheel,))
     assert (found.changed.label, found.changed.install) == ("as installed", ())
     install = (("build",), ("--no-build-isolation", "-e", ".[fast]"), ("$", "make"))
     replaced = (("build",), ("--no-build-isolation",), ("$", "make"), (f"{wheel}[fast]",))
@@ -834,6 +845,8 @@ def test_a_wheel_takes_the_place_of_the_project(tmp_path: Path) -> None:
     assert installs.steps_of(install, tmp_path, found.changed) == copy
     release = worktrees.pair(tmp_path, "dist:my-package==1.0", tmp_path / ".ftgate").reference
     assert installs.steps_of((("-e", "."),), tmp_path, release) == (("my-package==1.0",),)
+    of_a_folder = (("--find-links", "wheels", "my-package==2.0"),)
+    assert installs.steps_of(of_a_folder, tmp_path, release) == (("--find-links", "wheels", "my-package==1.0"),)
     with pytest.raises(AgainstError, match=r"dist:new/x\.whl: .*new/x\.whl is no wheel"):
         worktrees.pair(tmp_path, "dist:new/x.whl", tmp_path / ".ftgate")
 
@@ -921,25 +934,30 @@ def several(repo: Path, count: int) -> list[Path]:
     return [side.project for side in sides]
 
 
-def test_the_worktrees_used_last_stay(repo: Path) -> None:
+def prune(repo: Path) -> None:
+    worktrees._prune(Repository(repo), repo / ".ftgate")
+
+
+def test_the_worktrees_used_last_stay(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = several(repo, 4)
     user = repo.parent / "users"
     git(repo, "worktree", "add", "--quiet", str(user), "-b", "users")
-    removed = worktrees.prune(Repository(repo), repo / ".ftgate", keep=3)
-    assert removed == found[1::-1]
+    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 3)
+    prune(repo)
     assert [tree.exists() for tree in found] == [False, False, True, True]
     assert len(git(repo, "worktree", "list").splitlines()) == 5
     assert not list((repo / ".ftgate" / "worktrees").glob(f"{found[0].name}*"))
 
 
-def test_a_worktree_used_within_the_hour_stays(repo: Path) -> None:
+def test_a_worktree_used_within_the_hour_stays(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = several(repo, 3)
-    side = Checkout(label="", commit=f"{found[0].name}1111", root=str(found[0]))
-    worktrees.mark_used(side)
+    worktrees.mark_used(Checkout(label="", commit=f"{found[0].name}1111", root=str(found[0])))
     worktrees.mark_used(Checkout(label="", commit="", root=str(repo)))
-    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=0) == [found[2], found[1]]
-    assert found[0].exists()
-    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=0, in_use_s=-1)
+    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 0)
+    prune(repo)
+    assert [tree.exists() for tree in found] == [True, False, False]
+    aged(repo, found[0].name, 10_000)
+    prune(repo)
     assert not found[0].exists()
 
 
@@ -949,19 +967,7 @@ def test_a_comparison_prunes_what_is_old(repo: Path, monkeypatch: pytest.MonkeyP
     found = against(repo, "HEAD~1")
     assert not oldest.exists()
     assert found.reference.project.exists()
-    assert found.changed.project.exists()
-    assert others[-1] == found.changed.project
-
-
-def test_an_entry_of_a_worktree_of_ours_that_is_gone_goes_and_the_users_stays(repo: Path) -> None:
-    found, user = against(repo, "HEAD~1"), repo.parent / "users"
-    git(repo, "worktree", "add", "--quiet", str(user), "-b", "users")
-    for folder in (found.reference.project, user):
-        shutil.rmtree(folder)
-    worktrees.prune(Repository(repo), repo / ".ftgate", keep=6)
-    listed = git(repo, "worktree", "list")
-    assert found.reference.root not in listed
-    assert str(user) in listed
+    assert found.changed.project == others[-1]
 
 
 @pytest.fixture
@@ -969,20 +975,26 @@ def interpreter() -> Interpreter:
     return describe.describe(getattr(sys, "_base_executable", sys.executable), found="path")
 
 
-def test_the_environments_of_a_pruned_worktree_go_with_it(repo: Path, interpreter: Interpreter) -> None:
+def test_the_environments_of_a_pruned_worktree_go_with_it(
+    repo: Path, interpreter: Interpreter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     envs = repo / ".ftgate" / "envs"
     pair = against(repo, "HEAD~1")
-    old, new = (
-        environments.ensure_environment(interpreter, root=envs, project=side.project, install=()).parent.parent
-        for side in (pair.reference, pair.changed)
+    old, new, own = (
+        environments.ensure_environment(interpreter, root=envs, project=project, install=()).parent.parent
+        for project in (pair.reference.project, pair.changed.project, repo)
     )
-    own = environments.ensure_environment(interpreter, root=envs, project=repo, install=()).parent.parent
+    for side in (pair.reference, pair.changed):
+        worktrees.note_built(repo, side, envs)
     aged(repo, pair.reference.commit[:12], 10_000)
+    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 1)
     with filelock.FileLock(f"{old}.lock"):  # another run is at it
-        assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=1) == [pair.reference.project]
+        prune(repo)
+    assert not pair.reference.project.exists()
     assert old.exists()
-    assert worktrees.prune(Repository(repo), repo / ".ftgate", keep=6) == [old]
+    prune(repo)
     assert (old.exists(), new.exists(), own.exists()) == (False, True, True)
+    assert [path.name for path in envs.glob("*.built")] == [f"{pair.changed.project.name}.built"]
 
 
 # ---- a test on a side

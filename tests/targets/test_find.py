@@ -13,9 +13,12 @@ from project import executable
 from report_by_hand import GIL
 
 from pytest_ftgate.model.spec import Interpreter, Settings, Target, TargetError, parse_target
+from pytest_ftgate.targets import find
 from pytest_ftgate.targets.describe import (
+    Facts,
     InterpreterBroken,
     build_key,
+    collect,
     describe,
     environment_variables,
     scrubbed_environment,
@@ -33,7 +36,7 @@ def an_interpreter(**changes: object) -> Interpreter:
         shared=False,
         compiler="GCC 12.2.0",
         config_args="'--prefix=/opt/python' '--enable-optimizations'",
-        build="gcc 12.2.0, PGO, no LTO, found on PATH",
+        build="gcc 12.2.0, PGO, no LTO",
         start_methods=(),
     )
     return msgspec.structs.replace(built, **changes)
@@ -159,7 +162,6 @@ def test_describe_tells_the_running_interpreter() -> None:
     assert told.version == ".".join(map(str, sys.version_info[:3]))
     assert told.implementation == sys.implementation.name
     assert "spawn" in told.start_methods
-    assert told.build.endswith("given as a path") or "built from" in told.build
 
 
 def test_describe_is_free_of_the_callers_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_a_hanging_interpreter_is_an_error(tmp_path: Path, monkeypatch: pytest.M
         describe(str(path), found="PATH")
 
 
-def test_a_description_says_how_it_was_built_and_found(tmp_path: Path) -> None:
+def test_a_description_says_how_it_was_built(tmp_path: Path) -> None:
     facts = (
         '{"executable": "x", "base_executable": "x", "version": "3.14.7",'
         '"implementation": "cpython", "free_threaded": true, "gil_enabled": false, "jit_available": false,'
@@ -204,8 +206,8 @@ def test_a_description_says_how_it_was_built_and_found(tmp_path: Path) -> None:
         '"config_args": "", "start_methods": ["forkserver", "spawn", "fork"]}'
     )
     script = f"for last; do :; done; cat > \"$last\" <<'END'\n{facts}\nEND\n"
-    told = describe(str(executable(tmp_path / "bin" / "python3.14t", script)), found="cache")
-    assert told.build == "gcc 12.2.0, no PGO, no LTO, found in the cache"
+    told = describe(str(executable(tmp_path / "bin" / "python3.14t", script)), found="path")
+    assert told.build == "gcc 12.2.0, no PGO, no LTO"
     assert told.start_methods == ("fork", "forkserver", "spawn")
 
 
@@ -250,21 +252,30 @@ def test_find_measures_the_interpreter_behind_a_shim(tmp_path: Path, monkeypatch
     assert find_interpreter(parse_target("3.14")).executable == good.executable
 
 
-def test_find_looks_into_our_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    good = real("3.14t")
-    shim = f'exec "{good.executable}" "$@"'
-    executable(tmp_path / "pythons" / "cpython-3.14.7-freethreaded" / "bin" / "python3.14t", shim)
-    executable(tmp_path / "pythons" / ".unfinished" / "bin" / "python3.14t", "exit 1")
+def test_what_uv_installed_is_found_the_newest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim = f'exec "{real("3.14t").executable}" "$@"'
+    builds = [tmp_path / f"cpython-3.14.{patch}+freethreaded-linux" / "bin" / "python3.14t" for patch in (9, 10)]
+    executable(builds[0], "exit 1")
+    executable(builds[1], shim)
+    executable(tmp_path / ".unfinished" / "bin" / "python3.14t", "exit 1")
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = find_interpreter(parse_target("3.14t"), cache=tmp_path)
-    assert found.found == "cache"
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path))
+    collected: list[str] = []
+
+    def noted(path: str) -> Facts:
+        collected.append(path)
+        return collect(path)
+
+    monkeypatch.setattr(find, "collect", noted)
+    assert find_interpreter(parse_target("3.14t")).free_threaded
+    assert collected == [str(builds[1])]
 
 
 def test_no_match_names_the_skipped_interpreters_and_a_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dead = executable(tmp_path / "python3.99", "echo 'no 3.99 here' >&2\nexit 127")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InterpreterNotFound) as caught:
-        find_interpreter(parse_target("3.99"), cache=tmp_path)
+        find_interpreter(parse_target("3.99"))
     text = str(caught.value)
     assert f"{dead} does not run (exit code 127): no 3.99 here" in text
     assert "uv python install 3.99" in text

@@ -32,7 +32,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
             path.touch()
         found = {name.replace("_", "."): version for name, version in versions.items()}
 
-        def find(target: Target, *, cache: Path | None = None) -> Interpreter:
+        def find(target: Target) -> Interpreter:
             version = found.get(f"v{target.spec}")
             if version is None:
                 raise InterpreterNotFound(target.spec)
@@ -46,7 +46,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_the_only_version_is_taken_without_starting_it(machine: Machine) -> None:
     machine("python3.15", "python3", "python3.11", "python3.13-config", "pythonw")
     found = default_pair()
-    assert (found.targets, found.why, found.allowed) == (("3.15", "3.15t"), "the only version here", True)
+    assert (found.targets, found.why) == (("3.15", "3.15t"), "the only version here")
 
 
 def test_the_newest_of_which_both_builds_are_here(machine: Machine) -> None:
@@ -109,7 +109,6 @@ def test_where_nothing_is_here_it_is_the_usual_one(machine: Machine, requires: s
     machine("python3.12")
     found = default_pair(requires)
     assert (found.targets, found.why) == ((expected, f"{expected}t"), why)
-    assert found.allowed == (requires != "<3.13")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import msgspec
 
 from ..hookspec import Subparsers, hookimpl
 from ..kit import units
-from ..kit.errors import FtgateError
 from ..kit.platforms import unsupported
 from ..kit.values import Struct
 from ..measure.machine import ROOT, read_machine, read_text
@@ -22,8 +21,8 @@ from ..measure.watch.threads import self_test
 from ..model.report import Machine
 from ..model.spec import Interpreter, parse_target
 from ..targets.describe import environment_variables, settings_unsupported
-from ..targets.environments import UvMissing, find_environments, find_uv, required_python
-from ..targets.find import InterpreterNotFound, cache_folder, default_pair, find_interpreter
+from ..targets.environments import UvMissing, find_environments, find_uv, required_python, user_cache
+from ..targets.find import InterpreterNotFound, default_pair, find_interpreter
 from .last_run import FINE, NOTHING_FOUND
 
 # What this machine offers for measurements, and a fix for each problem.
@@ -57,7 +56,6 @@ class Diagnosis(Struct, frozen=True):
     probes: dict[str, bool]
     """What can be read from outside, of this process and of a child."""
     uv: str | None
-    cache: str
     load_1min: float | None
     problems: tuple[Problem, ...]
     default: str = ""
@@ -124,18 +122,14 @@ def diagnose(specs: Sequence[str] | None, project: Path) -> Diagnosis:
     if not probes["schedstat_child"]:
         fix = "Linux with CONFIG_SCHED_INFO and a readable /proc/PID/schedstat"
         add("the scheduler's figures cannot be read: no run-queue wait", fix)
-    cache = "none"
-    try:
-        cache = str(cache_folder())
-    except FtgateError as error:
-        what, _, fix = str(error).partition("; ")
-        add(what, fix)
+    if user_cache() is None:
+        what = f"uv keeps no cache: HOME is not set, and user {os.getuid()} is unknown to this system"
+        add(what, "set HOME or XDG_CACHE_HOME to a folder that can be written")
     return Diagnosis(
         machine=machine,
         targets=tuple(targets),
         probes=probes,
         uv=uv,
-        cache=cache,
         load_1min=load,
         problems=tuple(problems),
         default=f"{' and '.join(pair.targets)}: {pair.why}",
@@ -202,7 +196,7 @@ def to_text(diagnosis: Diagnosis) -> str:
     for title, name in (("PSS", "pss"), ("scheduler", "schedstat")):
         children = "also" if diagnosis.probes[f"{name}_child"] else "but not"
         observing[title] = f"readable, {children} for children" if diagnosis.probes[name] else "not readable"
-    tools = {"uv": diagnosis.uv or "not found", "cache": diagnosis.cache, "default": diagnosis.default}
+    tools = {"uv": diagnosis.uv or "not found", "default": diagnosis.default}
     sections += [("observing", observing), ("tools", tools)]
     width = max(len(name) for _, rows in sections for name in rows)
     lines: list[str] = []

@@ -210,7 +210,7 @@ class Targets:
             hint = worktrees.ignored_hint(str(error), checkout, root)
             raise FtgateError("\n".join(filter(None, (f"{checkout.label}: {error}", hint)))) from error
         if steps and checkout is not None:
-            note_built(root, checkout)
+            note_built(root, checkout, self.folder.path / "envs")
         return python
 
 

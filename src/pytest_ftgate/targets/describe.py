@@ -27,15 +27,9 @@ import json, os, platform, sys, sysconfig
 def variable(name):
     return str(sysconfig.get_config_var(name) or "")
 
-def jit(args):
-    if hasattr(sys, "_jit"):
-        return sys._jit.is_available(), sys._jit.is_enabled()
-    words = [word.strip("'\"") for word in args.split()]
-    given = [word for word in words if word.startswith("--enable-experimental-jit")]
-    mode = given[-1].partition("=")[2] or "yes" if given else "no"
-    available = mode in ("yes", "yes-off")
-    requested = os.environ.get("PYTHON_JIT", "0" if mode == "yes-off" else "1")
-    return available, available and requested != "0"
+def jit():
+    switch = getattr(sys, "_jit", None)
+    return (switch.is_available(), switch.is_enabled()) if switch else (False, False)
 
 def start_methods():
     try:
@@ -48,7 +42,7 @@ def start_methods():
 args = variable("CONFIG_ARGS")
 flags = " ".join(variable(name) for name in ("PY_CORE_CFLAGS", "PY_CORE_LDFLAGS", "PGO_PROF_USE_FLAG", "CFLAGS"))
 compiled = variable("PY_CORE_CFLAGS")
-jit_available, jit_enabled = jit(args)
+jit_available, jit_enabled = jit()
 facts = {
     "executable": sys.executable,
     "base_executable": getattr(sys, "_base_executable", sys.executable) or sys.executable,
@@ -71,8 +65,6 @@ with open(sys.argv[1], "w", encoding="utf-8") as file:
 """
 
 
-FOUND: Final = {"PATH": "found on PATH", "path": "given as a path", "uv": "found by uv", "cache": "found in the cache"}
-"""How an interpreter was found, in words."""
 _PLACES: Final = re.compile(r"--(?:exec-)?prefix|--\w+dir|--srcdir|--with-ensurepip|--disable-test-modules")
 
 
@@ -92,7 +84,7 @@ class Facts(Interpreter, frozen=True, kw_only=True):
 def describe(executable: str, *, found: str, settings: Settings = Settings()) -> Interpreter:
     """Run `executable` once (twice with a setting that it supports) and return its description.
 
-    `found` tells how it was found ("PATH", "uv"). A setting that the build does not support is left out, see
+    `found` tells how it was found ("by name", "path"). A setting that the build does not support is left out, see
     `settings_unsupported`. Raises InterpreterBroken.
     """
     facts, wanted = collect(executable), environment_variables(settings)
@@ -104,7 +96,6 @@ def describe(executable: str, *, found: str, settings: Settings = Settings()) ->
         "LTO" if facts.lto else "no LTO",
         *(["debug build"] if facts.debug else []),
         *(["with JIT"] if facts.jit_available else []),
-        FOUND.get(found, found),
     ]
     described = {
         "executable": executable,

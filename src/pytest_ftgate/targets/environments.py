@@ -22,7 +22,6 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import filelock
-from packaging import tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from ..kit.errors import FtgateError
@@ -89,15 +88,8 @@ def user_cache() -> Path | None:
 
 # ---- what the files of a project say about it: what it is called, requires and is built by
 
-_SCM: Final = "SETUPTOOLS_SCM_PRETEND_VERSION"
-VERSIONS: Final = {
-    "setuptools-scm": _SCM,
-    "hatch-vcs": _SCM,
-    "poetry-dynamic-versioning": "POETRY_DYNAMIC_VERSIONING_BYPASS",
-    "uv-dynamic-versioning": "UV_DYNAMIC_VERSIONING_BYPASS",
-    "pdm-backend": "PDM_BUILD_SCM_VERSION",
-}
-"""What takes a project's version from git, and the environment variable that it takes it from first."""
+SCM: Final = "SETUPTOOLS_SCM_PRETEND_VERSION"
+"""The environment variable from which setuptools-scm, and hatch-vcs by it, takes a project's version, not from git."""
 _NEVER_EDITABLE: Final = ("meson-python", "mesonpy", "sipbuild.api")
 """Build backends that build an editable install again when it is imported, or make none."""
 
@@ -161,36 +153,20 @@ def project_of(root: Path) -> str:
         return root.name
 
 
-def pretended(project: Path, version: str) -> dict[str, str]:
-    """The environment variables by which a build takes this version and asks git for none; a user's own stay.
+def version_variable(project: Path) -> str:
+    """The environment variable that gives a build its version; "" if it asks git for none, or the user has set one.
 
-    setuptools-scm's is for this project alone where its name is known: a dependency may be built by the same.
+    It is for this project alone if its name is known: a dependency may be built by the same tool.
     """
-    asked = _asked(project)
-    found = {
-        variable: version
-        for tool, variable in VERSIONS.items()
-        if tool in asked and not any(name.startswith(variable) for name in os.environ)
-    }
-    tables, _ = _readable(project)
-    name = canonicalize_name(str(tables.get("project", {}).get("name", ""))).replace("-", "_").upper()
-    if name and "hatch-vcs" not in asked and found.pop(_SCM, ""):
-        found[f"{_SCM}_FOR_{name}"] = version
-    return found
-
-
-def asks_git_alone(project: Path) -> bool:
-    """Whether a build takes its version from git, and no variable can say another."""
-    return "versioningit" in _asked(project)
-
-
-def _asked(project: Path) -> str:
-    """What a build requires, in the one spelling of names."""
     tables, options = _readable(project)
-    build = tables.get("build-system", {}).get("requires", ())
     script = project / "setup.py"
     older = script.read_text(encoding="utf-8", errors="replace") if script.is_file() else ""
-    return " ".join((*map(str, build), options.get("setup_requires", ""), older)).lower().replace("_", "-")
+    needed = (*map(str, tables.get("build-system", {}).get("requires", ())), options.get("setup_requires", ""), older)
+    asked = re.findall(r"setuptools-scm|hatch-vcs", " ".join(needed).lower().replace("_", "-"))
+    if not asked or any(name.startswith(SCM) for name in os.environ):
+        return ""
+    name = canonicalize_name(str(tables.get("project", {}).get("name", ""))).replace("-", "_").upper()
+    return f"{SCM}_FOR_{name}" if name and "hatch-vcs" not in asked else SCM  # hatch-vcs does not tell the name
 
 
 def required_python(project: Path) -> str:
@@ -229,21 +205,13 @@ Step: TypeAlias = tuple[str, ...]
 Steps: TypeAlias = tuple[Step, ...]
 OnStep: TypeAlias = Callable[[str], None]
 COMMAND: Final = "$"
-WHEEL: Final = ".whl"
 SHOWN_LINES: Final = 24
-"""Lines of a failed step's output that an error shows at most: its beginning, what it calls an error, its end."""
-_ERROR: Final = re.compile(r"\berror(?:\[\w+\])?:|^\s*\w*(?:Error|Exception): |╰─▶", re.IGNORECASE)
-_FATAL: Final = re.compile(r"\bfatal error: ")
-_REPORTED: Final = re.compile(r"\berror(?:\[\w+\])?: ")
-_RAISED: Final = re.compile(r"[\w.]*(?:Error|Exception|Exit)\b(?:: |$)")
-_CONSEQUENCE: Final = re.compile(
-    r"Failed to |subprocess-exited|command .* failed|exit (?:code|status)|returned an error"
-)
-"""Lines of tools that started the one that failed."""
+"""Lines of the end of a failed step's output that an error shows."""
+_ERROR: Final = re.compile(r"\berror(?:\[\w+\])?: |^\s*[\w.]*(?:Error|Exception)(?:: |$)", re.IGNORECASE)
 
 
 class InstallError(FtgateError):
-    """A step that failed: its side, what matters of its output, and a fix."""
+    """A step that failed: why, the end of its output, and a fix."""
 
 
 def is_command(step: Step) -> bool:
@@ -256,12 +224,13 @@ def spelled(step: Step) -> str:
 
 
 def arguments(words: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(kind, value) of each argument that may name a file; kind is editable, requirements or plain."""
+    """(kind, value) of each argument that may name a file; kind is editable, requirements, wheels or plain."""
     options = {
         "-e": "editable",
         "--editable": "editable",
         **dict.fromkeys(("-r", "--requirement", "--requirements", "-c", "--constraint"), "requirements"),
         **dict.fromkeys(("--constraints", "--override", "--overrides", "--build-constraint"), "requirements"),
+        **dict.fromkeys(("-f", "--find-links"), "wheels"),
     }
     following = ""
     for argument in words:
@@ -287,54 +256,10 @@ def path_of(project: Path, value: str) -> Path:
 def distribution_of(project: Path, value: str) -> str:
     """The name of the distribution that a path installs, a wheel or a project's folder; "" for anything else."""
     path = path_of(project, value)
-    if path.name.endswith(WHEEL):
-        names = {_wheel_name(each) for each in _matching(path)}
-        return names.pop() if len(names) == 1 else _wheel_name(path)
+    if path.suffix == ".whl":
+        with contextlib.suppress(InvalidWheelFilename):
+            return str(parse_wheel_filename(path.name)[0])
     return project_name(path) if path.is_dir() else ""
-
-
-def with_wheels(steps: Steps, project: Path, interpreter: Interpreter) -> Steps:
-    """The steps with each pattern of wheels, `dist/*.whl`, replaced by the one for this interpreter.
-
-    Raises FtgateError where none, or wheels of several versions, fit.
-    """
-    return tuple(
-        step if is_command(step) else tuple(_wheel(word, project, interpreter) for word in step) for step in steps
-    )
-
-
-def _wheel(word: str, project: Path, interpreter: Interpreter) -> str:
-    path, extras = path_of(project, word), "".join(word.partition("[")[1:])
-    if not path.name.endswith(WHEEL) or word.startswith("-"):
-        return word
-    there = fitting = _matching(path)
-    if not there:
-        raise FtgateError(f"there is no wheel {path}: build it, for example with `uv build --wheel`, or fix its path")
-    if "*" in path.name:
-        version = tuple(int(number) for number in interpreter.version.split(".")[:2])
-        name = f"cp{version[0]}{version[1]}"
-        own = tags.cpython_tags(version, [f"{name}{'t' if interpreter.free_threaded else ''}"])
-        accepted = {*own, *tags.compatible_tags(version, name)}
-        fitting = []
-        for each in there:
-            with contextlib.suppress(InvalidWheelFilename):
-                fitting += [each] * (not accepted.isdisjoint(parse_wheel_filename(each.name)[3]))
-    if len(fitting) != 1:
-        found = ", ".join(each.name for each in fitting or there)
-        what = "more than one wheel fits" if fitting else "no wheel fits"
-        raise FtgateError(f"{what} {interpreter.name} of {word}: {found}; leave or build one for each target")
-    return f"{fitting[0]}{extras}" if "*" in path.name else word
-
-
-def _matching(path: Path) -> list[Path]:
-    return sorted(path.parent.glob(path.name)) if "*" in path.name else [path] if path.is_file() else []
-
-
-def _wheel_name(path: Path) -> str:
-    try:
-        return str(parse_wheel_filename(path.name)[0])
-    except InvalidWheelFilename:
-        return ""
 
 
 def run_steps(
@@ -365,7 +290,8 @@ def run_steps(
             refresh = [word for name in stale for word in ("--refresh-package", name)]
             words = [find_uv(), "pip", "install", "--compile-bytecode", *refresh, "--python", str(python), *step]
             doing = f"installing {' '.join(word for word in step if not word.startswith('-'))}"
-            if any(path_of(project, value).is_dir() for kind, value in arguments(step) if kind != "requirements"):
+            built = (value for kind, value in arguments(step) if kind in ("editable", "plain"))
+            if any(path_of(project, value).is_dir() for value in built):
                 doing = "building the project"
                 variables |= given
         done = run_within(
@@ -378,41 +304,22 @@ def run_steps(
         if done.returncode:
             log.write_text(without_secrets(done.stdout.strip()), encoding="utf-8", errors="replace")
             lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
-            shown, code = excerpt(lines), f"exit code {done.returncode}"
             raise InstallError(
-                f"cannot install {spelled(step)}{place}: {cause_of(lines) or code}\n"
+                f"cannot install {spelled(step)}{place}: {cause_of(lines) or f'exit code {done.returncode}'}\n"
                 f"for {interpreter.name} in {project}:\n"
-                + ("\n".join(shown) or f"{code}, and no output")
-                + (f"\n(all {len(lines)} lines: {log})" if len(shown) < len(lines) else "")
-                + f"\nfix: {_fix(step, done, project)}"
+                + "".join(f"{line}\n" for line in lines[-SHOWN_LINES:])
+                + f"(all {len(lines)} lines: {log})\nfix: {_fix(step, project)}"
             )
     log.unlink(missing_ok=True)
 
 
 def cause_of(lines: Sequence[str]) -> str:
-    """Of a tool's output the line that says why: a compiler's before the build tool's, which say that it failed."""
-    own = [line.strip() for line in lines if not _CONSEQUENCE.search(line)]
-    fatal, error = (next(filter(each.search, own), "") for each in (_FATAL, _REPORTED))
-    raised = next((line for line in reversed(own) if _RAISED.match(line)), "")
-    return fatal or error or raised or next((line.strip() for line in lines if _ERROR.search(line)), "")
+    """The line of a tool's output that says why it failed: its first error, else uv's own conclusion, else the last."""
+    own = next(filter(_ERROR.search, lines), "") or next((line for line in lines if "╰─▶" in line), "")
+    return (own or "".join(lines[-1:])).strip()
 
 
-def excerpt(lines: list[str]) -> list[str]:
-    """Of a long output its beginning, the lines that name an error, and its end, with `...` for what is left out."""
-    if len(lines) <= SHOWN_LINES:
-        return lines
-    part = SHOWN_LINES // 4
-    errors = [number for number, line in enumerate(lines) if _ERROR.search(line)][:part]
-    around = {number + step for number in errors for step in (0, 1)}
-    kept = sorted({*range(3), *around.intersection(range(len(lines))), *range(len(lines) - 2 * part, len(lines))})
-    shown: list[str] = []
-    for before, number in zip([-1, *kept], kept, strict=False):
-        shown += (["..."] if number > before + 1 else []) + [lines[number]]
-    return shown
-
-
-def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> str:
-    output = done.stdout
+def _fix(step: Step, project: Path) -> str:
     # A submodule of the repository whose folder is empty.
     top = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
     with contextlib.suppress(OSError):
@@ -421,18 +328,11 @@ def _fix(step: Step, done: subprocess.CompletedProcess[str], project: Path) -> s
             if (top / path).is_dir() and not any((top / path).iterdir()):
                 return f"the submodule {path} is not checked out: git submodule update --init --recursive {path}"
     if is_command(step):
-        if done.returncode == 127:
-            return "install the program in a step before, a line of its own in ftgate_install"
-        return "correct this command; it runs in that folder, with the environment's bin first in PATH"
-    if "build_editable" in output and re.search(r"has no attribute|not support|missing|hook", output):
-        return "its build backend makes no editable installs: ftgate_install = ."
-    if "--no-build-isolation" in step and re.search(r"ModuleNotFoundError|not found|No module named", output):
-        return f"install what the build needs in a step before, in ftgate_install: {_build_requires(project)}"
+        return (
+            "correct this command, or install what it runs in a step before, a line of its own in ftgate_install; it "
+            "runs in that folder, with the environment's bin first in PATH"
+        )
     return "set what to install with ftgate_install, or with packages= of the test"
-
-
-def _build_requires(project: Path) -> str:
-    return shlex.join(pyproject(project).get("build-system", {}).get("requires", ()))
 
 
 def missing_hint(detail: str, target: str) -> str:
@@ -447,17 +347,14 @@ def missing_hint(detail: str, target: str) -> str:
     )
 
 
-def rebuild_hint(detail: str, project: Path) -> str:
+def rebuild_hint(detail: str) -> str:
     """What to do about an editable install that is built again when it is imported, and cannot be; "" otherwise."""
     if not re.search(r"re-?building the \"?[\w.-]+\"? .*editable .*failed", detail):
         return ""
-    try:
-        requires = _build_requires(project)
-    except FtgateError:
-        requires = "meson-python"
     return (
         "meson-python builds an editable install again when it is imported, and what the build needs is gone by then: "
-        f"set ftgate_install = . or two steps, a line each: {requires}, and then --no-build-isolation -e ."
+        "set ftgate_install = . or two steps, a line each: meson-python and what else it needs, then "
+        "--no-build-isolation -e ."
     )
 
 
@@ -466,7 +363,7 @@ def rebuild_hint(detail: str, project: Path) -> str:
 VARIABLES: Final = (
     *("CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "FC", "FFLAGS", "FCFLAGS"),
     *("RUSTFLAGS", "CARGO_BUILD_TARGET", "MATURIN_PEP517_ARGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS"),
-    *dict.fromkeys(VERSIONS.values()),
+    SCM,
 )
 """Environment variables by which compilers are called differently, or a project's version is another."""
 _METADATA: Final = (
@@ -488,8 +385,8 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str], salt: bytes
 
     Paths count relative to the project: the same files in two checkouts are the same. `given` are variables of these
     steps alone. An editable install or a command leaves something in the folder that it was made from, or points there.
-    Local distributions are those of which uv has builds cached: of folders that requirements files name, and of a
-    project whose build is given variables.
+    Local distributions are those that uv has cached: of folders that requirements files name, of folders of wheels, and
+    of a project whose build is given variables.
     """
     files: set[Path] = set()
     bound, local = False, set[str]()
@@ -502,7 +399,9 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str], salt: bytes
             if path.is_dir():
                 bound = bound or kind.startswith("editable")
                 files.update(_project_files(path, editable=kind.startswith("editable")))
-                if kind.endswith("listed"):
+                if kind.startswith("wheels"):
+                    local.update(distribution_of(project, str(wheel)) for wheel in path.glob("*.whl"))
+                elif kind.endswith("listed"):
                     local.add(project_name(path))
             else:
                 files.add(path)
@@ -527,8 +426,6 @@ def _paths(folder: Path, words: Iterable[str], listed: str = "") -> Iterator[tup
             yield from _requirements(path)
         elif path.is_dir() or path.is_file():
             yield path, kind + listed
-        elif path.name.endswith(WHEEL):
-            yield from ((each, kind) for each in _matching(path))
 
 
 def _requirements(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[tuple[Path, str]]:
@@ -612,10 +509,8 @@ def ensure_environment(
     `install` are steps in `project`'s folder; none installs nothing. One that was made from the same in another
     checkout is used, if nothing in it points to that checkout. Builds get these environment `variables`, too. `on_step`
     is called with what is done while one is made.
-    A file lock keeps two runs from making it at once. Raises InstallError for a step, FtgateError for uv itself
-    and for a wheel that is missing.
+    A file lock keeps two runs from making it at once. Raises InstallError for a step, FtgateError for uv itself.
     """
-    install = with_wheels(install, project, interpreter)
     folder = environment_folder(interpreter, root=root, project=project, install=install)
     hide_from_git(root)
     with locked(Path(f"{folder}.lock")):
@@ -731,8 +626,8 @@ def prune_environments(root: Path, *, kept_unused_s: float = KEPT_UNUSED_S) -> l
 
 
 def forget_environments(root: Path, project: Path) -> None:
-    """Let the environments under `root` that were made for a project in this folder be made again."""
+    """Let the environments under `root` that are bound to a project in this folder be made again."""
     for stamp in root.absolute().glob(f"*/{STAMP}"):
-        made_for = (read_stamp(stamp.parent) or {}).get("project", "")
-        if made_for and Path(made_for).is_relative_to(project.resolve()):
+        made = read_stamp(stamp.parent) or {}
+        if made.get("bound") and Path(made["project"]).is_relative_to(project.resolve()):
             stamp.unlink(missing_ok=True)

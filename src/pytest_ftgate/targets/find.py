@@ -1,12 +1,13 @@
-"""Find the interpreter of a target: a path, PATH, our own cache folder, then uv."""
+"""Find the interpreter of a target: a path, or its name in the folders of PATH and of uv.
+
+By names, as `uv python list` starts all that is called python: with pyenv's shims each collection takes seconds.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,51 +17,27 @@ from ..kit.errors import FtgateError
 from ..kit.values import Struct
 from ..model.spec import OLDEST, Interpreter, Target, is_path, parse_target, parse_version, series
 from .describe import InterpreterBroken, collect, describe
-from .environments import UvMissing, run_uv, user_cache, user_home
+from .environments import user_cache, user_home
 
 
 class InterpreterNotFound(FtgateError):
     """No interpreter matches a target; the message has the rejected ones and a fix."""
 
 
-def cache_folder() -> Path:
-    """The plugin's folder in the user's cache: `$XDG_CACHE_HOME/pytest-ftgate`, else under `~/.cache`.
-
-    Raises FtgateError without a home.
-    """
-    cache = user_cache()
-    if cache is None:
-        raise FtgateError(
-            f"there is no folder to keep interpreters in: HOME is not set, and user {os.getuid()} is unknown to this "
-            "system; set HOME or XDG_CACHE_HOME to a folder that can be written"
-        )
-    return cache / "pytest-ftgate"
-
-
-def known_cache() -> Path | None:
-    """As `cache_folder`, to look for what is in it; None without a home."""
-    return None if user_cache() is None else cache_folder()
-
-
-def kept_folder(cache: Path) -> Path:
-    """Where interpreters are found besides PATH and uv's own: our Makefile has them installed or built there."""
-    return cache / "pythons"
-
-
-def find_interpreter(target: Target, *, cache: Path | None = None) -> Interpreter:
+def find_interpreter(target: Target) -> Interpreter:
     """The interpreter that matches `target`, described with the target's settings.
 
-    `cache` is the plugin's cache folder (default: `cache_folder()`, none without a home). Candidates that do not run,
-    or have another version or build, are skipped. Raises InterpreterNotFound, with the rejected ones and a fix.
+    Candidates that do not run, or have another version or build, are skipped. Raises InterpreterNotFound, with the
+    rejected ones and a fix.
     """
     if is_path(target.request):
         return _at_path(target)
     version, threaded = parse_version(target.request)
-    seen, rejected = set[str](), list[str]()
-    for executable, found in _candidates(version, threaded, cache or known_cache()):
-        if executable in seen:
+    plain, rejected = f"python{series(version)}", list[str]()
+    names = (f"{plain}t", plain) if threaded else (plain,)
+    for executable in (os.path.join(folder, name) for name in names for folder in _folders()):
+        if not os.access(executable, os.X_OK):
             continue
-        seen.add(executable)
         try:
             facts = collect(executable)
         except InterpreterBroken as error:
@@ -72,8 +49,8 @@ def find_interpreter(target: Target, *, cache: Path | None = None) -> Interprete
             continue
         # A shim or a virtual environment starts another executable: measure that one.
         real = facts.base_executable if os.path.isfile(facts.base_executable) else executable
-        return describe(real, found=found, settings=target.settings)
-    lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, not in the cache, not known to uv"]
+        return describe(real, found="by name", settings=target.settings)
+    lines = [f"no interpreter found for the target {target.spec!r}: not on PATH, and uv has installed none"]
     lines += [f"  skipped: {reason}" for reason in rejected]
     lines.append(f"  fix: run `uv python install {target.request}`, or give a path as the target")
     raise InterpreterNotFound("\n".join(lines))
@@ -95,33 +72,17 @@ def _at_path(target: Target) -> Interpreter:
     return interpreter
 
 
-def _candidates(version: str, threaded: bool, cache: Path | None) -> Iterator[tuple[str, str]]:
-    """Executables, each with where it was found."""
-    plain, letter = f"python{series(version)}", "t" if threaded else ""
-    names = [f"{plain}t", plain] if threaded else [plain]
-    if sys.platform == "win32":
-        names = [f"{name}.exe" for name in (*names, "python")]
-    # 1. On PATH.
-    for executable in (os.path.join(folder, name) for name in names for folder in _path()):
-        if os.path.isfile(executable) and os.access(executable, os.X_OK):
-            yield executable, "PATH"
-    # 2. In our cache, the newest first. Names that start with a dot are unfinished work, of uv or of the plugin.
-    prefixes = [] if cache is None else list(kept_folder(cache).glob("[!.]*"))
-    prefixes.sort(key=lambda each: ([int(number) for number in re.findall(r"\d+", each.name)], each.name), reverse=True)
-    for path in (prefix / ("" if sys.platform == "win32" else "bin") / name for prefix in prefixes for name in names):
-        if path.is_file():
-            yield str(path), "cache"
-    # 3. By uv, which is a process.
-    words = ("python", "find", "--no-python-downloads", "--no-project", "--no-config", "--system")
-    with contextlib.suppress(UvMissing):
-        done = run_uv([*words, f"cpython-{version}{letter}"])
-        executable = done.stdout.strip()
-        if done.returncode == 0 and os.path.isfile(executable):
-            yield executable, "uv"
-
-
-def _path() -> list[str]:
-    return [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+def _folders() -> list[str]:
+    """The folders of PATH, then those of what uv has installed and of what our Makefile has, the newest first."""
+    home, cache = user_home(), user_cache()
+    data = os.environ.get("XDG_DATA_HOME") or (home and home / ".local/share")
+    own = os.environ.get("UV_PYTHON_INSTALL_DIR") or (data and Path(data, "uv/python"))
+    kept = cache and cache / "pytest-ftgate/pythons"
+    # Names that start with a dot are unfinished work.
+    found = [path for folder in (own, kept) if folder for path in Path(folder).glob("[!.]*/bin")]
+    found.sort(key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], reverse=True)
+    on_path = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
+    return [*dict.fromkeys(on_path), *map(str, found)]
 
 
 # ---- the targets where none is named: both builds of the newest version that the project and this machine have
@@ -132,15 +93,14 @@ _NAME: Final = re.compile(r"python(3\.\d+)(t?)")
 
 
 class DefaultPair(Struct, frozen=True, kw_only=True):
-    """Both builds of one version, and why it is that one; `allowed` is whether the project can be installed for it."""
+    """Both builds of one version, and why it is that one."""
 
     targets: tuple[str, str]
     why: str
-    allowed: bool = True
 
 
 def default_pair(requires_python: str = "") -> DefaultPair:
-    """The newest version that `requires_python` allows and of which both builds are here, as uv would choose it.
+    """The newest version that `requires_python` allows and of which both builds are here.
 
     A pre-release is taken only if nothing else is allowed, and a version of which one build is here only if there is no
     other. Where a single version has an executable of its name, no interpreter is started; where none has, it is the
@@ -158,9 +118,8 @@ def default_pair(requires_python: str = "") -> DefaultPair:
 
     named = sorted(filter(allows, _named()), key=_number, reverse=True)
     if not named:
-        usual = next(filter(allows, USUAL), None)
-        why = f"no version{said} is here" if usual else f"no version{said} can be measured"
-        return _pair(usual or USUAL[0], why, allowed=usual is not None)
+        usual = next(filter(allows, USUAL), "")
+        return _pair(usual or USUAL[0], f"no version{said} {'is here' if usual else 'can be measured'}")
     if len(named) == 1:
         return _pair(named[0], f"the only version here{said}")
     # The versions of both builds, from the newest on, until both are here and released.
@@ -189,22 +148,14 @@ def default_pair(requires_python: str = "") -> DefaultPair:
     return _pair(best, "; ".join([f"the newest version here{said}", *passed_over]))
 
 
-def _pair(series: str, why: str, *, allowed: bool = True) -> DefaultPair:
-    return DefaultPair(targets=(series, f"{series}t"), why=why, allowed=allowed)
+def _pair(series: str, why: str) -> DefaultPair:
+    return DefaultPair(targets=(series, f"{series}t"), why=why)
 
 
 def _named() -> set[str]:
-    """The versions that have an executable of their name on PATH, in our cache, or among uv's interpreters."""
-    cache = known_cache()
-    prefixes = [] if cache is None else [kept_folder(cache)]
-    # uv's own folder; none that depends on a home where there is none.
-    home, given = user_home(), os.environ.get("UV_PYTHON_INSTALL_DIR", "")
-    data = os.environ.get("XDG_DATA_HOME") or (home and home / ".local/share")
-    if given or data:
-        prefixes.append(Path(given or Path(data or "", "uv/python")))
+    """The versions that have an executable of their name."""
     versions = set[str]()
-    in_prefixes = (str(path) for prefix in prefixes for path in prefix.glob("[!.]*/bin"))
-    for folder in (*_path(), *in_prefixes):
+    for folder in _folders():
         with contextlib.suppress(OSError):
             versions.update(match[1] for match in map(_NAME.fullmatch, os.listdir(folder)) if match)
     return {version for version in versions if _number(version) >= OLDEST}

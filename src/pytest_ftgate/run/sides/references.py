@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path, PurePath
-from typing import Final
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ...judge.judge import ComparedWith
-from ...kit.errors import FtgateError
-from ...kit.files import hide_from_git, write_whole
-from ...kit.git import AgainstError, Checkout, Repository, committed_by_us, mapped, shown
+from ...kit.files import write_whole
+from ...kit.git import AgainstError, Checkout, Repository, mapped, shown
 from ...measure.plan import Listener
 from ...model.report import Figures, SiteFigures
-from ...model.spec import Interpreter, Spec
+from ...model.spec import Spec
 from ...targets import environments
-from ...targets.environments import OnStep, Step, Steps, ensure_environment
+from ...targets.environments import Step, Steps
 from ..folder import RunFolder, decoded
 from . import worktrees
 
@@ -65,7 +60,7 @@ class References:
 
     def hint(self, detail: str, checkout: Checkout | None) -> str:
         """A possible cause of a workload's error, in a checkout or the project; empty if none is known."""
-        rebuilt = environments.rebuild_hint(detail, self.folder.root)
+        rebuilt = environments.rebuild_hint(detail)
         if rebuilt or checkout is None:
             return rebuilt
         return worktrees.ignored_hint(detail, checkout, self.folder.root)
@@ -254,69 +249,14 @@ def revision_argument(argument: str, old_root: Path, checkout: Checkout) -> str:
 
 # ---- the version that both sides of a comparison are built as: that of the newest tag of the project's history
 #
-# Builds that take a version from git would differ in it, and in file names, at each commit.
-
-_FILE: Final = "pyproject.toml"
-_NEVER_AT: Final = "2000-01-01T00:00:00Z"
+# setuptools-scm would write another one into each side's files, and nothing would be unchanged.
 
 
 def variables(root: Path, project: Path) -> dict[str, str]:
     """The environment variables by which a build of `project`, a checkout of the one at `root`, is of that version."""
-    repository = Repository(root)
-    tag = repository.git("describe", "--tags", "--abbrev=0", "--match=*[0-9]*", allowed=(0, 128)).strip() or "0"
-    found = re.search(r"\d+(\.\d+)*", tag)
-    given = environments.pretended(project, found[0] if found else "0")
-    if environments.asks_git_alone(project) and "GIT_DIR" not in os.environ:
-        given["GIT_DIR"] = str(_tagged(repository, tag))
-    return given
-
-
-def _tagged(repository: Repository, tag: str) -> Path:
-    """The git folder of a repository whose one commit has this tag, and never a change.
-
-    git finds the file of its index in the folder where a build asks, and does not look at it.
-    """
-    releases = repository.root / ".ftgate" / "releases"
-    folder = releases / hashlib.sha256(tag.encode()).hexdigest()[:12]
-    if not folder.exists():
-        hide_from_git(releases)
-        with tempfile.TemporaryDirectory(dir=releases, ignore_cleanup_errors=True) as made:
-            Path(made, _FILE).touch()
-            for words in (
-                ("init", "--quiet", "--template="),
-                ("add", "--force", _FILE),
-                ("commit", "--quiet", "--no-gpg-sign", "-m", tag),
-                ("tag", "--no-sign", "-m", tag, tag),
-                ("update-index", "--skip-worktree", _FILE),
-            ):
-                # The commit's id may be part of a version.
-                repository.git(*words, cwd=Path(made), variables=committed_by_us(_NEVER_AT))
-            with suppress(OSError):  # another process was faster
-                (Path(made) / ".git").rename(folder)
-    return folder
-
-
-# ---- whether what git has of a project can be installed, as it is in CI and on both sides of a comparison
-
-
-def failure(root: Path, interpreter: Interpreter, steps: Steps, on_step: OnStep) -> str:
-    """Why these steps do not install a clean checkout of HEAD; "" if they do. Raises AgainstError without a commit.
-
-    `on_step` is called as by `ensure_environment`.
-    """
-    checkout, folder = worktrees.head(root, root / ".ftgate"), root / ".ftgate" / "envs"
-    worktrees.remove_extras(root, checkout, folder, built=True)
-    try:
-        ensure_environment(
-            interpreter,
-            root=folder,
-            project=checkout.project,
-            install=steps_of(steps, root, checkout),
-            variables=variables(root, checkout.project),
-            on_step=on_step,
-        )
-    except FtgateError as error:
-        hint = worktrees.ignored_hint(str(error), checkout, root)
-        return "\n".join(filter(None, (str(error).partition("\n")[0], hint)))
-    worktrees.note_built(root, checkout)
-    return ""
+    variable = environments.version_variable(project)
+    if not variable:
+        return {}
+    words = ("describe", "--tags", "--abbrev=0", "--match=*[0-9]*")
+    found = re.search(r"\d+(\.\d+)*", Repository(root).git(*words, allowed=(0, 128)))
+    return {variable: found[0] if found else "0"}

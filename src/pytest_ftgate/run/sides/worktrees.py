@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import itertools
 import os
-import posixpath
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ...kit.errors import FtgateError
@@ -35,187 +34,97 @@ from ...targets import find
 from ...targets.describe import settings_unsupported
 from ...targets.environments import distribution_of, forget_environments, prune_environments, site_packages
 
-# ---- submodules: the commits that each side names, checked out from the objects that are here
-
-_NOT_OF_THE_USER: Final = {"GIT_PROTOCOL_FROM_USER": "0"}
-"""As git fetches submodules: a url that stands in a repository does not reach local folders unless the user says so."""
+# ---- submodules: the commits that each side names
 
 
-class Submodule(NamedTuple):
-    """A submodule as a commit or the index has it: its path in the repository above, and its commit."""
-
-    path: str
-    commit: str
-
-
-def of_tree(repository: Repository, *listing: str, cwd: Path | None = None) -> list[Submodule]:
-    """The submodules in what `ls-tree -r -z COMMIT` or `ls-files -s -z` lists."""
-    found = []
+def of_tree(repository: Repository, *listing: str, cwd: Path | None = None) -> Iterator[tuple[str, str]]:
+    """(path, commit) of each submodule in what `ls-tree -r -z COMMIT` or `ls-files -s -z` lists."""
     for line in repository.git(*listing, cwd=cwd).split("\0"):
         words, tab, path = line.partition("\t")
         if tab and words.startswith("160000 "):
-            found.append(Submodule(path, next(word for word in words.split()[1:] if len(word) >= 40)))
-    return found
+            yield path, next(word for word in words.split()[1:] if len(word) >= 40)
 
 
-def check_out(repository: Repository, worktree: Path, original: Path, homes: tuple[Path, ...] = ()) -> None:
-    """Check out the submodules of a worktree, and theirs, each at the commit that its side names.
+def checked_out(folder: Path) -> Repository | None:
+    """The repository of a submodule or worktree; None if it is not checked out, broken, or has no commit."""
+    with contextlib.suppress(AgainstError):
+        inner = Repository(folder) if (folder / ".git").exists() else None  # git would find the repository above
+        return inner if inner and inner.commit("HEAD") else None
+    return None
 
-    `original` is the same repository as the user has it. Objects come from there, from `homes`, its folders of
-    submodules' repositories, else from the submodule's url. One whose folder is empty there stays empty here. Nothing
-    of the user's is written. Raises AgainstError.
+
+def _at_commit(repository: Repository, place: Path, commit: str, original: Path) -> None:
+    """Set the files of a worktree, or of a submodule in one, to a commit, and its submodules to theirs.
+
+    `original` is the same repository as the user has it: objects of submodules come from there, and one that is not
+    checked out there stays empty here. Raises GitFailed if what is here is broken, else AgainstError.
     """
-    if not homes:
-        folders = (repository.git("rev-parse", f"--git-{which}dir", cwd=original) for which in ("", "common-"))
-        homes = tuple(dict.fromkeys(original / folder.rstrip("\n") for folder in folders))
-    for each in of_tree(repository, "ls-tree", "-r", "-z", "HEAD", cwd=worktree):
-        place, theirs = worktree / each.path, original / each.path
-        if _head(repository, place) == each.commit:
-            continue
-        if (place / ".git").exists():
-            shutil.rmtree(place)
-        # Its name and url by the `.gitmodules` of its commit; its path and none if that has none.
-        listing = repository.git("config", "--file", ".gitmodules", "--list", "-z", cwd=worktree, allowed=(0, 1, 128))
-        values = dict(entry.partition("\n")[::2] for entry in listing.split("\0") if entry)
-        key = next((key for key, value in values.items() if key.endswith(".path") and value == each.path), "")
-        name = key.removeprefix("submodule.").removesuffix(".path")
-        url, name = values.get(f"submodule.{name}.url", ""), name or each.path
-        candidates = [theirs, *(home / "modules" / name for home in homes)]
-        objects = [found for folder in candidates if (found := _objects(repository, folder))]
-        if not objects and theirs.is_dir():
-            continue  # not initialized: what is built here does without it
-        # A repository of its own that borrows objects: a clone would pass through git's rules for transports.
-        place.mkdir(parents=True, exist_ok=True)
-        hashes = "sha256" if len(each.commit) > 40 else "sha1"
-        repository.git("init", "--quiet", "--template=", f"--object-format={hashes}", cwd=place)
-        borrowed = place / ".git" / "objects" / "info" / "alternates"
-        borrowed.parent.mkdir(parents=True, exist_ok=True)
-        borrowed.write_text("".join(f"{folder.resolve()}\n" for folder in objects), encoding="utf-8")
-        try:
-            repository.git("cat-file", "-e", f"{each.commit}^{{tree}}", cwd=place)
-        except GitFailed:
-            _fetch(repository, each, place, original, url)
-        repository.git("checkout", "--quiet", "--force", "--detach", each.commit, cwd=place)
-        check_out(repository, place, theirs, tuple(home / "modules" / name for home in homes))
-
-
-def submodules(repository: Repository, worktree: Path) -> Iterator[Path]:
-    """The folders of the submodules of a worktree, and of theirs, that are checked out."""
-    for each in of_tree(repository, "ls-files", "-s", "-z", cwd=worktree):
-        place = worktree / each.path
-        if (place / ".git").exists():
-            yield place
-            yield from submodules(repository, place)
-
-
-def _objects(repository: Repository, folder: Path) -> Path | None:
-    """The folder of a repository's objects; None if there is no repository, or a broken one."""
-    if not (folder / ".git").exists() and not (folder / "objects").is_dir():
-        return None
-    try:
-        found = folder / repository.git("rev-parse", "--git-path", "objects", cwd=folder).rstrip("\n")
-    except GitFailed:
-        return None
-    return found if found.is_dir() else None
-
-
-def _head(repository: Repository, place: Path) -> str:
-    """The commit that is checked out here, and whole; "" of no repository, and if objects that it borrowed are gone."""
-    if not (place / ".git").exists():
-        return ""  # git would find the repository above
-    try:
-        return repository.git("log", "-1", "--no-show-signature", "--format=%H", cwd=place).strip()
-    except GitFailed:
-        return ""
-
-
-def _fetch(repository: Repository, each: Submodule, place: Path, original: Path, url: str) -> None:
-    if url.startswith(("./", "../")):  # relative to the remote of the repository above
-        base = repository.git("config", f"remote.{repository.remote}.url", cwd=original, allowed=(0, 1)).strip()
-        head, separator, path = base.rpartition(":") if "://" not in base else ("", "", base)
-        scheme, slashes, rest = path.rpartition("://")
-        url = f"{head}{separator}{scheme}{slashes}{posixpath.normpath(posixpath.join(rest, url))}"
-    try:
-        if not url:
-            raise GitFailed("no url is known for it")
-        words = ("fetch", "--quiet", "--depth=1", "--no-tags", url, each.commit)
-        repository.git(*words, cwd=place, variables=_NOT_OF_THE_USER)
-    except GitFailed as failed:
-        shutil.rmtree(place, ignore_errors=True)
-        raise AgainstError(
-            f"{OPTION}: the submodule {each.path} has no commit {shown(each.commit)} here, and it could not be "
-            f"fetched: {failed}; fetch it with `git -C {each.path} fetch origin {each.commit}`, or all with "
-            "`git submodule update --init --recursive`; in CI let the checkout step fetch submodules with their history"
-        ) from failed
-
-
-# ---- a worktree as its commit has it: nothing that an earlier run, or anybody else, left in it is measured
-
-
-def mend(repository: Repository, place: Path, commit: str) -> None:
-    """Make the index of a worktree, or of a submodule in one, anew from its commit, and reset the files that differ.
-
-    The index that is there can hide edits (assume-unchanged, skip-worktree), and a git that was killed leaves locks.
-    Files that are the same keep their times, by which builds tell what changed. Raises GitFailed.
-    """
-    folder = place / repository.git("rev-parse", "--git-dir", cwd=place).rstrip("\n")
-    for left in (folder / "index", *folder.glob("*.lock")):
-        left.unlink(missing_ok=True)
-    repository.git("read-tree", commit, cwd=place)
-    repository.git("update-index", "-q", "--refresh", allowed=(0, 1), cwd=place)
     repository.git("reset", "--hard", "--quiet", commit, cwd=place)
+    for path, wanted in of_tree(repository, "ls-tree", "-r", "-z", commit, cwd=place):
+        theirs = checked_out(original / path)
+        if theirs is None:
+            continue
+        _have(theirs, path, wanted)
+        if not (place / path / ".git").exists():
+            # A repository that borrows objects: a clone would pass through git's rules for transports.
+            (place / path).mkdir(parents=True, exist_ok=True)  # a sparse checkout may be without it
+            repository.git("init", "--quiet", "--template=", cwd=place / path)
+            objects = theirs.root / theirs.git("rev-parse", "--git-path", "objects").rstrip("\n")
+            borrowed = place / path / ".git" / "objects" / "info" / "alternates"
+            borrowed.parent.mkdir(exist_ok=True)
+            borrowed.write_text(f"{objects.resolve()}\n", encoding="utf-8")
+        _at_commit(repository, place / path, wanted, theirs.root)
 
 
-def remove_extras(root: Path, checkout: Checkout, environments: Path, *, built: bool = False) -> None:
-    """Remove from a checkout what is not of its commit, but for what its installation left there, unless `built`.
+def _have(submodule: Repository, path: str, commit: str) -> None:
+    """See to it that the user's submodule has a commit, as `Repository.fetched` does. Raises AgainstError."""
+    start = f"{OPTION}: the submodule {path} has no commit {shown(commit)} here"
+    if not (submodule.commit(commit) or _fetched(submodule, commit, start, os.environ)):
+        raise AgainstError(
+            f"{start}: fetch it with `git -C {path} fetch {submodule.remote} {commit}`; in CI let the checkout step "
+            "fetch submodules with their history"
+        )
 
-    If that differs from what it was, or is removed, the environments that belong to it are made again. Only for the run
-    that measures: another one would lose its files. Raises GitFailed.
+
+# ---- what earlier runs left in a worktree
+
+
+def remove_extras(root: Path, checkout: Checkout, environments: Path) -> None:
+    """Remove from a checkout what is not of its commit, but for what its installation left there.
+
+    If some of that is missing, as in CI, which keeps environments alone, they are made again. Only for the run that
+    measures: another one would lose its files. Raises GitFailed.
     """
     top = checkout.top(checkout.project)
-    if built:
-        forget_environments(environments, top)
-        _record(top).unlink(missing_ok=True)
     if not checkout.commit or not (top / ".git").exists():
         return
-    kept = found_in(_record(top), dict[str, str]) or {}
-    for name in _extras(Repository(root), top):
-        if kept.get(name) != _digest(top / name):
-            remove(top / name)
-    if any(_digest(top / name) != digest for name, digest in kept.items()):
+    built, extras = set(found_in(_record(environments, top), list[str]) or ()), set(_extras(Repository(root), top))
+    if not built <= extras:
         forget_environments(environments, top)
-        for name in kept:
-            remove(top / name)
-        _record(top).unlink(missing_ok=True)
+        built = set()
+    for name in extras - built:
+        remove(top / name)
 
 
-def note_built(root: Path, checkout: Checkout) -> None:
+def note_built(root: Path, checkout: Checkout, environments: Path) -> None:
     """Remember what an installation has left in a checkout: `remove_extras` keeps it. Raises GitFailed."""
     if checkout.commit:
         top = checkout.top(checkout.project)
-        found = (name for name in _extras(Repository(root), top) if "__pycache__" not in Path(name).parts)
-        write_whole(_record(top), [msgspec.json.encode({name: _digest(top / name) for name in found})])
+        found = [name for name in _extras(Repository(root), top) if "__pycache__" not in Path(name).parts]
+        write_whole(_record(environments, top), [msgspec.json.encode(found)])
 
 
-def _record(top: Path) -> Path:
-    """Beside the worktree, where git does not see it, as the stamp of its last use is."""
-    return top.with_name(f"{top.name}.built")
+def _record(environments: Path, top: Path) -> Path:
+    """Beside the environments: it holds for them."""
+    return environments / f"{top.name}.built"
 
 
-def _extras(repository: Repository, top: Path) -> list[str]:
+def _extras(repository: Repository, top: Path) -> Iterator[str]:
     """All files that git does not track, ignored ones too; a repository within, with a slash at its end, as one."""
-    found = []
-    for place in (top, *submodules(repository, top)):
-        names = repository.git("ls-files", "--others", "-z", cwd=place).split("\0")
-        found += [str((place / name).relative_to(top)) + ("/" if name.endswith("/") else "") for name in names if name]
-    return found
-
-
-def _digest(path: Path) -> str:
-    """Of a file its content, of a link its target; empty for a folder, or if it is gone."""
-    if path.is_symlink():
-        return f"link to {path.readlink()}"
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    yield from filter(None, repository.git("ls-files", "--others", "-z", cwd=top).split("\0"))
+    for path, _ in of_tree(repository, "ls-files", "-s", "-z", cwd=top):
+        if (top / path / ".git").exists():
+            yield from (f"{path}/{name}" for name in _extras(repository, top / path))
 
 
 # ---- what is requested
@@ -231,12 +140,6 @@ _HOW: Final = (
     "python:TARGET"
 )
 _BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
-_DISTRIBUTION: Final = re.compile(
-    r"(?P<name>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?:\[[a-z0-9._, -]*\])?"  # PEP 508
-    r"\s*==\s*v?(?:\d+!)?\d+(?:\.\d+)*(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d*)?"  # PEP 440
-    r"(?:-\d+|[-_.]?(?:post|rev|r)[-_.]?\d*)?(?:[-_.]?dev[-_.]?\d*)?(?:\+[a-z0-9]+(?:[-_.][a-z0-9]+)*)?",
-    re.IGNORECASE,
-)
 
 
 class NothingToCompare(AgainstError):
@@ -394,20 +297,16 @@ def _base_branch(repository: Repository, environ: Mapping[str, str]) -> str:
 
 
 def _distributions(root: Path, wanted: str) -> Pair:
-    """The files as they are on both sides, and on the reference's one more distribution.
-
-    Of a pattern of wheels each target takes its own.
-    """
+    """The files as they are on both sides, and on the reference's one more distribution."""
     if wanted.endswith(".whl"):
         path = root / os.path.expanduser(wanted)
         label, install, name = wanted, str(path), distribution_of(root, str(path))
-        if not name or not any(path.parent.glob(path.name)):
+        if not name or not path.is_file():
             raise AgainstError(
                 f"{OPTION} dist:{wanted}: {path} is no wheel: build one with `uv build --wheel`, or fix the path"
             )
-    elif _DISTRIBUTION.fullmatch(wanted.strip()):
+    elif name := _with_one_version(wanted):
         label = install = "".join(wanted.split())
-        name = Requirement(install).name
     else:
         raise AgainstError(
             f"{OPTION} dist:{wanted}: this is not NAME==VERSION with one exact version, as in dist:numpy==2.1.0"
@@ -436,11 +335,21 @@ def _interpreters(root: Path, wanted: str) -> Pair:
     )
 
 
+def _with_one_version(wanted: str) -> str:
+    """The distribution that `NAME==VERSION` names; "" for anything else."""
+    try:
+        requirement = Requirement(wanted)
+    except InvalidRequirement:
+        return ""
+    versions = [each.version for each in requirement.specifier if each.operator == "=="]
+    exact = len(versions) == len(requirement.specifier) == 1 and "*" not in versions[0]
+    return requirement.name if exact and requirement.marker is None else ""
+
+
 def installed_version(python: Path, requirement: str) -> str:
     """The version of the distribution that `requirement` names in the environment of `python`; "" for none."""
-    found = _DISTRIBUTION.match(requirement)
-    name = found["name"] if found else requirement
-    return next((each.version for each in metadata.distributions(name=name, path=site_packages(python))), "")
+    found = metadata.distributions(name=Requirement(requirement).name, path=site_packages(python))
+    return next((each.version for each in found), "")
 
 
 # ---- the working tree as it is
@@ -452,24 +361,16 @@ def snapshot(repository: Repository, folder: Path) -> str:
     New baselines are not in it: nothing that is measured reads them.
 
     The same content on the same HEAD is the same commit. A submodule is a commit in it that is made in the same way;
-    other repositories within are left out. `folder` holds a copy of the index meanwhile, and no other run uses it.
-    Raises GitFailed.
+    other repositories within are left out. `folder` holds a copy of the index meanwhile. Raises GitFailed.
     """
-    index = folder / f"index-{hashlib.sha256(os.fsencode(repository.root)).hexdigest()[:FOLDER_DIGITS]}"
     theirs = repository.root / repository.git("rev-parse", "--git-path", "index").strip()
-    left = (index, Path(f"{index}.lock"))
-    try:
-        for path in left:  # by a run that was killed
-            path.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="index-", dir=folder) as made:
+        index = Path(made) / "index"
         if theirs.exists():
             shutil.copy2(theirs, index)  # with its time, by which git tells what may have changed since
-            index.chmod(0o600)
         else:
             repository.git("read-tree", "HEAD", variables={"GIT_INDEX_FILE": str(index)})
         tree = _write_tree(repository, str(index), folder)
-    finally:
-        for path in left:
-            path.unlink(missing_ok=True)
     head, head_tree = repository.git("rev-parse", "HEAD", "HEAD^{tree}").split()
     if tree == head_tree:
         return head
@@ -505,13 +406,10 @@ def _write_tree(repository: Repository, index: str, folder: Path) -> str:
     if staged := [name for name in git("ls-files", "-z").split("\0") if ours(name)]:
         staged = sorted(set(staged) - set(git("ls-tree", "-r", "-z", "--name-only", "HEAD").split("\0")))
         git("update-index", "--force-remove", "-z", "--stdin", given="".join(f"{name}\0" for name in staged))
-    for each in of_tree(repository, "ls-files", "-s", "-z", cwd=top):
-        # As it is now, unless it is not checked out, broken, or has no commit.
-        with contextlib.suppress(AgainstError):
-            inner = Repository(top / each.path) if (top / each.path / ".git").exists() else None
-            commit = snapshot(inner, folder) if inner and inner.commit("HEAD") else each.commit
-            if commit != each.commit:
-                git("update-index", "--cacheinfo", f"160000,{commit},{each.path}")
+    for path, committed in of_tree(repository, "ls-files", "-s", "-z", cwd=top):
+        inner = checked_out(top / path)
+        if inner and (commit := snapshot(inner, folder)) != committed:
+            git("update-index", "--cacheinfo", f"160000,{commit},{path}")
     return git("write-tree").strip()
 
 
@@ -542,42 +440,34 @@ def _checked_out(
             reference=_checkout(repository, label, commit, worktrees),
             changed=_checkout(repository, here, changed, worktrees),
         )
-        prune(repository, folder, keep=KEPT_WORKTREES)
+        _prune(repository, folder.absolute())
     return both
 
 
 def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) -> Checkout:
-    """The worktree of a commit; made if missing, and mended if it is there. Extra files in it stay."""
-    # Git gives a new worktree the sparse patterns of the worktree that the command runs in.
-    sparse = repository.sparse_patterns()
-    name = hashlib.sha256(f"{commit}\0{sparse}".encode(errors="surrogateescape")).hexdigest() if sparse else commit
-    worktree = worktrees / name[:FOLDER_DIGITS]
-    stamp = _stamp(worktree)
-    whole = stamp.exists() and _head(repository, worktree) == commit
-    if whole:
-        # Not after the repository was moved or copied, or where git's entry of the worktree is gone.
-        its, ours = (
-            (place / repository.git("rev-parse", "--git-common-dir", cwd=place).rstrip("\n")).resolve()
-            for place in (worktree, repository.root)
-        )
-        whole = its == ours
-    if whole:
-        try:
-            mend(repository, worktree, commit)
-        except GitFailed:
-            whole = False
-    if not whole:
+    """The worktree of a commit, made if it is missing or not sound. Extra files in it stay."""
+    worktree = worktrees / commit[:FOLDER_DIGITS]
+    try:
+        if not _is_whole(repository, worktree):
+            raise GitFailed("it is not whole")
+        _at_commit(repository, worktree, commit, repository.top)
+    except GitFailed:
         _remove(repository, worktree)
         # Twice: also over the entry of a worktree that is gone, or was locked while it was made.
         repository.git("worktree", "add", "--detach", "--force", "--force", "--quiet", str(worktree), commit)
-    check_out(repository, worktree, repository.top)
-    for place in submodules(repository, worktree):
-        mend(repository, place, "HEAD")
-    stamp.touch()
+        _at_commit(repository, worktree, commit, repository.top)
+    _stamp(worktree).touch()
     root = worktree / repository.prefix
     if not root.is_dir():
         raise AgainstError(f"{label} has no folder {repository.prefix}: nothing of this project is in git there")
     return Checkout(label=label, commit=commit, root=str(root), prefix=repository.prefix)
+
+
+def _is_whole(repository: Repository, worktree: Path) -> bool:
+    """Whether a worktree was completed and is one still: the run may have been killed, the repository moved."""
+    inner = checked_out(worktree) if _stamp(worktree).exists() else None
+    # Git gives a new worktree the sparse patterns of the worktree that the command runs in.
+    return inner is not None and inner.sparse_patterns() == repository.sparse_patterns()
 
 
 def _stamp(worktree: Path) -> Path:
@@ -586,8 +476,7 @@ def _stamp(worktree: Path) -> Path:
 
 
 def _remove(repository: Repository, worktree: Path) -> None:
-    for left in (_stamp(worktree), _record(worktree)):
-        left.unlink(missing_ok=True)
+    _stamp(worktree).unlink(missing_ok=True)
     if worktree.exists():
         repository.git("worktree", "remove", "--force", "--force", str(worktree), allowed=(0, 128))
         shutil.rmtree(worktree, ignore_errors=True)
@@ -600,28 +489,17 @@ def mark_used(checkout: Checkout) -> None:
         stamp.touch()
 
 
-def prune(repository: Repository, folder: Path, *, keep: int, in_use_s: float = IN_USE_S) -> list[Path]:
-    """Remove all worktrees in `folder` except the `keep` used last, and environments that nothing can use any more.
-
-    One used within `in_use_s` seconds stays: another run may be measuring it. Returns what was removed.
-    """
-    worktrees = folder.absolute() / "worktrees"
-    now_s = datetime.now(UTC).timestamp()
-    ages_s = {}
-    for worktree in filter(Path.is_dir, worktrees.iterdir()):
+def _prune(repository: Repository, folder: Path) -> None:
+    """Remove all worktrees in `folder` but those used last, and environments that nothing can use any more."""
+    used_s, now_s = dict[Path, float](), datetime.now(UTC).timestamp()
+    for worktree in filter(Path.is_dir, (folder / "worktrees").iterdir()):
         stamp = _stamp(worktree)
-        ages_s[worktree] = now_s - (stamp.stat().st_mtime if stamp.exists() else 0.0)
-    by_age = sorted(ages_s, key=lambda worktree: ages_s[worktree])
-    old = [worktree for worktree in by_age[keep:] if ages_s[worktree] > in_use_s]
-    for worktree in old:
-        _remove(repository, worktree)
-    # Git's entries of ours that are gone; `git worktree prune` would drop the user's as well.
-    for line in repository.git("worktree", "list", "--porcelain").splitlines():
-        name, _, place = line.partition(" ")
-        path = Path(place)
-        if name == "worktree" and path.parent == worktrees.resolve() and not path.exists():
-            repository.git("worktree", "remove", "--force", "--force", str(path), allowed=(0, 128))
-    return [*old, *prune_environments(folder / "envs")]
+        used_s[worktree] = stamp.stat().st_mtime if stamp.exists() else 0.0
+    for worktree in sorted(used_s, key=lambda each: used_s[each], reverse=True)[KEPT_WORKTREES:]:
+        if used_s[worktree] < now_s - IN_USE_S:
+            _remove(repository, worktree)
+            _record(folder / "envs", worktree).unlink(missing_ok=True)
+    prune_environments(folder / "envs")
 
 
 def relocated(spec: Spec, old_root: Path, checkout: Checkout) -> Spec:
@@ -638,17 +516,6 @@ def relocated(spec: Spec, old_root: Path, checkout: Checkout) -> Spec:
 def lacks(checkout: Checkout, test: str) -> bool:
     """Whether a checkout does not have the test (`a.py::test_x`) at all."""
     return source_is_gone(test, checkout.project)
-
-
-def head(root: Path, folder: Path) -> Checkout:
-    """HEAD, checked out as a side of a comparison is: without what git ignores. Raises AgainstError."""
-    repository, worktrees = Repository(root), folder.absolute() / "worktrees"
-    commit = repository.commit("HEAD")
-    if commit is None:
-        raise AgainstError(f"the repository of {root} has no commit yet")
-    hide_from_git(worktrees)
-    with locked(Path(f"{worktrees}.lock")):
-        return _checkout(repository, f"HEAD ({shown(commit)})", commit, worktrees)
 
 
 def ignored_hint(detail: str, checkout: Checkout, old_root: Path) -> str:
