@@ -134,7 +134,7 @@
       ],
     }, "Time of each cell", cells.map(cell => [`${cell.label}: ${said(cell)}`, ...(cell.interval ? [`interval ${time(cell.interval.low)} to ${time(cell.interval.high)}`] : [])].join(", ")));
     return figure("Time of each cell", `Wall time.${logarithmic ? " Logarithmic scale." : ""}${left(cells.length, having.length)}`,
-      legend([[interval(), "interval, with its middle"], ...(compared.length ? [[reference(), "time of its reference"]] : [])]), plot);
+      legend([...(known.length ? [[interval(), "interval, with its middle"]] : []), ...(compared.length ? [[reference(), "time of its reference"]] : [])]), plot);
   }
 
   // ---- changes: the ratio of each pair of launches and its interval, on the limits
