@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench import BUILDS, Bench
+from hypothesis import settings
 from scripted import Project
 
 from pytest_ftgate import cli
@@ -19,6 +20,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Where they run in CI, the runs that they start leave no summary and no annotations there.
 os.environ.pop("GITHUB_ACTIONS", None)
 os.environ.pop("GITHUB_STEP_SUMMARY", None)
+# How long an example takes says nothing here.
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -123,7 +123,7 @@ def mutated(random: Random, of: Stored) -> bytes:
     return content if random.randrange(4) else mutate_text(content, random.randrange)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(random=st.randoms(use_true_random=False), number=st.integers(0, 100))
 def test_a_mutated_baseline_never_passes_what_is_ten_times_as_slow(random: Random, number: int) -> None:
     of = stored()[number % len(stored())]

@@ -55,7 +55,6 @@ def test_an_address_keeps_all_but_its_credentials(secret: str, user: str, before
     assert without_secrets(without_secrets(text)) == without_secrets(text)
 
 
-@settings(deadline=None)
 @given(secrets, st.sampled_from(["PYPI_TOKEN={}", "?sig=1&access_token={}", "--api-key={}", "--password {}"]))
 def test_what_stands_beside_the_name_of_a_secret_goes(secret: str, form: str) -> None:
     text = f"echo {form.format(secret)} 1"
@@ -101,7 +100,7 @@ def test_a_long_text_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- options: errors
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from(table()),
     secrets,
@@ -272,7 +271,6 @@ def run(example: Example, secret: str, *more: str) -> dict[str, bytes]:
 
 @settings(
     max_examples=2,
-    deadline=None,
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import t
@@ -725,7 +725,6 @@ class TestRuledOut:
         costs = looked([1.0] * 3, [1.0] * 3, margin=0.0, floor=0.0, effect=effect)
         assert decide.ruled_out(costs, costs.reference, lambda each: each >= rejected_from) == expected
 
-    @settings(deadline=None)
     @given(METRIC, NOISE, CHANGE, COUNT, SEED, EFFECT)
     def test_a_metric_passes_if_and_only_if_its_effect_is_ruled_out(
         self, metric: str, noise: float, change: float, count: int, seed: int, effect: float
@@ -749,7 +748,6 @@ class TestRuledOut:
             change_of = (1 / worse if metrics.is_gain(metric) else worse) - 1
             assert float(said[1]) == pytest.approx(100 * change_of, abs=0.06)
 
-    @settings(deadline=None)
     @given(METRIC, NOISE, CHANGE, COUNT, SEED)
     def test_a_stricter_level_rules_out_less(
         self, metric: str, noise: float, change: float, count: int, seed: int
