@@ -174,6 +174,8 @@ def test_sources_that_cannot_be_read_are_named(write: Write, capsys: pytest.Capt
     names = write()
     assert "1.json is given twice" in refused(capsys, *names, names[0])
     assert "gone.json: cannot be read: No such file or directory" in refused(capsys, *names, "gone.json")
+    Path("endless.json").symlink_to("/dev/zero")
+    assert "endless.json: cannot be read: it is not a regular file" in refused(capsys, *names, "endless.json")
     Path("cut.json").write_text('{"schema": 5, "tables": [', encoding="utf-8")
     assert "cut.json is not JSON" in refused(capsys, *names[:2], "cut.json")
     Path("folder").mkdir()

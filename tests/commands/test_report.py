@@ -53,6 +53,7 @@ def test_there_is_no_run(folder: Path, ftgate: Ftgate) -> None:
     ("arguments", "content", "said"),
     [
         (["missing.json"], "", "missing.json: cannot be read: No such file or directory; name a file"),
+        (["/dev/zero"], "", "/dev/zero: cannot be read: it is not a regular file; name a file"),
         (["run.json"], "{", "run.json is not JSON"),
         (["run.json"], '{"schema": 99}', "run.json has schema 99, this pytest-ftgate reads 5"),
         (["run.json", "--to", "jsn:x"], "{}", "--to takes "),

@@ -402,6 +402,25 @@ def test_a_file_of_an_older_schema_says_how_to_record_it_again(store: Store) -> 
         assert str(raised.value).startswith(str(old))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such files")
+@pytest.mark.parametrize("kind", ["device", "pipe", "large"])
+def test_what_is_no_baseline_is_named_and_not_read(store: Store, kind: str) -> None:
+    """A commit may hold a link to a device, and a file of zeros that git stores in a few bytes."""
+    store.save(TEST, [change()])
+    path = store.path(TEST) / "20260102T030405-00000000.json"
+    if kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        with path.open("wb") as file:
+            file.truncate(folder.FILE_BYTES + 1)
+    why = "it is larger than 64.0 MiB" if kind == "large" else "it is not a regular file"
+    for reading in (lambda: store.load(TEST), lambda: list(store.baselines()), lambda: store.save(TEST, [change()])):
+        with pytest.raises(BaselineError, match=f"{path.name}: cannot be read: {why}"):
+            reading()
+
+
 def test_the_last_cell_takes_its_file_and_folders_along(store: Store) -> None:
     store.save(TEST, [change()])
     store.save(TEST, [msgspec.structs.replace(change(), entry=None, machine=None)])

@@ -31,8 +31,10 @@ from pytest_ftgate.targets.environments import (
     ensure_environment,
     environment_folder,
     find_environments,
+    inputs_of,
     missing_hint,
     rebuild_hint,
+    required_python,
     run_uv,
     spelled,
     version_variable,
@@ -172,6 +174,17 @@ def test_it_is_made_again_only_when_what_it_is_made_from_changes(maker: Maker) -
         (project / path).write_text("# changed\n", encoding="utf-8")
         assert maker.made(*install), path
         assert not maker.made(*install), path
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such files")
+def test_of_the_sources_only_regular_files_are_read(maker: Maker) -> None:
+    """A commit may hold a link to a device, and a test that was killed leaves a pipe."""
+    (maker.project / "src" / "endless.c").symlink_to("/dev/zero")
+    (maker.project / ".gitmodules").symlink_to("/dev/zero")
+    os.mkfifo(maker.project / "setup.cfg")
+    _, bound, _ = inputs_of((("-e", "."),), maker.project, {}, b"")
+    assert bound
+    assert required_python(maker.project) == ""
 
 
 def test_a_copy_of_the_project_follows_its_python_sources(maker: Maker) -> None:

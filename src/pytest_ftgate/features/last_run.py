@@ -12,6 +12,7 @@ import pytest
 
 from ..declare.options import Options
 from ..kit.errors import FtgateError
+from ..kit.files import content_of
 from ..kit.text import plain, takes_unicode
 from ..model.report import Report
 from ..plugin.options import options_of
@@ -90,7 +91,7 @@ def last_run() -> Report | None:
 def read(path: Path, fix: str = "name a file that --ftgate-report json:PATH wrote") -> Report:
     """The report in a file. Raises ReportError, FtgateError."""
     try:
-        report = json.parse(path.read_bytes(), origin=str(path))
+        report = json.parse(content_of(path), origin=str(path))
     except OSError as error:
         raise FtgateError(f"{path}: cannot be read: {error.strerror}; {fix}") from error
     READ.append(path)

@@ -12,6 +12,7 @@ import msgspec
 
 from ..hookspec import Subparsers, hookimpl
 from ..kit.errors import FtgateError
+from ..kit.files import content_of, regular
 from ..kit.text import first_of, listed, plain, plural
 from ..model.report import Report, Shard, Table
 from ..report import said
@@ -74,7 +75,7 @@ def _kind(path: Path) -> str:
     if path.is_dir():
         return "folder"
     try:
-        with path.open("rb") as file:
+        with regular(path) as file:
             began = file.read(64)
     except OSError as error:
         raise FtgateError(f"{path}: cannot be read: {error.strerror}") from None
@@ -98,7 +99,7 @@ def _junit_files(paths: Sequence[Path], output: Path | None) -> int:
     ran: dict[tuple[str, str], dict[Path, None]] = {}
     not_run = []
     for path in dict.fromkeys(paths):
-        content = path.read_bytes()
+        content = content_of(path)
         try:
             files[path] = JUnitXml.fromstring(content)
         except (SyntaxError, JUnitXmlError, ValueError) as error:

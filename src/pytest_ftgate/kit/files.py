@@ -3,16 +3,45 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
+import stat
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from .units import size
+
 T = TypeVar("T")
+
+MOST_BYTES = 1 << 30
+"""What a file may hold that is read whole, unless its reader expects less."""
+
+
+@contextlib.contextmanager
+def regular(path: Path) -> Iterator[BufferedReader]:
+    """A file, opened to be read. Raises OSError, also for a device or a pipe: a commit may hold a link to either.
+
+    To open a pipe would wait for a writer, and what can be read from a device has no end.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        yield file
+
+
+def content_of(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """The content of a regular file of up to `most_bytes`. Raises OSError."""
+    with regular(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {size(most_bytes)}", str(path))
+    return content
 
 
 def write_whole(path: Path, content: Iterable[bytes], *, durable: bool = False) -> None:
@@ -54,7 +83,7 @@ def hide_from_git(root: Path) -> None:
 def found_in(path: Path, kind: type[T]) -> T | None:
     """The value that a JSON file of ours holds; None if it is not there, or holds anything else."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(content_of(path), type=kind)
     except (OSError, ValueError, RecursionError):
         return None
 

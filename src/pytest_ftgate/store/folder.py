@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 from filelock import FileLock, Timeout
 
-from ..kit.files import hide_from_git, write_whole
+from ..kit.files import content_of, hide_from_git, write_whole
 from ..kit.text import split_nodeid
 from ..kit.values import grouped
 from ..targets.environments import discovers_packages
@@ -138,6 +138,8 @@ def _counting(runs: Runs) -> dict[tuple[str, str], list[str]]:
 # ---- the folder
 
 LOCK_TIMEOUT_S = 60.0
+FILE_BYTES = 64 << 20
+"""What a file may hold; a cell takes about 2 KB."""
 
 
 def default_folder(root: Path) -> str:
@@ -223,7 +225,7 @@ class Store:
     def runs(self, test: str) -> Runs:
         """The files of a test by name, in the order of time; none without a folder. Raises BaselineError."""
         folder = self.path(test)
-        paths = [path for path in folder.glob(f"*{SUFFIX}") if path.is_file()]
+        paths = folder.glob(f"*{SUFFIX}")
         # Up to schema 2 a test had one file, in place of the folder.
         former = folder.with_name(folder.name + SUFFIX)
         runs = {path: self._read(path) for path in [former, *sorted(paths)]}
@@ -243,7 +245,7 @@ class Store:
 
     def _read(self, path: Path) -> StoredRun | None:
         try:
-            content = path.read_bytes()
+            content = content_of(path, FILE_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ..kit.files import content_of
 from ..kit.text import split_nodeid
 from ..kit.values import Struct, grouped
 from ..model.report import Machine, Row
@@ -174,7 +175,7 @@ def source_is_gone(test: str, rootdir: Path) -> bool:
     """Whether the test's file no longer exists, or does not contain the name of the test's class or function."""
     path, _, names = test.partition("::")
     try:
-        text = (rootdir / path).read_text(encoding="utf-8", errors="replace")
+        text = content_of(rootdir / path).decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:

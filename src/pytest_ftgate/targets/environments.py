@@ -25,7 +25,7 @@ import filelock
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from ..kit.errors import FtgateError
-from ..kit.files import found_in, hide_from_git, write_whole
+from ..kit.files import content_of, found_in, hide_from_git, regular, write_whole
 from ..kit.git import AgainstError, git
 from ..kit.hiding import without_secrets
 from ..kit.processes import locked, run_within
@@ -194,7 +194,7 @@ def _readable(project: Path) -> tuple[dict[str, Any], dict[str, str]]:
         tables = {name: each for name, each in pyproject(project).items() if isinstance(each, dict)}
     older = configparser.RawConfigParser(strict=False)
     with contextlib.suppress(OSError, ValueError, configparser.Error):
-        older.read(project / "setup.cfg", encoding="utf-8")
+        older.read_string(content_of(project / "setup.cfg").decode())
     return tables, dict(older["options"]) if older.has_section("options") else {}
 
 
@@ -323,7 +323,7 @@ def _fix(step: Step, project: Path) -> str:
     # A submodule of the repository whose folder is empty.
     top = next((folder for folder in (project, *project.parents) if (folder / ".git").exists()), project)
     with contextlib.suppress(OSError):
-        text = (top / ".gitmodules").read_text(encoding="utf-8", errors="replace")
+        text = content_of(top / ".gitmodules").decode(errors="replace")
         for path in re.findall(r"^\s*path\s*=\s*(.+?)\s*$", text, re.MULTILINE):
             if (top / path).is_dir() and not any((top / path).iterdir()):
                 return f"the submodule {path} is not checked out: git submodule update --init --recursive {path}"
@@ -412,9 +412,9 @@ def inputs_of(steps: Steps, project: Path, given: Mapping[str, str], salt: bytes
     digest = hashlib.blake2b("\0".join(variables).encode(errors="surrogateescape"), key=salt)
     for name, path in sorted((os.path.relpath(path, project), path) for path in files):
         with contextlib.suppress(OSError):
-            content = path.read_bytes()
-            digest.update(f"{name}\0{len(content)}\0".encode(errors="surrogateescape"))
-            digest.update(content)
+            with regular(path) as file:
+                content = hashlib.file_digest(file, hashlib.blake2b).digest()
+            digest.update(f"{name}\0".encode(errors="surrogateescape") + content)
     return digest.hexdigest(), bound, tuple(sorted(local - {""}))
 
 

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ...kit.files import content_of
 from ...runner import reads
 from .code import Parts, parts
 
@@ -105,7 +106,7 @@ class Side:
     def parts(self, place: Place, ran: Collection[str] | None) -> Parts:
         """What is executed of a Python source, if there is one, where `ran` was called; None: all of it."""
         try:
-            source = Path(self.bases[place.base], place.path).read_bytes()
+            source = content_of(Path(self.bases[place.base], place.path))
         except OSError:
             source = b""
         return parts(self._neutral(source), ran)
