@@ -239,6 +239,45 @@ def test_a_run_that_is_killed_while_it_stores_baselines_has_its_report(ended: py
     assert not list((project.folder / "baselines").rglob("*.json"))
 
 
+def test_what_the_tests_start_hears_signals_also_under_nohup(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hears = """
+        import signal
+        def test_it():
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            assert {signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)} == {signal.SIG_DFL}
+    """
+    project, numbers = Example(pytester, {"test_a.py": hears}), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        with project.start() as pytest_process:
+            printed, _ = pytest_process.communicate()
+        assert {signal.getsignal(number) for number in numbers} == {signal.SIG_IGN}
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert pytest_process.returncode == 0, printed
+
+
+def test_a_zombie_has_ended_and_its_exit_code_is_its_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its parent can end it for good: in a container that is a process that may never do so."""
+
+    def refuse(seconds: float) -> None:
+        raise AssertionError(f"waited for {seconds} s")
+
+    with subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(3)"]) as child:
+        zombie = psutil.Process(child.pid)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert zombie.status() == psutil.STATUS_ZOMBIE
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "sleep", refuse)
+            processes.wait_for([zombie], 60.0)
+            processes.terminate([zombie], 60.0)
+            processes.kill([zombie])
+    assert child.returncode == 3
+
+
 LEAVES = """
     import subprocess
     @ftgate.compare(threads, workers=1)

@@ -33,7 +33,8 @@ from fake_launcher import (
 )
 
 from pytest_ftgate.judge.values import TestValues
-from pytest_ftgate.measure import time_round
+from pytest_ftgate.kit.processes import run_mark
+from pytest_ftgate.measure import group, time_round
 from pytest_ftgate.measure.cell_run import BARE_LOCKS, CellRun, EmptyLaunches
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.measure.group import Measurement, StoppingRule
@@ -846,6 +847,17 @@ def test_whatever_is_raised_no_launch_outlives_it(event: str, error: type[BaseEx
     assert launcher.handles
     assert not launcher.alive
     assert all(handle.killed for handle in launcher.handles)
+
+
+def test_an_interruption_ends_all_launches_at_once_before_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other takes as many times as long as there are launches."""
+    launcher, ended = FakeLauncher(), list[tuple[str, int]]()
+    launcher.trouble = lambda at: KeyboardInterrupt() if at.event == MEASURED else None
+    monkeypatch.setattr(group, "kill_marked", lambda mark: ended.append((mark, len(launcher.alive))))
+    with pytest.raises(KeyboardInterrupt):
+        run_of(launcher).measure()
+    assert ended == [(run_mark(), 9)]
+    assert not launcher.alive
 
 
 def test_every_launch_is_ended_once_all_went_well() -> None:

@@ -102,6 +102,22 @@ def test_ctrl_c_while_a_workload_runs_leaves_every_report(example: Example) -> N
         assert ("partial" if kind in ("bmf", "openmetrics") else partial) in text, kind
 
 
+@pytest.mark.parametrize("option", ["", "--full-trace"])
+def test_no_traceback_is_rendered_of_which_one_line_is_shown(
+    example: Example, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    """With the sources of all frames it takes longer than what there is to end."""
+    example.pytester.makeconftest("""
+        def pytest_keyboard_interrupt(excinfo):
+            print(f"\\n{len(excinfo.traceback)} frames")
+    """)
+    stop_at_second(monkeypatch, KeyboardInterrupt())
+    result = example.run_pytest(*QUICK, "-s", *filter(None, [option]))
+    (frames,) = (int(line.split()[0]) for line in result.outlines if line.endswith(" frames"))
+    assert (frames > 1) == bool(option)
+    assert [line for line in result.outlines if line.endswith(": KeyboardInterrupt")]
+
+
 def test_an_error_of_another_plugin_leaves_the_report(example: Example) -> None:
     example.pytester.makeconftest("""
         def pytest_runtest_logfinish(nodeid):

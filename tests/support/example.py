@@ -47,8 +47,10 @@ class Example:
 
     def start(self, *args: str, output: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
         """Start pytest in a process and a session of its own, which Ctrl-C and other signals reach."""
-        # Who runs these tests in the background of a shell has made them deaf to it.
-        heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+        # A shell makes what it runs in the background deaf to one of them, nohup to another, and children inherit that.
+        # What has a handler here has the default there.
+        numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+        heard = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
         try:
             return subprocess.Popen(
                 [*FRESH, *args],
@@ -60,7 +62,8 @@ class Example:
                 start_new_session=True,
             )
         finally:
-            signal.signal(signal.SIGINT, heard)
+            for number, handler in heard.items():
+                signal.signal(number, handler)
 
     def report(self, name: str = ".ftgate/last-run.json") -> dict[str, Any]:
         """A JSON report that a run left here, which is valid by the published schema."""

@@ -442,6 +442,16 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
+def wait_for(processes: Collection[psutil.Process], wait_s: float) -> None:
+    """Wait until all of them have ended, at most so long; a zombie has, though its parent may never ask for its code.
+
+    None is waited for as a parent does: the exit code of a child is its owner's.
+    """
+    ends = time.monotonic() + wait_s
+    while any(map(alive, processes)) and time.monotonic() < ends:
+        time.sleep(_LOOK_S)
+
+
 # ---- what a launch leaves, and its end
 
 
@@ -463,8 +473,7 @@ def leftovers(mark: str, wait_s: float = GRACE_S) -> list[str]:
     """
     ends = time.monotonic() + wait_s
     while (left := marked(mark)) and time.monotonic() < ends:
-        while any(map(alive, left)) and time.monotonic() < ends:  # to ask those takes less than to look for all again
-            time.sleep(_LOOK_S)
+        wait_for(left, ends - time.monotonic())  # to ask those takes less than to look for all again
     left = [process for process in left if not runs(process.pid, TRACKER)]
     # What a forkserver forked has its command line, too: it is older than they.
     server = min((process for process in left if runs(process.pid, FORKSERVER)), key=_began_s, default=None)
@@ -509,7 +518,7 @@ def terminate(processes: Collection[psutil.Process], wait_s: float) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    psutil.wait_procs(processes, timeout=wait_s)
+    wait_for(processes, wait_s)
 
 
 def kill(left: Collection[psutil.Process]) -> None:
@@ -521,9 +530,9 @@ def kill(left: Collection[psutil.Process]) -> None:
             for process in killed:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-            psutil.wait_procs(killed, timeout=_KILLED_S)
+            wait_for(killed, _KILLED_S)
             if killed is others:
-                psutil.wait_procs(trackers, timeout=TRACKER_S)
+                wait_for(trackers, TRACKER_S)
 
 
 def orphans() -> list[psutil.Process]:

@@ -16,6 +16,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from ..kit.processes import kill_marked, run_mark
 from ..kit.text import percent
 from ..kit.values import grouped
 from ..model.sample import Need, Sample
@@ -310,7 +311,12 @@ class Measurement:
                         launch = self.start(cell_run, role)
                         stack.callback(self._kill, launch)
                         launches.append(launch)
-            yield launches
+            try:
+                yield launches
+            except BaseException as error:
+                if not isinstance(error, Exception):  # Ctrl-C: all of them at once, and then each finds nothing to end
+                    kill_marked(run_mark())
+                raise
 
     def _kill(self, launch: RunningLaunch) -> None:
         with self.spent.on(OF_ROLE[launch.role]):

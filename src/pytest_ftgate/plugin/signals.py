@@ -60,9 +60,15 @@ class Signals:
         if process is not None and node.gateway.spec.popen:
             self._workers.append(process)
 
-    def pytest_keyboard_interrupt(self) -> None:
-        """End the workers as well: xdist waits long for one that is at a test."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """End the workers as well: xdist waits long for one that is at a test.
+
+        Of the traceback one line is shown, without --full-trace; pytest renders all that there is, with its sources.
+        """
         self.ending = True
+        if hasattr(self, "session") and not self.session.config.getoption("fulltrace"):
+            excinfo.traceback = excinfo.traceback[-1:]
         for process in self._workers:
             process.terminate()
 

@@ -22,7 +22,7 @@ from ...kit.processes import FOLDER, Owner, end_run, kill, marked_tools, orphans
 
 SCRATCH: Final = "ftgate-"
 """What the names of scratch folders begin with."""
-GRACE_S: Final = 1.5
+GRACE_S: Final = 1.0
 """How long what a killed run leaves may take to end by itself, as a server does, before it is killed."""
 # Until it is needed the guard imports nothing; no signal to a process group or a process tree ends it before.
 _SCRIPT: Final = """
