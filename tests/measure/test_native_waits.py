@@ -95,7 +95,7 @@ def test_real_threads(kind: str, build: str, executables: dict[str, str]) -> Non
                 for thread in reader.threads(process.pid):
                     call = reader.call(process.pid, thread) or b""
                     if thread != process.pid and not call.startswith(b"running"):
-                        seen.see(process.pid, call)
+                        seen.see(process.pid, thread, call)
                         count += 1
                 time.sleep(0.001)
             found = seen.names()

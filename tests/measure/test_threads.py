@@ -18,7 +18,7 @@ from project import executable
 from waits_seen import fraction, parts_of
 
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.kit.proc import CALLS, UNBORN, Account, Calls, Proc, ProcessMap, Slices
+from pytest_ftgate.kit.proc import CALLS, Account, Calls, Proc, ProcessMap, Slices
 from pytest_ftgate.measure.watch import threads as self_test_module
 from pytest_ftgate.measure.watch.gil_waits import Sleepers, writable_statics
 from pytest_ftgate.measure.watch.threads import VERSION, ThreadSampler, disagrees, patterns_hold, self_test, unsupported
@@ -40,7 +40,7 @@ MAPS = """\
 """
 STATIC, BSS, HEAP, SHARED, LIBRARY = 0x55D000200D10, 0x55D000205000, 0x55D000301000, 0x7F0000000000, 0x7F0000100010
 STACK = 0x7F0000350000
-MAIN = ProcessMap(main=1000)
+MAIN = ProcessMap(main=1000, threads=tuple(range(1001, 1600)))
 TREE = ProcessMap(main=1000, all_work=True)
 
 
@@ -55,7 +55,8 @@ class Told(Proc):
         self.map_reads = 0
         self.costs_s: Callable[[float], None] = lambda seconds: None
         self.pause_s = 0.0
-        self.accounts: Callable[[int], Account | None] = lambda thread: UNBORN
+        self.account_reads = 0
+        self.accounts: Callable[[int], Account | None] = self.counted
         self.cpu: Callable[[int], float | None] = lambda pid: 0.0
         self.dropped: list[int] = []
         self.sliced: Callable[[int], Slices | None] = lambda thread: Slices(0, 0)
@@ -69,6 +70,11 @@ class Told(Proc):
         self.asked.append(thread)
         self.costs_s(self.pause_s)
         return self.calls.get(thread)
+
+    def counted(self, thread: int) -> Account:
+        """Each thread ran a little since it was asked about."""
+        self.account_reads += 1
+        return Account(self.account_reads, 0, self.account_reads, 0)
 
     def account(self, pid: int, thread: int) -> Account | None:
         return self.accounts(thread)
@@ -341,7 +347,8 @@ class Births(Told):
         began, ended = self.lives[thread]
         now = self.clock.now_s
         awake_s = max(0.0, now - began - self.sleeps * (ended - began))
-        return None if now >= ended else Account(int(awake_s * 1e9), 0, 1, 0)
+        ran_s = awake_s + 1e-3 * (now - began)  # none only sleeps
+        return None if now >= ended else Account(int(ran_s * 1e9), 0, 1, 0)
 
     def watched(self, look_s: float = 0.0, account_s: float = 0.0, list_s: float = 0.0, seconds: float = 2.0) -> Waits:
         self.costs_s, self.pause_s, self.account_s, self.list_s = self.clock.work, look_s, account_s, list_s
@@ -451,12 +458,39 @@ def test_the_workers_threads_are_watched(workers: tuple[int, ...], main_works: b
     """With worker processes, main's threads feed them: they are none of the workers'. Their cores are shown."""
     reader, clock = Told(dict.fromkeys((1000, 1001, 1002, 2000, 2001, 3000), line(230))), Clock()
     reader.cpu = lambda pid: clock.now_s * pid / 1000
-    roles = ProcessMap(main=1000, workers=workers, main_works=main_works)
+    roles = ProcessMap(main=1000, workers=workers, threads=(1001, 1002, 2001), main_works=main_works)
     seen = watched(reader, clock, roles)
     assert set(reader.asked) == looked_at
     assert seen.span_s == pytest.approx(len(looked_at) * seen.watched_s)
     expected = {"main": 1.0} | {f"worker {index}": 2.0 + index for index in range(len(workers))}
     assert seen.cores == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("workers", "counted"),
+    [
+        (ProcessMap(main=1000, main_works=True, threads=()), {1000, 1002}),
+        (ProcessMap(main=1000, threads=(1001, 1003)), {1001, 1002, 1003}),
+        (ProcessMap(main=2000, workers=(1000,), threads=()), {1000, 1002}),
+        (TREE, {1000, 1002, 1003}),
+    ],
+)
+def test_a_thread_that_only_waits_counts_if_it_is_a_worker(workers: ProcessMap, counted: set[int]) -> None:
+    """1001 never runs, as a library's idle one; 1002 works; 1003 is a heartbeat: of a foreign tree it counts.
+
+    One that comes with the work counts in any case: the workload has started it.
+    """
+    reader, clock = Told({1000 + number: line(202, STACK, 0x189) for number in range(4)}), Clock()
+    running = {1000: 0.0, 1001: 0.0, 1002: 0.5, 1003: 0.001, 1004: 0.0}
+    reader.accounts = lambda thread: Account(round(running[thread] * (clock.now_s - 90.0) * 1e9), 0, 0, 0)
+    watch = watch_of(reader, clock, workers)
+    watch.run(0.5, clock.sleep)
+    reader.calls[1004] = line(230)
+    watch.run(0.5, clock.sleep)
+    seen = watch.finish()
+    assert seen.span_s == pytest.approx(len(counted) * seen.watched_s + 0.5, abs=0.02)
+    assert seen.asleep_s == pytest.approx(0.5, abs=0.02)
+    assert seen.running_s == pytest.approx(sum(running[thread] for thread in counted), abs=0.01)
 
 
 def test_every_thread_of_a_tree_that_is_no_launch_of_ours_is_watched() -> None:

@@ -71,6 +71,11 @@ def program(executables: dict[str, str]) -> Iterator[Program]:
             pass
 
 
+def workers_of(pid: int, **known: bool) -> ProcessMap:
+    """All threads of a process are workers."""
+    return ProcessMap(main=pid, threads=tuple(Proc().threads(pid)), **known)  # type: ignore[arg-type]
+
+
 def watched(roles: ProcessMap, seconds: float = WINDOW_S, refused: str = "") -> Waits:
     watch = ThreadSampler(roles, refused=refused)
     watch.start()
@@ -102,7 +107,7 @@ def test_two_busy_threads_wait_for_the_gil_half_of_the_time_or_never(program: Pr
     running = program(build, BUSY + code)
 
     def judge() -> None:
-        seen = watched(ProcessMap(main=running.pid))
+        seen = watched(workers_of(running.pid))
         if build == "3.14":
             assert_one_runs(seen)
         else:
@@ -130,7 +135,7 @@ def test_the_gil_of_a_sub_interpreter_is_one_too(program: Program, build: str) -
     )
 
     def judge() -> None:
-        seen = watched(ProcessMap(main=running.pid, own_gils=build == "3.14"))
+        seen = watched(workers_of(running.pid, own_gils=build == "3.14"))
         if build == "3.14":
             assert_one_runs(seen)
         else:
@@ -157,7 +162,7 @@ def test_of_three_threads_two_wait_for_the_lock(program: Program, build: str) ->
     )
 
     def judge() -> None:
-        seen = watched(ProcessMap(main=running.pid))
+        seen = watched(workers_of(running.pid))
         assert fraction(seen, "futex") == pytest.approx(2 / 3, abs=0.06)
         assert fraction(seen, "asleep") == pytest.approx(1 / 3, abs=0.06)
         assert seen.voluntary_switches > 20
@@ -175,9 +180,9 @@ def test_sleepers_are_asleep_and_a_main_thread_that_works_is_watched(program: Pr
     running = program(build, code)
 
     def judge() -> None:
-        aside = watched(ProcessMap(main=running.pid), 0.2)
+        aside = watched(workers_of(running.pid), 0.2)
         assert fraction(aside, "asleep") > 0.99
-        works = watched(ProcessMap(main=running.pid, main_works=True), 0.2)
+        works = watched(workers_of(running.pid, main_works=True), 0.2)
         assert works.span_s / works.watched_s == pytest.approx(3, rel=0.1)
         assert fraction(works, "process") == pytest.approx(1 / 3, abs=0.05)  # it reads our pipe
 
@@ -252,7 +257,7 @@ def test_threads_come_and_go(program: Program) -> None:
     running = program("3.14", code)
 
     def judge() -> None:  # one waits all the time for one that sleeps
-        seen = watched(ProcessMap(main=running.pid), 0.8)
+        seen = watched(workers_of(running.pid), 0.8)
         assert seen.futex_s == pytest.approx(seen.watched_s, rel=0.1)
         assert seen.asleep_s == pytest.approx(seen.watched_s, rel=0.1)
 
@@ -273,7 +278,7 @@ def test_threads_that_live_shorter_than_an_accounts_turn_are_seen(program: Progr
     running = program("3.14t", code)
 
     def judge() -> None:
-        seen = watched(ProcessMap(main=running.pid))
+        seen = watched(workers_of(running.pid))
         asleep, futex = (fraction(seen, name) for name in ("asleep", "futex"))
         assert asleep / (asleep + futex) == pytest.approx(0.8, abs=0.08)
         assert asleep + futex > 0.5  # the rest is for a core, on a machine that has others to serve
@@ -299,7 +304,7 @@ for _ in sys.stdin: ready(time.process_time())
 
     def judge() -> None:
         began = running.ask("now")
-        seen = watched(ProcessMap(main=running.pid), refused="the patterns are others")
+        seen = watched(workers_of(running.pid), refused="the patterns are others")
         spent_s = running.ask("now") - began
         assert seen.span_s == pytest.approx(2 * seen.watched_s, rel=0.05)
         assert seen.running_s == pytest.approx(spent_s, rel=0.1)
@@ -336,7 +341,7 @@ def test_many_threads_take_turns_and_do_not_use_up_descriptors(program: Program)
 
     def judge() -> None:
         before = len(os.listdir("/proc/self/fd"))
-        watch = ThreadSampler(ProcessMap(main=running.pid))
+        watch = ThreadSampler(workers_of(running.pid))
         watch.start()
         watch.run(1.0)
         assert len(os.listdir("/proc/self/fd")) - before <= 256
@@ -354,7 +359,7 @@ def test_a_process_that_ended_leaves_what_was_seen_of_it(program: Program) -> No
     def judge() -> None:
         code = BUSY + "threading.Thread(target=busy, daemon=True).start()\nready()\nsys.stdin.read()"
         running = program("3.14", code)
-        watch = ThreadSampler(ProcessMap(main=running.pid))
+        watch = ThreadSampler(workers_of(running.pid))
         watch.start()
         watch.run(0.4)
         running.process.kill()
@@ -374,7 +379,7 @@ def test_a_process_that_ended_unseen_is_no_error(
 ) -> None:
     running = program("3.14", "threading.Thread(target=time.sleep, args=(60,)).start()\nready()\nsys.stdin.read()")
     monkeypatch.setattr(sys, "platform", system)
-    watch = ThreadSampler(ProcessMap(main=running.pid), refused="the patterns are others")
+    watch = ThreadSampler(workers_of(running.pid), refused="the patterns are others")
     watch.start()
     watch.run(0.05)
     running.process.kill()
@@ -424,7 +429,7 @@ def test_real_waits_are_as_long_as_those_who_wait_say(program: Program, interval
         running = program("3.14", TOLD.format(interval_s=interval_s))
         assert running.process.stdin is not None
         began = time.perf_counter()
-        seen = watched(ProcessMap(main=running.pid), 2.0)
+        seen = watched(workers_of(running.pid), 2.0)
         running.process.stdin.write(f"{began}\n")
         whole, waiting = running.ask(str(time.perf_counter()))
         running.process.kill()

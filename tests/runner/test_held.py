@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 from bench import BUILDS, FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
+from waits_seen import fraction
 
+from physical import confirm
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.measure.watch.memory import SAMPLED
-from pytest_ftgate.model.spec import Executor
+from pytest_ftgate.model.spec import BodyKind, Executor
 from pytest_ftgate.runner.clock import now_ns
 from pytest_ftgate.runner.held import ENDLESS, CallTally, FileWords, Stop, TaskTally, endless, task_words
+from pytest_ftgate.runner.protocol import COLD
 
 HOLD_NS = 150_000_000
 CALL_NS = 100_000
@@ -195,6 +198,51 @@ def test_of_a_body_longer_than_the_window_there_is_one_call(bench: Bench) -> Non
     assert held.iteration.ops == 2
     assert held.memory
     handle.finish()
+
+
+@pytest.mark.parametrize(
+    ("executor", "parameter", "running"),
+    [(SERIAL, "worker", 1.0), (THREADS, "worker", 1.0), (FORK, "worker", 1.0), (THREADS, "executor", 0.5)],
+    ids=["serial", "threads", "fork", "pool"],
+)
+def test_a_thread_that_idles_beside_the_workers_is_none_of_them(
+    bench: Bench, executor: Executor, parameter: BodyKind, running: float
+) -> None:
+    """A listener, a heartbeat, and one that `threading` does not know. A pool's worker counts, also without work."""
+    work = "list(executor.map(loop, [0]))" if parameter == "executor" else "loop(0)"
+    bench.write(f"""
+        import _thread, threading, time
+
+        def beat():
+            while True:
+                time.sleep(0.02)
+
+        def idle():
+            for target in (beat, threading.Event().wait):
+                threading.Thread(target=target, daemon=True).start()
+            _thread.start_new_thread(time.sleep, (60,))
+
+        idle()
+
+        def loop(_):
+            sum(range(50_000))
+
+        @ftgate.compare(threads)
+        def test_it({parameter}):
+            if threading.active_count() == 1:  # forked
+                idle()
+            {work}
+    """)
+
+    def judge() -> None:
+        handle = bench.ready(executor, build="3.14t", body=parameter, workers=2 if parameter == "executor" else 1)
+        handle.iteration(COLD)
+        waits = handle.measure_held(HOLD_NS, True, CALL_NS).waits
+        handle.finish()
+        assert waits is not None
+        assert fraction(waits, "running", "runnable") == pytest.approx(running, abs=0.1)
+
+    confirm(judge)
 
 
 # -- all workers, in every sample ------------------------------------------------------------------------------------

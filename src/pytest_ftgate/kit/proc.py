@@ -343,6 +343,8 @@ class ProcessMap(msgspec.Struct, frozen=True, kw_only=True):
     main: int
     workers: tuple[int, ...] = ()
     """The worker processes in the order of their index; none where workers are threads or interpreters of `main`."""
+    threads: tuple[int, ...] = ()
+    """The ids of the workers that are threads of `main`."""
     servers: dict[int, str] = {}
     """The name of each server by its pid: `forkserver`, `Manager`."""
     main_works: bool = False

@@ -7,7 +7,7 @@ import os
 import platform
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -50,12 +50,12 @@ class NativeWaits:
 
     def __init__(self, reader: Proc) -> None:
         self._reader = reader
-        self._stacks: list[tuple[int, bytes]] = []
+        self._stacks: list[tuple[int, int, bytes]] = []
         self._maps: dict[int, str] = {}
         self._every = 1
         self._seen = 0
 
-    def see(self, pid: int, call: bytes) -> None:
+    def see(self, pid: int, thread: int, call: bytes) -> None:
         """A thread waits in a futex, as its line of `syscall` says."""
         self._seen += 1
         words = call.split()
@@ -63,16 +63,17 @@ class NativeWaits:
             return
         if pid not in self._maps:
             self._maps[pid] = self._reader.maps(pid)
-        self._stacks.append((pid, self._reader.read_memory(pid, int(words[7], 16), _STACK_BYTES)))
+        self._stacks.append((pid, thread, self._reader.read_memory(pid, int(words[7], 16), _STACK_BYTES)))
         if len(self._stacks) == _MOST:
             del self._stacks[::2]
             self._every *= 2
 
-    def names(self) -> dict[str, float]:
-        """What the threads waited for, as parts of these waits; the processes may have mapped more code meanwhile."""
-        codes = {pid: _codes(self._reader.maps(pid) or self._maps[pid]) for pid in {pid for pid, _ in self._stacks}}
-        found = Counter(named(_frames(stack, codes[pid])) for pid, stack in self._stacks)
-        return {name: count / len(self._stacks) for name, count in found.most_common()}
+    def names(self, without: Collection[int] = ()) -> dict[str, float]:
+        """What threads waited for, as parts of these waits; the processes may have mapped more code meanwhile."""
+        stacks = [(pid, stack) for pid, thread, stack in self._stacks if thread not in without]
+        codes = {pid: _codes(self._reader.maps(pid) or self._maps[pid]) for pid in {pid for pid, _ in stacks}}
+        found = Counter(named(_frames(stack, codes[pid])) for pid, stack in stacks)
+        return {name: count / len(stacks) for name, count in found.most_common()}
 
 
 def waits_in(pid: int, thread: int) -> str:

@@ -39,6 +39,7 @@ _BURST_THREADS: Final = 4
 _WAKE_S: Final = 30e-6  # CPU time of a sleep and a wake-up between steps, as measured
 _THREADS_A_STEP: Final = 64  # of more threads, each step samples the next ones
 _ACCOUNTS_A_STEP: Final = 8  # of threads that came: one costs what thirty samples do
+_WORKS: Final = 0.01  # of the window on a core, for a thread that is no worker: a library's heartbeat has less
 
 
 # -- one thread ------------------------------------------------------------------------------------------------
@@ -47,6 +48,7 @@ _ACCOUNTS_A_STEP: Final = 8  # of threads that came: one costs what thirty sampl
 class _Thread:
     """One thread while it was sampled, from `came_s` to `seen_s`; two accounts enclose `began_s` to `account_s` of it.
 
+    `helps` says that it was there before the window and is no worker: it counts only if it works.
     `before` is the account from which switches count: that of a thread that came meanwhile starts at nothing.
     `since` are the samples since the latest account.
     """
@@ -58,6 +60,7 @@ class _Thread:
         "began",
         "began_s",
         "came_s",
+        "helps",
         "number",
         "samples",
         "seen_s",
@@ -65,8 +68,11 @@ class _Thread:
         "sleepers",
     )
 
-    def __init__(self, sleepers: Sleepers, number: int, came_s: float, before: Account = UNBORN) -> None:
+    def __init__(
+        self, sleepers: Sleepers, number: int, came_s: float, before: Account = UNBORN, *, helps: bool = False
+    ) -> None:
         self.sleepers = sleepers
+        self.helps = helps
         self.number = number
         self.before = self.began = self.account = before
         self.came_s = self.began_s = self.account_s = self.seen_s = came_s
@@ -76,6 +82,11 @@ class _Thread:
     def add_account(self, account: Account, now_s: float) -> None:
         self.account, self.account_s, self.seen_s = account, now_s, now_s
         self.since.clear()
+
+    @property
+    def ran_ns(self) -> int:
+        """Its time on a core between the first account and the last."""
+        return self.account.running_ns - self.before.running_ns
 
     def split(self) -> tuple[float, dict[Where, float], float]:
         """Its span, and what it did of it: running, runnable apart, and where it slept; in s."""
@@ -334,10 +345,13 @@ class ThreadSampler:
     def finish(self) -> Waits:
         """The window ends: what was seen in it."""
         self._account()
-        native = self._native.names()
-        self._reader.close()
         span_s = self._clock() - self._began_s
-        threads = [*self._past, *self._threads]
+        # Waits of what only waits are none of the workload's: threads of BLAS, a listener, a heartbeat.
+        least_ns = 0.0 if self.known.all_work else _WORKS * span_s * 1e9
+        idle = [each for each in (*self._past, *self._threads) if each.helps and each.ran_ns <= least_ns]
+        threads = [each for each in (*self._past, *self._threads) if each not in idle]
+        native = self._native.names(without={each.number for each in idle})
+        self._reader.close()
         if not self.unavailable:
             waits = _summed(threads, span_s, self._processes.cores(span_s))
             return self._gil_waits.added_to(msgspec.structs.replace(waits, native=native))
@@ -361,7 +375,8 @@ class ThreadSampler:
         for number, sleepers in self._processes.threads().items():
             account = self._reader.account(sleepers.pid, number)
             if account is not None:
-                self._threads.append(_Thread(sleepers, number, self._clock(), account))
+                helps = number not in (sleepers.pid, *self.known.threads)
+                self._threads.append(_Thread(sleepers, number, self._clock(), account, helps=helps))
 
     def _sample(self) -> None:
         began = self._cost_clock()
@@ -398,7 +413,7 @@ class ThreadSampler:
                     thread.samples[where] += 1
                     thread.since[where] += 1
                     if where == "futex":
-                        self._native.see(thread.sleepers.pid, line)
+                        self._native.see(thread.sleepers.pid, thread.number, line)
                 self._gil_waits.follow(pace, thread, line, where)
         except PermissionError as error:
             self.unavailable = forbidden(error)

@@ -153,15 +153,26 @@ def living_children(without: Iterable[int | None] = ()) -> list[Any]:
     return [child for child in active_children() if child.pid not in left_out]
 
 
-def process_map(workers: Iterable[int | None], main_works: bool = False, own_gils: bool = False) -> dict[str, Any]:
+def process_map(
+    workers: Iterable[int | None],
+    threads: Iterable[Any] = (),
+    main_works: bool = False,
+    own_gils: bool = False,
+) -> dict[str, Any]:
     """What the controller cannot see from outside, as the fields of its ProcessMap.
 
-    The workers' pids, the Managers' pids with their names, whether the main thread works itself or only waits, and
-    whether workers have GILs of their own.
+    The workers' pids or threads, the Managers' pids with their names, whether the main thread works itself or only
+    waits, and whether workers have GILs of their own.
     """
     pids = list(workers)
     servers = {str(child.pid): child.name for child in living_children(pids) if "Manager" in child.name}
-    return {"workers": pids, "servers": servers, "main_works": main_works, "own_gils": own_gils}
+    return {
+        "workers": pids,
+        "threads": [thread.native_id for thread in threads if thread.native_id],
+        "servers": servers,
+        "main_works": main_works,
+        "own_gils": own_gils,
+    }
 
 
 def own_workers() -> list[int]:

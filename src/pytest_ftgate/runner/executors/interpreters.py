@@ -24,7 +24,7 @@ class InterpreterWorkers(PipeWorkers):
 
     def process_map(self) -> dict[str, Any]:
         """The workers are threads of this process; with the GIL, each interpreter has its own."""
-        return process_map((), own_gils=gil_enabled())
+        return process_map((), self.workers, own_gils=gil_enabled())
 
     def _run(self, index: int, hub: Hub) -> None:
         from concurrent.interpreters import create  # type: ignore[import-not-found, unused-ignore]

@@ -364,7 +364,7 @@ class PipeWorkers(StandingTimes):
 
     def process_map(self) -> dict[str, Any]:
         """Which process does what, for the controller; see `base.process_map`."""
-        return process_map(())
+        return process_map((), self.workers)
 
     def _start(self, hub: Hub) -> None:
         for worker in self.workers:

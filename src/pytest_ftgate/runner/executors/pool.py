@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from concurrent import futures
 from time import process_time_ns
 
@@ -51,6 +52,8 @@ class PoolWorkers(StandingTimes):
         """Whether it has workers that are kept."""
         self.context = context
         self.opened: Any = None
+        self.others: list[Any] = []
+        """The threads that were there before the pool was: none of its workers."""
         self.pool: Any = None
         """What `with` gives of `opened`: for executors of concurrent.futures, the same."""
         self.caller = Worker(0, setup["workers"], shared)
@@ -98,7 +101,9 @@ class PoolWorkers(StandingTimes):
         """The main thread drives the pool and mostly waits, except for a serial cell, where it works itself."""
         kind = self.setup["kind"]
         processes = own_workers() if self.setup["processes"] else getattr(self.pool, "_processes", None) or ()
-        return process_map(processes, main_works=kind == "serial", own_gils=kind == "interpreters" and gil_enabled())
+        own_gils = kind == "interpreters" and gil_enabled()
+        threads = [thread for thread in threading.enumerate() if thread not in self.others]
+        return process_map(processes, threads, main_works=kind == "serial", own_gils=own_gils)
 
     def _set_up(self, observer: Observer) -> int:
         """Run the test's setups; the CPU time that they took, in ns."""
@@ -129,6 +134,7 @@ class PoolWorkers(StandingTimes):
         from .. import state
 
         kind, workers = self.setup["kind"], self.setup["workers"]
+        self.others = threading.enumerate()
         state.shared = self.shared
         gate = None
         options: dict[str, Any] = {}
