@@ -251,8 +251,6 @@ class RunningLaunch:
         """What it runs for its cell."""
         self.started_at = datetime.now(UTC).isoformat(timespec="seconds")
         self.values: list[float] = []
-        self.counted: int | None = None
-        """So many of its measured iterations are kept; None: all."""
         self.latest_wall_ns: int | None = None
         self.latest_work_ns: int | None = None
         self.call_ns = 0.0
@@ -331,7 +329,6 @@ class RunningLaunch:
         return msgspec.structs.replace(
             record,
             role=role,
-            iterations=record.iterations[: self.counted],
             order=self.order,
             hash_seed=self.request.hash_seed,
             started_at=self.started_at,

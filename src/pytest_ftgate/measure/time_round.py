@@ -110,15 +110,13 @@ def _measure_batch(measurement: Measurement, batch: Batch) -> float:
             ]
             _each(measurement, last, "checking results of", _check)
         except OutOfTime:
-            # Of a cell all launches count or none, with as many iterations each.
+            # Of a cell all launches count or none. Some have had an iteration more than others, which has no partner.
             counted = []
             for cell_run in batch.cell_runs:
                 beside = [each for each in launches if each.cell_run in cell_run.sides and each.usable()]
                 shared = min((len(launch.values) for launch in _bare(beside)), default=0)
                 if shared >= measurement.plan.least and all(each.values for each in beside):
                     counted += beside
-                    for launch in _bare(beside):
-                        launch.counted = shared
         # 3. Their end.
         measurement.sample_conditions()
         _each(measurement, counted, "ending", lambda launch: launch.handle.close(), late=True)
