@@ -90,7 +90,7 @@ def launched(launcher: WorkloadLauncher, python: str, folder: Path, workers: int
     assert isinstance(handle, WorkloadHandle)
     try:
         handle.ready()
-        written = handle.barrier(1, 0).point.written_bytes or 0
+        written = handle.barrier(1, 0, collects=True).point.written_bytes or 0
         handle.finish()
     finally:
         handle.kill()

@@ -107,6 +107,96 @@ def test_a_worker_that_touches_64_mib_adds_64_mib(bench: Bench, executor: Execut
     confirm_near(added, pytest.approx(2 * 64, rel=0.03))
 
 
+@pytest.mark.parametrize("reuse", ["pool", "fresh"])
+@each_on_a_build(ALL, both=())
+def test_the_collector_of_what_memory_is_measured_of_is_its_own(
+    bench: Bench, executor: Executor, build: str, reuse: str
+) -> None:
+    # The threshold is 0, so the collector runs only when somebody calls it.
+    bench.write("""
+        import gc
+
+        gc.set_threshold(0)
+        RUNS = []
+        gc.callbacks.append(lambda phase, info: RUNS.append(phase))
+
+        def look():
+            assert not RUNS
+            assert gc.get_freeze_count() == 0
+
+        @ftgate.compare(threads)
+        def test_it(worker):
+            look()
+
+        @test_it.variant(tasks)
+        async def as_task(worker):
+            look()
+    """)
+    handle = bench.ready(executor, build=build, reuse=reuse)
+    for _ in range(3):
+        handle.barrier(1, 0)
+    handle.measure_held(10_000_000, True)
+    handle.barrier(1, 0)
+    handle.finish()
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_pages_that_forks_write_to_by_collecting_count_unless_the_workload_has_frozen_them(
+    bench: Bench, build: str
+) -> None:
+    bench.write("""
+        import gc
+        import os
+
+        HELD = []
+
+        @ftgate.compare(processes=["fork"])
+        def test_it(worker):
+            gc.collect()
+
+        @test_it.shared
+        def shared(context):
+            HELD[:] = [{"n": number} for number in range(100_000)]
+            if os.environ["FREEZES"] == "yes":
+                gc.freeze()
+    """)
+
+    def held(freezes: str) -> float:
+        handle = bench.ready(FORK, build=build, reuse="pool", variables=(("FREEZES", freezes),))
+        handle.barrier(1, 0)
+        points = handle.measure_held(10_000_000, True).memory
+        handle.finish()
+        return median(point.uss_bytes or 0 for point in points) / MIB
+
+    assert held("no") > held("yes") + 10
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_garbage_is_left_behind_only_where_the_workload_never_collects(bench: Bench, build: str) -> None:
+    bench.write("""
+        import gc
+
+        class Knot:
+            def __init__(self):
+                self.own, self.ballast = self, bytearray(1 << 20)
+
+        @ftgate.compare(serial)
+        def test_it(worker, enabled):
+            if not enabled:
+                gc.disable()
+            Knot()
+    """)
+
+    def left(enabled: int, *, collects: bool) -> float:
+        handle = bench.ready(SERIAL, build=build, workers=1, params=params(enabled=enabled))
+        found = [handle.barrier(1, 0, collects=collects) for _ in range(9)]
+        handle.finish()
+        return ((found[-1].point.uss_bytes or 0) - (found[0].point.uss_bytes or 0)) / MIB
+
+    assert left(1, collects=True) < 2 < 6 < left(1, collects=False)
+    assert left(0, collects=True) > 6
+
+
 @each_on_a_build([THREADS, FORK], both=())
 def test_memory_that_workers_hold_is_seen(bench: Bench, executor: Executor, build: str) -> None:
     # An anonymous mapping in place of an object: allocators keep or give back what imports left, as it suits them.

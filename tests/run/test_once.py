@@ -127,29 +127,29 @@ def right(results):
 TARGETS = ("--ftgate-python=3.14", "--ftgate-python=3.14t")
 
 
-def test_what_the_suite_has_is_no_garbage_of_a_cell(pytester: pytest.Pytester) -> None:
+def test_a_plain_run_collects_and_freezes_nothing(pytester: pytest.Pytester) -> None:
     source = """
 import gc
 
-@ftgate.compare(serial, threads, pythons=["3.14"])
-def test_it(worker):
-    assert gc.get_freeze_count() > 1000
+CALLED = []
 
-@ftgate.compare(serial, pythons=["3.14"])
-def test_error(worker):
-    assert 0
+@ftgate.compare(serial, threads, processes=["fork"], pythons=["3.14"])
+def test_it(worker):
+    assert not any(CALLED)
+    assert gc.get_freeze_count() == FROZEN
+
+@test_it.shared
+def shared(context):
+    global FROZEN
+    FROZEN = gc.get_freeze_count()
+    gc.callbacks.append(lambda phase, info: CALLED.append(info["generation"] == 2))
 """
-    result = Example(pytester, {"test_a.py": source}).run_pytest("-q")
-    result.assert_outcomes(passed=2, failed=1)
-    assert gc.get_freeze_count() == 0
-    gc.freeze()  # the suite's own
+    callbacks = list(gc.callbacks)
     try:
-        run_again = Example(pytester, {"test_a.py": source}).run_pytest("-q")
-        frozen = gc.get_freeze_count()
+        result = Example(pytester, {"test_a.py": source}).run_pytest("-q")
     finally:
-        gc.unfreeze()
-    run_again.assert_outcomes(passed=2, failed=1)
-    assert frozen > 1000
+        gc.callbacks[:] = callbacks
+    result.assert_outcomes(passed=3)
 
 
 def test_a_body_runs_once_and_not_once_a_target(pytester: pytest.Pytester) -> None:

@@ -282,7 +282,7 @@ class FakeHandle:
             iteration=iteration, memory=points, waits=Waits(unavailable="scripted") if sampled else None
         )
 
-    def barrier(self, loops: int, window_ns: int) -> Barrier:
+    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
         """An iteration, and a sample of memory at its end."""
         must(self.alive)
         must(self.is_ready)

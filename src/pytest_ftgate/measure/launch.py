@@ -201,8 +201,11 @@ class Handle(Protocol):
         """
         ...
 
-    def barrier(self, loops: int, window_ns: int) -> Barrier:
-        """One iteration that is not timed, and a sample of memory at its end: all workers wait, after a collection."""
+    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
+        """One iteration that is not timed, and a sample of memory at its end, while all workers wait.
+
+        With `collects` garbage is collected before the sample: what is left is what the body leaves behind.
+        """
         ...
 
     def close(self) -> None:

@@ -143,7 +143,8 @@ def _hold(measurement: Measurement, launch: RunningLaunch) -> None:
     }
     # 3. Where memory is freed at once, more barriers show growth; the first settles it.
     if _frees_at_once(cell_run) and _growth_is_due(measurement, cell_run):
-        launch.grown = _barriers(measurement, handle, 1 + _growth_barriers(wall_ns, plan.window_ns))[1:]
+        count = 1 + _growth_barriers(wall_ns, plan.window_ns)
+        launch.grown = _barriers(measurement, handle, count, collects=True)[1:]
     measurement.sample_conditions()
 
 
@@ -183,9 +184,8 @@ def _shared(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:
     )
     if (key, role) not in empty:
         if _frees_at_once(cell_run):
-            settling = BARRIERS[0] + GROWTH_WARMUPS
-            launch = _barrier_launch(measurement, cell_run, "empty", settling + GROWTH_AT_MOST)
-            steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[settling:]
+            launch = _barrier_launch(measurement, cell_run, "empty", BARRIERS[0], GROWTH_WARMUPS + GROWTH_AT_MOST)
+            steady, grown = launch.barriers[: BARRIERS[0]], launch.barriers[BARRIERS[0] + GROWTH_WARMUPS :]
             empty[key, "empty"] = msgspec.structs.replace(launch, barriers=steady)
             empty[key, "growth_empty"] = msgspec.structs.replace(launch, role="growth_empty", barriers=grown)
         elif role == "growth_empty":
@@ -198,23 +198,24 @@ def _shared(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:
 def _growth_launch(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:
     """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""
     count = GROWTH_WARMUPS + _growth_barriers(cell_run.longest_ns, measurement.plan.window_ns)
-    launch = _barrier_launch(measurement, cell_run, role, count, settled=True)
+    launch = _barrier_launch(measurement, cell_run, role, 0, count, settled=True)
     return msgspec.structs.replace(launch, barriers=launch.barriers[GROWTH_WARMUPS:])
 
 
 def _barrier_launch(
-    measurement: Measurement, cell_run: CellRun, role: Role, count: int, *, settled: bool = False
+    measurement: Measurement, cell_run: CellRun, role: Role, steady: int, growing: int = 0, *, settled: bool = False
 ) -> Launch:
     with measurement.ready(cell_run, "own" if role == "growth" else "empty", settled=settled) as launch:
-        barriers = _barriers(measurement, launch.handle, count)
+        barriers = _barriers(measurement, launch.handle, steady)
+        barriers += _barriers(measurement, launch.handle, growing, collects=True)
         measurement.sample_conditions()
         return launch.finish(role, barriers=barriers)
 
 
-def _barriers(measurement: Measurement, handle: Handle, count: int) -> tuple[Barrier, ...]:
+def _barriers(measurement: Measurement, handle: Handle, count: int, *, collects: bool = False) -> tuple[Barrier, ...]:
     window_ns = min(measurement.plan.window_ns, BARRIER_WINDOW_NS)
     loops = 1 if window_ns else measurement.plan.loops or 1
-    return tuple(handle.barrier(loops, window_ns) for _ in measurement.in_time(range(count)))
+    return tuple(handle.barrier(loops, window_ns, collects=collects) for _ in measurement.in_time(range(count)))
 
 
 def _growth_is_due(measurement: Measurement, cell_run: CellRun) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gc
 import os
 import shutil
 import signal
@@ -199,21 +198,8 @@ def run_here(cell: Cell, spec: Spec) -> None:
     with warnings.catch_warnings():
         # The time limit's thread, and pytest-xdist's own, are alive while a cell forks here.
         warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork", category=DeprecationWarning)
-        with _threads_as_daemons(), _own_garbage_alone(), time_limit(spec.timeout_s, setup):
+        with _threads_as_daemons(), time_limit(spec.timeout_s, setup):
             _run(cell, setup)
-
-
-@contextlib.contextmanager
-def _own_garbage_alone() -> Iterator[None]:
-    """An iteration collects garbage first: all that a large suite has would take a second a cell."""
-    if gc.get_freeze_count():  # by whoever thaws it
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _run(cell: Cell, setup: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from .protocol import (
     CHECK,
     CHECKED_COLD,
     HOLD,
+    LEFT,
     LENGTH_BYTES,
     MARSHAL,
     MEASURED,
@@ -28,7 +29,7 @@ from .protocol import (
     framed,
 )
 from .record import LaunchRecord
-from .worker import AT_BARRIER, CHECKING, HOLDING, OBSERVED, VALUES, Order, explain
+from .worker import AT_BARRIER, CHECKING, COLLECTING, HOLDING, OBSERVED, VALUES, Order, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class LaunchObserver(Observer):
     def releasing(self, executor: Any) -> None:
         files = self.cell.setup["observers"]
         # Workers in processes and interpreters of their own have their observers there.
-        if files and self.kind not in (HOLD, BARRIER) and getattr(executor, "shares_memory", True):
+        if files and self.kind not in (HOLD, BARRIER, LEFT) and getattr(executor, "shares_memory", True):
             from .observing import observe
 
             self.end = observe(files, executor)
@@ -120,12 +121,20 @@ class LaunchObserver(Observer):
             thread = Thread(target=lambda: [bytes(size) for size in range(0, 4096, 64)])
             thread.start()
             thread.join()
-            gc.collect()
+            if gc.isenabled():
+                gc.collect()
         self.control.send({"event": "at_barrier", "processes": executor.process_map()})
         self.control.receive()
 
 
-FLAGS = {CHECK: CHECKING, CHECKED_COLD: CHECKING, HOLD: HOLDING, BARRIER: AT_BARRIER}
+FLAGS = {
+    CHECK: COLLECTING | CHECKING,
+    CHECKED_COLD: COLLECTING | CHECKING,
+    HOLD: HOLDING,
+    BARRIER: AT_BARRIER,
+    LEFT: COLLECTING | AT_BARRIER,
+}
+"""Of a kind of iteration; others collect garbage first, and that is all."""
 
 
 class MeasuredCell:
@@ -186,7 +195,7 @@ class MeasuredCell:
         if message["loops"] != 1 and any(scope == "iteration" for _, scope in scopes):
             raise Failure("has a setup for each iteration, which the compared test has not: both need the same setups")
         # 1. The order, with the window of the lock probe around it.
-        flags = FLAGS.get(kind, 0)
+        flags = FLAGS.get(kind, COLLECTING)
         if self.setup["observers"] and not message["window_ns"]:
             flags |= OBSERVED
         checking = bool(flags & CHECKING)

@@ -12,15 +12,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PROTOCOL = 4
+PROTOCOL = 5
 LENGTH_BYTES = 4
 MARSHAL = 2
 """The version of marshal that every interpreter reads."""
 
 # Kinds of iteration. Only `cold`, `checked cold`, `measured` and `hold` are kept as figures. Only `check` compares
 # results, so that neither a comparison nor the transfer of results is timed, and of long bodies `checked cold`, whose
-# join is left out for that reason. At the end of a `barrier` iteration all workers wait, after
-# a garbage collection, until the controller has sampled memory.
+# join is left out for that reason. At the end of a `barrier` iteration all workers wait until the
+# controller has sampled memory; at that of a `left` one after a garbage collection, which shows what the body leaves
+# behind. Garbage is collected before all but `hold` and `barrier`: it would change the memory that they show.
 COLD = "cold"
 CHECKED_COLD = "checked cold"
 WARMUP = "warmup"
@@ -28,6 +29,7 @@ MEASURED = "measured"
 CHECK = "check"
 HOLD = "hold"
 BARRIER = "barrier"
+LEFT = "left"
 
 
 def framed(message: dict[str, Any]) -> bytes:

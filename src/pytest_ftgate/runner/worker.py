@@ -37,6 +37,8 @@ END = 128
 """Flags of an order for setups and teardowns, of a test that has some: before an iteration, after it, of the worker."""
 OBSERVED = 256
 """Flag of an order: other tasks run after each call of a body, as they do in a window."""
+COLLECTING = 512
+"""Flag of an order: garbage is collected before it, so that its time pays for its own; at a barrier also after it."""
 REPORT_BYTES = 64 << 20
 BATCH_AT_LEAST_NS = 50_000
 BATCH_AT_MOST_NS = 1_000_000
@@ -254,6 +256,15 @@ def make_worker(setup: Setup, index: int, shared: Any) -> Worker:
 def once(order: Order) -> Order:
     """The order for a role that does not lead: one call, whose result is checked unless there is a window."""
     return Order(1, 0, order.flags & ~(CHECKING | VALUES) if order.window_ns else order.flags)
+
+
+def collect_garbage(order: Order) -> None:
+    """Only where the order says so: how memory is shared and freed while it is sampled is the workload's business.
+
+    Where the workload has switched the collector off, what it leaves behind stays.
+    """
+    if order.flags & COLLECTING and gc.isenabled():
+        gc.collect()
 
 
 def run(body: Body, worker: Worker, order: Order, own_cpu: bool, loop: Any = None) -> dict[str, Any]:
@@ -496,7 +507,7 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
             if ended is not None:
                 report["observed"] = ended()
             if order.flags & AT_BARRIER:
-                gc.collect()
+                collect_garbage(order)
             port.send(report)
             if fresh and setups is None and not order.flags & STAYING:
                 return

@@ -170,7 +170,7 @@ class CommandHandle:
         run = self._ended(process, 0 if one_ns else window_ns)
         return HeldIteration(iteration=self._recorded(HOLD, [run]), memory=memory, dropped=dropped, waits=waits)
 
-    def barrier(self, loops: int, window_ns: int) -> Barrier:
+    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
         """Not for programs, whose workers cannot be stopped at a barrier: nobody asks for it."""
         raise LaunchFailed(WorkloadError(reason="is a program, which cannot be stopped at a barrier"))
 

@@ -373,7 +373,7 @@ class ServerHandle:
         memory, dropped, waits = samples[-1] if samples else ((), 0, None)
         return HeldIteration(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
-    def barrier(self, loops: int, window_ns: int) -> Barrier:
+    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
         """A window of load, and a sample of the memory that is left once it is over."""
         iteration = self._drive(window_ns)
         try:

@@ -25,7 +25,7 @@ from ...kit.values import Natural
 from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, LockWaits, MemoryPoint, Waits, WorkloadError
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.profile import PROFILE
-from ...runner.protocol import BARRIER, HOLD, LENGTH_BYTES, MARSHAL, PROTOCOL
+from ...runner.protocol import BARRIER, HOLD, LEFT, LENGTH_BYTES, MARSHAL, PROTOCOL
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
 from .. import memory_round, stacks
@@ -395,9 +395,10 @@ class WorkloadHandle:
         iteration = self.answered.add(HOLD, self._let_go_on())
         return HeldIteration(iteration=iteration, memory=memory, dropped=dropped, waits=waits)
 
-    def barrier(self, loops: int, window_ns: int) -> Barrier:
+    def barrier(self, loops: int, window_ns: int, *, collects: bool = False) -> Barrier:
         """One iteration, and a sample of the memory that is left after it; see Handle."""
-        self.channel.send({"do": "iteration", "kind": BARRIER, "loops": loops, "window_ns": window_ns})
+        kind = LEFT if collects else BARRIER
+        self.channel.send({"do": "iteration", "kind": kind, "loops": loops, "window_ns": window_ns})
         message = self.awaited("at_barrier", self.timeout_s + window_ns / 1e9, "an iteration")
         processes = self.process_map(message)
         try:

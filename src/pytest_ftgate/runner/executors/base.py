@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
 
 from ..protocol import Failure, Unsupported
-from ..worker import AT_BARRIER, Order, worker_name
+from ..worker import AT_BARRIER, Order, collect_garbage, worker_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class Observer:
         """Every worker has done its part; teardowns wait until this returns."""
 
     def at_barrier(self, executor: Any) -> None:
-        """Every worker has done its part and collected its garbage, and waits until this returns."""
+        """Every worker has done its part, and waits until this returns."""
 
 
 class StandingTimes:
@@ -139,7 +138,7 @@ def leaders(setup: Setup) -> int:
 def observe_barrier(order: Order, observer: Observer, executor: Any) -> None:
     """The barrier of a body that runs in the main thread, or of a pool: no worker runs once the body has returned."""
     if order.flags & AT_BARRIER:
-        gc.collect()
+        collect_garbage(order)
         observer.at_barrier(executor)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from time import process_time_ns
 
 from .. import loading
 from ..clock import ended_cpu_ns, now_ns
-from ..worker import END, SETUP, TEARDOWN, Order, Worker, make_worker, run
+from ..worker import END, SETUP, TEARDOWN, Order, Worker, collect_garbage, make_worker, run
 from .base import (
     Observer,
     StandingTimes,
@@ -51,7 +50,7 @@ class MainThreadWorkers(StandingTimes):
             found = (loading.body(self.setup).surroundings(worker, self.loop) for worker in self.workers)
             self.setups = [each for each in found if each]
         raise_first_error(carry_out(self.setups, observer, SETUP))
-        gc.collect()
+        collect_garbage(order)
         times, reports, led = self.work(order, observer)
         observer.done(self)
         ended = carry_out(self.setups, observer, TEARDOWN)

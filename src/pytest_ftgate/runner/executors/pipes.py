@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import marshal
 import os
 import select
@@ -28,6 +27,7 @@ from ..worker import (
     TEARDOWN,
     Order,
     Port,
+    collect_garbage,
     place,
 )
 from .base import (
@@ -232,9 +232,7 @@ class PipeWorkers(StandingTimes):
         """One iteration, timed in three phases: start (of new workers), work, and join (of workers not kept)."""
         new = self.hub is None
         hub = self.hub or self.build()
-        gc.collect()
-        if order.flags & AT_BARRIER:
-            gc.freeze()  # forked workers collect garbage too: without this they would write to every shared page
+        collect_garbage(order)
         self.rested_cpu_ns = 0
         cpu_ns = -self.others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         begin_ns = now_ns()
@@ -245,7 +243,7 @@ class PipeWorkers(StandingTimes):
             self.start_ns = started_ns - begin_ns
         if new and self.setup["cpus"]:
             self._pin()
-        self._rest(hub, observer, SETUP)
+        self._rest(hub, observer, SETUP, order)
         observer.releasing(self)
         released_ns = now_ns()
         if order.loops:
@@ -257,7 +255,7 @@ class PipeWorkers(StandingTimes):
         observer.done(self)
         torn_down_ns = self._rest(hub, observer, TEARDOWN)
         if order.flags & AT_BARRIER:
-            gc.collect()
+            collect_garbage(order)
             observer.at_barrier(self)
         if order.flags & STAYING and self.fresh and self.setups is None:
             hub.release(Order(0, 0, STOP))
@@ -275,8 +273,6 @@ class PipeWorkers(StandingTimes):
         self.ended(hub)
         if self.fresh:
             self._drop()
-        if order.flags & AT_BARRIER:
-            gc.unfreeze()
         self.interrupted = False
         raise_first_error(reports)
         phases = {"start_ns": started_ns - begin_ns, "work_ns": end_ns - released_ns}
@@ -284,8 +280,11 @@ class PipeWorkers(StandingTimes):
 
     # -- setups and teardowns ----------------------------------------------------------------------------------
 
-    def _rest(self, hub: Hub, observer: Observer, flags: int) -> int:
-        """Let all workers run setups or teardowns; the time that this took, in ns. Raises the first error."""
+    def _rest(self, hub: Hub, observer: Observer, flags: int, order: Order | None = None) -> int:
+        """Let all workers run setups (for this order) or teardowns; the time that this took, in ns.
+
+        Raises the first error.
+        """
         if self.setups is None:
             return 0
         self.begun = self.interrupted = True
@@ -298,8 +297,8 @@ class PipeWorkers(StandingTimes):
         except Exception:
             hub.gather_rest(GRACE_S)
             raise
-        if flags & SETUP and self.shares_memory:
-            gc.collect()  # else the body's time pays for what the setups have left
+        if order is not None and self.shares_memory:
+            collect_garbage(order)  # else the body's time pays for what the setups have left
         observer.resting(False)
         self.rested_cpu_ns += process_time_ns() + ended_cpu_ns() + self.others_cpu_ns() - cpu_ns
         return now_ns() - began_ns

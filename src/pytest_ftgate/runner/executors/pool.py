@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from concurrent import futures
 from time import process_time_ns
@@ -11,7 +10,7 @@ from .. import loading
 from ..clock import ended_cpu_ns, now_ns
 from ..gil import gil_enabled
 from ..protocol import Failure
-from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, run, start_pool_worker
+from ..worker import HOLDING, SETUP, TEARDOWN, Order, Worker, collect_garbage, run, start_pool_worker
 from .base import (
     Observer,
     StandingTimes,
@@ -65,7 +64,7 @@ class PoolWorkers(StandingTimes):
         executor = getattr(futures, POOLS[kind]) if kind in POOLS else InlineExecutor
         new = self.pool is None
         before = others_cpu_ns()  # of a kept pool, and of a Manager, which outlives the iteration
-        gc.collect()
+        collect_garbage(order)
         before += ended_cpu_ns() + process_time_ns()
         begin_ns = now_ns()
         if new:
@@ -74,12 +73,12 @@ class PoolWorkers(StandingTimes):
         made_ns = now_ns()
         if new and self.stands:
             self.start_ns = made_ns - begin_ns
-        before += self._set_up(observer)
+        before += self._set_up(order, observer)
         if order.flags & HOLDING:
             body.call(self.pool)  # starts the pool's workers, so that they can be sampled
             if not order.window_ns:  # the next call has a setup of its own
                 raise_first_error(carry_out(self.setups, observer, TEARDOWN))
-                before += self._set_up(observer)
+                before += self._set_up(order, observer)
         observer.releasing(self)
         released_ns = now_ns()
         observer.released(self)
@@ -105,7 +104,7 @@ class PoolWorkers(StandingTimes):
         threads = [thread for thread in threading.enumerate() if thread not in self.others]
         return process_map(processes, threads, main_works=kind == "serial", own_gils=own_gils)
 
-    def _set_up(self, observer: Observer) -> int:
+    def _set_up(self, order: Order, observer: Observer) -> int:
         """Run the test's setups; the CPU time that they took, in ns."""
         if not self.setups and (setups := loading.body(self.setup).surroundings(self.pool)):
             self.setups = [setups]
@@ -113,7 +112,7 @@ class PoolWorkers(StandingTimes):
             return 0
         spent_ns = -others_cpu_ns() - ended_cpu_ns() - process_time_ns()
         raise_first_error(carry_out(self.setups, observer, SETUP))
-        gc.collect()
+        collect_garbage(order)
         return spent_ns + others_cpu_ns() + ended_cpu_ns() + process_time_ns()
 
     def close(self) -> None:
