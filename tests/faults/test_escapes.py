@@ -1,4 +1,4 @@
-"""What moves a cursor, colours a terminal or reorders a line never stands raw in what people look at."""
+"""What moves a cursor, colours or reorders a line, or commands the runner of a CI never stands raw in what is shown."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from pytest_ftgate.report import terminal
 from pytest_ftgate.store.folder import assembled, changed
 from pytest_ftgate.store.schema import decode, encode
 
-HOSTILE = "\x1b[31m\x9b2J\x1b]0;title\x07\x90q\x9c\u202e\u2066\u200f\x00\x08\x7f\x85\x1b"
-RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+HOSTILE = "\x1b[31m\x9b2J\x1b]0;title\x07\x90q\x9c\u202e\u2066\u200f\x00\x08\x7f\x85\x1b\n ::add-mask::a ##[group]"
+RAW = re.compile(
+    r"^\s*::[a-z]|##\w*\[|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]", re.MULTILINE
+)
 FORMS = sorted(formats.formats())
 
 
@@ -73,6 +75,7 @@ def test_no_form_of_a_report_has_them_raw(form: str) -> None:
 def test_nor_has_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     report = hostile_report()
     assert RAW.findall(shown(report)) == []
+    assert [RAW.findall(terminal.cell_text(row, decorated=True)) for row in report.rows] == [[]] * len(report.rows)
     said = [sentences.said(each) for each in rank.of_report(report)]
     assert RAW.findall(sentences.render(said, 100, unicode=True)) == []
 

@@ -115,7 +115,7 @@ def test_names_cannot_give_commands() -> None:
     assert line.count("::error") == 1
     assert not set(line) & set("\r\n\x1b")
     title = "title=ftgate%3A 18 of 18 decided%2C 18 regressed"
-    assert line.startswith(f"::error file=a%2Cb%250A%0A.py,{title}::a,line=9::%250A ::add-mask::x: a,")
+    assert line.startswith(f"::error file=a%2Cb%250A%0A.py,{title}::a,line=9::%250A \\::add-mask::x: a,")
     assert re.search(r"%0Aand \d+ more cells of this test$", line)
 
 

@@ -249,7 +249,7 @@ def test_a_reason_that_begins_its_own_text_is_said_once() -> None:
 
 
 def test_a_failed_assert_says_how_to_see_it_explained() -> None:
-    text = cell_text(failed(WorkloadError(reason="raised AssertionError: assert total == 46"), None), plain=True)
+    text = cell_text(failed(WorkloadError(reason="raised AssertionError: assert total == 46"), None), decorated=True)
     assert text.endswith("as a plain test, with pytest's own explanation: pytest 't.py::test[3.14t-threads-w8]'")
 
 

@@ -15,10 +15,10 @@ from bench import FORK, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench
 
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.model.spec import Executor
-from pytest_ftgate.runner.explain import detail, headline
-from pytest_ftgate.runner.protocol import CHECK, MEASURED, WARMUP
+from pytest_ftgate.runner.explain import DETAIL, REASON, detail, headline
+from pytest_ftgate.runner.protocol import CHECK, MEASURED, WARMUP, Failure
 from pytest_ftgate.runner.results import canonical, digest
-from pytest_ftgate.runner.worker import Order, Worker, close_report
+from pytest_ftgate.runner.worker import Order, Worker, close_report, explain
 
 
 class Level(IntEnum):
@@ -348,3 +348,12 @@ def test_large_arrays_are_compared_by_their_content() -> None:
     other = numbers.copy()
     other[-1] += 1
     assert digest(numbers) != digest(other) != digest(other.reshape(100, 1000))
+
+
+@pytest.mark.parametrize("kind", [ValueError, pytest.skip.Exception])
+def test_a_long_text_of_an_error_is_capped_with_its_length(kind: type[BaseException]) -> None:
+    """5 MB of it were 25 MB of a report. What carries it on from a worker does not cap it again."""
+    reason, text = explain(kind("x" * 5_000_000))
+    again = explain(Failure(f"worker 0: {reason}", f"in worker 0\n{text}"))
+    assert [len(each) < most for each, most in zip(again, (REASON, DETAIL), strict=True)] == [True, True]
+    assert re.search(r"x \.\.\. \(5,000,0\d\d characters\) \.\.\. x", again[1])

@@ -32,18 +32,22 @@ _SEQUENCES = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]"  # CSI, and wha
 _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 _BIDI = r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"  # would reorder what stands beside them
 _UNSAFE = f"{_STRINGS}|{_SEQUENCES}|{_CONTROLS}|{_BIDI}"
+# `::add-mask::` after blanks alone and `##[group]` anywhere in a line are commands to the runners of GitHub, and
+# `##vso[` to Azure's. A line may be wrapped at any blank.
+_COMMAND = re.compile(r"(?<!\S)::(?=[A-Za-z])|(?<=#)#(?=\w*\[)")
 
 
 def plain(text: str) -> str:
     """A text of a workload, git or an error without what would move the cursor, colour a terminal or reorder a line.
 
-    Its line breaks are `\\n`, and tabs are spaces. Half of a surrogate pair is spelled with a backslash. Characters
-    without a width stay: scripts and emoji need the joiners, and they move nothing.
+    Its line breaks are `\\n`, and tabs are spaces. Half of a surrogate pair is spelled with a backslash, and a command
+    to the runner of a CI has one in it. Characters without a width stay: scripts and emoji need the joiners, and they
+    move nothing.
     """
     if text.isascii() and text.isprintable():  # nearly all texts: a large report has some hundred for each cell
-        return text
+        return _COMMAND.sub(r"\\\g<0>", text) if "::" in text or "##" in text else text
     lines = re.sub("\r\n|\u2028|\u2029|\x85", "\n", text).replace("\t", "    ")
-    return re.sub(_UNSAFE, "", lines).encode("utf-8", "backslashreplace").decode()
+    return _COMMAND.sub(r"\\\g<0>", re.sub(_UNSAFE, "", lines).encode("utf-8", "backslashreplace").decode())
 
 
 def takes_unicode(stream: object) -> bool:

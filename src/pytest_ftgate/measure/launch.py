@@ -169,10 +169,12 @@ def error_of(error: Exception) -> WorkloadError:
     """What is said of any exception: a failed launch says it itself, a mistake of ours has its last frames."""
     if isinstance(error, LaunchFailed):
         return error.error
+    from ..runner.explain import DETAIL, capped  # runs without errors do without
+
     text = str(error)
     if isinstance(error, FtgateError):
-        return WorkloadError(reason=first_line(text), detail=text)
-    lines = "".join(traceback.format_exception(error, limit=-SHOWN_FRAMES)).rstrip()
+        return WorkloadError(reason=first_line(text), detail=capped(text, DETAIL))
+    lines = capped("".join(traceback.format_exception(error, limit=-SHOWN_FRAMES)).rstrip(), DETAIL)
     whose = "" if isinstance(error, OSError) else "a mistake of pytest-ftgate: "
     return WorkloadError(reason=whose + first_line(f"{type(error).__name__}: {text}"), detail=lines)
 

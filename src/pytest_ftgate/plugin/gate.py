@@ -172,17 +172,18 @@ class Gate:
                     raise self.refused
                 placed = self.run.row(item.stash[CELL][1].nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
-            item.stash[HEADLINE] = str(error).partition("\n")[0]
-            raise pytest.fail.Exception(str(error), pytrace=False) from None
+            text = plain(str(error))
+            item.stash[HEADLINE] = text.partition("\n")[0]
+            raise pytest.fail.Exception(text, pytrace=False) from None
         finally:
             self.progress.clear()
         item.stash[PLACED_ROW] = placed
         row = placed.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
         if failed := self._failed(row):
-            item.stash[HEADLINE] = said.headline(failed)
-            plain = not item.stash[CELL][0].source.adapter
-            text = terminal.cell_text(failed, max(0, self.config.get_verbosity()), plain=plain)
+            item.stash[HEADLINE] = plain(said.headline(failed))
+            decorated = not item.stash[CELL][0].source.adapter
+            text = terminal.cell_text(failed, max(0, self.config.get_verbosity()), decorated=decorated)
             pytest.fail(text, pytrace=False)
         if row.verdict.decision is Decision.XFAILED:
             pytest.xfail(said.known_text(row.verdict))
@@ -190,7 +191,7 @@ class Gate:
             item.stash[HEADLINE] = f"[XPASS(strict)] {said.known_text(row.verdict)}"
             pytest.fail(item.stash[HEADLINE], pytrace=False)
         if row.verdict.decision.skipped:
-            pytest.skip(said.skip_reason(row))
+            pytest.skip(plain(said.skip_reason(row)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -11,7 +11,7 @@ import pytest
 from ..declare import options
 from ..declare.options import Option, Options
 from ..kit.errors import FtgateError
-from ..kit.text import listed
+from ..kit.text import listed, plain
 
 OPTIONS = pytest.StashKey[Options]()
 
@@ -45,7 +45,7 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except FtgateError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(plain(str(error))) from None
 
 
 def _read(config: pytest.Config, rows: Sequence[Option]) -> Options:

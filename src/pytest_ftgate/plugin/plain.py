@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from ..kit.text import plain
 from ..model.sample import WorkloadError
 from ..model.spec import Cell, Spec
-from ..run import plain
+from ..run.plain import once
 from ..runner.protocol import Failure, Unsupported
 
 
@@ -73,9 +74,9 @@ def run_once(item: pytest.Item, spec: Spec, cell: Cell) -> None:
 
                 for name, value in words.workload_variables(cell, spec, sys.executable).items():
                     patch.setenv(name, value)
-            plain.once(cell, spec)
+            once(cell, spec)
     except Unsupported as unsupported:
-        reason = str(unsupported)
+        reason = plain(str(unsupported))
     except Failure as failure:
         failed = WorkloadError(reason=failure.reason, detail=failure.detail)
     # Outside the handlers, so that pytest does not show our exception as the cause.

@@ -441,7 +441,7 @@ def error_text(error: WorkloadError) -> str:
     where = "" if error.detail.startswith(error.reason) else error.reason
     if RAISED.fullmatch(error.reason) and error.detail:
         where = error.reason.partition("raised ")[0].rstrip()
-    return "\n".join(filter(None, [where, CHECKOUT.sub("", plain(error.detail)).rstrip()]))
+    return plain("\n".join(filter(None, [where, CHECKOUT.sub("", error.detail).rstrip()])))
 
 
 def rate_text(failures: int, iterations: int) -> str:

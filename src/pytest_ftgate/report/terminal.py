@@ -43,20 +43,21 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     return printable(text, style)
 
 
-def cell_text(row: Row, verbosity: int = 0, *, plain: bool = False) -> str:
+def cell_text(row: Row, verbosity: int = 0, *, decorated: bool = False) -> str:
     """What pytest's FAILURES and a JUnit file say of one cell: also the output of one with an error; may be empty.
 
-    `plain`: a run without --ftgate has the cell, too.
+    `decorated`: it is no existing test, so that a run without --ftgate has the cell, too.
     """
     if row.verdict.decision is not Decision.ERROR:
         style = Style(100, verbosity=verbosity)
-        return printable("\n".join(_finding(row, style)), style).strip() or row.verdict.reason
+        return printable("\n".join(_finding(row, style)), style).strip() or plain(row.verdict.reason)
     error = said.error_of(row)
     raised = said.RAISED.fullmatch(error.reason)
     lines = [said.error_text(error), *filter(None, [said.whose(row)])]
-    if plain and raised is not None and raised[1] == "AssertionError":  # no assert of the measured process is rewritten
+    # No assert of the measured process is rewritten.
+    if decorated and raised is not None and raised[1] == "AssertionError":
         lines += [f"as a plain test, with pytest's own explanation: {shlex.join(['pytest', row.cell.nodeid])}"]
-    return "\n".join(lines)
+    return plain("\n".join(lines))
 
 
 # ---- header and footer

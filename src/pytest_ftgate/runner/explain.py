@@ -18,6 +18,9 @@ SHORT = 200
 """Characters of a value, or of an assert, that are shown."""
 NAMES = 12
 """Names of an assert whose values are shown."""
+REASON = 2000
+DETAIL = 20_000
+"""Characters of an error that are kept, of its reason and of all else: each cell may have one, in several forms."""
 
 
 def headline(error: BaseException) -> str:
@@ -41,6 +44,16 @@ def detail(error: BaseException) -> str:
         written.stack.pop()  # of a refusal: its last line is the workload's call
     values = [f"  {name} = {text}\n" for name, text in _values(error)]
     return "".join([*written.format(), _without_shared(error), *(["where\n"] if values else []), *values])
+
+
+def capped(text: str, most: int) -> str:
+    """The beginning and the end of a text of more than `most` characters, with its length.
+
+    Half as much is left, so that what is said before it has room: it is not capped twice.
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 4]} ... ({len(text):,} characters) ... {text[-most // 4 :]}"
 
 
 def _without_shared(error: BaseException) -> str:

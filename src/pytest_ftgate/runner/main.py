@@ -309,7 +309,7 @@ def main(argv: list[str]) -> int:
             control.send({"event": "iteration", "iteration": iteration})
         cell.close()
     except Unsupported as unsupported:
-        result["unsupported"] = str(unsupported)
+        _, result["unsupported"] = explain(unsupported)
     except BaseException as error:
         # Lone surrogates are escaped: no report can hold them.
         reason, detail = (text.encode("utf-8", "backslashreplace").decode("utf-8") for text in explain(error))

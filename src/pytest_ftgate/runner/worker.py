@@ -377,15 +377,17 @@ async def call_async(body: Body, worker: Worker, order: Order) -> tuple[int, Any
 
 
 def explain(error: BaseException) -> tuple[str, str]:
-    """A one-line reason and the workload's own traceback, the runner's frames left out."""
-    if isinstance(error, Failure):
-        return error.reason, error.detail
-    if isinstance(error, Unsupported) or type(error).__name__ in SKIPS:
-        return "unsupported", str(error)
-    from .explain import detail, headline
+    """A one-line reason and the workload's own traceback, the runner's frames left out; both of a bounded length."""
+    from .explain import DETAIL, REASON, capped, detail, headline
 
     try:
-        return headline(error), detail(error)
+        if isinstance(error, Failure):
+            reason, text = error.reason, error.detail
+        elif isinstance(error, Unsupported) or type(error).__name__ in SKIPS:
+            reason, text = "unsupported", str(error)
+        else:
+            reason, text = headline(error), detail(error)
+        return capped(reason, REASON), capped(text, DETAIL)
     except BaseException:  # of the exception's own methods
         from traceback import format_tb
 
