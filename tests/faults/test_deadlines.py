@@ -20,6 +20,7 @@ from bench import THREADS, Bench
 from pytest_ftgate.kit import git, processes
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed
+from pytest_ftgate.measure.launchers import workload
 from pytest_ftgate.measure.launchers.process import Late, within
 from pytest_ftgate.measure.launchers.server import check_here, no_answer
 from pytest_ftgate.model.spec import Cell, Executor, Program, Service, Source, Spec, Target
@@ -197,6 +198,42 @@ def test_half_a_message_is_no_answer(bench: Bench) -> None:
     handle = piped(bench, "message(event='iteration')[:5]", timeout_s=3.0)
     with pytest.raises(LaunchFailed, match=HUNG):
         handle.iteration("measured")
+
+
+@pytest.mark.parametrize("afterwards", ["lives on", "ends"])
+def test_a_closed_pipe_is_not_asked_again_and_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, afterwards: str
+) -> None:
+    """It can always be read from: nothing would be waited for between two looks."""
+    monkeypatch.setattr(workload, "GRACE_S", 1.0 if afterwards == "lives on" else 60.0)
+    ends = "" if afterwards == "lives on" else "); time.sleep(0.5); os._exit(7"
+    handle, looks = piped(bench, f"b''); os.close(pipe(){ends}", timeout_s=60.0), list[int]()
+    receive = handle.channel.receive
+
+    def counted() -> Any:
+        looks.append(1)
+        return receive()
+
+    monkeypatch.setattr(handle.channel, "receive", counted)
+    said = "closed the pipe of its runner during" if afterwards == "lives on" else "exited with code 7 during"
+    with pytest.raises(LaunchFailed, match=f"{said} a measured iteration"):
+        handle.iteration("measured")
+    assert len(looks) < 10
+
+
+def test_the_last_message_of_a_launch_that_has_ended_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes between a look at the pipe, which is empty, and a look at the process, which is gone by then."""
+    handle = piped(bench, "b''")
+    receive, looks = handle.channel.receive, list[int]()
+
+    def late() -> Any:
+        looks.append(1)
+        return receive() if looks[1:] else handle.process.over(60.0) and None
+
+    monkeypatch.setattr(handle.channel, "receive", late)
+    handle.close()
+    assert handle.process.exit is not None
+    assert looks[1:]
 
 
 # -- locks ---------------------------------------------------------------------------------------------------------

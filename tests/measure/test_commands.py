@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -331,17 +332,38 @@ def test_what_takes_too_long_is_ended_at_once_with_all_it_started(bench: Bench) 
     assert processes.marked(handle.mark) == []
 
 
-def test_who_kills_a_program_may_wait_for_it_first(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("left", ["a child is left in its group", "nothing is left"])
+def test_another_process_that_gets_its_pid_is_not_killed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """Somebody else has waited for it: its exit code is not known, and its group lives only while a child does."""
+
     def too_late(pid: int, options: int) -> Any:
         os.waitpid(pid, options)
         raise ChildProcessError
 
     monkeypatch.setattr(os, "wait4", too_late)
-    environment = {**os.environ, marks.MARK: "here"}
-    process = Process.start(["sleep", "60"], environment, folder=str(bench.folder), stdout=PipeOutput())
+    words = ["sh", "-c", "sleep 60 & exit 3" if "child" in left else "exit 3"]
+    environment = {**os.environ, marks.MARK: next(marks.marks())}
+    process = Process.start(words, environment, folder=str(bench.folder), stdout=PipeOutput())
+    while process.exit is None:
+        process.drain(0.1)
+    assert (process.exit.code, process.popen.returncode) == (None, 0)
+    killed = list[int]()
+    monkeypatch.setattr(os, "killpg", lambda group, number: killed.append(group))
     process.kill()
-    assert process.exit is not None
-    assert (process.exit.code, process.popen.returncode) == (-9, -9)
+    assert killed == [process.pid] * ("child" in left)
+    assert processes.marked(process.mark) == []
+
+
+def test_an_exit_code_that_somebody_else_took_is_an_error(bench: Bench) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        handle = bench.shell("exit 0")
+        error = fails(lambda: handle.iteration(MEASURED, 1, 0))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert error.reason.startswith("ended, and something else in pytest's process took its exit code (an os.wait()")
 
 
 @pytest.fixture

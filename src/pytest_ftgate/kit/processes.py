@@ -287,6 +287,15 @@ def kill_tree(pid: int) -> None:
     _kill_group(pid)
 
 
+def group_lives(group: int) -> bool:
+    """Whether a process is in this group; while one is, no other group gets its number."""
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, 0)
+            return True
+    return False
+
+
 def _kill_group(group: int) -> None:
     if os.name == "posix":
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -492,10 +501,11 @@ def described(process: psutil.Process) -> str:
     return f"{process.pid}: {words}" if words else str(process.pid)
 
 
-def kill_all(group: int, mark: str) -> None:
-    """End a launch with everything it started, also what left its process group."""
+def kill_all(group: int | None, mark: str) -> None:
+    """End a launch with everything it started, also what left its process group; None: it has none any more."""
     kill_marked(mark)
-    _kill_group(group)
+    if group is not None:
+        _kill_group(group)
 
 
 def kill_marked(mark: str) -> None:

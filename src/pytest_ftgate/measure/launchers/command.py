@@ -139,7 +139,7 @@ class CommandHandle:
             (program,) = expanded(self.program.argv[:1], self.values)
             try:
                 process = self._begun(words, self.values)
-                if code := process.wait(BUILD_TIMEOUT_S, what).code:
+                if (code := process.wait(BUILD_TIMEOUT_S, what).code) != 0:
                     raise process.failure(what + exit_text(code))
                 if which(program, self.request.python, self.values["folder"]) is None:
                     raise process.failure(f"{what}ended well, but there is no {program}")
@@ -227,7 +227,7 @@ class CommandHandle:
 
     def _ended(self, process: Process, window_ns: int) -> ProgramRun:
         ended = process.wait(self.request.timeout_s + window_ns / 1e9)
-        if ended.code:
+        if ended.code != 0:
             raise process.failure(exit_text(ended.code))
         try:
             output = program_output(process.outputs[0].text)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
-from ...kit.processes import MARK, kill_all, leftovers, tagged
+from ...kit.processes import MARK, group_lives, kill_all, leftovers, tagged
 from ...kit.text import plural
 from ...kit.values import grouped
 from ...model.sample import WorkloadError
@@ -25,6 +25,7 @@ from ..launch import LaunchFailed
 from . import guard
 
 C_CALL = '  Binary file "'
+REAPERS = "an os.wait() for any child, or SIGCHLD ignored, in a conftest.py or a plugin"
 FLOOD_BYTES = 4 << 20
 TAIL_BYTES = 16 << 10
 
@@ -88,8 +89,10 @@ class FileOutput:
             pass  # it has been removed
 
 
-def exit_text(code: int) -> str:
+def exit_text(code: int | None) -> str:
     """How a process ended, for people; a negative code is a signal."""
+    if code is None:
+        return f"ended, and something else in pytest's process took its exit code ({REAPERS})"
     if code >= 0:
         return f"exited with code {code}"
     names = {int(each): each.name for each in signal.Signals}
@@ -121,9 +124,12 @@ _REST_ROUNDS = 64  # of 64 KiB at most: what is printed without an end is not re
 
 
 class Exit(NamedTuple):
-    """How a process ended: its exit code, negative for a signal, and CPU time with that of its children, in ns."""
+    """How a process ended: its exit code, negative for a signal, and CPU time with that of its children, in ns.
 
-    code: int
+    Without a code somebody else has waited for it, who has both.
+    """
+
+    code: int | None
     ended_ns: int
     cpu_ns: int
 
@@ -150,6 +156,8 @@ class Process:
         self.outputs = outputs
         self.exit: Exit | None = None
         self.closed = False
+        self._leads = True
+        """Whether its process group is its own: another process may get the number of one that is empty."""
         self._selector = selector
         self._waiter = threading.Thread(target=self._wait_for_exit, name=f"ftgate waits for {popen.pid}", daemon=True)
 
@@ -248,6 +256,12 @@ class Process:
         self._drain_rest()
         return self.exit
 
+    def terminate(self) -> None:
+        """Ask it to end. Popen's own method asks for its exit code, which is for the thread that waits for it."""
+        if self.exit is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
     # -- its end -----------------------------------------------------------------------------------------------
 
     def tail(self) -> str:
@@ -268,7 +282,7 @@ class Process:
     def kill(self) -> None:
         """End it and everything that it started. Safe at any time, also twice."""
         if not self.closed:
-            kill_all(self.pid, self.mark)
+            kill_all(self.pid if self._leads else None, self.mark)
             self._close()
 
     def release(self) -> None:
@@ -294,15 +308,16 @@ class Process:
         return failure
 
     def _wait_for_exit(self) -> None:
-        try:
+        code: int | None = None
+        cpu_s = 0.0
+        with contextlib.suppress(ChildProcessError):
             _, status, usage = os.wait4(self.pid, 0)
-        except ChildProcessError:  # who killed it has waited for it, too, and was faster
-            code, cpu_s = -signal.SIGKILL, 0.0
-        else:
             code, cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
-        # Popen must not wait for a pid that may be another process's by now.
-        self.popen.returncode = code
-        self.exit = Exit(code, now_ns(), round(cpu_s * 1e9))
+        ended_ns = now_ns()
+        # Its pid may be another process's from now on: Popen must not wait for that, nor may it be killed.
+        self.popen.returncode = 0 if code is None else code
+        self._leads = group_lives(self.pid)
+        self.exit = Exit(code, ended_ns, round(cpu_s * 1e9))
 
     def _take(self, ready: Sequence[tuple[selectors.SelectorKey, int]]) -> bool:
         """Drain the streams that are `ready`; whether one was."""

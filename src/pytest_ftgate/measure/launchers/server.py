@@ -171,7 +171,7 @@ class ServerProcess:
     def died(self, when: str) -> LaunchFailed:
         assert self.process.exit is not None
         code = self.process.exit.code
-        hint = "" if code else "; it has to stay in the foreground"
+        hint = "; it has to stay in the foreground" if code == 0 else ""
         return self.process.failure(f"its server {exit_text(code)} {when}{hint}")
 
     def must_keep_the_gil_off(self) -> None:
@@ -190,8 +190,7 @@ class ServerProcess:
     def end(self) -> list[str]:
         """Ask it to end, then what is left of it, then kill; what could not be killed."""
         self._tree()
-        if self.process.exit is None:
-            self.process.popen.terminate()
+        self.process.terminate()
         if self.process.over(GRACE_S):
             terminate([process for process in self._marked() | self.known if _runs(process)], GRACE_S)
         self.close()
@@ -531,12 +530,12 @@ class ServerHandle:
         """What the generator reports; raises LaunchFailed where that is not of a server at work."""
         assert generator.exit is not None
         text, code, failure = generator.outputs[0].text, generator.exit.code, self.server.process.failure
-        if code:  # a server that dies closes its connections a moment before it is gone
+        if code != 0:  # a server that dies closes its connections a moment before it is gone
             self.server.process.over(0.5)
         self.server.must_run("under load")
-        if code:
+        if code != 0:
             last = (text.strip().splitlines() or [""])[-1]
-            raise failure(f"{tool.name} exited with code {code}: {last}")
+            raise failure(f"{tool.name} {exit_text(code)}: {last}")
         try:
             output = load_generators.parse(tool.name, text)
         except load_generators.LoadError as error:

@@ -20,7 +20,7 @@ import msgspec
 from ...kit.errors import FtgateError
 from ...kit.files import remove
 from ...kit.proc import ProcessMap
-from ...kit.processes import MARK, marked, marks, temporary_folder, tree
+from ...kit.processes import GRACE_S, MARK, marked, marks, temporary_folder, tree
 from ...kit.values import Natural
 from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, LockWaits, MemoryPoint, Waits, WorkloadError
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
@@ -59,6 +59,8 @@ class ControlChannel:
         self.reader, self._their_writer = Pipe(duplex=False)
         self._their_reader, self.writer = Pipe(duplex=False)
         os.set_blocking(self.reader.fileno(), False)  # half a message must not keep us waiting
+        self.ended = False
+        """Whether every process that could send something has closed its end."""
         self._received = bytearray()
 
     @property
@@ -80,15 +82,14 @@ class ControlChannel:
         return bool(self._received) or self.reader.poll()
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message; None while there is none, or only its beginning. Raises BrokenMessage."""
-        message = self._next()
-        if message is None:
+        """The next message; None while nothing is there, or only its beginning. Raises BrokenMessage."""
+        while (message := self._next()) is None and not self.ended:
             try:
                 chunk = os.read(self.reader.fileno(), CHUNK)
             except BlockingIOError:
                 return None
             self._received += chunk
-            message = self._next()
+            self.ended = not chunk
         return message
 
     def close(self) -> None:
@@ -492,6 +493,7 @@ class WorkloadHandle:
         """The next message of the launch, which has to be `event`; what ends the waiting otherwise is raised."""
         deadline = self.clock() + timeout_s
         while True:
+            exited = self.process.exit  # what it sent before is there by now
             try:
                 message = self.channel.receive()
             except BrokenMessage as broken:
@@ -501,8 +503,13 @@ class WorkloadHandle:
             if message is not None and message["event"] == "closed":
                 self._result()  # says why
                 raise self.process.failure("ended early")
-            if message is None and self.process.exit is not None:
-                raise self._crashed(f"{exit_text(self.process.exit.code)} during {doing}")
+            if message is None and exited is not None:
+                raise self._crashed(f"{exit_text(exited.code)} during {doing}")
+            if message is None and self.channel.ended:  # it can always be read from: nothing would be waited for
+                self.process.wake_no_more_on(self.channel.reader.fileno())
+                if not self.process.over(GRACE_S):
+                    raise self.process.failure(f"closed the pipe of its runner during {doing}", JUNK_FIX)
+                continue
             if self.process.flooded:
                 raise self.process.failure(f"printed more than {FLOOD_BYTES >> 20} MiB")
             if self.clock() > deadline:
