@@ -22,6 +22,7 @@ from project import commit, git
 
 from pytest_ftgate.kit import processes
 from pytest_ftgate.kit import processes as marks
+from pytest_ftgate.kit.files import remove
 from pytest_ftgate.kit.proc import TRACKER, runs
 from pytest_ftgate.kit.processes import Owner
 from pytest_ftgate.measure.launch import LaunchFailed
@@ -31,6 +32,7 @@ from pytest_ftgate.measure.launchers.workload import WorkloadHandle
 from pytest_ftgate.runner.protocol import COLD
 
 PROMISED_S = 5.0
+ON_LINUX = sys.platform == "linux"
 PATIENCE = 8
 """Times the promise on a loaded machine; the time that it took is printed."""
 OPTIONS = ("--ftgate", "-oftgate_launches=2", "-oftgate_iterations=3", "--ftgate-python=3.14t")
@@ -346,6 +348,31 @@ def test_a_killed_launch_leaves_no_shared_memory(bench: Bench, tracker: str) -> 
     assert not list(Path(tempfile.gettempdir()).glob(f"pymp-{handle.mark}*"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the names are those of Linux")
+def test_semaphores_of_a_tree_that_was_killed_whole_are_removed_by_their_names(bench: Bench) -> None:
+    """Nobody has them open any more, and their tracker has died with them."""
+    bench.write(HOLDS.format(folder=bench.folder))
+    handle = bench.start(THREADS, workers=1)
+    assert isinstance(handle, WorkloadHandle)
+    handle.ready()
+    handle.channel.send({"do": "iteration", "kind": COLD, "loops": 1, "window_ns": 0})
+    holds = bench.folder / "holds"
+    while not (holds.exists() and holds.read_text()):
+        time.sleep(0.01)
+    family = processes.marked(handle.mark)
+    for process in family:
+        process.suspend()
+    for process in family:
+        process.kill()
+    processes.wait_for(family, 60.0)
+    named = Path("/dev/shm").glob(f"sem.mp-{handle.mark}-*")
+    left, memory = [*named], Path("/dev/shm", holds.read_text())
+    memory.unlink()
+    assert len(left) == 1
+    guard.end(handle.mark, [])
+    assert not left[0].exists()
+
+
 def dead_owner() -> Owner:
     with subprocess.Popen(["sleep", "1000"]) as child:
         owner = Owner.of(marks._own(child.pid) + "-7")
@@ -360,8 +387,9 @@ def test_what_a_dead_owner_left_is_swept_and_nothing_of_a_live_one(tmp_path: Pat
     texts = f"{dead.pid}.{dead.began}.{dead.place}-7", next(marks.marks()), f"{dead.pid}.{dead.began}.abcdef-7"
     sleeping, folders = [], []
     for text in texts[: 3 if environment == "kept" else 2]:  # a limit has no place
-        folders.append(tmp_path / f"{text}---")
-        folders[-1].mkdir()
+        folders += [tmp_path / f"{text}---", Path("/dev/shm", f"sem.mp-{text}-abcdefgh")][: 1 + ON_LINUX]
+        folders[-1 - ON_LINUX].mkdir()
+        folders[-1].touch()
         with marks.tagged(text if environment == "emptied" else ""):
             variables = {} if environment == "emptied" else {marks.MARK: text}
             sleeping.append(subprocess.Popen(["sleep", "1000"], env=variables, start_new_session=True))
@@ -369,8 +397,11 @@ def test_what_a_dead_owner_left_is_swept_and_nothing_of_a_live_one(tmp_path: Pat
         guard.sweep(tmp_path)
         sleeping[0].wait(60)
         assert [each.poll() for each in sleeping[1:]] == [None] * len(sleeping[1:])
-        assert [folder.exists() for folder in folders] == [False, True, True][: len(folders)]
+        there = (False, True, True)[: len(sleeping)]
+        assert [path.exists() for path in folders] == [each for each in there for _ in range(1 + ON_LINUX)]
     finally:
+        for path in folders[1:]:
+            remove(path)
         for each in sleeping:
             each.kill()
             each.wait()

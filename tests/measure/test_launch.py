@@ -44,7 +44,7 @@ def request_of(spec: Spec | None = None, *, settings: Settings | None = None, **
 
 
 def test_a_job_holds_what_the_runner_needs_and_is_plain_values(tmp_path: Path) -> None:
-    job = workload.job_of(request_of(), tmp_path / "result", (5, 6))
+    job = workload.job_of(request_of(), tmp_path / "result", (5, 6), "mark")
     assert marshal.loads(marshal.dumps(job, MARSHAL)) == job
     assert (job["protocol"], job["control"], job["result"]) == (PROTOCOL, [5, 6], str(tmp_path / "result"))
     assert (job["fresh"], job["expect_gil"]) == (True, False)
@@ -58,7 +58,7 @@ def test_a_job_holds_what_the_runner_needs_and_is_plain_values(tmp_path: Path) -
     [("own", ("", False)), ("control", ("burn", False)), ("locks", ("", True)), ("empty", ("empty", False))],
 )
 def test_a_pool_and_what_a_launch_runs_are_said(side: str, said: tuple[str, bool]) -> None:
-    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), role=side), Path("result"), (5, 6))
+    job = workload.job_of(request_of(spec_of("fork", reuse="pool"), role=side), Path("result"), (5, 6), "mark")
     assert (job["fresh"], job["setup"]["control"], job["locks"]) == (False, *said)
 
 
@@ -82,7 +82,7 @@ def test_an_installed_copy_is_not_hidden_by_its_sources(
     source = Source(path=str(root / path), line=1, module=module, qualname="test_it", sys_path=(str(root), "/own"))
     request = request_of(msgspec.structs.replace(spec_of("fork"), source=source))
     request = msgspec.structs.replace(request, copies=("pkgcopy",))
-    setup = workload.job_of(request, Path("result"), (5, 6))["setup"]
+    setup = workload.job_of(request, Path("result"), (5, 6), "mark")["setup"]
     assert (setup["sys_path"], setup["behind"]) == (["/own"], [str(root)])
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
     monkeypatch.setattr(pytest_stub, "install", lambda: None)

@@ -344,13 +344,32 @@ def locked(path: Path) -> Iterator[None]:
 # ---- what killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing
 
 _SHARED: Final = re.compile(rb" (/dev/shm/(?:psm_|sem\.)\S+)$", re.MULTILINE)
+SCRATCH: Final = "ftgate-"
+"""What the names of scratch folders begin with."""
 FOLDER: Final = "pymp-"
 """What the names of multiprocessing's temporary folders begin with."""
+
+
+_SEMAPHORES: Final = Path("/dev/shm/sem.mp-")
+"""Where Linux keeps named semaphores, and what the names of multiprocessing's begin with."""
 
 
 def temporary_folder(mark: str) -> str:
     """The folder of a launch's multiprocessing, if the workload's module imports that."""
     return os.path.join(tempfile.gettempdir(), f"{FOLDER}{mark}")
+
+
+def semaphore_prefix(mark: str) -> str:
+    """What multiprocessing's names of a launch's semaphores begin with; empty where a name may not be so long."""
+    return f"/mp-{mark}" if sys.platform == "linux" else ""
+
+
+def left_in(folders: Iterable[Path]) -> Iterator[tuple[str, Path]]:
+    """What launches and runs have left in these folders, and elsewhere under the names above; each with its mark."""
+    for folder in folders:
+        yield from ((path.name, path) for path in folder.glob("*"))
+    for begin in (Path(tempfile.gettempdir(), SCRATCH), Path(tempfile.gettempdir(), FOLDER), _SEMAPHORES):
+        yield from ((path.name.removeprefix(begin.name), path) for path in begin.parent.glob(f"{begin.name}*"))
 
 
 @contextlib.contextmanager

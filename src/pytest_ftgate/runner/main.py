@@ -167,13 +167,16 @@ class MeasuredCell:
             loading.body(self.setup, role)
         if not self.setup["control"]:
             self.setup = {**self.setup, "shape": body.shape}
-        # 3. Where multiprocessing keeps its sockets: the controller removes that folder, also after a kill.
+        # 3. Where multiprocessing keeps its sockets, and how it names its semaphores: the controller removes these also
+        # after a kill.
         context = context_of(self.setup["kind"], self.setup["method"])
         process: Any = sys.modules.get("multiprocessing.process")
         if process is not None:
+            kept = process.current_process()._config
+            kept["semprefix"] = job["semaphores"] or kept["semprefix"]
             try:
                 os.mkdir(job["folder"], 0o700)
-                process.current_process()._config["tempdir"] = job["folder"]
+                kept["tempdir"] = job["folder"]
             except OSError:
                 pass
         # 4. The shared state, the workers and the setups.

@@ -8,20 +8,17 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from ...kit.processes import FOLDER, Owner, end_run, kill, marked_tools, orphans, run_mark, tagged
+from ...kit.files import remove
+from ...kit.processes import Owner, end_run, kill, left_in, marked_tools, orphans, run_mark, tagged
 
-SCRATCH: Final = "ftgate-"
-"""What the names of scratch folders begin with."""
 GRACE_S: Final = 1.0
 """How long what a killed run leaves may take to end by itself, as a server does, before it is killed."""
 # Until it is needed the guard imports nothing; no signal to a process group or a process tree ends it before.
@@ -74,29 +71,22 @@ def dismiss() -> None:
 def end(mark: str, folders: list[str]) -> None:
     """What the guard does: end every process of a run, and remove what it leaves in these folders."""
     end_run(mark, GRACE_S)
-    for path in _left_in(map(Path, folders)):
-        if path.name.removeprefix(SCRATCH).removeprefix(FOLDER).startswith(mark):
-            shutil.rmtree(path, ignore_errors=True)
+    for name, path in left_in(map(Path, folders)):
+        if name.startswith(mark):
+            with contextlib.suppress(OSError):
+                remove(path)
 
 
 def sweep(folder: Path) -> int:
     """End what runs left whose process was killed together with its guard; how many processes there were."""
     found = orphans()
     kill(found)
-    for path in _left_in([folder]):
-        owner = Owner.of(path.name)
+    for name, path in left_in([folder]):
+        owner = Owner.of(name)
         with contextlib.suppress(OSError):
             if owner is not None and owner.gone and path.lstat().st_uid == os.getuid():
-                shutil.rmtree(path, ignore_errors=True)
+                remove(path)
     return len(found)
-
-
-def _left_in(folders: Iterator[Path] | list[Path]) -> Iterator[Path]:
-    """Folders of launches, and of scratch files of theirs."""
-    for folder in folders:
-        yield from folder.glob("*")
-    for prefix in (SCRATCH, FOLDER):
-        yield from Path(tempfile.gettempdir()).glob(f"{prefix}*")
 
 
 def _started() -> subprocess.Popen[str]:

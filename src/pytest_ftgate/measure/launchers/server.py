@@ -29,6 +29,7 @@ from ...kit.proc import Proc, ProcessMap
 from ...kit.processes import (
     GRACE_S,
     MARK,
+    SCRATCH,
     alive,
     described,
     kill,
@@ -50,7 +51,6 @@ from ..launch import Answered, CellUnsupported, HeldIteration, LaunchFailed, Req
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s, sample_tree
 from . import load as load_generators
 from .command import program_environment
-from .guard import SCRATCH
 from .load import GeneratorOutput, Tool
 from .process import FileOutput, Late, PipeOutput, Process, exit_text, left_error, shortly, within
 from .words import folder_of, missing, on, required, split_cpus, threads_for, values_of, which

@@ -20,7 +20,7 @@ import msgspec
 from ...kit.errors import FtgateError
 from ...kit.files import remove
 from ...kit.proc import ProcessMap
-from ...kit.processes import GRACE_S, MARK, marked, marks, temporary_folder, tree
+from ...kit.processes import GRACE_S, MARK, marked, marks, semaphore_prefix, temporary_folder, tree
 from ...kit.values import Natural
 from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, LockWaits, MemoryPoint, Waits, WorkloadError
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
@@ -209,7 +209,7 @@ def result_of(content: bytes) -> _Result:
     return result
 
 
-def job_of(request: Request, result: Path, control: tuple[int, int], temporary: str = "") -> dict[str, Any]:
+def job_of(request: Request, result: Path, control: tuple[int, int], mark: str) -> dict[str, Any]:
     setup = setup_of(request.cell, request.spec, stand_in=request.stand_in, copies=request.copies)
     setup |= {"gil_note": None if request.expect_gil else f"{result}.gil", "held": f"{result}.held"}
     setup |= {"cpus": pinned(request.cell, request.spec), "observers": list(request.observers)}
@@ -219,7 +219,8 @@ def job_of(request: Request, result: Path, control: tuple[int, int], temporary: 
         "fresh": request.spec.reuse == "fresh",
         "expect_gil": request.expect_gil,
         "control": list(control),
-        "folder": temporary,
+        "folder": temporary_folder(mark),
+        "semaphores": semaphore_prefix(mark),
         "locks": request.role == "locks",
         "settled": request.settled,
         "result": str(result),
@@ -296,9 +297,7 @@ class WorkloadLauncher:
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
-            job.write_bytes(
-                marshal.dumps(job_of(request, folder / "result", channel.theirs, temporary_folder(mark)), MARSHAL)
-            )
+            job.write_bytes(marshal.dumps(job_of(request, folder / "result", channel.theirs, mark), MARSHAL))
             words = [request.python, "-P", "-s", "-c", RUN, str(job)]
             process = Process.start(words, environment, stdout=PipeOutput(), pass_fds=channel.theirs)
         except BaseException as error:
