@@ -10,7 +10,7 @@ import json as stdlib_json
 import re
 from collections import OrderedDict
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import partial
 from typing import Any
 
@@ -153,6 +153,8 @@ PLAIN: list[Any] = [
     -0.0,
     set(),
     10**400,
+    10**5000,
+    {-(10**5000): [(10**5000,), {10**5000}, "x"]},
 ]
 
 
@@ -224,6 +226,10 @@ def test_what_cannot_be_imported_is_refused_with_a_fix(value: Any, fix: str) -> 
     assert str(refused.value).startswith(f"{SOURCE.path}:1: ")
 
 
+class Huge(IntEnum):
+    ONE = 10**5000
+
+
 class Liar:
     def __repr__(self) -> str:
         return "1"
@@ -238,6 +244,11 @@ def test_other_parameters_cannot_be_sent(value: Any) -> None:
         DeclarationError, match=r"parameter n=.* cannot be sent to another interpreter; parametrize with"
     ):
         param_of(declared(threads, function=_with("n")), SOURCE, "n", value)
+
+
+def test_a_parameter_whose_repr_has_too_many_digits_cannot_be_sent() -> None:
+    with pytest.raises(DeclarationError, match=r"parameter n=<.*Huge object.* cannot be sent to another interpreter"):
+        param_of(declared(threads, function=_with("n")), SOURCE, "n", Huge.ONE)
 
 
 def _with(name: str) -> Callable[..., Any]:

@@ -38,6 +38,7 @@ SAME = {
     ),
     "a string that is no docstring": Case("x = 1\n", 'x = 1\n"""Why."""\n'),
     "a constant that is computed": Case("def f(): return 60 * 60\n", "def f(): return 3600\n"),
+    "a constant of many digits": Case(f"def f(): return {10**5000:#x}\n", f"def f(): return 0X{10**5000:x}\n"),
     "a new function": Case("def f(): return 1\n", "def g(a, b=1): return a\n\ndef f(): return 1\n"),
     "a new coroutine": Case("def f(): return 1\n", "async def g(): pass\n\ndef f(): return 1\n"),
     "a function that is not called": Case(
@@ -87,6 +88,7 @@ DIFFERENT = {
     "a truth": Case("def f(): return (1, 2)\n", "def f(): return (True, 2)\n", differs=("f()",)),
     "a sign": Case("def f(): return 0.0\n", "def f(): return -0.0\n", differs=("f()",)),
     "a set": Case("def f(a): return a in {1, 2}\n", "def f(a): return a in {1, 2.0}\n", differs=("f()",)),
+    "a digit of many": Case(f"x = {10**5000:#x}\n", f"x = {10**5000 + 1:#x}\n", differs=MODULE_DIFFERS),
     "a name": Case("def f(): return a\n", "def f(): return b\n", differs=("f()",)),
     "a jump": Case("def f(a):\n if a: return 1\n", "def f(a):\n if not a: return 1\n", differs=("f()",)),
     "what is caught": Case("def f():\n try: g()\n finally: h()\n", "def f():\n g()\n h()\n", differs=("f()",)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from fractions import Fraction
@@ -104,6 +105,10 @@ def test_a_number_that_is_not_finite_after_others_is_found_when_the_iteration_en
     assert reported(worker)["error"] == ("the counter 'x' is nan", "worker.count takes finite numbers.")
     with pytest.raises(ValueError, match="takes finite numbers"):
         worker.count("y", 10**400)
+    worker = Worker(0, 1, None)
+    worker.count("x", 1)
+    worker.count("x", 10**5000)
+    assert reported(worker)["error"] == ("the counter 'x' is beyond 1e308", "worker.count takes finite numbers.")
 
 
 @pytest.mark.parametrize("name", [3, None, ("a", 1), b"x"])
@@ -321,6 +326,23 @@ def test_an_assert_whose_source_is_unknown_and_one_that_pytest_rewrote() -> None
 
 
 # -- results that are compared between cells -----------------------------------------------------------------------
+
+
+def test_integers_of_any_length_are_compared() -> None:
+    """The interpreter refuses to convert more than 4300 digits, or fewer where it is told to."""
+    large = 10**5000
+    for value in (large, -large, [large], {large: (large,)}, {large}, np.array([large], dtype=object)):
+        assert canonical(value) == canonical(value)
+        assert hex(large) in canonical(value)
+    assert digest(large) == digest(10**5000) != digest(large + 1) != digest(-large)
+    assert canonical(cast(Any, type("Large", (int,), {}))(large)) == f"Large:{hex(large)}"
+    before = sys.get_int_max_str_digits()
+    written = canonical([10**n for n in range(5000)])
+    try:
+        sys.set_int_max_str_digits(640)
+        assert canonical([10**n for n in range(5000)]) == written
+    finally:
+        sys.set_int_max_str_digits(before)
 
 
 def test_arrays_and_scalars_of_numpy_have_a_canonical_text() -> None:

@@ -36,6 +36,7 @@ KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*sig
 REUSES: tuple[str, ...] = get_args(Reuse)
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ",)"), set: ("{", "}")}
 EXPECTED = ("regressed", "broken")
 NOTE_EXAMPLES = {
     "contract": "@ftgate.contract(scaling='>= 1.6')",
@@ -437,7 +438,7 @@ def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Pa
     """
     if name not in inspect.signature(declared.body).parameters:
         Reader(declared, source).fixture(name, "the parametrized fixture")
-    literal = repr(value)
+    literal = literal_of(value)
     try:
         same = ast.literal_eval(literal) == value
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -455,6 +456,19 @@ def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Pa
             fix = f"{own} is local to a function: define it in a module, where it can be imported"
         Reader(declared, source).fail(f"parameter {name}={literal[:60]} cannot be sent to another interpreter; {fix}")
     return Param(name=name, literal=sent)
+
+
+def literal_of(value: Any) -> str:
+    """The repr of a value; where that needs more decimal digits than are converted, integers in hexadecimal."""
+    try:
+        return repr(value)
+    except ValueError:
+        if type(value) is dict:
+            return f"{{{', '.join(f'{literal_of(key)}: {literal_of(each)}' for key, each in value.items())}}}"
+        if type(value) in BRACKETS:
+            begin, end = BRACKETS[type(value)]
+            return f"{begin}{', '.join(map(literal_of, value))}{end}"
+        return hex(value) if type(value) is int else object.__repr__(value)
 
 
 def importable_name(value: Any) -> str:

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 SHORT = 200
 MANY = 1000
 """Elements of a larger array are compared by the hash of their bytes."""
+REPR_BITS = 2000
+"""A longer integer is written in hexadecimal: the interpreter may limit decimal digits, to 640 at least."""
+
+
+def written(value: Any) -> str:
+    """The repr of a value; of a large integer its hexadecimal digits."""
+    return hex(value) if isinstance(value, int) and int.bit_length(value) > REPR_BITS else repr(value)
 
 
 def canonical(value: Any) -> str:
@@ -25,7 +32,7 @@ def canonical(value: Any) -> str:
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         return _of_numpy(value, numpy)
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return repr(value) if type(value) in _EXACT else f"{type(value).__name__}:{value!r}"
+        return written(value) if type(value) in _EXACT else f"{type(value).__name__}:{written(value)}"
     if isinstance(value, (list, tuple)):
         inner = ", ".join(map(canonical, value))
         if isinstance(value, list):

@@ -302,7 +302,8 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
         report["timers"] = {name: (t.count, t.total_ns, t.max_ns) for name, t in worker.timers.items() if t.count}
         for name, n in counters.items():
             if report["error"] is None and _unusual(n):
-                report["error"] = (f"the counter {name!r} is {n}", "worker.count takes finite numbers.")
+                shown = "beyond 1e308" if type(n) is int else n  # which may have too many digits
+                report["error"] = (f"the counter {name!r} is {shown}", "worker.count takes finite numbers.")
         checks = report["error"] is None and order.flags & CHECKING and not order.window_ns
         if checks and order.flags & VALUES:
             report["value"] = result

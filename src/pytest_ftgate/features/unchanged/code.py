@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator, Mapping
 from types import CodeType
 from typing import Final, TypeAlias
 
+from ...runner.results import written
+
 Parts: TypeAlias = Mapping[str, list[tuple[object, ...]]]
 """By qualified name: what is executed of the code objects of that name, in the order of the source."""
 MODULE: Final = "<module>"
@@ -76,7 +78,7 @@ def _constant(value: object) -> object:
     """A form that is equal for equal constants of one type: those of 1, 1.0 and True differ."""
     if isinstance(value, tuple):
         return tuple(map(_constant, value))
-    return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
+    return sorted(map(written, value)) if isinstance(value, frozenset) else written(value)
 
 
 class _Called(ast.NodeTransformer):
