@@ -18,6 +18,7 @@ from ...kit.errors import FtgateError
 from ...model.spec import Source
 from ...plugin.collection import parametrized_names, written_around
 from ...plugin.options import usage_errors
+from ...plugin.xdist import distributes
 from ...runner.loading import adapted
 from . import adapter
 
@@ -48,8 +49,8 @@ class ExistingTests:
         self.found = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Refuse globs that match nothing: the run would be green."""
-        if not self.found and not session.testsfailed:
+        """Refuse globs that match nothing: the run would be green. With pytest-xdist its workers see all tests."""
+        if not (self.found or session.testsfailed or distributes(session.config)):
             given = f"--ftgate-existing={','.join(self.patterns)}"
             fix = "a glob is of a whole node id without parameters, such as 'tests/test_cache.py::*' or '*::test_get*'"
             with usage_errors():
