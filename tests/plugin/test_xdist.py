@@ -212,6 +212,16 @@ def test_what_failed_is_run_again(make: Callable[..., Example]) -> None:
     assert example.verdicts("out.json").keys() == {each.replace("second", "missing") for each in ALL[2:4]}
 
 
+def test_a_file_that_cannot_be_an_argument_is_found(make: Callable[..., Example]) -> None:
+    """Pytest takes what is in brackets for parameters."""
+    example = make()
+    (example.folder / "of[1]").mkdir()
+    (example.folder / "test_cells.py").rename(example.folder / "of[1]" / "test_cells.py")
+    result = run(example)
+    assert (result.ret, measured(example)) == (pytest.ExitCode.OK, NAMES)
+    assert result.parseoutcomes() == {"passed": 50, "undecided": 6}
+
+
 CHOOSES = """
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(items):

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 CHANNEL = "ftgate"
 """What a worker gets from the controller, to tell it of its cells."""
 SHOWN = 3
+FOUND = pytest.StashKey[set[str]]()
+
+
+def found(config: pytest.Config) -> set[str]:
+    """What features have found while tests were collected; the controller gets it from the workers."""
+    return config.stash.setdefault(FOUND, set())
 
 
 def distributes(config: pytest.Config) -> bool:
@@ -27,6 +33,7 @@ class XdistWorker:
     """In a worker: collects as any run does, and runs no cell."""
 
     def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.channel: Any = config.workerinput[CHANNEL]  # type: ignore[attr-defined]
         self.collected: list[str] = []
 
@@ -39,8 +46,7 @@ class XdistWorker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Hand over the cells that all plugins have left, also those that choose last, as --lf does."""
-        chosen = cells_of(session.items)
-        self.channel.send((self.collected, [*chosen]))
+        self.channel.send((self.collected, [*cells_of(session.items)], [*found(self.config)]))
         session.items[:] = [item for item in session.items if CELL not in item.stash]
 
 
@@ -61,9 +67,10 @@ class XdistController:
         channel.setcallback(self._hear)
         node.workerinput[CHANNEL] = channel
 
-    def _hear(self, cells: tuple[list[str], list[str]]) -> None:
-        """In a thread of execnet's: all cells, and those that were not deselected."""
-        self.gate.collected, self.gate.planned = cells
+    def _hear(self, told: tuple[list[str], list[str], list[str]]) -> None:
+        """In a thread of execnet's: all cells, those that were not deselected, and what features have found."""
+        self.gate.collected, self.gate.planned, of_features = told
+        found(self.gate.config).update(of_features)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
@@ -90,6 +97,7 @@ class XdistController:
         self._go_on()
         self._collect()
         self._go_on()
+        self._refuse_lost()
         for item, following in zip(session.items, [*session.items[1:], None], strict=False):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._go_on()
@@ -104,6 +112,8 @@ class XdistController:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
+
+    def _refuse_lost(self) -> None:
         if self.lost and not self.errors:
             raise pytest.UsageError(
                 f"the workers have collected {plural(len(self.lost), 'cell')} that the controller, which measures, has "
@@ -114,9 +124,11 @@ class XdistController:
         """Collect the files with cells: quietly, since what the workers have said of the collection holds."""
         session, option = self.session, self.session.config.option
         files = dict.fromkeys(str(session.config.rootpath / each.partition("::")[0]) for each in self.gate.collected)
+        # Pytest takes brackets in an argument for parameters: with such a path it collects what the workers have.
+        nameable = "[" not in "".join(files)
         verbosity, option.verbose = option.verbose, min(option.verbose, -1)
         try:
-            session.perform_collect([*files])
+            session.perform_collect([*files] if nameable else None)
         finally:
             option.verbose = verbosity
         session.testscollected = self.others + len(session.items)
@@ -131,8 +143,8 @@ class XdistController:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Take what the workers' plugins have left of all tests; those of this process have nothing to choose from."""
-        found = cells_of(items)
-        self.lost = [nodeid for nodeid in self.gate.planned if nodeid not in found]
-        items[:] = chosen = [found[nodeid] for nodeid in self.gate.planned if nodeid in found]
+        cells = cells_of(items)
+        self.lost = [nodeid for nodeid in self.gate.planned if nodeid not in cells]
+        items[:] = chosen = [cells[nodeid] for nodeid in self.gate.planned if nodeid in cells]
         yield
         items[:] = chosen

@@ -6,7 +6,7 @@ import hashlib
 import heapq
 import statistics
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +19,7 @@ from ...model.report import Shard
 from ...model.spec import Plan
 from ...plugin.collection import CELL, cells_of
 from ...plugin.options import options_of
+from ...plugin.xdist import found
 from ...run.rows import positions_of
 from ...run.run import Run
 from ...run.stored import StoredBaselines
@@ -89,8 +90,7 @@ def split(costs: Mapping[str, float], parts: int) -> list[int]:
     return [of[name] for name in costs]
 
 
-FOUND = "ftgate_shard"
-"""What a worker of pytest-xdist tells the controller: that there were tests to split."""
+TESTS = "tests to split"
 
 
 class Sharding:
@@ -101,14 +101,15 @@ class Sharding:
         self.config, self.gate = config, gate
         self.part, self.parts = part, parts
         self.shard: Shard | None = None
-        self.found = self.empty = False
+        self.empty = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Deselect the tests of other parts, after all others have selected theirs."""
         yield
-        self.found = self.found or bool(items)
-        if not self.found:
+        if items:
+            found(self.config).add(TESTS)
+        if TESTS not in found(self.config):
             return
         cells = self._own(self.gate, items) if self.gate else cells_of(items)
         kept: list[pytest.Item] = []
@@ -137,17 +138,10 @@ class Sharding:
         self.shard = part_of(gate.run, gate.whole, selected, self.part, self.parts, given)
         return {self.shard.planned[place] for place in self.shard.places}
 
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Hear of a worker that has ended. Source: xdist.newhooks."""
-        self.found = self.found or FOUND in getattr(node, "workeroutput", ())
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
         """A part without a test is no failure, if there were some to split."""
-        if self.gate is None and self.found:
-            self.config.workeroutput[FOUND] = True  # type: ignore[attr-defined]
-        elif session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self.found:
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and TESTS in found(self.config):
             session.exitstatus = pytest.ExitCode.OK
             self.empty = True
         yield
