@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
@@ -50,10 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ftgate: interrupted", file=sys.stderr)
         return 130
-    except Exception as error:  # a report that was read contradicts itself
-        why = importlib.import_module(f"{__package__}.features.last_run").meaningless(error)
-        if not why:
-            raise
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is told and ends the command
+        print(plain(traceback.format_exc()), end="", file=sys.stderr)
+        files = importlib.import_module(f"{__package__}.features.last_run").read_so_far()
+        edited = f", unless {files} was changed by hand" if files else ""
+        why = f"a mistake of pytest-ftgate{edited}: {type(error).__name__}: {error}"
         print(f"ftgate: error: {plain(why)}", file=sys.stderr)
         return 2
 

@@ -331,6 +331,22 @@ def test_the_folder_is_that_of_the_configuration(ftgate: Ftgate, project: Path) 
         ftgate("list", code=code)
 
 
+def test_a_package_of_a_monorepo_has_its_own(ftgate: Ftgate, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where `addopts` says which, in either configuration."""
+    package = project / "packages" / "one"
+    package.mkdir(parents=True)
+    Store(project / "all").save("theirs.py::test_t", [change()])
+    Store(package / "mine").save(TEST, [change()])
+    (project / "pytest.ini").write_text("[pytest]\naddopts = --ftgate-baselines=all\n")
+    (package / "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = "--ftgate-baselines=mine"\n')
+    assert "theirs.py" in ftgate("list")
+    monkeypatch.chdir(package)
+    assert TEST in ftgate("list")
+    assert "theirs.py" not in ftgate("list")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--ftgate-baselines=../../all")
+    assert "theirs.py" in ftgate("list")
+
+
 def test_a_run_and_the_command_take_the_same_lock(ftgate: Ftgate, store: Store, project: Path) -> None:
     leave_run(project, rows()[0])
     ftgate("update")

@@ -421,6 +421,39 @@ def test_native_toml(pytester: pytest.Pytester) -> None:
     assert [getattr(options_of(config), name) for name in ("python", "explain", "iterations")] == [("3.13",), False, 3]
 
 
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest 9 reads [tool.pytest]")
+@pytest.mark.parametrize(
+    ("key", "written", "value"),
+    [
+        ("launches", "5", 5),
+        ("launches", '"5"', 5),
+        ("alpha", "0.02", 0.02),
+        ("timeout", "30.5", 30.5),
+        ("timeout", "90", 90.0),
+        ("timeout", '"90s"', 90.0),
+        ("python", '["3.13", "3.14t"]', ("3.13", "3.14t")),
+        ("python", '"3.13 3.14t"', ("3.13", "3.14t")),
+        ("install", '""', ()),
+        ("report", '"json:a"', ("json:a",)),
+    ],
+)
+def test_a_key_of_tool_pytest_is_what_toml_has(
+    pytester: pytest.Pytester, key: str, written: str, value: object
+) -> None:
+    pytester.makepyprojecttoml(f"[tool.pytest]\nftgate_{key} = {written}\n")
+    found = getattr(options_of(pytester.parseconfig()), key)
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest 9 reads [tool.pytest]")
+@pytest.mark.parametrize("written", ["true", "[3.13]", "{a = 1}", "2026-01-01"])
+def test_a_key_of_tool_pytest_that_means_nothing_is_a_usage_error(pytester: pytest.Pytester, written: str) -> None:
+    """Of a list of numbers 3.10 would be 3.1."""
+    pytester.makepyprojecttoml(f"[tool.pytest]\nftgate_python = {written}\n")
+    with pytest.raises(pytest.UsageError, match=r"ini option ftgate_python: .*expects a list"):
+        options_of(pytester.parseconfig())
+
+
 # -- help ----------------------------------------------------------------------------------------------------------
 
 

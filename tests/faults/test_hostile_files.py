@@ -13,7 +13,11 @@ import pytest
 from mutations import mutate, mutate_text
 
 from pytest_ftgate import cli
+from pytest_ftgate.features import baseline, last_run
+from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launchers import load, workload
+from pytest_ftgate.model.report import PlacedRow
+from pytest_ftgate.run.folder import decoded
 
 
 def test_a_real_file_of_each_kind_is_read() -> None:
@@ -57,11 +61,20 @@ def test_a_length_that_exceeds_the_file_allocates_nothing(content: bytes) -> Non
         tracemalloc.stop()
 
 
-def test_a_report_that_contradicts_itself_is_an_error_that_names_it(
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{}", b"[" * 100_000, b"\xff"])
+def test_rows_that_no_process_of_ours_wrote_name_their_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "rows-1.json"
+    path.write_bytes(content)
+    with pytest.raises(FtgateError, match=r"rows-1\.json: cannot be read: .*; remove it and run again"):
+        decoded(path, list[PlacedRow])
+
+
+def test_a_report_that_contradicts_itself_is_named_beside_us(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A metric that does not exist, of a report that is valid by its schema."""
+    """A metric that does not exist, of a report that is valid by its schema: whose fault it is cannot be known."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(last_run, "READ", [])
     content = json.loads(msgspec.json.encode(hostile.small_report()))
     for metric in content["tables"][0]["rows"][0]["verdict"]["metrics"]:
         metric["metric"] = "peak."
@@ -70,5 +83,17 @@ def test_a_report_that_contradicts_itself_is_an_error_that_names_it(
     path.write_text(json.dumps(content), encoding="utf-8")
     assert cli.main(["report", str(path), "-v"]) == 2
     said = capsys.readouterr().err
-    assert "r.json" in said
-    assert "write it again" in said
+    assert said.startswith("Traceback")
+    assert f"ftgate: error: a mistake of pytest-ftgate, unless {path} was changed by hand: KeyError: 'peak.'" in said
+
+
+def test_a_mistake_of_ours_is_ours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And ends with the exit code of an error, as 1 means that something regressed."""
+
+    def mistaken() -> None:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(last_run, "READ", [])
+    monkeypatch.setattr(baseline, "store_of", mistaken)
+    assert cli.main(["baseline", "list"]) == 2
+    assert "ftgate: error: a mistake of pytest-ftgate: KeyError: 'ours'\n" in capsys.readouterr().err

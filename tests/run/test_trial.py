@@ -753,13 +753,12 @@ class TestExplanation:
         def a_few(at: At) -> Profile:
             found = whole(at)
             few = [each for each in found.samples if each.block < 2]
-            return msgspec.structs.replace(found, samples=tuple(few), cut=at.reference)
+            return msgspec.structs.replace(found, samples=tuple(few))
 
         launcher.profile = a_few
         rows = finish(project.trial(launcher, TWO, against="main"))
         explanation = rows[FORK].explanation
         assert explanation is not None
-        assert explanation.part
         assert [each.name for each in explanation.functions] == ["parse"]
         assert len(profiles_of(launcher)) == 2 * 3  # ten blocks are more than enough, and five are needed
 

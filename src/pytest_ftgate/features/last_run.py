@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import traceback
 from collections.abc import Generator
 from pathlib import Path
 
@@ -25,7 +24,6 @@ LOCK = Path(".ftgate") / "baselines.lock"
 
 
 READ: list[Path] = []
-"""The report files that this process has read: what cannot be shown is a fault of one of them."""
 NARROW = 80
 
 
@@ -98,14 +96,9 @@ def read(path: Path, fix: str = "name a file that --ftgate-report json:PATH wrot
     return report
 
 
-def meaningless(error: Exception) -> str:
-    """Why a report that was read cannot be used: its figures contradict each other; empty if none was read."""
-    if not READ:
-        return ""
-    named = " and ".join(dict.fromkeys(map(str, READ)))
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    fault = f"{type(error).__name__}: {error}, in {Path(frame.filename).name}, line {frame.lineno}"
-    return f"{named}: holds figures that cannot be used ({plain(fault)}); {json.AGAIN}"
+def read_so_far() -> str:
+    """The reports that this process has read: one that was changed by hand may hold what nothing here expects."""
+    return " or ".join(dict.fromkeys(map(str, READ)))
 
 
 def no_run() -> int:

@@ -240,8 +240,7 @@ def joined(profiles: Sequence[Profile]) -> Profile:
             )
             for each in profile.samples
         ]
-    cut = any(profile.cut for profile in profiles)
-    return Profile(functions=tuple(functions), samples=tuple(samples), cut=cut)
+    return Profile(functions=tuple(functions), samples=tuple(samples))
 
 
 def slower_functions(

@@ -54,6 +54,11 @@ def _read(config: pytest.Config, rows: Sequence[Option]) -> Options:
         try:
             ini[option.name] = config.getini(option.dest)
         except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
+            # pytest has one type for each key, and `[tool.pytest]` may hold 5 or "5", 90 or "90s", a text or a list.
+            raw = getattr(getattr(config, "_inicfg", {}).get(option.dest), "value", None)
+            if option.ini != "bool" and type(raw) in (int, float, str):
+                ini[option.name] = raw
+                continue
             with usage_errors():
                 raise FtgateError(f"ini option {option.dest}: {error}") from None
     with usage_errors():

@@ -102,7 +102,8 @@ def _started() -> subprocess.Popen[str]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            text=True,
+            encoding=sys.getfilesystemencoding(),  # as it hears the names of folders, not in that of the locale
+            errors=sys.getfilesystemencodeerrors(),
         )
 
 
