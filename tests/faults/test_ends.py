@@ -415,6 +415,17 @@ def test_a_pid_that_is_another_process_by_now_is_a_dead_owner() -> None:
     assert not owner._replace(pid=2**22 - 1, place="abcdef").gone, "of another machine, or another container"
 
 
+def test_the_guard_has_what_this_interpreter_was_found_and_loaded_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/where/libpython/is")
+    monkeypatch.setenv(marks.MARK, next(marks.marks()))
+    with guard._started() as process:
+        try:
+            found = psutil.Process(process.pid).environ()
+            assert found == {name: value for name, value in os.environ.items() if name != marks.MARK}
+        finally:
+            process.kill()
+
+
 def test_a_forked_child_does_not_keep_the_guard_from_noticing(tmp_path: Path) -> None:
     """It would, with its copy of the pipe's other end."""
     script = """

@@ -26,6 +26,7 @@ from fake_launcher import (
 from pytest_ftgate.measure.capacity import (
     BARE_BYTES,
     DESCRIPTORS,
+    MEMORY_SHARE,
     SPARE_DESCRIPTORS,
     WORKLOAD_BYTES,
     Capacity,
@@ -52,6 +53,11 @@ def run_of(
     launcher: FakeLauncher, group: Group, capacity: Capacity, *, paired: bool = False, limits: Allowance = THREE
 ) -> WholeMeasurement:
     return measurement_of(launcher, group, limits, paired=paired, capacity=capacity)
+
+
+def test_the_memory_is_what_the_cgroup_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_ftgate.measure.capacity.memory_left_bytes", lambda: 1 << 20)
+    assert Capacity.of_this_process().memory_bytes == MEMORY_SHARE * (1 << 20)
 
 
 @pytest.mark.parametrize("paired", [False, True])

@@ -17,6 +17,7 @@ from pytest_ftgate.measure.machine import (
     cpu_quota,
     fingerprint,
     governor,
+    memory_left_bytes,
     memory_limit_bytes,
     read_machine,
     usable_cores,
@@ -106,6 +107,20 @@ def test_cgroup_v2_inside_a_container_shows_its_limit_at_the_top(tmp_path: Path)
     assert cpu_quota(tmp_path) == 0.5
 
 
+@pytest.mark.parametrize(
+    ("used", "unread", "left"), [("700", "", 300), ("700", "inactive_file 150", 450), ("1200", "anon 1", 0)]
+)
+def test_what_a_cgroup_has_used_is_not_left_of_its_limit(tmp_path: Path, used: str, unread: str, left: int) -> None:
+    """Files that the kernel may drop are used as long as nobody needs their memory."""
+    put(tmp_path, "proc/self/cgroup", "0::/outer/inner\n")
+    put(tmp_path, "sys/fs/cgroup/outer/inner/memory.max", "5000\n")
+    put(tmp_path, "sys/fs/cgroup/outer/inner/memory.current", "600\n")
+    put(tmp_path, "sys/fs/cgroup/outer/memory.max", "1000\n")
+    put(tmp_path, "sys/fs/cgroup/outer/memory.current", f"{used}\n")
+    put(tmp_path, "sys/fs/cgroup/outer/memory.stat", f"anon 100\n{unread}\nactive_file 50\n")
+    assert memory_left_bytes(tmp_path) == left
+
+
 def test_cgroup_v1(tmp_path: Path) -> None:
     put(tmp_path, "proc/self/cgroup", "5:cpu,cpuacct:/job\n4:memory:/job\n1:name=systemd:/\n")
     put(tmp_path, "sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "200000\n")
@@ -115,7 +130,10 @@ def test_cgroup_v1(tmp_path: Path) -> None:
     assert cpu_quota(tmp_path) == 2.0
     assert memory_limit_bytes(tmp_path) is None
     put(tmp_path, "sys/fs/cgroup/memory/memory.limit_in_bytes", "4096\n")
-    assert memory_limit_bytes(tmp_path) == 4096
+    assert memory_limit_bytes(tmp_path) == memory_left_bytes(tmp_path) == 4096
+    put(tmp_path, "sys/fs/cgroup/memory/memory.usage_in_bytes", "3000\n")
+    put(tmp_path, "sys/fs/cgroup/memory/memory.stat", "inactive_file 20\ntotal_inactive_file 1000\n")
+    assert memory_left_bytes(tmp_path) == 2096
 
 
 def test_nothing_to_read_is_no_limit(tmp_path: Path) -> None:

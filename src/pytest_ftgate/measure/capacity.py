@@ -12,7 +12,7 @@ import psutil
 from ..kit.text import plural
 from .cell_run import CellRun
 from .launch import LaunchRole
-from .machine import ROOT, cgroup_folders, memory_limit_bytes, read_text
+from .machine import ROOT, cgroup_folders, memory_left_bytes, read_text
 
 DESCRIPTORS = 5
 """What a launch keeps open here at most: two ends of pipes to it, what it prints, what waits for these."""
@@ -67,8 +67,8 @@ class Capacity:
             opened = len(os.listdir("/dev/fd"))
         except OSError:  # /proc may be hidden
             opened = SPARE_DESCRIPTORS
-        # The memory that is free, or the limit of this process's cgroup if that is less.
-        limits = [memory_limit_bytes()]
+        # The memory that is free, or what this process's cgroup leaves of its limit if that is less.
+        limits = [memory_left_bytes()]
         with contextlib.suppress(OSError, psutil.Error):
             limits.append(psutil.virtual_memory().available)
         free_bytes = min((each for each in limits if each is not None), default=None)

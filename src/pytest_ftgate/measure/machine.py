@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,13 +91,31 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 def memory_limit_bytes(root: Path = ROOT) -> int | None:
     """The least memory limit of this process's cgroup and those above it; None without a limit."""
-    limits = []
+    return min((limit for limit, _ in _memory_limits(root)), default=None)
+
+
+def memory_left_bytes(root: Path = ROOT) -> int | None:
+    """What this process's cgroup and those above it leave of their memory limits; None without a limit.
+
+    Files that nobody has read for a while are dropped first: the kernel counts them as used.
+    """
+    left = []
+    for limit, folder in _memory_limits(root):
+        used = [(read_text(folder / name) or "").strip() for name in ("memory.current", "memory.usage_in_bytes")]
+        taken = max((int(text) for text in used if text.isdigit()), default=0)
+        stat = read_text(folder / "memory.stat") or ""  # v1 has it for this cgroup alone, too
+        unread = max(map(int, re.findall(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)), default=0)
+        left.append(max(0, limit - max(0, taken - unread)))
+    return min(left, default=None)
+
+
+def _memory_limits(root: Path) -> Iterator[tuple[int, Path]]:
+    """The memory limits of this process's cgroup and those above it, with their folders."""
     for folder in cgroup_folders(root, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             text = (read_text(folder / name) or "").strip()
             if text.isdigit() and int(text) < _NO_LIMIT_BYTES:
-                limits.append(int(text))
-    return min(limits, default=None)
+                yield int(text), folder
 
 
 def cgroup_folders(root: Path, controller: str) -> list[Path]:

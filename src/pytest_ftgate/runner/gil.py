@@ -7,7 +7,6 @@ from time import sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 LOOKS, LOOK_S = 100, 0.01
@@ -26,18 +25,29 @@ class GilWatch:
     def __init__(self) -> None:
         self.module = ""
         self.was_off = False
-        self._show: Callable[..., None] | None = None
 
     def install(self) -> None:
-        """Listen to warnings from now on. Call it before the workload is imported."""
+        """Listen to warnings from now on. Call it before the workload is imported.
+
+        Several threads may, also where something wraps what we had installed: each time calls only what it found.
+        """
         if gil_enabled():
             return
         self.was_off = True
         import warnings
 
-        if warnings.showwarning != self._listen:
-            self._show = warnings.showwarning
-            warnings.showwarning = self._listen
+        show: Any = warnings.showwarning
+        if getattr(show, "of", None) is self:
+            return
+
+        def listen(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+            after = str(message).partition(_BEFORE)[2]
+            if after:
+                self.module = self.module or after.partition("'")[0]
+            show(message, *args, **kwargs)
+
+        listen.of = self  # type: ignore[attr-defined]
+        warnings.showwarning = listen
 
     def enabled(self) -> bool:
         """Whether the GIL is on, where it was off for longer than an import: CPython turns it on while any thread
@@ -48,13 +58,6 @@ class GilWatch:
                 return False
             sleep(LOOK_S)
         return gil_enabled()
-
-    def _listen(self, message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        after = str(message).partition(_BEFORE)[2]
-        if after:
-            self.module = self.module or after.partition("'")[0]
-        if self._show is not None:
-            self._show(message, *args, **kwargs)
 
 
 watch = GilWatch()

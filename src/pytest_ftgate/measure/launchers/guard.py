@@ -17,15 +17,15 @@ from typing import Final
 import psutil
 
 from ...kit.files import remove
-from ...kit.processes import Owner, end_run, kill, left_in, marked_tools, orphans, run_mark, tagged
+from ...kit.processes import MARK, Owner, end_run, kill, left_in, marked_tools, orphans, run_mark, tagged
 
 GRACE_S: Final = 1.0
 """How long what a killed run leaves may take to end by itself, as a server does, before it is killed."""
 # Until it is needed the guard imports nothing; no signal to a process group or a process tree ends it before.
 _SCRIPT: Final = """
 import signal, sys
-for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-    signal.signal(getattr(signal, name), signal.SIG_IGN)
+for number in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
+    signal.signal(getattr(signal, number), signal.SIG_IGN)
 folders = sys.stdin.read().splitlines()
 sys.path[:0] = sys.argv[2:]
 from pytest_ftgate.measure.launchers import guard
@@ -92,12 +92,13 @@ def sweep(folder: Path) -> int:
 def _started() -> subprocess.Popen[str]:
     package = str(Path(__file__).parents[3])
     paths = [*(os.path.abspath(path) for path in sys.path if path), package, str(Path(psutil.__file__).parents[1])]
-    temporary = {name: os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if name in os.environ}
-    with tagged():  # it is no part of a launch that this process may be in
+    # All that an interpreter needs to be found and loaded; but it is no part of a launch that we may be in.
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    with tagged():
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _SCRIPT, run_mark(), *dict.fromkeys(paths)],
             cwd="/",
-            env={"PATH": os.defpath, **temporary},
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
