@@ -54,10 +54,14 @@ def executables() -> dict[str, str]:
 
 @pytest.fixture
 def interpreters_on_path(monkeypatch: pytest.MonkeyPatch, executables: dict[str, str]) -> None:
-    """Runs in this environment take the two interpreters by their paths' folders, as a user's would; wide lines."""
+    """Runs in this environment take the two interpreters by their paths' folders, as a user's would; wide lines.
+
+    They are no workers of pytest-xdist, should this process be one.
+    """
     folders = [str(Path(path).parent) for path in executables.values()]
     monkeypatch.setenv("PATH", ":".join(dict.fromkeys(folders)), prepend=":")
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -111,6 +111,15 @@ GONE: Final = {
     ),
     "patterns of wheels": Gone(words=("with_wheels", "dist/*.whl")),
     "a folder of interpreters of ours": Gone(words=("cache_folder", "kept_folder", "found in the cache")),
+    "measuring in the workers of pytest-xdist": Gone(
+        options=("exclusive",),
+        modules=("run/turns",),
+        words=(
+            *("MeasuringTurn", "WorkerTurns", "Handover", "keep_lost", "keep_spent", "is_worker=", "unwritten"),
+            *("RUNS_KEPT", "ftgate/runs", "privacy.encoded", "privacy.packed", "take_part"),
+            *("test_turns", "faults/test_workers", "PDEATHSIG"),
+        ),
+    ),
     "tools of a release among the tests": Gone(words=("support/release", "support/smoke")),
 }
 # Locked requirements of others, and this table.

@@ -58,12 +58,15 @@ def ftgate_formats() -> Mapping[str, Format]:
 
 @_hookspec
 def ftgate_begin(run: Run) -> None:
-    """A run begins in this process. A feature that keeps something of it registers an object with `run.plugins`."""
+    """A run begins. A feature that keeps something of it registers an object with `run.plugins`."""
 
 
 @_hookspec
 def ftgate_collect(config: pytest.Config, options: Options) -> None:
-    """Pytest will collect, to measure or with `--collect-only`: a feature registers what makes items here."""
+    """Pytest will collect, to measure or with `--collect-only`: a feature registers what makes items here.
+
+    Also in the workers of pytest-xdist, which have no run.
+    """
 
 
 @_hookspec

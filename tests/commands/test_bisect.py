@@ -216,7 +216,7 @@ def test_a_state_is_bad_from_within_the_change_however_large(
 
 def test_a_run_against_several_commits_names_the_command(runs: Scripted, project: Path) -> None:
     def said(back: int, against: str = "main") -> list[str]:
-        run: Any = SimpleNamespace(folder=RunFolder(project, "it"), config=Options(against=against))
+        run: Any = SimpleNamespace(folder=RunFolder(project), config=Options(against=against))
         return [*bisect.ftgate_finish(run, report(Decision.REGRESSED, git(project, "rev-parse", f"HEAD~{back}")))]
 
     first = git(project, "rev-parse", "HEAD~6")[:10]

@@ -1,7 +1,7 @@
 """Tries hostile files: `make fuzz`, or `python tests/faults/fuzz.py [--inputs N] [--seconds S] [libFuzzer's options]`.
 
-libFuzzer steers by the branches of our code that an input reaches (atheris). Each input is a baseline, a report, the
-rows of a run, or what a launch leaves: its text as libFuzzer changes it, or a real one with values changed as
+libFuzzer steers by the branches of our code that an input reaches (atheris). Each input is a baseline, a report, or
+what a launch leaves: its text as libFuzzer changes it, or a real one with values changed as
 tests/support/mutations.py does. What raises anything but our own errors is printed once, and fails the run.
 """
 

@@ -284,7 +284,7 @@ def test_who_holds_a_lock_is_said_and_its_death_frees_it(
     got = threading.Event()
 
     def wait() -> None:
-        with RunFolder(tmp_path, "this run").locked("measuring"):
+        with RunFolder(tmp_path).locked("measuring"):
             got.set()
 
     thread = threading.Thread(target=wait, daemon=True)
@@ -305,11 +305,11 @@ def test_a_lock_is_waited_for_until_the_time_of_the_run_is_over(
 ) -> None:
     begin(0.3)
     said = f"--ftgate-time was over while process {holder.pid} of run .* held"
-    with pytest.raises(FtgateError, match=said), RunFolder(tmp_path, "this run").locked("measuring"):
+    with pytest.raises(FtgateError, match=said), RunFolder(tmp_path).locked("measuring"):
         pass
 
 
-def test_the_processes_of_one_run_wait_for_each_other_in_silence(
+def test_of_one_run_each_waits_for_the_other_in_silence(
     tmp_path: Path, begin: Callable[[float | None], list[str]]
 ) -> None:
     warnings = begin(0.2)

@@ -157,10 +157,10 @@ def ended(pytester: pytest.Pytester, interpreters_on_path: None) -> Iterator[pyt
             process.kill()
 
 
-def check_end(pytester: pytest.Pytester, phase: str, hang: str, name: str) -> None:
+def check_end(pytester: pytest.Pytester, phase: str, hang: str, name: str, *more: str) -> None:
     """End a run in a phase: nothing of it is left."""
     project = prepared(pytester, phase, hang)
-    pytest_process = started(project, "--ftgate-report=json:out.json")
+    pytest_process = started(project, "--ftgate-report=json:out.json", *more)
     known = descendants(pytest_process.pid)
     number = signal.Signals[f"SIG{name}"]
     pytest_process.send_signal(number)
@@ -478,21 +478,10 @@ def test_the_next_run_ends_what_is_left_if_the_guard_was_killed_too(ended: pytes
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [*SIGNALS, "INT"])
+@pytest.mark.parametrize("name", SIGNALS)
 @pytest.mark.parametrize("hang", HANGS)
-@pytest.mark.parametrize("whom", ["controller", "worker"])
-def test_an_end_under_xdist_leaves_nothing(ended: pytest.Pytester, hang: str, name: str, whom: str) -> None:
-    project = prepared(ended, "measured", hang)
-    controller = started(project, "-n", "2", "--max-worker-restart=0")
-    known = descendants(controller.pid)
-    owners = {Owner.of(path.name) for path in (project.folder / ".ftgate" / "launches").glob("*")}
-    (measuring,) = {owner.pid for owner in owners if owner is not None}
-    os.kill(controller.pid if whom == "controller" else measuring, signal.Signals[f"SIG{name}"])
-    took_s = gone_after(project, known)
-    code = controller.wait()
-    print(f"{name} of the {whom} while {hang}: {took_s:.2f} s, exit code {code}")
-    assert code
-    assert not list((project.folder / ".ftgate" / "launches").glob("*"))
+def test_an_end_under_xdist_leaves_nothing(ended: pytest.Pytester, hang: str, name: str) -> None:
+    check_end(ended, "measured", hang, name, "-n2")
 
 
 @pytest.mark.long
@@ -519,7 +508,7 @@ def test_who_handles_a_signal_already_keeps_it(pytester: pytest.Pytester, who: s
             faulthandler.register(signal.SIGHUP)
         before = signal.getsignal(signal.SIGHUP)
         signals = Signals()
-        signals.install(is_worker=False)
+        signals.install()
         kept = signal.getsignal(signal.SIGHUP) is before
         signals.pytest_unconfigure()
         assert signal.getsignal(signal.SIGHUP) is before

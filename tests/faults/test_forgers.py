@@ -6,26 +6,20 @@ Where nothing detects it, docs/trust.md says so, and a test shows what happens.
 from __future__ import annotations
 
 import py_compile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from bench import THREADS, Bench
 from example import Example
-from fake_launcher import CONFIG, FakeLauncher, Quiet, group_of
 from project import commit, git
 
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers.workload import CLOCK, clock_error, install_runner
-from pytest_ftgate.model.report import Row
-from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.run.folder import refuse_tracked
-from pytest_ftgate.run.rows import placed_row
-from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
 from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED
 from pytest_ftgate.targets.environments import STAMP
@@ -296,23 +290,6 @@ ThreadWorkers.iteration = iteration
 """
     launch = _measured(bench, forged, count=2)
     assert {iteration.wall_ns for iteration in launch.iterations} == {3 * MS}
-
-
-class Watcher(Quiet):
-    def begin(self, title: str, cells: Sequence[str]) -> None:
-        """Forget it."""
-
-
-def test_rows_that_are_written_for_a_test_are_taken_for_its_own(tmp_path: Path) -> None:
-    """Not detected: measured code that writes into `.ftgate/runs`. docs/trust.md says so."""
-    session, group = Run(CONFIG, tmp_path, "run", Watcher(), FakeLauncher()), group_of("threads")
-    session.start()
-    session.collect((group,))
-    row = Row(cell=group.cells[0], verdict=Verdict(decision=Decision.PASSED))
-    session.folder.run.mkdir(parents=True)
-    file = session.folder.shared("rows", group.key)
-    file.write_bytes(msgspec.json.encode([placed_row(0, group, row)]))
-    assert session.row(group.cells[0].nodeid).row == row
 
 
 def test_a_tracked_folder_of_ours_ends_the_run(pytester: pytest.Pytester, scripted_runs: None) -> None:

@@ -14,10 +14,7 @@ from mutations import mutate, mutate_text
 
 from pytest_ftgate import cli
 from pytest_ftgate.features import baseline, last_run
-from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launchers import load, workload
-from pytest_ftgate.model.report import PlacedRow
-from pytest_ftgate.run.folder import decoded
 
 
 def test_a_real_file_of_each_kind_is_read() -> None:
@@ -59,14 +56,6 @@ def test_a_length_that_exceeds_the_file_allocates_nothing(content: bytes) -> Non
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("content", [b"", b"[1]", b"{}", b"[" * 100_000, b"\xff"])
-def test_rows_that_no_process_of_ours_wrote_name_their_file(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "rows-1.json"
-    path.write_bytes(content)
-    with pytest.raises(FtgateError, match=r"rows-1\.json: cannot be read: .*; remove it and run again"):
-        decoded(path, list[PlacedRow])
 
 
 def test_a_report_that_contradicts_itself_is_named_beside_us(

@@ -142,8 +142,9 @@ def test_plain_runs(example: Example, python: str) -> None:
     assert (code, summary(text)) == (0, {"passed": 8})
 
 
-def test_a_measuring_run(example: Example, python: str) -> None:
-    code, text = run(example, python, *MEASURED, *DUMPED)
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_a_measuring_run(example: Example, python: str, workers: tuple[str, ...]) -> None:
+    code, text = run(example, python, *MEASURED, *DUMPED, *workers)
     assert (code, summary(text)) == (1, {"failed": 1, "passed": 4, "undecided": 3})
     assert "Timeout" not in text, "neither pytest-timeout nor faulthandler_timeout"
     suite = JUnitXml.fromfile(str(example.folder / "junit.xml"))

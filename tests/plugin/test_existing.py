@@ -146,8 +146,9 @@ def test_a_run_that_skips_all_that_match_is_not_green(
 def test_a_glob_that_is_empty_or_matches_nothing_is_refused(pytester: pytest.Pytester, scripted_runs: None) -> None:
     example = Example(pytester, {"test_a.py": "def test_it(): ..."})
     assert_usage_error(example.run_pytest("--ftgate-existing="), "takes at least one GLOB")
-    refused = example.run_pytest("-p", "fake_run", "--ftgate-existing=test_a.py")
-    assert_usage_error(refused, "--ftgate-existing=test_a.py matches none", "such as 'tests/test_cache.py::*'")
+    for workers in ("-n0", "-n1"):
+        refused = example.run_pytest("-p", "fake_run", "--ftgate-existing=test_a.py", workers)
+        assert_usage_error(refused, "--ftgate-existing=test_a.py matches none", "such as 'tests/test_cache.py::*'")
 
 
 # -- the body, as the measured process makes it ---------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from report_by_hand import HEAVIER, SLOWER, WAITING
 
 from pytest_ftgate.model.report import Explanation, FunctionTime
@@ -23,6 +24,18 @@ def test_each_thing_that_changed_has_a_sentence_the_functions_first() -> None:
         "waits at src/words/cache.py:12 Lock: 2 % -> 23 % of the workers' time",
         "start: 1.20 ms -> 2.90 ms",
     )
+
+
+def test_stacks_of_a_part_of_the_iterations_are_said_to_be_that() -> None:
+    (known, part) = explained(
+        msgspec.structs.replace(SLOWER, shares=(), cores=None, functions=SLOWER.functions[:1], part=True)
+    )
+    assert known.endswith("json/encoder.py:204")
+    assert part == (
+        "the sampled stacks are so deep that they filled their space: only the first iterations were sampled"
+    )
+    unknown = Explanation(refused="not known (only 12 samples of the workers' stacks were taken)", part=True)
+    assert explained(unknown) == (part,)
 
 
 def test_never_more_is_said_to_be_spent_than_was_added() -> None:

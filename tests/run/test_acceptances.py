@@ -33,7 +33,6 @@ class Repo:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.count = 0
 
     def git(self, *arguments: str) -> str:
         return git(self.folder, *arguments)
@@ -47,8 +46,7 @@ class Repo:
 
     def run(self, listener: Quiet | None = None) -> Acceptances:
         """A run of its own."""
-        self.count += 1
-        return acceptances(RunFolder(self.folder, f"run-{self.count}"), listener)
+        return acceptances(RunFolder(self.folder), listener)
 
     def reasons(self, since: str = "") -> list[str]:
         """What the commits since one accept."""
@@ -123,12 +121,12 @@ def test_the_branch_is_that_of_the_runs_start(repo: Repo) -> None:
     run = repo.run()
     assert [each.reason for each in run.since("")] == ["one"]
     repo.commit("two")
-    other = acceptances(run.run.folder)
-    assert [each.reason for each in other.since("")] == ["one"]
+    run._read.clear()
+    assert [each.reason for each in run.since("")] == ["one"]
 
 
 def test_outside_of_git_and_without_a_commit_nothing_is_accepted(tmp_path: Path, repo: Repo) -> None:
-    outside = acceptances(RunFolder(tmp_path, "run"))
+    outside = acceptances(RunFolder(tmp_path))
     assert outside.since("abc") == ()
     outside.check("")
     (tmp_path / "empty").mkdir()

@@ -70,6 +70,6 @@ def test_a_report_of_packed_rows_is_the_same_text() -> None:
 def test_what_cannot_be_written_is_kept_in_memory(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     for root in (tmp_path, tmp_path / "taken"):
-        rows = RowStore(RunFolder(root, "run"), lambda _: None)
+        rows = RowStore(RunFolder(root))
         first, second = rows.keep(b"first"), rows.keep(b"second")
         assert (second(), first(), second()) == (b"second", b"first", b"second")

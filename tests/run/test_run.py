@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable
 from itertools import groupby
-from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -35,7 +34,6 @@ from pytest_ftgate.judge import decide, metrics, prediction
 from pytest_ftgate.judge import limits as thresholds
 from pytest_ftgate.judge.judge import Judge
 from pytest_ftgate.judge.values import Values
-from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.kit.values import Metric, Threshold
 from pytest_ftgate.measure import machine
@@ -278,9 +276,7 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     selected.row(one.cells[0].nodeid)
     assert seen
     assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
-    shards.take_part(selected, whole, (one, fresh), 2, 2, {})
-    shard = shards.part_of(selected)
-    assert shard is not None
+    shard = shards.part_of(selected, whole, (one, fresh), 2, 2, {})
     assert shard.hypotheses == 12
     assert shard.planned == tuple(cell.nodeid for group in (one, fresh) for cell in group.cells)
 
@@ -297,8 +293,8 @@ def test_a_part_is_chosen_by_what_was_recorded_on_any_machine(project: Project) 
     costs = shards.costs_of(whole, project.session(day()).stored)
     assert list(costs.values()) == [5.0, 40.0, 9.0, 9.0]
     names = [group.cells[0].nodeid for group in groups]
-    parts = [shards.take_part(project.session(day()), whole, whole, part, 2, {}) for part in (1, 2)]
-    assert parts == [{names[1]}, {names[0], names[2], names[3]}]
+    parts = [shards.part_of(project.session(day()), whole, whole, part, 2, {}).places for part in (1, 2)]
+    assert [[names[place] for place in places] for places in parts] == [[names[1]], [names[0], names[2], names[3]]]
     for path in project.root.rglob("baselines/**/*.json"):
         path.write_text("{", encoding="utf-8")
     assert list(shards.costs_of(whole, project.session(day()).stored).values()) == [1.0] * 4, "the numbers of cells"
@@ -552,19 +548,6 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
 # -- runs that are shared ------------------------------------------------------------------------------------------
 
 
-def test_a_second_process_of_a_run_reads_the_rows_of_the_first(project: Project) -> None:
-    project.recorded()
-    first, second = day(cells_slower(1.3)), FakeLauncher()
-    rows = project.session(first, run="shared").row(THREADS).row
-    other = project.session(second, run="shared")
-    assert other.row(THREADS).row == rows
-    assert other.row(FORK).row.verdict.decision is Decision.PASSED
-    assert first.handles
-    assert not second.handles
-    assert project.session(second, run="another").row(THREADS).row.sample is not None
-    assert second.handles
-
-
 def test_a_group_is_measured_once_for_all_its_cells(project: Project) -> None:
     running = project.session(launcher := day())
     running.row(THREADS)
@@ -578,34 +561,29 @@ def test_a_group_is_measured_once_for_all_its_cells(project: Project) -> None:
 def test_rows_that_were_not_finished_are_measured_again(project: Project) -> None:
     launcher = day()
     launcher.trouble = lambda at: KeyboardInterrupt() if at.event == MEASURED else None
+    running = project.session(launcher)
     with pytest.raises(KeyboardInterrupt):
-        project.session(launcher, run="shared").row(THREADS)
+        running.row(THREADS)
     assert not launcher.alive
-    assert project.session(day(), run="shared").row(THREADS).row.sample is not None
+    launcher.trouble = lambda _: None
+    assert running.row(THREADS).row.sample is not None
 
 
-def test_rows_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_twice(
+def test_samples_that_a_full_disk_does_not_take_are_held_and_nothing_is_measured_twice(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(rows_module, "write_whole", full)
-    first, second = day(), day()
-    running = project.session(first, run="shared")
+    monkeypatch.setattr(rows_module, "TemporaryFile", full)
+    launcher = day()
+    running = project.session(launcher)
     row = running.row(THREADS).row
-    starts = len(first.handles)
+    starts = len(launcher.handles)
     assert running.row(FORK).row.sample is not None
-    assert len(first.handles) == starts
+    assert len(launcher.handles) == starts
     assert running.rows.all().keys() == {THREADS, FORK}
     assert running.rows.all()[THREADS].row == row
-    (warning,) = cast(Watcher, running.listener).warnings
-    assert "No space left on device; they are held in memory" in warning
-    other = project.session(second, run="shared")
-    with pytest.raises(FtgateError, match="only the process that measured them has them"):
-        other.row(FORK)
-    assert other.rows.all() == {}
-    assert not second.handles
 
 
 def test_a_mistake_of_ours_costs_one_test_its_open_cells(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -881,9 +859,6 @@ def test_what_the_reference_lacks_is_said_once_before_anything_is_measured(proje
         "--ftgate-against dist:mine==VERSION compares with a release now"
     )
     assert cast(Watcher, running.listener).warnings == [expected]
-    other = project.session(day(), against="main", run=running.folder.run.name)
-    other.tell_new()
-    assert cast(Watcher, other.listener).warnings == []
 
 
 @pytest.mark.parametrize("label", ["main (1eb3b87)", ""])
@@ -1131,4 +1106,7 @@ def test_rows_of_tests_that_ended_are_kept_whatever_comes_then(project: Project)
     running = project.session(launcher, quick, slow, against="main", time=500.0)
     with pytest.raises(KeyboardInterrupt):
         running.row(quick.cells[0].nodeid)
-    assert [path.suffix for path in running.folder.run.glob("*.json")] == [".json"]
+    assert {nodeid: placed.row.in_part for nodeid, placed in running.rows.all().items()} == {
+        quick.cells[0].nodeid: False,
+        slow.cells[0].nodeid: True,
+    }

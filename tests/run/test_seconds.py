@@ -1,4 +1,4 @@
-"""Where the seconds of a run went, of all its processes."""
+"""Where the seconds of a run went."""
 
 from __future__ import annotations
 
@@ -17,14 +17,11 @@ class Nobody(Quiet):
     def begin(self, title: str, cells: Sequence[str]) -> None: ...
 
 
-def test_the_seconds_of_all_processes_add_up_to_the_wall_time(tmp_path: Path) -> None:
+def test_the_seconds_of_a_run_add_up_to_its_wall_time(tmp_path: Path) -> None:
     session = Run(CONFIG, tmp_path, "run", Nobody())
     session.start()
     session.time.started_s -= 100
-    session.folder.make()
-    session.rows.keep_spent("gw0", {"time": 20.0, "locks": 1.5})
-    session.rows.keep_spent("gw1", {"time": 4.0})
-    session.spent.seconds["environments"] = 3.0
+    session.spent.seconds |= {"time": 24.0, "locks": 1.5, "environments": 3.0}
     report = session.report((), "0.1.0", None)
     assert report.seconds.items() >= {"time": 24.0, "locks": 1.5, "environments": 3.0}.items()
     assert report.seconds.keys() == {"time", "locks", "environments", "own code"}

@@ -29,7 +29,7 @@ class Sides:
     """Two checkouts, two targets, and environments that are made by a script."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.targets = Targets(RunFolder(root, "run"), (), Quiet(), Spent(time.monotonic))
+        self.targets = Targets(RunFolder(root), (), Quiet(), Spent(time.monotonic))
         self.both = [Checkout(label=name, commit="", root=str(root / name)) for name in ("old", "new")]
         group = group_of("threads")
         (one,) = group.cells

@@ -753,12 +753,13 @@ class TestExplanation:
         def a_few(at: At) -> Profile:
             found = whole(at)
             few = [each for each in found.samples if each.block < 2]
-            return msgspec.structs.replace(found, samples=tuple(few))
+            return msgspec.structs.replace(found, samples=tuple(few), cut=at.reference)
 
         launcher.profile = a_few
         rows = finish(project.trial(launcher, TWO, against="main"))
         explanation = rows[FORK].explanation
         assert explanation is not None
+        assert explanation.part
         assert [each.name for each in explanation.functions] == ["parse"]
         assert len(profiles_of(launcher)) == 2 * 3  # ten blocks are more than enough, and five are needed
 

@@ -6,14 +6,16 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import msgspec
+import pytest
 from bench import FORK, FORKSERVER, INTERPRETERS, SERIAL, SPAWN, TASKS, THREADS, Bench, each_on_a_build
 
 from physical import confirmed
-from pytest_ftgate.judge.explain import AddedTime, slower_functions
+from pytest_ftgate.judge.explain import AddedTime, joined, slower_functions
 from pytest_ftgate.measure import memory_round
 from pytest_ftgate.model.report import FunctionTime
 from pytest_ftgate.model.sample import Profile
 from pytest_ftgate.model.spec import Executor
+from pytest_ftgate.runner.profile import MOST_BYTES
 from pytest_ftgate.runner.protocol import COLD, MEASURED
 
 ALL = (SERIAL, THREADS, FORK, FORKSERVER, SPAWN, TASKS)
@@ -192,6 +194,23 @@ def test_a_task_s_function_is_named_and_not_the_event_loop_s_question_for_events
     """)
     found = shares(profile_of(bench, executor, build, least=ENOUGH))
     assert found["step"] > 0.3
+
+
+@pytest.mark.parametrize("space", [1 << 10, MOST_BYTES])
+def test_stacks_that_fill_their_space_are_known_to_be_cut(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, space: int
+) -> None:
+    monkeypatch.setattr(memory_round, "MOST_BYTES", space)
+    bench.write(
+        HELPERS
+        + """
+    @ftgate.compare(threads)
+    def test_it(worker):
+        Parser().slow()
+"""
+    )
+    profile = profile_of(bench, THREADS, "3.14", iterations=2)
+    assert profile.cut == joined([Profile(), profile]).cut == (space == 1 << 10)
 
 
 def test_a_process_that_serves_others_does_not_count_whatever_it_asks_through(tmp_path: Path) -> None:

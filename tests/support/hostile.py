@@ -22,7 +22,7 @@ from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launchers import command, load, workload
 from pytest_ftgate.measure.watch import lock_waits
-from pytest_ftgate.model.report import PlacedRow, Report
+from pytest_ftgate.model.report import Report
 from pytest_ftgate.report import json as formats
 from pytest_ftgate.report import json as report_json
 from pytest_ftgate.report import terminal
@@ -81,14 +81,6 @@ def _read_result(content: bytes) -> bool:
     return True
 
 
-def _read_rows(content: bytes) -> bool:
-    try:
-        msgspec.json.decode(content, type=list[PlacedRow])
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def _read_program(content: bytes) -> bool:
     try:
         return command.program_output(content.decode(errors="replace")) is not None
@@ -130,13 +122,6 @@ def result_file() -> bytes:
     return marshal.dumps(json.loads(json.dumps(content)), MARSHAL)
 
 
-def _rows_file() -> bytes:
-    report = small_report()
-    (row,) = report.rows
-    placed = PlacedRow(table=report.tables[0].title, reference="threads", position=0, row=row)
-    return msgspec.json.encode([placed])
-
-
 def _read_report(content: bytes) -> bool:
     """Read a report; one of forty is also shown in every form, which takes a hundred times as long."""
     try:
@@ -155,7 +140,6 @@ OHA = (Path(__file__).parents[1] / "golden" / "oha.json").read_bytes()
 KINDS = (
     Kind("baseline", baseline_file(), _ours(read_baseline)),
     Kind("report", msgspec.json.encode(small_report()), _read_report),
-    Kind("rows", _rows_file(), _read_rows),
     Kind("result", result_file(), _read_result, binary=True),
     Kind("locks", LOCKS, _read_locks),
     Kind("program", PROGRAM, _read_program),

@@ -187,13 +187,13 @@ class Project:
         self.recorded_pairs.append(compared_with.commit)
         return self.pair(compared_with.commit[:7], compared_with.commit)
 
-    def session(self, launcher: FakeLauncher, *groups: Group, run: str = "", until: str = "", **changed: Any) -> Run:
+    def session(self, launcher: FakeLauncher, *groups: Group, until: str = "", **changed: Any) -> Run:
         """A run that has collected these groups; `changed` are its options."""
         self.count += 1
         self.listener = Watcher()
         others = changed.pop("others", {}) | {"until": until}
         config = dataclasses.replace(CONFIG, others=CONFIG.others | others, **changed)
-        made = Run(config, self.root, run or f"run-{self.count}", self.listener, launcher, clock=launcher.clock)
+        made = Run(config, self.root, f"run-{self.count}", self.listener, launcher, clock=launcher.clock)
         made.start()
         made.collect(plan.plan_of((group.spec, cell) for group in groups or (TWO,) for cell in group.cells))
         return made

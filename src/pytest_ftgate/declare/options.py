@@ -448,12 +448,6 @@ class Options:
         none=True,
         lines="\n",
     )
-    exclusive: bool = row(
-        True,
-        truth,
-        "with pytest-xdist: no other test runs beside a measurement (default: yes)",
-        ini_only=True,
-    )
     report: tuple[str, ...] = row(
         (),
         report_target,

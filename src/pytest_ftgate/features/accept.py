@@ -17,14 +17,12 @@ import msgspec
 from ..hookspec import Subparsers, hookimpl
 from ..judge import decide, metrics
 from ..kit.errors import FtgateError
-from ..kit.files import write_whole
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
 from ..kit.text import COMMIT_DIGITS, listed, plain
 from ..kit.values import Metric
 from ..model.report import Row
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..report import said
-from ..run.folder import decoded
 from ..run.sides import worktrees
 from ..store.names import matches, named
 from .last_run import FINE, last_run, no_run, nothing, project, read
@@ -224,25 +222,21 @@ class Acceptances:
     def _branch(self) -> tuple[Repository, str, str] | None:
         """HEAD when the run began, and where its branch began: the merge base, else the commit before; "" for neither.
 
-        The same for all processes of a run, whatever is committed meanwhile.
+        The same for the whole run, whatever is committed meanwhile.
         """
         try:
             repository = Repository(self.run.folder.root)
-            with self.run.folder.locked("branch"):
-                shared = self.run.folder.shared("branch", "")
-                if not shared.exists():
-                    head = repository.commit("HEAD")
-                    if head is None:
-                        return None
-                    try:
-                        base = worktrees.merge_base(repository, os.environ)[1]
-                    except AgainstError:
-                        base = head
-                    # A push to the default branch brought what comes after its first parent, and so does the merge that
-                    # CI checks out.
-                    base = base if base != head else repository.commit("HEAD^1") or ""
-                    write_whole(shared, [msgspec.json.encode((head, base))])
-                return repository, *decoded(shared, tuple[str, str])
+            head = repository.commit("HEAD")
+            if head is None:
+                return None
+            try:
+                base = worktrees.merge_base(repository, os.environ)[1]
+            except AgainstError:
+                base = head
+            # A push to the default branch brought what comes after its first parent, and so does the merge that CI
+            # checks out.
+            base = base if base != head else repository.commit("HEAD^1") or ""
+            return repository, head, base
         except AgainstError:
             return None
 

@@ -240,7 +240,8 @@ def joined(profiles: Sequence[Profile]) -> Profile:
             )
             for each in profile.samples
         ]
-    return Profile(functions=tuple(functions), samples=tuple(samples))
+    cut = any(profile.cut for profile in profiles)
+    return Profile(functions=tuple(functions), samples=tuple(samples), cut=cut)
 
 
 def slower_functions(

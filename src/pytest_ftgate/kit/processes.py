@@ -306,7 +306,7 @@ def _kill_group(group: int) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock file; while another process holds it, say after a moment who that is.
 
-    Another process of the same run is waited for in silence, as it measures for both. The lock of a process that has
+    Another thread of the same run is waited for in silence, as it works for both. The lock of a process that has
     died is free: the kernel sees to it. Raises FtgateError once the time of the run is over, and OSError.
     """
     # The holder's own note: its process, its run, and the time since when.

@@ -19,7 +19,7 @@ import msgspec
 
 from ..kit.errors import FtgateError
 from ..model.sample import Barrier, Function, Launch, Profile, Role, SamplingCost, StackSamples, iteration_value
-from ..runner.profile import END
+from ..runner.profile import END, MOST_BYTES
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
 from .cell_run import LONG_NS, ROLES, CellRun, EmptyKey, RunningLaunch
@@ -330,7 +330,8 @@ def read(folder: Path, spans: Sequence[tuple[int, int]]) -> Profile:
         StackSamples(block=block, functions=functions, count=count)
         for (block, functions), count in sorted(counted.items())
     )
-    return Profile(functions=tuple(indices), samples=samples)
+    cut = any(path.stat().st_size > MOST_BYTES for path in folder.iterdir())
+    return Profile(functions=tuple(indices), samples=samples, cut=cut)
 
 
 def _moments(path: Path) -> Iterator[tuple[int, str]]:

@@ -49,8 +49,9 @@ class Explanation(Struct, frozen=True, kw_only=True):
     code that they wait in: fractions of the workers' time. `cores` are cores kept busy. `phases` are start, work and
     join in ns. `functions` are those that take the added time, most first, of `added_ns` of work in all; `refused` says
     why there are none, or that they are not known. `like` is the label of the cell of the same test that `functions`
-    and `added_ns` are of, where this one's own are not known. Each tuple has the largest movement first, and only what
-    moved beyond the noise (see judge/explain.py).
+    and `added_ns` are of, where this one's own are not known. `part` says that only the first iterations were sampled:
+    their stacks filled the space for them. Each tuple has the largest movement first, and only what moved beyond the
+    noise (see judge/explain.py).
     """
 
     sites: tuple[Moved, ...] = ()
@@ -61,6 +62,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     added_ns: float = 0.0
     refused: str = ""
     like: str = ""
+    part: bool = False
 
 
 class HolderFigures(Struct, frozen=True, kw_only=True):

@@ -240,6 +240,8 @@ class Profile(Struct, frozen=True, kw_only=True):
 
     functions: tuple[Function, ...] = ()
     samples: tuple[StackSamples, ...] = ()
+    cut: bool = False
+    """Whether the stacks of a process filled the space for them: its later iterations were not sampled."""
 
 
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):

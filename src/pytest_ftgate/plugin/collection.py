@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 
 
 CELL = pytest.StashKey[tuple[Spec, Cell]]()
+
+
+def cells_of(items: Iterable[pytest.Item]) -> dict[str, pytest.Item]:
+    """The items that are cells, by node id: to that of an item, pytest-xdist may add a group."""
+    return {item.stash[CELL][1].nodeid: item for item in items if CELL in item.stash}
+
+
 DEFAULT = pytest.StashKey["DefaultPair"]()
 
 

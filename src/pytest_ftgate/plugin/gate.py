@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pytest
@@ -29,11 +29,12 @@ from ..run import libraries, privacy
 from ..run.run import Ending, Run, missing
 from ..runner.executors.base import threads_are_greenlets
 from ..store.folder import default_folder
-from . import signals, xdist
-from .collection import CELL, default_pair
+from . import signals
+from .collection import CELL, cells_of, default_pair
 from .failures import Failures, command, given, set_message
 from .options import options_of, usage_errors
 from .progress import Progress, mode_of
+from .xdist import XdistController, distributes
 
 LETTERS: Final[Mapping[Outcome, str]] = {
     "failed": "F",
@@ -56,71 +57,58 @@ class Gate:
         with usage_errors():
             limits.check(cli=options.thresholds, ini=options.ini_thresholds)
         self.failing = failing_of(options)
-        workerinput = getattr(config, "workerinput", {})  # what pytest-xdist's controller gives to a worker
-        handed: dict[str, Any] = workerinput.get("ftgate", {})
-        self.is_worker = bool(handed)
-        self.id = handed["run"] if handed else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-        self.seed = handed["seed"] if handed else secrets.randbits(32) if options.seed < 0 else options.seed
-        self.relay: Any = xdist.Relay(handed["channel"]) if handed else None
-        shown = _progress(config)
-        self.progress = self.relay or shown
+        self.seed = secrets.randbits(32) if options.seed < 0 else options.seed
+        self.progress = _progress(config)
         baselines = options.baselines or default_folder(config.rootpath)
         self.run = Run(
             dataclasses.replace(options, seed=self.seed, baselines=baselines, rerun=given(config)),
             config.rootpath,
-            self.id,
+            f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}",
             self.progress,
-            worker=workerinput["workerid"] if handed else "",
-            spent_s=handed.get("spent_s", 0.0),
         )
         taken = signals.Signals()
         config.pluginmanager.register(taken)
-        taken.install(is_worker=self.is_worker)
+        taken.install()
         self.run.start()
-        self.handover = xdist.Handover(
-            lambda: {"run": self.id, "seed": self.seed, "spent_s": self.run.time.spent_s}, shown
-        )
         self.collected: list[str] = []
+        """The node ids of all cells."""
         self.whole: Plan = ()
-        """All cells that were collected, before any was deselected."""
+        """All cells, before any was deselected."""
+        self.planned: list[str] = []
+        """The node ids of those that were not deselected."""
         self.rows: dict[str, PlacedRow] = {}
         self.failures = Failures()
         self.report: Report | None = None
         self.stopped = ""
         self.reported: set[str] = set()
         self.lost: set[str] = set()
-        self.crashed: set[str] = set()
         kinds = {target: target.partition(":")[0] for target in options.report}
         left_out = libraries.left_out(config.rootpath, kinds.values())
         self.not_made = [f"ftgate: {kind} is not made: {why}" for kind, why in left_out.items()]
         made = [target for target, kind in kinds.items() if kind not in left_out]
         self.ending = Ending(self.run, made, config.invocation_params.dir)
-        self.refused: FtgateError | OSError | None = None
-        """Why a worker measures nothing; xdist does not show a worker's usage errors."""
         self.lines: list[str] = []
         """What features say below the report."""
         self.shown = False
-        if self.run.turn is not None:
-            config.pluginmanager.register(xdist.WorkerTurns(self.run.turn))
-        if not self.is_worker:
-            config.pluginmanager.register(self.handover)
-            try:  # both sides of a comparison, before any worker or test starts
-                self.run.check_out()
-            except FtgateError as error:
-                raise pytest.UsageError(plain(str(error))) from None
-            finally:
-                self.progress.clear()
+        if distributes(config):
+            config.pluginmanager.register(XdistController(self))
+        try:  # both sides of a comparison, before any worker or test starts
+            self.run.check_out()
+        except FtgateError as error:
+            raise pytest.UsageError(plain(str(error))) from None
+        finally:
+            self.progress.clear()
         self.run.hooks.ftgate_collect(config=config, options=self.run.config)
         self.run.hooks.ftgate_configure(gate=self)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> Generator[None]:
         """Remember all cells before any is deselected, also by a conftest.py that comes first."""
-        cells = [item for item in items if CELL in item.stash]
-        self.collected = [item.stash[CELL][1].nodeid for item in cells]
-        self.whole = plan.plan_of(item.stash[CELL] for item in cells)
+        cells = cells_of(items)
+        self.collected = [*cells]
+        self.whole = plan.plan_of(item.stash[CELL] for item in cells.values())
         if self.config.pluginmanager.hasplugin("rerunfailures"):  # a verdict is not repeated until it passes
-            for item in cells:
+            for item in cells.values():
                 item.add_marker(pytest.mark.flaky(reruns=0), append=False)
         yield
 
@@ -138,12 +126,9 @@ class Gate:
                 self.run.folder.make()  # else nothing measured could be kept
             self.run.hooks.ftgate_collected(run=self.run, nodeids=self.collected)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
-            if not self.is_worker:
-                raise pytest.UsageError(plain(str(error))) from None
-            self.refused = error
+            raise pytest.UsageError(plain(str(error))) from None
         self.run.collect(planned, self.whole)
-        if self.relay is not None:
-            self.relay.collected(self.collected, self.run.planned())
+        self.planned = self.run.planned()
         self.progress.start(len(planned), self.run.config.time)
         self.run.tell_new()
 
@@ -169,8 +154,6 @@ class Gate:
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:
             with shown:
-                if self.refused is not None:
-                    raise self.refused
                 placed = self.run.row(item.stash[CELL][1].nodeid)
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             text = plain(str(error))
@@ -180,7 +163,7 @@ class Gate:
             self.progress.clear()
         item.stash[PLACED_ROW] = placed
         row = placed.row
-        item.user_properties += measured.properties(row)  # pytest's own reports have them, also under xdist
+        item.user_properties += measured.properties(row)  # pytest's own reports have them
         if failed := self._failed(row):
             item.stash[HEADLINE] = plain(said.headline(failed))
             decorated = not item.stash[CELL][0].source.adapter
@@ -198,7 +181,7 @@ class Gate:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach the row to the item's report: if an xdist worker crashes later, nothing is lost."""
+        """Keep the row, and say in the item's report how it was decided."""
         report = yield
         placed = item.stash.get(PLACED_ROW, None)
         if report.when == "call" and report.failed and HEADLINE in item.stash:
@@ -210,12 +193,7 @@ class Gate:
             reason = report.longrepr[2]
             report.longrepr = (str(item.path), item.stash[CELL][0].source.line, reason)  # not where we skipped it
         if placed is not None and report.when == "call":
-            if self.is_worker:
-                others = self.run.rows.all().values() if self.run.rows.unwritten else ()  # nobody else can read them
-                sent = [placed, *others]
-                report.__dict__["ftgate"] = privacy.encoded(sent).decode()
-            else:
-                self.rows[item.nodeid] = placed
+            self.rows[item.nodeid] = placed
             verdict = placed.row.verdict
             report.__dict__["ftgate_decision"] = FAILED if _is_strict(verdict) else verdict.decision.value
             if verdict.decision is Decision.XPASSED and report.passed:
@@ -243,27 +221,13 @@ class Gate:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Collect the row of a report, in the controller or in the only process."""
-        cell, grouped, _ = report.nodeid.rpartition("]@")  # the group that `--dist=loadgroup` adds
-        nodeid, first = f"{cell}]" if grouped else report.nodeid, True
+        """Note which cells were run, which have no row, and which failed."""
+        placed = self.rows.get(report.nodeid)
         if report.when == "call" or not report.passed:
-            self.reported.add(nodeid)
-        if self.is_worker:
-            return
-        if report.when not in ("setup", "call", "teardown"):  # pytest-xdist's report of a worker that ended
-            self.crashed.add(nodeid)
-        placed = self.rows.get(nodeid)
-        # pytest keeps each report until the end: what a worker sent with it would stay as well.
-        if (payload := report.__dict__.pop("ftgate", None)) is not None:
-            sent = msgspec.json.decode(payload, type=list[PlacedRow])
-            placed, *others = privacy.packed(sent, self.run.rows.keep)
-            first = nodeid not in self.rows  # with --dist=each there is a report from each worker
-            self.rows[nodeid] = placed
-            for other in others:
-                self.rows.setdefault(other.row.cell.nodeid, other)
+            self.reported.add(report.nodeid)
         if report.failed and placed is None:
-            self.lost.add(nodeid)
-        if report.when == "call" and placed is not None and report.failed and first:
+            self.lost.add(report.nodeid)
+        if report.when == "call" and placed is not None and report.failed:
             self.failures.add(report, placed.row)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -281,18 +245,14 @@ class Gate:
         self.progress.end()
         reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         self.failures.finish(80 if reporter is None else int(reporter._tw.fullwidth))
-        if self.is_worker:
-            return
-        self.collected = self.collected or list(self.handover.collected)
 
         # 1. Why rows are missing; of cells that were not asked for, what was measured is taken.
-        planned = self.planned()
+        planned = self.planned
         unasked = [nodeid for nodeid in planned if nodeid not in self.reported]
-        crashed = self.crashed.intersection(planned) - self.rows.keys()
-        kept = self.run.rows.all(crashed) if unasked or crashed else {}
-        self.rows |= {nodeid: kept[nodeid] for nodeid in (*unasked, *crashed) if nodeid in kept}
+        kept = self.run.rows.all()
+        self.rows |= {nodeid: kept[nodeid] for nodeid in unasked if nodeid in kept}
         unasked = [nodeid for nodeid in unasked if nodeid not in kept]
-        ended = str(session.shouldfail or session.shouldstop or "; ".join(self.handover.down))
+        ended = str(session.shouldfail or session.shouldstop or "")
         # A gate that judged nothing must not pass; of the parts of a run `ftgate merge` looks at all.
         green = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         measured = any(placed.row.verdict.decision.measured for placed in self.rows.values())
@@ -338,10 +298,6 @@ class Gate:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         lines = self.run.hooks.ftgate_finish(run=self.run, config=self.config, report=self.report)
         self.lines = [line for each in lines for line in each]
-
-    def planned(self) -> list[str]:
-        """The node ids of the cells that were not deselected."""
-        return self.run.planned() or list(self.handover.planned)
 
     def failed(self) -> frozenset[str]:
         """The node ids of the cells that fail the run."""

@@ -35,9 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
         import_needed(config.rootpath)
     check_values(config)
-    if measuring and config.option.collectonly:
+    is_worker = hasattr(config, "workerinput")  # of pytest-xdist
+    if measuring and (config.option.collectonly or is_worker):
         features("run").hook.ftgate_collect(config=config, options=options_of(config))
-    elif measuring:
+    if measuring and is_worker:
+        from .xdist import XdistWorker
+
+        config.pluginmanager.register(XdistWorker(config))
+    elif measuring and not config.option.collectonly:
         from ..kit.platforms import unsupported
 
         if why := unsupported():

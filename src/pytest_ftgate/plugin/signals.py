@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import signal
-import sys
 import threading
 from types import FrameType
 from typing import Any, Final
@@ -16,7 +13,6 @@ import pytest
 from ..kit.proc import catches
 
 ENDING: Final = tuple(signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-_PDEATHSIG: Final = 1  # PR_SET_PDEATHSIG of prctl
 
 
 class Ended(KeyboardInterrupt):
@@ -32,7 +28,7 @@ class Signals:
         self._before: dict[signal.Signals, Any] = {}
         self._workers: list[Any] = []
 
-    def install(self, *, is_worker: bool) -> None:
+    def install(self) -> None:
         """Take the signals that nobody else handles and that are not ignored, as nohup ignores SIGHUP."""
         if threading.current_thread() is threading.main_thread():
             for number in ENDING:
@@ -41,13 +37,6 @@ class Signals:
                     self._before[number] = signal.signal(number, self._end)
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
                 self._before[signal.SIGINT] = signal.signal(signal.SIGINT, self._interrupt)
-        # On Linux a worker gets SIGTERM when the controller dies; elsewhere execnet ends it, some seconds later.
-        if is_worker and signal.SIGTERM in self._before and sys.platform == "linux":
-            parent = os.getppid()
-            with contextlib.suppress(OSError, AttributeError):
-                ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-                if os.getppid() != parent:
-                    os.kill(os.getpid(), signal.SIGTERM)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Remember the session, which the first signal stops."""

@@ -1,133 +1,150 @@
-"""pytest-xdist: what the controller gives to its workers, and what they tell it while they measure.
-
-Each worker has a channel of its own to the controller, which execnet carries beside that of pytest-xdist.
-"""
+"""pytest-xdist: the workers run all other tests and hand their cells over; the controller measures them afterwards."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-from collections.abc import Callable, Generator, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..run.turns import MeasuringTurn
-from .progress import REDRAW_S, Progress
+from ..kit.text import first_of, plural
+from .collection import CELL, cells_of
+
+if TYPE_CHECKING:
+    from .gate import Gate
+
+CHANNEL = "ftgate"
+"""What a worker gets from the controller, to tell it of its cells."""
+SHOWN = 3
+FOUND = pytest.StashKey[set[str]]()
 
 
-class Relay:
-    """The progress of a worker, which the controller shows: each call goes to `Handover`, and on to its `Progress`."""
-
-    def __init__(self, channel: Any) -> None:
-        self._channel = channel
-        self._sent_s = 0.0
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return partial(self._send, name)
-
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None = None) -> None:
-        """What is done now; not more often than it is shown."""
-        now_s = time.monotonic()
-        if wanted <= 0 or now_s - self._sent_s >= REDRAW_S:
-            self._sent_s = now_s
-            self._send("advance", label, phase, done, wanted, left_s)
-
-    def end(self) -> None:
-        """This worker has ended, the run has not."""
-        self._send("clear")
-
-    def _send(self, name: str, *arguments: object) -> None:
-        with contextlib.suppress(OSError):  # the controller is gone
-            self._channel.send((name, arguments))
+def found(config: pytest.Config) -> set[str]:
+    """What features have found while tests were collected; the controller gets it from the workers."""
+    return config.stash.setdefault(FOUND, set())
 
 
-class WorkerTurns:
-    """In a worker: no test of it runs while another worker measures."""
+def distributes(config: pytest.Config) -> bool:
+    """Whether pytest-xdist starts workers: with `-n`, or `--dist` and `--tx`. Source: xdist.plugin."""
+    return config.getoption("dist", "no") != "no" and bool(config.getoption("tx", ()))
 
-    def __init__(self, turn: MeasuringTurn) -> None:
-        self.turn = turn
+
+class XdistWorker:
+    """In a worker: collects as any run does, and runs no cell."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.channel: Any = config.workerinput[CHANNEL]  # type: ignore[attr-defined]
+        self.collected: list[str] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection(self) -> Generator[None, object, object]:
-        """A worker that takes the place of another collects while others measure."""
-        with self.turn.running("its collection"):
-            return (yield)
+    def pytest_collection_modifyitems(self, items: Sequence[pytest.Item]) -> Generator[None]:
+        """Remember all cells before any is deselected."""
+        self.collected = [*cells_of(items)]
+        yield
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Also the fixtures of a cell."""
-        with self.turn.running(item.nodeid):
-            return (yield)
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Hand over the cells that all plugins have left, also those that choose last, as --lf does."""
+        self.channel.send((self.collected, [*cells_of(session.items)], [*found(self.config)]))
+        session.items[:] = [item for item in session.items if CELL not in item.stash]
 
 
-class Handover:
-    """In the controller: gives each worker what it needs, and shows what the workers tell."""
+class XdistController:
+    """In the controller: hears of the cells, and measures them when the workers have ended."""
 
-    def __init__(self, given: Callable[[], dict[str, Any]], progress: Progress) -> None:
-        """`given` is what a worker gets that starts now: the run, its seed, and how long it has taken in s."""
-        self.given = given
-        self.progress = progress
-        self.collected: dict[str, None] = {}
-        self.planned: dict[str, None] = {}
-        self.down: list[str] = []
-        """The workers that were killed or crashed, each with what it measured."""
-        self._measuring: dict[str, str] = {}
-        self._started = False
-        self._lock = threading.RLock()
-        """Workers are heard in threads of execnet's; pytest writes in the main thread."""
-
-    @pytest.hookimpl(tryfirst=True, optionalhook=True)
-    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
-        """Refuse workers of other machines: a report and its baselines are of this one. Source: xdist.newhooks."""
-        if others := [str(spec) for spec in specs if not spec.popen]:
-            raise pytest.UsageError(
-                f"--ftgate measures on this machine, and --tx {others[0]} starts a worker on another: run pytest "
-                "there, with --ftgate-shard, and join the reports by ftgate merge"
-            )
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.others = 0
+        """The tests that the workers run."""
+        self.errors = 0
+        self.lost: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Called for each worker before it starts. Source: xdist.newhooks."""
-        channel, worker = node.gateway.newchannel(), node.gateway.id
-        channel.setcallback(lambda message: self._hear(worker, *message))
-        node.workerinput["ftgate"] = {**self.given(), "channel": channel}
+        channel = node.gateway.newchannel()
+        channel.setcallback(self._hear)
+        node.workerinput[CHANNEL] = channel
 
-    def _hear(self, worker: str, name: str, arguments: Sequence[Any]) -> None:
-        with self._lock:
-            if name == "collected":  # the node ids of all cells, and of those that were not deselected
-                self.collected |= dict.fromkeys(arguments[0])
-                self.planned |= dict.fromkeys(arguments[1])
-            elif name == "start":
-                if not self._started:
-                    self._started = True
-                    self.progress.start(*arguments)
-            else:
-                getattr(self.progress, name)(*arguments)
-                if name == "begin":
-                    self._measuring[worker] = arguments[0]
-                elif name == "clear":
-                    self._measuring.pop(worker, None)
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_logstart(self) -> Generator[None, object, object]:
-        """Remove the progress while pytest writes."""
-        with self._lock:
-            self.progress.erase()
-            return (yield)
-
-    pytest_runtest_logreport = pytest_runtest_logfinish = pytest_runtest_logstart
+    def _hear(self, told: tuple[list[str], list[str], list[str]]) -> None:
+        """In a thread of execnet's: all cells, those that were not deselected, and what features have found."""
+        self.gate.collected, self.gate.planned, of_features = told
+        found(self.gate.config).update(of_features)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """A worker has ended. Source: xdist.newhooks."""
-        measured = self._measuring.pop(node.gateway.id, "")
-        if not error:
-            return
-        with self._lock:
-            self.progress.clear()
-            if measured:
-                self.progress.warn(f"{node.gateway.id} ended while it measured {measured}, which is lost")
-            self.down.append(f"worker {node.gateway.id} ended{f' while it measured {measured}' if measured else ''}")
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Called when a worker has collected. Source: xdist.newhooks."""
+        self.others = len(ids)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Count errors of collection, of the workers and of this process."""
+        self.errors += report.failed
+
+    def pytest_runtest_logstart(self) -> None:
+        """The progress is that of the whole run; pytest-xdist counts what the workers run."""
+        self.session.testscollected = self.others + len(self.gate.planned)
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        self.session = session
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Within all other wrappers: for them, the cells are part of the loop."""
+        done = yield
+        nodes: Any = session.config.pluginmanager.get_plugin("dsession")
+        nodes.nodemanager.teardown_nodes()
+        self._go_on()
+        self._collect()
+        self._go_on()
+        self._refuse_lost()
+        for item, following in zip(session.items, [*session.items[1:], None], strict=False):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._go_on()
+        return done
+
+    def _go_on(self) -> None:
+        """Raise what ends a run, as pytest's own loop does."""
+        session = self.session
+        if self.errors and not session.config.option.continue_on_collection_errors:
+            raise session.Interrupted(f"{plural(self.errors, 'error')} during collection")
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)
+
+    def _refuse_lost(self) -> None:
+        if self.lost and not self.errors:
+            raise pytest.UsageError(
+                f"the workers have collected {plural(len(self.lost), 'cell')} that the controller, which measures, has "
+                f"not: {first_of(self.lost, SHOWN)}; what is collected must not depend on PYTEST_XDIST_WORKER"
+            )
+
+    def _collect(self) -> None:
+        """Collect the files with cells: quietly, since what the workers have said of the collection holds."""
+        session, option = self.session, self.session.config.option
+        files = dict.fromkeys(str(session.config.rootpath / each.partition("::")[0]) for each in self.gate.collected)
+        # Pytest takes brackets in an argument for parameters: with such a path it collects what the workers have.
+        nameable = "[" not in "".join(files)
+        verbosity, option.verbose = option.verbose, min(option.verbose, -1)
+        try:
+            session.perform_collect([*files] if nameable else None)
+        finally:
+            option.verbose = verbosity
+        session.testscollected = self.others + len(session.items)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Of these files, what the workers have collected: their arguments may have named single tests."""
+        report, known = (yield), {*self.gate.collected}
+        report.result = [each for each in report.result if not isinstance(each, pytest.Item) or each.nodeid in known]
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
+        """Take what the workers' plugins have left of all tests; those of this process have nothing to choose from."""
+        cells = cells_of(items)
+        self.lost = [nodeid for nodeid in self.gate.planned if nodeid not in cells]
+        items[:] = chosen = [cells[nodeid] for nodeid in self.gate.planned if nodeid in cells]
+        yield
+        items[:] = chosen

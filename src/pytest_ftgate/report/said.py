@@ -288,6 +288,10 @@ def explained(explanation: Explanation | None) -> tuple[str, ...]:
         there = f"as in {explanation.like}: " if explanation.like else ""
         spent = f"{there}{part} of the {units.time(explanation.added_ns)} added are spent in {each.name}, {place}"
         texts.append(f"{spent}, which changed" if each.changed else spent)
+    if explanation.part:
+        texts.append(
+            "the sampled stacks are so deep that they filled their space: only the first iterations were sampled"
+        )
     if explanation.refused and not explanation.refused.startswith(UNKNOWN):
         texts.append(f"functions that take the added time: {explanation.refused}")
     texts += [f"waits at {site.name}: {shares(site)} of the workers' time" for site in explanation.sites]

@@ -114,6 +114,7 @@ class Explainer:
         if sampled:  # what earlier launches show stays, where no more can be had
             trouble = found
             then, now = (explain.joined([pair[side] for pair in sampled]) for side in (0, 1))
+            moved = replace(moved, part=then.cut or now.cut)
             found = explain.slower_functions(then, now, added, phase.changed)
             if isinstance(found, str) and not trouble:
                 self._sampled[row.cell.nodeid] = sampled

@@ -58,16 +58,6 @@ def redacted(rows: Iterable[PlacedRow], keep: Keep = in_memory) -> list[PlacedRo
     ]
 
 
-def encoded(rows: Iterable[PlacedRow]) -> bytes:
-    """Packed rows as JSON."""
-    return msgspec.json.encode([_with_samples(each, Sample.raw) for each in rows])
-
-
-def packed(rows: Iterable[PlacedRow], keep: Keep) -> list[PlacedRow]:
-    """Rows of another process, packed."""
-    return [_with_samples(each, lambda sample: sample.packed(keep)) for each in rows]
-
-
 def _with_samples(placed: PlacedRow, change: Callable[[Sample], Sample]) -> PlacedRow:
     row = placed.row
     sample, paired = (each and change(each) for each in (row.sample, row.paired))

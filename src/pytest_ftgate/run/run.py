@@ -27,7 +27,7 @@ from ..measure.launchers.workload import install_runner
 from ..measure.machine import read_machine
 from ..measure.plan import Listener
 from ..measure.spent import Spent
-from ..model.report import OWN_CODE, Machine, PlacedRow, Report, Row, Shard, failed_row, first_line
+from ..model.report import OWN_CODE, Machine, PlacedRow, Report, Row, Shard, first_line
 from ..model.spec import Group, Plan
 from ..report import json, said
 from ..targets import environments
@@ -39,17 +39,15 @@ from .sides.references import References
 from .stored import StoredBaselines
 from .targets import Targets
 from .trial import Trial
-from .turns import MeasuringTurn
 
 
 class RunTime:
     """The time of a run: how much it has taken, and what is left of its budget."""
 
-    def __init__(self, budget_s: float | None, clock: Callable[[], float], spent_s: float = 0.0) -> None:
-        """`spent_s` were taken before this process was started."""
+    def __init__(self, budget_s: float | None, clock: Callable[[], float]) -> None:
         self.budget_s = budget_s
         self.clock = clock
-        self.started_s = clock() - spent_s
+        self.started_s = clock()
 
     @property
     def spent_s(self) -> float:
@@ -76,10 +74,7 @@ class ProgressListener(Listener, Protocol):
 
 
 class Run:
-    """A run in one process, and what its trials share.
-
-    Under pytest-xdist each worker has one; a lock lets one of them measure at a time.
-    """
+    """A run, and what its trials share."""
 
     def __init__(
         self,
@@ -88,21 +83,17 @@ class Run:
         run: str,
         listener: ProgressListener,
         launcher: Launcher | None = None,
-        worker: str = "",
-        spent_s: float = 0.0,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """`root` is the project's, `run` the run's id; without a `launcher`, real processes are started.
 
-        `worker` is this process among those of the run, which had taken `spent_s` before it was started. `clock` times
-        the run and its launches, in s.
+        `clock` times the run and its launches, in s.
         """
         self.config = config
         self.clock = clock or time.monotonic
-        self.spent_s = spent_s
-        self.folder = RunFolder(root, run)
+        self.id = run
+        self.folder = RunFolder(root)
         self.listener = listener
-        self.turn = MeasuringTurn(self.folder.run, worker, exclusive=config.exclusive) if worker else None
         self.references = References(self.folder, config.against, listener)
         self.spent = Spent(self.clock)
         self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=launcher is not None)
@@ -114,22 +105,16 @@ class Run:
         """By node id: the test of each cell, and its place in the report."""
         self._launcher = launcher
         self._prepared = False
-        self.rows = RowStore(self.folder, listener.warn)
+        self.rows = RowStore(self.folder)
         self._announced = ""
         self._no_commit = ""
 
     def start(self) -> None:
         """Read the machine and start the run's clock; nothing is prepared yet."""
-        if self.turn is not None:
-            try:
-                self.folder.make()
-                self.turn.open()
-            except (FtgateError, OSError):  # the gate, which needs it too, says it of the tests
-                self.turn = None
         self.machine: Machine = read_machine()
-        self.time = RunTime(self.config.time, self.clock, self.spent_s)
+        self.time = RunTime(self.config.time, self.clock)
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        processes.begin(self.folder.run.name, self.time.left_s, self.listener.warn)
+        processes.begin(self.id, self.time.left_s, self.listener.warn)
         self.hooks.ftgate_begin(run=self)
 
     def check_out(self) -> None:
@@ -167,7 +152,7 @@ class Run:
         self._cells = {nodeid: (group, place) for place, (nodeid, group) in enumerate(cells)}
 
     def tell_new(self) -> None:
-        """Say once in a run, after `collect`, which tests the commit that is compared with does not have."""
+        """Say, after `collect`, which tests the commit that is compared with does not have."""
         reference = self.references.requested().reference if self.config.against else None
         if reference is None or not reference.commit:
             return
@@ -177,12 +162,6 @@ class Run:
         found = [*dict.fromkeys(test if (reference.project / file).exists() else file for file, test in places)]
         if not found:
             return
-        with contextlib.suppress(OSError, FtgateError):
-            try:
-                self.folder.make()
-                self.folder.shared("new", "").touch(exist_ok=False)
-            except FileExistsError:
-                return
         later = f"{'they' if found[1:] else 'it'} will be compared from the next change on"
         release = f"--ftgate-against dist:{environments.project_name(self.folder.root) or 'NAME'}==VERSION"
         self.listener.warn(
@@ -196,14 +175,8 @@ class Run:
         """
         group, _ = self._cells[nodeid]
         if not self.rows.has(group):
-            # Measured once in a run, by the process that asks first: the others wait for it, and read its rows.
-            nothing = contextlib.nullcontext()
-            with self.turn.paused() if self.turn else nothing, self.folder.locked("measuring"):
-                self.rows.keep_lost()
-                if not self.rows.has(group):
-                    waiting = partial(self.listener.advance, phase="waiting for", done=0, wanted=0, left_s=None)
-                    with self.turn.excluded(waiting) if self.turn else nothing:
-                        self.measure(group)
+            with self.folder.locked("measuring"):  # another run in this folder waits
+                self.measure(group)
         return self.rows.of(group)[nodeid]
 
     def measure(self, asked: Group) -> None:
@@ -217,7 +190,7 @@ class Run:
         try:
             with self.guarded():
                 self._prepare()
-                # 1. Begin every test that no process has measured.
+                # 1. Begin every test that has not ended.
                 for group in groups:
                     if not self.rows.has(group):
                         trials.append(Trial(self, group))
@@ -251,13 +224,9 @@ class Run:
                 with contextlib.suppress(Exception):  # of an interrupted round one side may be missing
                     self.rows.add_part(self._placed(trial.group, trial.rows_in_part(), trial.note))
             raise
-        finally:
-            self.rows.end()
-            if self.turn is not None:
-                self.rows.keep_spent(self.turn.name, self.spent.seconds)
 
     def planned(self) -> list[str]:
-        """The node ids of all cells of this run; empty if nothing was collected in this process."""
+        """The node ids of all cells of this run."""
         return list(self._cells)
 
     def report(self, rows: Iterable[PlacedRow], version: str, collected: Iterable[str] | None) -> Report:
@@ -266,11 +235,7 @@ class Run:
         `collected` are all node ids before any was deselected; None leaves unused baselines unreported.
         """
         rows = list(rows)
-        # The seconds of all processes.
-        wall_s, seconds = self.time.spent_s, dict[str, float]()
-        for each in (*self.rows.spent(), self.spent.seconds):
-            for kind, spent_s in each.items():
-                seconds[kind] = seconds.get(kind, 0.0) + spent_s
+        wall_s, seconds = self.time.spent_s, dict(self.spent.seconds)
         if seconds:
             seconds[OWN_CODE] = max(0.0, wall_s - sum(seconds.values()))
         tables = tables_of(rows)
@@ -310,7 +275,6 @@ class Run:
 
     def _placed(self, group: Group, rows: Iterable[Row], note: str = "") -> list[PlacedRow]:
         """Rows of a test with their places in the report."""
-        note = "; ".join(filter(None, (note, self.turn.note if self.turn else "")))
         return [placed_row(self._cells[row.cell.nodeid][1], group, row, note) for row in rows]
 
     def _prepare(self) -> None:
@@ -340,12 +304,6 @@ class Run:
         """Name the group that is measured from now on, if it is another than before."""
         if group.key != self._announced:
             self._announced = group.key
-            if self.turn is not None:  # its rows, should its measurement end with this process
-                reason = f"the process that measured it ended: worker {self.turn.name} of pytest-xdist"
-                fix = "It was killed, as for want of memory, or it crashed. The other tests are not concerned."
-                given = {"line": group.spec.source.line, "options": self.config.rerun}
-                lost = (msgspec.structs.replace(failed_row(cell, reason, fix), **given) for cell in group.cells)
-                self.rows.begin(group, [placed_row(self._cells[row.cell.nodeid][1], group, row) for row in lost])
             self.listener.begin(group.key, [cell.label for cell in group.cells])
 
 

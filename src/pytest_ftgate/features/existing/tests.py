@@ -18,9 +18,11 @@ from ...kit.errors import FtgateError
 from ...model.spec import Source
 from ...plugin.collection import parametrized_names, written_around
 from ...plugin.options import usage_errors
+from ...plugin.xdist import found
 from ...runner.loading import adapted
 from . import adapter
 
+MATCH: Final = "a test that --ftgate-existing names"
 CASE: Final = pytest.StashKey[type[unittest.TestCase]]()
 """The class of `unittest` that a class of plain methods stands for."""
 _WARNINGS: Final = "the filters of warnings are those of the process"
@@ -45,11 +47,11 @@ class ExistingTests:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.patterns = patterns
-        self.found = False
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Refuse globs that match nothing: the run would be green."""
-        if not self.found and not session.testsfailed:
+        """Refuse globs that match nothing: the run would be green. Of what workers found the controller is told."""
+        is_worker = hasattr(session.config, "workerinput")
+        if not (MATCH in found(session.config) or session.testsfailed or is_worker):
             given = f"--ftgate-existing={','.join(self.patterns)}"
             fix = "a glob is of a whole node id without parameters, such as 'tests/test_cache.py::*' or '*::test_get*'"
             with usage_errors():
@@ -70,7 +72,7 @@ class ExistingTests:
         if not self._matches(f"{collector.nodeid}::{name}"):
             return None if case is None else _skipped(collector, name, obj, "others of its class are measured")
         # 1. What says at once that it cannot be measured.
-        self.found = True
+        found(collector.config).add(MATCH)
         owner = case or (collector.obj if isinstance(collector, pytest.Class) else None)
         if not inspect.isfunction(obj):
             return _skipped(collector, name, obj, "it is no plain function")
@@ -98,9 +100,9 @@ class ExistingTests:
         own = {
             each: getattr(case, each) for each in ("__module__", "__qualname__", "pytestmark") if hasattr(case, each)
         }
-        found = pytest.Class.from_parent(collector, name=name)
-        found.obj, found.stash[CASE] = type(name, (), {**plain, **own}), case
-        return found
+        made = pytest.Class.from_parent(collector, name=name)
+        made.obj, made.stash[CASE] = type(name, (), {**plain, **own}), case
+        return made
 
     def _matches(self, nodeid: str) -> bool:
         return any(fnmatch.fnmatchcase(nodeid, pattern) for pattern in self.patterns)
@@ -170,13 +172,13 @@ def _unmeasurable(test: pytest.Function, function: Any, owner: type | None) -> s
     # 4. The fixtures around it, and those that it takes.
     for mark in test.iter_markers("usefixtures"):
         return f"fixture {mark.args[0]!r} of usefixtures runs in pytest's process"
-    found = test._fixtureinfo
-    around = [name for name in found.initialnames if name not in found.argnames]
+    fixtures = test._fixtureinfo
+    around = [name for name in fixtures.initialnames if name not in fixtures.argnames]
     for name, _, words in written_around(test):
         if name in around:
             return f"{words} runs in pytest's process"
     for name in around:
-        for fixture in found.name2fixturedefs.get(name, ())[-1:]:
+        for fixture in fixtures.name2fixturedefs.get(name, ())[-1:]:
             if inspect.unwrap(fixture.func).__code__.co_filename.endswith("conftest.py"):
                 return f"the autouse fixture {name!r} of a conftest.py runs in pytest's process"
     parametrized = parametrized_names(test)
@@ -199,8 +201,8 @@ def _names(function: Any) -> set[str]:
 
 def _unsafe(names: set[str]) -> str:
     """What of these names threads cannot use at once, and why."""
-    found = (words for words in UNSAFE if names.issuperset(words.split()))
-    return next((f"{words.replace(' ', '.')}: {UNSAFE[words]}" for words in found), "")
+    used = (words for words in UNSAFE if names.issuperset(words.split()))
+    return next((f"{words.replace(' ', '.')}: {UNSAFE[words]}" for words in used), "")
 
 
 def _of_fixture(test: pytest.Function, name: str, within: tuple[str, ...]) -> str:

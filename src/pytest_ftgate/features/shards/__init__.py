@@ -9,6 +9,9 @@ from ...declare.options import Option, option
 from ...hookspec import hookimpl
 
 if TYPE_CHECKING:
+    import pytest
+
+    from ...declare.options import Options
     from ...plugin.gate import Gate
 
 
@@ -37,11 +40,20 @@ def ftgate_options() -> list[Option]:
 
 
 @hookimpl
+def ftgate_collect(config: pytest.Config, options: Options) -> None:
+    """In a worker of pytest-xdist, which measures nothing."""
+    if hasattr(config, "workerinput") and (of := SHARD.of(options)):
+        from .part import Sharding
+
+        config.pluginmanager.register(Sharding(config, None, *of))
+
+
+@hookimpl
 def ftgate_configure(gate: Gate) -> None:
-    """Of every process of such a run."""
+    """In the process that measures."""
     if of := SHARD.of(gate.run.config):
         from .part import Sharding
 
-        sharding = Sharding(gate, *of)
+        sharding = Sharding(gate.config, gate, *of)
         gate.config.pluginmanager.register(sharding)
         gate.run.plugins.register(sharding)

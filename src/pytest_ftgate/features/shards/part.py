@@ -5,22 +5,21 @@ from __future__ import annotations
 import hashlib
 import heapq
 import statistics
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from ...declare import plan
 from ...declare.options import table
 from ...hookspec import hookimpl
-from ...kit.files import write_whole
 from ...kit.hiding import HIDDEN, sealed
 from ...kit.text import split_nodeid
 from ...model.report import Shard
 from ...model.spec import Plan
-from ...plugin.collection import CELL
+from ...plugin.collection import CELL, cells_of
 from ...plugin.options import options_of
+from ...plugin.xdist import found
 from ...run.rows import positions_of
 from ...run.run import Run
 from ...run.stored import StoredBaselines
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from ...plugin.gate import Gate
 
 
-def take_part(run: Run, whole: Plan, selected: Plan, part: int, parts: int, given: Mapping[str, str]) -> frozenset[str]:
-    """The node ids of the selected cells that a part has, kept with the run; `given` are the options that are set.
+def part_of(run: Run, whole: Plan, selected: Plan, part: int, parts: int, given: Mapping[str, str]) -> Shard:
+    """Which of the selected cells a part has; `given` are the options that are set.
 
     The whole plan is split, before any cell was deselected: what is deselected may differ between jobs.
     """
@@ -39,7 +38,7 @@ def take_part(run: Run, whole: Plan, selected: Plan, part: int, parts: int, give
     own = tuple(group for group in selected if of[group.cells[0].nodeid] == part)
     planned = positions_of(selected)
     reference = {"reference": run.references.requested().reference.commit} if config.against else {}
-    shard = Shard(
+    return Shard(
         part=part,
         parts=parts,
         planned=tuple(planned),
@@ -49,21 +48,12 @@ def take_part(run: Run, whole: Plan, selected: Plan, part: int, parts: int, give
         own=stored.hypotheses(own),
         options={**given, **reference},
     )
-    with run.folder.locked("shard"):  # the controller of pytest-xdist, which collects nothing, reads it
-        write_whole(run.folder.shared("shard", ""), [msgspec.json.encode(shard)])
-    return frozenset(cell.nodeid for group in own for cell in group.cells)
 
 
 def shown(name: str, value: object) -> str:
     """The value of an option, to be compared with that of another machine; a text may hold a secret."""
     harmless = value is None or isinstance(value, (bool, int, float))
     return str(value) if harmless else f"{HIDDEN} {sealed(str(value), name)}"
-
-
-def part_of(run: Run) -> Shard | None:
-    """The part that a run measures, as the process that collects has said; None before it was split."""
-    file = run.folder.shared("shard", "")
-    return msgspec.json.decode(file.read_bytes(), type=Shard) if file.exists() else None
 
 
 def parts_of(whole: Plan, stored: StoredBaselines, parts: int) -> dict[str, int]:
@@ -100,31 +90,28 @@ def split(costs: Mapping[str, float], parts: int) -> list[int]:
     return [of[name] for name in costs]
 
 
+TESTS = "tests to split"
+
+
 class Sharding:
     """Splits what was collected: cells by what their tests cost, other tests by their names."""
 
-    def __init__(self, gate: Gate, part: int, parts: int) -> None:
-        self.gate = gate
-        self.run = gate.run
+    def __init__(self, config: pytest.Config, gate: Gate | None, part: int, parts: int) -> None:
+        """There is no `gate` in a worker of pytest-xdist, which splits its tests; the controller splits the cells."""
+        self.config, self.gate = config, gate
         self.part, self.parts = part, parts
+        self.shard: Shard | None = None
         self.empty = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Deselect the tests of other parts, after all others have selected theirs."""
         yield
-        if not items:
+        if items:
+            found(self.config).add(TESTS)
+        if TESTS not in found(self.config):
             return
-        config = self.gate.config
-        # Of the options that all parts must share, what the command line, the environment or the project set.
-        values = ((option, option.of(options_of(config))) for option in table() if not option.shard_own)
-        given = {
-            option.dest if option.ini_only else option.cli: shown(option.dest, value)
-            for option, value in values
-            if value != option.default
-        }
-        selected = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
-        cells = take_part(self.run, self.gate.whole, selected, self.part, self.parts, given)
+        cells = self._own(self.gate, items) if self.gate else cells_of(items)
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
         for item in items:
@@ -135,20 +122,33 @@ class Sharding:
                 own = int(hashlib.sha256(name).hexdigest(), 16) % self.parts + 1 == self.part
             (kept if own else others).append(item)
         if others:
-            config.hook.pytest_deselected(items=others)
+            self.config.hook.pytest_deselected(items=others)
             items[:] = kept
+
+    def _own(self, gate: Gate, items: Sequence[pytest.Item]) -> Collection[str]:
+        """The node ids of the cells of this part."""
+        # Of the options that all parts must share, what the command line, the environment or the project set.
+        values = ((option, option.of(options_of(self.config))) for option in table() if not option.shard_own)
+        given = {
+            option.dest if option.ini_only else option.cli: shown(option.dest, value)
+            for option, value in values
+            if value != option.default
+        }
+        selected = plan.plan_of(item.stash[CELL] for item in items if CELL in item.stash)
+        self.shard = part_of(gate.run, gate.whole, selected, self.part, self.parts, given)
+        return {self.shard.planned[place] for place in self.shard.places}
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None]:
         """A part without a test is no failure, if there were some to split."""
-        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and part_of(self.run) is not None:
+        if session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and TESTS in found(self.config):
             session.exitstatus = pytest.ExitCode.OK
             self.empty = True
         yield
 
     @hookimpl
     def ftgate_part(self) -> Shard | None:
-        return part_of(self.run)
+        return self.shard
 
     @hookimpl
     def ftgate_finish(self) -> Iterator[str]:

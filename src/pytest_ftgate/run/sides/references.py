@@ -12,21 +12,20 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ...judge.judge import ComparedWith
-from ...kit.files import write_whole
 from ...kit.git import AgainstError, Checkout, Repository, mapped, shown
 from ...measure.plan import Listener
 from ...model.report import Figures, SiteFigures
 from ...model.spec import Spec
 from ...targets import environments
 from ...targets.environments import Step, Steps
-from ..folder import RunFolder, decoded
+from ..folder import RunFolder
 from . import worktrees
 
 INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
 
 
 class References:
-    """Checks out what a run compares with, once for all processes of the run."""
+    """Checks out what a run compares with, once."""
 
     def __init__(self, folder: RunFolder, against: str, listener: Listener) -> None:
         """`against` is the value of `--ftgate-against`, "" without it."""
@@ -87,15 +86,8 @@ class References:
         if key not in self._pairs:
             named = self.against if compared_with is None else shown(compared_with.commit)
             self.listener.advance(named, "checking out", 0, 0, None)
-            shared = self.folder.shared("pair", key)
             try:
-                # The same worktrees for all processes of a run, whatever is edited meanwhile.
-                with self.folder.locked("pair"):
-                    if shared.exists():
-                        self._pairs[key] = decoded(shared, worktrees.Pair)
-                    else:
-                        self._pairs[key] = self._checked_out(compared_with, test)
-                        write_whole(shared, [msgspec.json.encode(self._pairs[key])])
+                self._pairs[key] = self._checked_out(compared_with, test)
             except AgainstError as error:
                 self._pairs[key] = error
         pair = self._pairs[key]
