@@ -179,7 +179,7 @@ def test_other_results_are_of_no_single_launch() -> None:
 @pytest.mark.parametrize(
     ("failures", "iterations", "text"),
     [
-        (0, 40_900, "0 in 40,900 iterations (below 1 in 13,000 at 95 %)"),
+        (0, 40_900, "0 in 40,900 iterations (below 1 in 11,000 at 95 %)"),
         (3, 41_200, "3 in 41,200 iterations (1 in 67,000 to 1 in 4,600 at 95 %)"),
         (1, 1, "in its first iteration"),
         (0, 1, "0 in 1 iteration (below 1 in 1 at 95 %)"),
@@ -203,7 +203,7 @@ def test_the_rates_of_both_sides_are_told_where_they_are_known() -> None:
     raised = WorkloadError(reason="raised KeyError: 3", launch=4)
     assert whose(failed(raised, reference)) == (
         "1 of 4 launches here, 0 of 2 launches of the reference had this error: "
-        "0 in 200 iterations (below 1 in 67 at 95 %)"
+        "0 in 200 iterations (below 1 in 54 at 95 %)"
     )
     # Results are known of those that were compared.
     differs = WorkloadError(reason="gave 2 different results from one iteration to the next")

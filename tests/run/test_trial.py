@@ -928,4 +928,4 @@ class TestUntil:
         trial = project.trial(launcher, THREADS_ALONE, until="failure")
         trial.step()
         (row,) = trial.rows_in_part()
-        assert row.verdict.reason == "0 in 50 iterations (below 1 in 17 at 95 %); 0 of 1 plain launches"
+        assert row.verdict.reason == "0 in 50 iterations (below 1 in 14 at 95 %); 0 of 1 plain launches"

@@ -17,17 +17,21 @@ def test_an_end_makes_what_was_seen_as_improbable_as_the_level_says(
     failures = data.draw(st.integers(0, trials))
     found = clopper_pearson(failures, trials, level)
     assert found.low <= found.value <= found.high
-    missed = 1 - level if failures in (0, trials) else (1 - level) / 2
+    missed = (1 - level) / 2
     if failures:
         assert binom.sf(failures - 1, trials, found.low) == pytest.approx(missed, rel=1e-6)
     if failures < trials:
         assert binom.cdf(failures, trials, found.high) == pytest.approx(missed, rel=1e-6)
 
 
-def test_without_a_failure_it_is_the_rule_of_three() -> None:
-    found = clopper_pearson(0, 40_900)
-    assert (found.value, found.low) == (0, 0)
-    assert found.high * 40_900 == pytest.approx(3, rel=0.002)
+@pytest.mark.parametrize("rate", [0.5, 0.06, 0.02, 0.003])
+def test_a_rate_is_missed_by_at_most_half_on_either_side(rate: float) -> None:
+    """Whatever is seen: with 58 trials at 5 %, a bound of one side without a failure would miss 5 % above alone."""
+    trials = 58
+    found = [clopper_pearson(failures, trials) for failures in range(trials + 1)]
+    chances = [binom.pmf(failures, trials, rate) for failures in range(trials + 1)]
+    assert sum(chance for each, chance in zip(found, chances, strict=True) if each.high < rate) <= 0.025
+    assert sum(chance for each, chance in zip(found, chances, strict=True) if each.low > rate) <= 0.025
 
 
 @pytest.mark.parametrize(("failures", "trials"), [(0, 0), (-1, 5), (6, 5)])

@@ -449,7 +449,7 @@ def error_text(error: WorkloadError) -> str:
 
 
 def rate_text(failures: int, iterations: int) -> str:
-    """`3 in 41,200 iterations (1 in 4,700 to 1 in 66,000 at 95 %)`, `0 in 40,900 iterations (below 1 in 13,000 ...)`.
+    """`3 in 41,200 iterations (1 in 4,700 to 1 in 66,000 at 95 %)`, `0 in 40,900 iterations (below 1 in 11,000 ...)`.
 
     The odds are rounded to two digits, outwards. The first iteration alone tells no rate.
     """
