@@ -10,8 +10,7 @@ import pytest
 from example import Example, assert_usage_error
 
 from pytest_ftgate.declare import options
-from pytest_ftgate.declare.options import OPTIONS, Option, Options, read, table
-from pytest_ftgate.features.decide import weight
+from pytest_ftgate.declare.options import OPTIONS, Option, Options, read, table, weight
 from pytest_ftgate.features.shards import shard
 from pytest_ftgate.judge import limits
 from pytest_ftgate.judge.metrics import GATING

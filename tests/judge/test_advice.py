@@ -14,7 +14,7 @@ from pytest_ftgate.features.decide import rank
 from pytest_ftgate.features.decide.rank import Advice, Candidate, Estimate, break_even, estimate, of_row
 from pytest_ftgate.features.decide.sentences import said
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures
+from pytest_ftgate.model.report import Figures, RoleFigures, Row, SiteFigures, WaitFigures, Weights
 from pytest_ftgate.model.sample import WorkloadError
 from pytest_ftgate.model.verdict import Decision, Verdict
 
@@ -48,7 +48,7 @@ def candidate(executor: str, target: str = "3.14", workers: int = 8, **values: A
     )
 
 
-def advised(*sides: Candidate, weights: rank.Weights = ()) -> Advice:
+def advised(*sides: Candidate, weights: Weights = ()) -> Advice:
     return rank.of_candidates(TEST, "by hand", sides, 4, weights)
 
 
@@ -90,7 +90,7 @@ def test_nothing_wins_where_each_is_better_in_something() -> None:
         ((("time", 1.0), ("memory", 0.5)), ("threads on 3.14", "fork on 3.14")),
     ],
 )
-def test_weights_trade_time_for_memory(weights: rank.Weights, winner: tuple[str, ...]) -> None:
+def test_weights_trade_time_for_memory(weights: Weights, winner: tuple[str, ...]) -> None:
     sides = candidate("threads", wall=100.0, pss=4e6), candidate("fork", wall=200.0, pss=1e6)
     assert set(advised(*sides, weights=weights).choices[0].advised) == set(winner)
 

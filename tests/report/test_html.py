@@ -291,6 +291,12 @@ def test_a_test_has_the_advice_that_follows_from_its_figures() -> None:
     assert f"Advice {html.escape(first.sentences[0].text)}" in text
 
 
+def test_the_advice_is_that_of_the_weights_of_the_run() -> None:
+    weighted = msgspec.structs.replace(report_by_hand.report(), weights=(("time", 1.0), ("memory", 0.5)))
+    assert "by time=1 memory=0.5" not in words(rendered(report_by_hand.report()))
+    assert "by time=1 memory=0.5" in words(rendered(weighted))
+
+
 def test_tests_without_room_keep_their_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = rendered(full())
     monkeypatch.setattr(page_module, "PLOTS_BYTES", 6_000)

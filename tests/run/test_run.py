@@ -658,6 +658,11 @@ def test_a_cell_that_is_not_collected_any_more_is_reported(project: Project) -> 
     assert outcome.session.report([], "0.1", None).unused_baselines == ()
 
 
+def test_a_report_has_the_weights_of_its_advice(project: Project) -> None:
+    weights = (("time", 1.0), ("memory", 0.5))
+    assert project.run(weights=weights).report.weights == weights
+
+
 def test_a_table_says_that_its_launches_were_split(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     small = Capacity(descriptors=64, opened=20)
     monkeypatch.setattr(Capacity, "of_this_process", lambda: small)

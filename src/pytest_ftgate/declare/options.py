@@ -6,6 +6,7 @@ Every pytest run imports this module, so what only a given value needs is import
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +20,7 @@ from ..kit.text import did_you_mean, listed
 
 if TYPE_CHECKING:
     from ..kit.values import Threshold
+    from ..model.report import Criterion
     from ..model.verdict import Decision
 
 IniType = Literal["string", "bool", "linelist", "args"]
@@ -129,6 +131,22 @@ def report_target(text: str) -> str:
     if kind in kinds or ending in kinds:
         raise ValueError(f"a kind and a path: {f'{kind}:PATH' if kind in kinds else f'{ending}:{path or text}'}")
     raise ValueError(f"KIND:PATH, and KIND is {listed(kinds)}{did_you_mean(kind, kinds)}")
+
+
+def weight(text: str) -> tuple[Criterion, float]:
+    """`time=1`: what a decision weighs, and by how much."""
+    from ..kit.values import LARGEST
+    from ..model.report import CRITERIA
+
+    name, _, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    for criterion in CRITERIA:
+        if criterion == name and 0 <= value <= LARGEST:
+            return criterion, value
+    raise ValueError(f"weights such as time=1 memory=0.5: {text!r} is none{did_you_mean(name, CRITERIA)}")
 
 
 BEYOND = "beyond-effect"
@@ -458,6 +476,17 @@ class Options:
         many=True,
         of_a_cell=False,
         shard_own=True,
+    )
+
+    weights: tuple[tuple[Criterion, float], ...] = row(
+        (),
+        weight,
+        "what advice trades for what, in `ftgate decide` and on the page: time=1 memory=0.5 (default: nothing is "
+        "traded for the other)",
+        many=True,
+        of_a_cell=False,
+        shard_own=True,
+        ini_only=True,
     )
 
     thresholds: tuple[Threshold, ...] = ()

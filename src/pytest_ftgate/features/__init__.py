@@ -18,7 +18,7 @@ FEATURES: Final = {
     "github": "run",
     "shards": "option run",
     "existing": "option run",
-    "decide": "option command",
+    "decide": "command",
     "report": "command",
     "merge": "command",
     "history": "command",

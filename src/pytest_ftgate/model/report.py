@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -337,6 +337,10 @@ class Shard(Struct, frozen=True, kw_only=True):
         return f"shard {self.part}/{self.parts}"
 
 
+Criterion = Literal["time", "memory"]
+"""What advice may weigh: the wall time, and the memory of the process tree."""
+CRITERIA: Final[tuple[Criterion, ...]] = get_args(Criterion)
+Weights = tuple[tuple[Criterion, Rate], ...]
 OWN_CODE = "own code"
 """The seconds of a run that were not measured: its wall time without all others."""
 
@@ -356,8 +360,8 @@ class Report(Struct, frozen=True, kw_only=True):
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
     `shard` is the part of the tests that was measured; None: all.
     `undecided_fails` says whether a run that decided (almost) nothing fails. `project` is the name of what was
-    measured, `branch` the one that is checked out; empty where they are not known. `seconds` is where `wall_s` went, by
-    kind of work; empty where that is not known.
+    measured, `branch` the one that is checked out; empty where they are not known. `weights` are those by which
+    advice chooses. `seconds` is where `wall_s` went, by kind of work; empty where that is not known.
     """
 
     version: str
@@ -377,6 +381,7 @@ class Report(Struct, frozen=True, kw_only=True):
     undecided_fails: bool = True
     project: str = ""
     branch: str = ""
+    weights: Weights = ()
     seconds: dict[str, float] = {}
     schema: int = SCHEMA
 

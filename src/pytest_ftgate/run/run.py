@@ -253,6 +253,7 @@ class Run:
             shard=self.part,
             project=environments.project_of(self.folder.root),
             branch=git.branch_of(self.folder.root),
+            weights=self.config.weights,
         )
 
     def store(self, report: Report) -> Report:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shutil
 
+from ...declare.options import weight
 from ...hookspec import Subparsers
+from ...model.report import Criterion
 from ...store.names import named
 from ..baseline import NAMES
 from ..last_run import FINE, last_run, nothing, options, store, unicode
-from . import WEIGHTS, rank, sentences, weight
+from . import rank, sentences
 
 PLACES = ("run", "baselines")
 
@@ -37,7 +39,7 @@ def add(subparsers: Subparsers) -> None:
     parser.set_defaults(run=decide)
 
 
-def _weight(text: str) -> tuple[str, float]:
+def _weight(text: str) -> tuple[Criterion, float]:
     try:
         return weight(text)
     except ValueError as error:
@@ -46,7 +48,7 @@ def _weight(text: str) -> tuple[str, float]:
 
 def decide(args: argparse.Namespace) -> int:
     """Print the advice on the tests named; 3 where nothing is known of them. Raises FtgateError."""
-    weights = tuple(args.weight) or WEIGHTS.of(options())
+    weights = tuple(args.weight) or options().weights
     report = last_run() if args.place != "baselines" else None
     stored = list(store().baselines()) if args.place != "run" else []
     if report is None and not stored:

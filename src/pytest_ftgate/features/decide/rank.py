@@ -19,7 +19,7 @@ from ...judge.readers import INTERVAL_LEVEL, median_of
 from ...judge.values import Values, figure_of, values_of
 from ...kit.text import COMMIT_DIGITS, split_nodeid
 from ...kit.values import Interval, Metric, Struct, grouped
-from ...model.report import Figures, Report, Row
+from ...model.report import Figures, Report, Row, Weights
 from ...model.sample import ByRound
 from ...model.spec import Reuse
 from ...model.verdict import Decision
@@ -32,9 +32,6 @@ MEMORY = ("pss", Metric.USS.value)
 """PSS counts a page that forked workers share once; USS leaves it out."""
 _ROUNDS = 10**6
 """More than a recording has."""
-Criterion = Literal["time", "memory"]
-"""What a choice may weigh: the wall time, and the memory of the process tree."""
-Weights = tuple[tuple[Criterion, float], ...]
 HazardKind = Literal["gil", "fork", "results", "failure"]
 HAZARDS: Final[Mapping[HazardKind, tuple[str, str]]] = {
     "gil": (r"the GIL came back on", "an import turned the GIL back on"),

@@ -59,9 +59,9 @@ class Advised(NamedTuple):
     place: str = ""
 
 
-def of_report(report: Report, weights: rank.Weights = ()) -> tuple[Advised, ...]:
+def of_report(report: Report) -> tuple[Advised, ...]:
     """What follows from a report, test by test."""
-    return tuple(said(advice) for advice in rank.of_report(report, weights))
+    return tuple(said(advice) for advice in rank.of_report(report, report.weights))
 
 
 def said(advice: Advice) -> Advised:
