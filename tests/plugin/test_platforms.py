@@ -49,6 +49,33 @@ def test_on_windows_tests_run_as_plain_tests_and_measuring_is_refused(pytester: 
     assert result.parseoutcomes() == {"passed": 5, "skipped": 2}
 
 
+PROGRAMS = """
+    import sys
+    from pytest_ftgate import command, load
+
+    SAYS = "import sys, time; print('a line'); print('{\\"ops\\": 3}', flush=True)"
+    SERVES = "import http.server as h, sys; h.test(h.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind='127.0.0.1')"
+
+    @ftgate.compare(command("native", [sys.executable, "-c", SAYS]))
+    def test_command(worker): ...
+
+    @ftgate.compare(command("broken", [sys.executable, "-c", "print('why'); raise SystemExit(3)"]))
+    def test_broken(worker): ...
+
+    @ftgate.serve([sys.executable, "-c", SERVES, "{port}"], ready="http://127.0.0.1:{port}/", load=load("/"))
+    def test_server(server):
+        assert "test_a.py" in server.get("/")
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="what the stand-in takes away, 3.14 loads late")
+def test_on_windows_programs_and_servers_run_as_plain_tests(pytester: pytest.Pytester) -> None:
+    Example(pytester, {"test_a.py": PROGRAMS})
+    result = pytester.run(sys.executable, elsewhere.__file__, "win32,psutil,numpy,scipy", "-q")
+    assert result.parseoutcomes() == {"passed": 3, "failed": 1}
+    result.stdout.fnmatch_lines(["*exited with code 3", "*why"])
+
+
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [

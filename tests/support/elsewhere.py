@@ -1,7 +1,7 @@
-"""Runs pytest as on another platform: `elsewhere.py PLATFORM ARGS... [-- ARGS...]`, each ARGS one run of pytest.
+"""Runs pytest as on another platform: `elsewhere.py PLATFORM[,MODULE...] ARGS... [-- ARGS...]`, each ARGS one run.
 
 What the platform lacks is taken away before the plugin is imported, but after what this platform's standard library
-needs for itself. Exits with the last run's code.
+needs for itself; each MODULE stays, of those that plain runs of functions do without. Exits with the last run's code.
 """
 
 # ruff: noqa: F401
@@ -10,10 +10,12 @@ import asyncio
 import concurrent.futures.thread
 import ctypes
 import faulthandler
+import importlib
 import io
 import multiprocessing.managers
 import multiprocessing.pool
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -36,6 +38,7 @@ FUNCTIONS = {
         "sched_setaffinity",
         "setsid",
         "sysconf",
+        "uname",
         "wait4",
     ),
     signal: ("SIGALRM", "SIGHUP", "SIGKILL", "SIGRTMAX", "SIGRTMIN", "SIGUSR1", "pthread_kill", "setitimer"),
@@ -44,15 +47,21 @@ FUNCTIONS = {
 
 if __name__ == "__main__":
     sysconfig.get_config_vars()  # reads a module that is named for the platform
-    platform, *words = sys.argv[1:]
-    for module in MODULES:
+    platform.node()  # asks a function that is taken away
+    where, *words = sys.argv[1:]
+    elsewhere, *kept = where.split(",")
+    for module in kept:
+        importlib.import_module(module)
+    for killer in (subprocess.Popen, *([sys.modules["psutil"].Process] if "psutil" in kept else [])):
+        killer.kill = lambda self, number=signal.SIGKILL: os.kill(self.pid, number)  # there they need no signal
+    for module in {*MODULES} - {*kept}:
         sys.modules[module] = None  # type: ignore[assignment]
     for owner, names in FUNCTIONS.items():
         for name in names:
             if hasattr(owner, name):
                 delattr(owner, name)
     io._WindowsConsoleIO = type("_WindowsConsoleIO", (), {})  # type: ignore[attr-defined]  # pytest looks for it
-    sys.platform = platform
+    sys.platform = elsewhere
     code: int = 0
     while words:
         end = words.index("--") if "--" in words else len(words)

@@ -8,10 +8,12 @@ import hashlib
 import itertools
 import math
 import os
+import platform
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -184,7 +186,7 @@ def _began(pid: int) -> int:
 @functools.cache
 def _place() -> str:
     boot = Path("/proc/sys/kernel/random/boot_id")
-    words = (os.uname().nodename, boot.read_text() if boot.exists() else "", _namespace(os.getpid()))
+    words = (platform.node(), boot.read_text() if boot.exists() else "", _namespace(os.getpid()))
     return hashlib.sha256(" ".join(words).encode()).hexdigest()[:6]
 
 
@@ -289,7 +291,7 @@ def kill_tree(pid: int) -> None:
 
 def group_lives(group: int) -> bool:
     """Whether a process is in this group; while one is, no other group gets its number."""
-    if os.name == "posix":
+    if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, 0)
             return True
@@ -297,7 +299,7 @@ def group_lives(group: int) -> bool:
 
 
 def _kill_group(group: int) -> None:
-    if os.name == "posix":
+    if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
 
@@ -383,7 +385,8 @@ def cleaned_after(processes: Iterable[psutil.Process]) -> Iterator[None]:
         with contextlib.suppress(psutil.Error, OSError):
             began_s = min(began_s, process.create_time())
             shared |= _mapped(process.pid)
-            sockets = (Path(str(each.laddr)) for each in process.net_connections("unix") if each.laddr)
+            unix = process.net_connections("unix") if hasattr(socket, "AF_UNIX") else ()
+            sockets = (Path(str(each.laddr)) for each in unix if each.laddr)
             folders |= {path.parent for path in sockets if path.parent.name.startswith(FOLDER)}
     yield
 

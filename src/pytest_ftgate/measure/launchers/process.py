@@ -120,6 +120,7 @@ def shortly(error: BaseException) -> str:
 
 # ---- the process
 
+_REST_S = 0.5
 _REST_ROUNDS = 64  # of 64 KiB at most: what is printed without an end is not read to its end
 
 
@@ -159,6 +160,8 @@ class Process:
         self._leads = True
         """Whether its process group is its own: another process may get the number of one that is empty."""
         self._selector = selector
+        self._readers: list[threading.Thread] = []
+        """Those of streams that no selector can wait for."""
         self._waiter = threading.Thread(target=self._wait_for_exit, name=f"ftgate waits for {popen.pid}", daemon=True)
 
     @classmethod
@@ -196,12 +199,11 @@ class Process:
             )
             try:
                 selector = selectors.DefaultSelector()
-                for stream, output in ((popen.stdout, stdout), (popen.stderr, stderr)):
-                    if stream is not None:
-                        os.set_blocking(stream.fileno(), False)
-                        selector.register(stream, selectors.EVENT_READ, output)
                 outputs = [output for output in (stdout, stderr) if output is not None]
                 process = cls(popen, environment[MARK], began_ns, outputs, selector)
+                for stream, output in ((popen.stdout, stdout), (popen.stderr, stderr)):
+                    if stream is not None and isinstance(output, PipeOutput):
+                        process._listen(stream, output)
                 process._waiter.start()
                 return process
             except BaseException:
@@ -297,8 +299,10 @@ class Process:
             self.closed = True
             self._waiter.join()
             self._selector.close()
+            for reader in self._readers:
+                reader.join(_REST_S)
             for stream in (self.popen.stdout, self.popen.stderr):
-                if stream is not None:
+                if stream is not None and not any(reader.is_alive() for reader in self._readers):
                     stream.close()
 
     def _killed_for(self, reason: str) -> LaunchFailed:
@@ -310,14 +314,31 @@ class Process:
     def _wait_for_exit(self) -> None:
         code: int | None = None
         cpu_s = 0.0
-        with contextlib.suppress(ChildProcessError):
-            _, status, usage = os.wait4(self.pid, 0)
-            code, cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+        if hasattr(os, "wait4"):
+            with contextlib.suppress(ChildProcessError):
+                _, status, usage = os.wait4(self.pid, 0)
+                code, cpu_s = os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
+        else:  # on Windows, where nothing is measured
+            code = self.popen.wait()
         ended_ns = now_ns()
         # Its pid may be another process's from now on: Popen must not wait for that, nor may it be killed.
         self.popen.returncode = 0 if code is None else code
         self._leads = group_lives(self.pid)
         self.exit = Exit(code, ended_ns, round(cpu_s * 1e9))
+
+    def _listen(self, stream: IO[bytes], output: PipeOutput) -> None:
+        """Drain a stream: when it is waited for, or on Windows, whose selectors know no pipes, in a thread."""
+
+        def drain() -> None:
+            while output.drain(stream.fileno()):
+                pass
+
+        if sys.platform == "win32":
+            self._readers.append(threading.Thread(target=drain, name=f"ftgate reads from {self.pid}", daemon=True))
+            self._readers[-1].start()
+        else:
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, selectors.EVENT_READ, output)
 
     def _take(self, ready: Sequence[tuple[selectors.SelectorKey, int]]) -> bool:
         """Drain the streams that are `ready`; whether one was."""
@@ -329,6 +350,8 @@ class Process:
 
     def _drain_rest(self) -> None:
         """What is there by now. It does not wait for the end of a stream, which a child may hold open for long."""
+        for reader in self._readers:
+            reader.join(_REST_S)
         for _ in range(_REST_ROUNDS):
             if self.closed or not self._selector.get_map() or not self._take(self._selector.select(0)):
                 return
