@@ -322,34 +322,6 @@ OTHERS = {
         "import pytest\n@ftgate.compare(threads)\n@pytest.mark.parametrize('worker', [1])\ndef test_it(worker): ...",
         "'worker' is an argument of the cell itself; rename the parameter",
     ),
-    "lambda": (
-        (
-            "import pytest\n"
-            "@ftgate.compare(threads)\n"
-            "@pytest.mark.parametrize('f', [lambda: 1])\n"
-            "def test_it(worker, f): ..."
-        ),
-        "cannot be sent to another interpreter; a lambda has no name: define a function in a module and pass that",
-    ),
-    "nan": (
-        (
-            "import pytest\n"
-            "@ftgate.compare(threads)\n"
-            "@pytest.mark.parametrize('x', [1.0, float('nan')])\n"
-            "def test_it(worker, x): ..."
-        ),
-        "parameter x=nan cannot be sent",
-    ),
-    "instance": (
-        (
-            "import pytest\n"
-            "class Thing: ...\n"
-            "@ftgate.compare(threads)\n"
-            "@pytest.mark.parametrize('x', [Thing()])\n"
-            "def test_it(worker, x): ..."
-        ),
-        "make the object in the body",
-    ),
     "async pool": (
         "@ftgate.compare(threads)\nasync def test_it(executor): ...",
         "test_it drives a pool, so it cannot be `async def`",
@@ -415,6 +387,12 @@ OTHERS = {
         "@ftgate.compare(threads)\ndef test_it(worker): ...\n@test_it.check\ndef right(results, worker): ...",
         "right is @test.check, which takes one argument: the results",
     ),
+}
+# Parameters that cannot be sent, each beside one that can.
+UNSENT = {
+    "lambda: 1": "a lambda has no name: define a function in a module and pass that",
+    "float('nan')": "parameter x=nan cannot be sent",
+    "object()": "make the object in the body",
 }
 # Executors of a variant, a role and a known failure of a test that has threads and fork, and what is said of them.
 SOME = {
@@ -504,6 +482,60 @@ def test_a_wrong_declaration_ends_the_run(pytester: pytest.Pytester) -> None:
 def test_interpreters_on_an_old_target_are_cells_which_the_run_finds_unsupported(pytester: pytest.Pytester) -> None:
     example = Example(pytester, {"test_a.py": "@ftgate.compare(interpreters)\ndef test_it(worker): ..."})
     assert example.collect("--ftgate-python=3.13") == ["test_a.py::test_it[3.13-interpreters-w2]"]
+
+
+@pytest.mark.parametrize("value", UNSENT)
+def test_a_parameter_that_cannot_be_sent_costs_its_cells(pytester: pytest.Pytester, value: str) -> None:
+    """Those of other parameters, and all other tests, run; its own fail, also where cells alone are selected."""
+    source = f"""
+        import pytest
+
+        @pytest.mark.parametrize("x", [1, {value}])
+        @ftgate.compare(threads, workers=[1, 2])
+        def test_it(worker, x): ...
+
+        def test_plain(): ...
+    """
+    example = Example(pytester, {"test_a.py": source})
+    result = example.run_pytest("--ftgate-python=3.14")
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines([f"*test_a.py:4: @ftgate.compare of test_it: *{UNSENT[value]}*"])
+    example.run_pytest("--ftgate-python=3.14", "-m", "ftgate").assert_outcomes(passed=2, failed=2, deselected=1)
+
+
+REPEATS = """
+    import pytest
+
+    @pytest.fixture
+    def count_of_a_plugin(request):
+        return request.param
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_generate_tests(metafunc):
+        metafunc.fixturenames.append("count_of_a_plugin")
+        metafunc.parametrize("count_of_a_plugin", range(2), indirect=True, ids=["1-2", "2-2"])
+"""
+
+
+def test_a_plugin_that_repeats_all_tests_leaves_cells_as_they_are(pytester: pytest.Pytester) -> None:
+    """As pytest-repeat: a cell is repeated by itself, and its baseline has its name."""
+    source = """
+        import pytest
+
+        @pytest.mark.parametrize("n", [1])
+        @ftgate.compare(threads, workers=[1])
+        def test_it(worker, n): ...
+
+        def test_plain(): ...
+    """
+    example = Example(pytester, {"test_a.py": source, "repeats.py": REPEATS})
+    pytester.syspathinsert()
+    assert example.collect("--ftgate-python=3.14", "-p", "repeats") == [
+        "test_a.py::test_it[3.14-threads-w1-1]",
+        "test_a.py::test_plain[1-2]",
+        "test_a.py::test_plain[2-2]",
+    ]
+    example.run_pytest("--ftgate-python=3.14", "-p", "repeats").assert_outcomes(passed=3)
 
 
 def test_one_error_does_not_hide_other_modules(pytester: pytest.Pytester) -> None:

@@ -73,6 +73,10 @@ class DeclarationError(FtgateError):
     """A decorated test that cannot be gated; the text names the file, the line and a fix."""
 
 
+class ParameterError(DeclarationError):
+    """A value of one set of parameters that cannot be sent: the other cells of the test can be gated."""
+
+
 def fault(path: str, written: Declaration | Note, name: str, text: str) -> DeclarationError:
     """What is wrong with a decorator of the test `name`, at its place."""
     return DeclarationError(f"{path}:{written.line}: @ftgate.{written.decorator} of {name}: {text}")

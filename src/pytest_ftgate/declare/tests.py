@@ -24,6 +24,7 @@ from .arguments import (
     EXAMPLE,
     KINDS,
     OWN,
+    ParameterError,
     Reader,
     are_texts,
     fault,
@@ -434,7 +435,7 @@ def body_kind(declared: Declaration, executor: Executor) -> BodyKind:
 def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Param:
     """A parameter as a Python literal, or as the name of what can be imported.
 
-    Raises DeclarationError where neither gives the value again.
+    Raises ParameterError where neither gives the value again, DeclarationError for a parameter of a fixture.
     """
     if name not in inspect.signature(declared.body).parameters:
         Reader(declared, source).fixture(name, "the parametrized fixture")
@@ -454,7 +455,8 @@ def param_of(declared: Declaration, source: Source, name: str, value: Any) -> Pa
             fix = "a lambda has no name: define a function in a module and pass that"
         elif "<locals>" in own:
             fix = f"{own} is local to a function: define it in a module, where it can be imported"
-        Reader(declared, source).fail(f"parameter {name}={literal[:60]} cannot be sent to another interpreter; {fix}")
+        text = f"parameter {name}={literal[:60]} cannot be sent to another interpreter; {fix}"
+        raise ParameterError(str(fault(source.path, declared, source.qualname, text)))
     return Param(name=name, literal=sent)
 
 

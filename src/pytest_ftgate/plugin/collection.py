@@ -9,9 +9,9 @@ import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ import pytest
 from ..declare import arguments, plan, tests
 from ..judge import limits
 from ..kit.errors import FtgateError
+from ..kit.text import plain
 from ..kit.values import Metric
 from ..model.spec import Cell, Source, Spec, Target, parse_target
 from ..runner.api import Declaration
@@ -53,10 +54,29 @@ def generate(metafunc: pytest.Metafunc) -> None:
     declared = tests.declaration_of(metafunc.function)
     if declared is None:
         return
+    _ignore_repetitions(metafunc)
     with _as_collect_error():
         spec = _spec(metafunc, declared)
         chosen = plan.choices(spec, targets(metafunc.config, spec))
     metafunc.parametrize(spec.body, [(spec, choice) for choice in chosen], ids=[choice.label for choice in chosen])
+
+
+def _ignore_repetitions(metafunc: pytest.Metafunc) -> None:
+    """Leave out a parameter that a plugin adds to all tests, as pytest-repeat does with its count.
+
+    It comes with a fixture that the test did not have. A cell is repeated by itself, and known by its own name.
+    """
+    own, parametrize = set(metafunc.fixturenames), metafunc.parametrize
+
+    def parametrized(argnames: str | Sequence[str], *args: Any, **named: Any) -> None:
+        names = {name.strip() for name in (argnames.split(",") if isinstance(argnames, str) else argnames)}
+        added = names & {*metafunc.fixturenames} - own
+        if added:
+            metafunc.fixturenames[:] = [name for name in metafunc.fixturenames if name not in added]
+        else:
+            parametrize(argnames, *args, **named)
+
+    vars(metafunc).update(parametrize=parametrized)
 
 
 def _spec(metafunc: pytest.Metafunc, declared: Declaration) -> Spec:
@@ -196,11 +216,14 @@ def complete(item: pytest.Function) -> None:
         if any(type(value).__name__ == "NotSetType" for value in params.values()):
             return  # an empty parametrize: pytest skips the item
         spec, choice = next(params.pop(name) for name in arguments.OWN if name in params)
+        try:
+            sent = tuple(tests.param_of(declared, spec.source, name, value) for name, value in params.items())
+        except arguments.ParameterError as error:
+            item.obj = _failing(str(error))
+            item.add_marker("ftgate")
+            return
         cell = msgspec.structs.replace(
-            choice,
-            nodeid=item.nodeid,
-            params=tuple(tests.param_of(declared, spec.source, name, value) for name, value in params.items()),
-            body=tests.body_kind(declared, choice.executor),
+            choice, nodeid=item.nodeid, params=sent, body=tests.body_kind(declared, choice.executor)
         )
     item.stash[CELL] = (spec, cell)
     test = item.obj
@@ -213,6 +236,15 @@ def complete(item: pytest.Function) -> None:
         item.obj = run
     item.add_marker("ftgate")
     item.add_marker("thread_unsafe")
+
+
+def _failing(text: str) -> Callable[..., None]:
+    """In place of a test that has no cell: an error of collection would cost all tests of the run."""
+
+    def refused(**_: object) -> None:
+        pytest.fail(plain(text), pytrace=False)
+
+    return refused
 
 
 # NumPy and SciPy for pytest's own process, where the project under test is one of them.

@@ -103,7 +103,7 @@ def _started() -> subprocess.Popen[str]:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            encoding=sys.getfilesystemencoding(),  # as it hears the names of folders, not in that of the locale
+            encoding=sys.getfilesystemencoding(),  # for the names of folders
             errors=sys.getfilesystemencodeerrors(),
         )
 
