@@ -212,14 +212,22 @@ def test_what_failed_is_run_again(make: Callable[..., Example]) -> None:
     assert example.verdicts("out.json").keys() == {each.replace("second", "missing") for each in ALL[2:4]}
 
 
-def test_a_file_that_cannot_be_an_argument_is_found(make: Callable[..., Example]) -> None:
-    """Pytest takes what is in brackets for parameters."""
+@pytest.mark.parametrize("folder", ["of[1]", "root/.."], ids=["brackets", "outside"])
+def test_a_file_that_cannot_be_an_argument_is_found(make: Callable[..., Example], folder: str) -> None:
+    """Pytest takes what is in brackets for parameters; outside of the rootdir a node id has no file."""
     example = make()
-    (example.folder / "of[1]").mkdir()
-    (example.folder / "test_cells.py").rename(example.folder / "of[1]" / "test_cells.py")
-    result = run(example)
+    (example.folder / folder.partition("/")[0]).mkdir()
+    (example.folder / "test_cells.py").rename(example.folder / folder / "test_cells.py")
+    options = ("--rootdir=root", "-cpytest.ini", "test_cells.py", "test_plain.py") if folder == "root/.." else ()
+    result = run(example, *options)
     assert (result.ret, measured(example)) == (pytest.ExitCode.OK, NAMES)
     assert result.parseoutcomes() == {"passed": 50, "undecided": 6}
+
+
+def test_without_a_terminal_cells_are_measured(make: Callable[..., Example]) -> None:
+    example = make()
+    assert run(example, "-p", "no:terminal").ret == pytest.ExitCode.OK
+    assert measured(example) == NAMES
 
 
 CHOOSES = """

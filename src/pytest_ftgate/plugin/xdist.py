@@ -123,12 +123,14 @@ class XdistController:
     def _collect(self) -> None:
         """Collect the files with cells: quietly, since what the workers have said of the collection holds."""
         session, option = self.session, self.session.config.option
-        files = dict.fromkeys(str(session.config.rootpath / each.partition("::")[0]) for each in self.gate.collected)
-        # Pytest takes brackets in an argument for parameters: with such a path it collects what the workers have.
-        nameable = "[" not in "".join(files)
-        verbosity, option.verbose = option.verbose, min(option.verbose, -1)
+        files = dict.fromkeys(session.config.rootpath / each.partition("::")[0] for each in self.gate.collected)
+        # Outside of the rootdir a node id has no file, and in an argument brackets begin parameters: then everything is
+        # collected again.
+        nameable = all(path.is_file() and "[" not in str(path) for path in files)
+        verbosity = session.config.get_verbosity()
+        option.verbose = min(verbosity, -1)
         try:
-            session.perform_collect([*files] if nameable else None)
+            session.perform_collect([*map(str, files)] if nameable else None)
         finally:
             option.verbose = verbosity
         session.testscollected = self.others + len(session.items)
