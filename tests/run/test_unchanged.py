@@ -296,7 +296,7 @@ def install(side: Side, name: str, version: str, *, record: str = "mod.py,sha256
 def test_two_environments_differ_by_distributions_and_by_what_runs_at_the_start(sides: tuple[Side, Side]) -> None:
     def differing() -> str:
         fresh = [Side(Path(side.bases["top"]), Path(side.bases["environment"])) for side in sides]
-        return fresh[0].differing_package(fresh[1])
+        return " ".join(fresh[0].differing_packages(fresh[1]))
 
     for side in sides:
         install(side, "dep", "1.0")
@@ -437,15 +437,38 @@ def test_of_a_test_file_what_runs_counts(checks: Checks) -> None:
     assert checks.check() == Settled(why="test_work() in test_work.py differs", changed=changed)
 
 
-def test_another_environment_needs_no_launch(checks: Checks) -> None:
-    write(
-        Side(checks.sides.changed.project, checks.sides.changed.project / "3.14"),
-        "lib/python3.14/site-packages/a.pth",
-        "x",
-        "environment",
-    )
+def test_what_runs_at_the_start_of_an_interpreter_is_always_reached(checks: Checks) -> None:
+    changed = Side(checks.sides.changed.project, checks.sides.changed.project / "3.14")
+    write(changed, "lib/python3.14/site-packages/a.pth", "x", "environment")
     assert checks.check() == Settled(why="a.pth differs")
-    assert checks.launcher.requests == []
+
+
+@pytest.mark.parametrize(
+    ("imported", "why"),
+    [
+        (("emit.py",), "emit differs"),
+        (("emit.py", "typed.py", "same.py"), "emit and 1 more differ"),
+        (("same.py",), "colour and 2 more differ, and nothing of it is imported"),
+        (("colour-2.dist-info/METADATA",), "colour and 2 more differ, and nothing of it is imported"),
+    ],
+)
+def test_of_distributions_that_differ_one_that_the_cell_imports_is_named(
+    checks: Checks, imported: tuple[str, ...], why: str
+) -> None:
+    """One launch tells it; which functions of it ran and differ is said, too."""
+    for number, checkout in enumerate((checks.sides.reference, checks.sides.changed), start=1):
+        side = Side(checkout.project, checkout.project / "3.14")
+        for name in ("colour", "emit", "typed"):
+            install(side, name, str(number), record=f"{name}.py,sha256={number},1")
+        install(side, "same", "1", record="same.py,sha256=1,1")
+        write(side, "lib/python3.14/site-packages/emit.py", f"def emit(): return {number}\n", "environment")
+    folder = checks.sides.changed.project / "3.14/lib/python3.14/site-packages"
+    checks.notes += [Read(reads.FILE, f"{folder}/{name}") for name in imported if name != "emit.py"]
+    if "emit.py" in imported:
+        checks.notes.append(Read(reads.RAN, f"{folder}/emit.py:emit"))
+    changed = {("emit.py", "emit")} if "emit.py" in imported else set()
+    assert checks.check() == Settled(why=why, changed=changed)
+    assert [request.cell for request in checks.launcher.requests] == [checks.group.cells[0]]
 
 
 def test_another_build_needs_no_launch(checks: Checks) -> None:

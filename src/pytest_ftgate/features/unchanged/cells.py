@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -27,7 +27,7 @@ from ...run.trial import Settled
 from ...runner import reads
 from ...runner.protocol import CHECK, WARMUP
 from . import UNCHANGED
-from .compare import OPENED, Compared, Read, compare, read_notes
+from .compare import OPENED, Compared, Read, compare, differ, installed_files, read_notes
 from .opened_files import OpenedFiles
 from .sides import Side
 
@@ -59,11 +59,13 @@ class UnchangedCells:
         try:
             # A build for one target may leave files that another lists: all come before a launch.
             sides = {cell.target.spec: self._prepared(group, cell, pair) for cell in one_per_target(cells)}
-            for (mine, target), (other, reference) in sides.values():
-                # Both may be told apart before anything is launched.
-                package = mine.differing_package(other)
-                if differs := "the interpreter" if target.interpreter != reference.interpreter else package:
-                    return Settled(why=f"{differs} differs")
+            for cell in one_per_target(cells):
+                # Whether they may be the same is known before anything is launched.
+                (mine, target), (other, reference) = sides[cell.target.spec]
+                if target.interpreter != reference.interpreter:
+                    return Settled(why="the interpreter differs")
+                if packages := mine.differing_packages(other):
+                    return self._of_packages(packages, cell, group.spec, pair, sides[cell.target.spec])
             for cell in cells:
                 try:
                     with self.run.spent.on("checks"):
@@ -91,6 +93,23 @@ class UnchangedCells:
                 self._sides[key] = Side(top, environment)
             found.append((self._sides[key], target))
         return found[0], found[1]
+
+    def _of_packages(
+        self,
+        packages: Mapping[str, frozenset[str]],
+        cell: Cell,
+        spec: Spec,
+        pair: worktrees.Pair,
+        sides: tuple[PreparedSide, PreparedSide],
+    ) -> Settled:
+        """Which of the distributions that differ a cell reaches, and their functions; files of the start always run."""
+        (mine, target), (other, _) = sides
+        with self.run.spent.on("checks"):
+            notes = self._notes(cell, self.run.references.relocated(spec, pair.changed), target)
+        files = installed_files(notes, mine)
+        reached = [name for name, names in packages.items() if not names or names & files]
+        why = differ(reached) if reached else f"{differ([*packages])}, and nothing of it is imported"
+        return Settled(why=why, changed=compare(notes, mine, other).changed)
 
     def _finding(self, cell: Cell, spec: Spec, pair: worktrees.Pair, sides: Iterable[PreparedSide]) -> Compared:
         """What the check launches of a cell find."""

@@ -6,7 +6,7 @@ import ast
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -61,6 +61,18 @@ def read_notes(file: Path) -> list[Read]:
     return notes
 
 
+def differ(names: Sequence[str]) -> str:
+    """`f() in mod.py and 2 more differ`."""
+    return f"{names[0]} and {len(names) - 1} more differ" if names[1:] else f"{names[0]} differs"
+
+
+def installed_files(notes: Sequence[Read], mine: Side) -> set[str]:
+    """The files in site-packages that ran or were opened, as they are named in there."""
+    paths = [note.text for note in notes if note.kind == reads.FILE]
+    paths += [note.text.rpartition(":")[0] for note in notes if note.kind == reads.RAN]
+    return {str(place) for place in map(mine.place_of, paths) if place and place.base == "environment"}
+
+
 def compare(notes: Iterable[Read], mine: Side, other: Side) -> Compared:
     """Whether the other side has the same as that which made these notes."""
     notes = list(dict.fromkeys(notes))
@@ -83,9 +95,7 @@ def compare(notes: Iterable[Read], mine: Side, other: Side) -> Compared:
         different = differing(mine.parts(place, None), other.parts(place, None))
         uncalled |= {f"{place}: {each.split('.<locals>')[0]}" for each in different if each.endswith("()")}
     if changed:
-        first, more = min(changed, key=lambda each: "()" not in each), len(changed) - 1
-        reason = f"{first} and {more} more differ" if more else f"{first} differs"
-        return Compared(reason, changed=frozenset(functions))
+        return Compared(differ(sorted(changed, key=lambda each: "()" not in each)), changed=frozenset(functions))
     # 2. What it read, asked for, listed and looked for. Of what was opened to be run the text does not count.
     suffixes = sorted(note.text for note in notes if note.kind == reads.SUFFIX)
     for note in notes:

@@ -116,28 +116,34 @@ class Side:
             content = content.replace(os.fsencode(path), name.encode())
         return content
 
-    def differing_package(self, other: Side) -> str:
-        """The first distribution, or file that runs when an interpreter starts, that is not the same; empty for none.
+    def differing_packages(self, other: Side) -> dict[str, frozenset[str]]:
+        """Distributions that are not the same, with their files; and files that run when an interpreter starts, bare.
 
         Distributions installed from a folder are left out: their files are compared where they are read.
         """
         mine, theirs = self._packages, other._packages
-        return next((name for name in sorted({*mine, *theirs}) if mine.get(name) != theirs.get(name)), "")
+        return {
+            name: frozenset(mine.get(name, ("",))[1:] + theirs.get(name, ("",))[1:])
+            for name in sorted({*mine, *theirs})
+            if mine.get(name) != theirs.get(name)
+        }
 
     @cached_property
-    def _packages(self) -> dict[str, str]:
+    def _packages(self) -> dict[str, tuple[str, ...]]:
+        """By name what identifies one, and the files of a distribution."""
         environment = Path(self.bases["environment"])
         sites = [*environment.glob("lib/python*/site-packages"), environment / "Lib/site-packages"]
-        found = {}
+        found = dict[str, tuple[str, ...]]()
         for distribution in metadata.distributions(path=[str(site) for site in sites]):
             if "file://" not in (distribution.read_text("direct_url.json") or ""):
                 files = sorted((distribution.read_text("RECORD") or "").splitlines())
                 kept = [line for line in files if not line.startswith("..") and ".dist-info/" not in line]
                 digest = hashlib.sha256("\n".join(kept).encode()).hexdigest()
-                found[distribution.metadata["Name"] or "?"] = f"{distribution.version} {digest}"
+                names = (line.rsplit(",", 2)[0] for line in kept)
+                found[distribution.metadata["Name"] or "?"] = (f"{distribution.version} {digest}", *names)
         for path in (path for site in sites for name in _AT_START for path in site.glob(name)):
             place = Place("environment", str(path.relative_to(environment)))
-            found[path.name] = self.fingerprint(reads.FILE, place)
+            found[path.name] = (self.fingerprint(reads.FILE, place),)
         return found
 
 
