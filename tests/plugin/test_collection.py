@@ -370,6 +370,49 @@ OTHERS = {
         "class TestIt:\n    @staticmethod\n    @ftgate.compare(threads)\n    def test_it(worker): ...",
         "a static or class method cannot be compared; make it a plain method that takes self",
     ),
+    "method without self": (
+        "class TestIt:\n    @ftgate.compare(threads)\n    def test_it(worker): ...",
+        "test_it is in a class, so its first parameter is self",
+    ),
+    "variant without self": (
+        (
+            "class TestIt:\n"
+            "    @ftgate.compare(threads, tasks)\n"
+            "    def test_it(self, worker): ...\n"
+            "    @test_it.variant(tasks)\n"
+            "    async def other(worker): ..."
+        ),
+        "other is in a class, so its first parameter is self",
+    ),
+    "shared without self": (
+        (
+            "class TestIt:\n"
+            "    @ftgate.compare(threads)\n"
+            "    def test_it(self, worker): ...\n"
+            "    @test_it.shared\n"
+            "    def make(context): ..."
+        ),
+        "make is @test.shared, which takes self and one argument: the executor's context",
+    ),
+    "setup without self": (
+        (
+            "class TestIt:\n"
+            "    @ftgate.compare(threads)\n"
+            "    def test_it(self, worker): ...\n"
+            "    @test_it.setup('launch')\n"
+            "    def warm(shared): ..."
+        ),
+        "warm is @test_it.setup: the first parameter after self is the shared state",
+    ),
+    "given": (
+        (
+            "from hypothesis import given, strategies\n"
+            "@ftgate.compare(threads)\n"
+            "@given(n=strategies.integers())\n"
+            "def test_it(worker, n): ..."
+        ),
+        "@given of hypothesis runs it in pytest's process",
+    ),
     "unittest": (
         (
             "import unittest\n"
@@ -536,6 +579,18 @@ def test_a_plugin_that_repeats_all_tests_leaves_cells_as_they_are(pytester: pyte
         "test_a.py::test_plain[2-2]",
     ]
     example.run_pytest("--ftgate-python=3.14", "-p", "repeats").assert_outcomes(passed=3)
+
+
+def test_a_cell_below_given_is_told_why_it_is_none(pytester: pytest.Pytester) -> None:
+    source = """
+        from hypothesis import given, strategies
+
+        @given(n=strategies.integers())
+        @ftgate.compare(threads)
+        def test_it(worker, n): ...
+    """
+    result = Example(pytester, {"test_a.py": source}).run_pytest()
+    result.stdout.fnmatch_lines(["*and test_it is run by hypothesis: @given and a cell do not go together"])
 
 
 def test_one_error_does_not_hide_other_modules(pytester: pytest.Pytester) -> None:

@@ -138,6 +138,25 @@ def test_a_line_of_a_checkout_is_that_of_the_project() -> None:
     assert '  File "tests/t.py", line 8, in test\n' in cell_text(failed(error, None))
 
 
+CHECKED_OUT = "/my project/.ftgate/worktrees/a7c28424a36a/"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("raised OSError: [Errno 2] No such file: '{}conf/a b.txt'", "OSError: [Errno 2] No such file: 'conf/a b.txt'"),
+        ("raised ValueError: in /p/.ftgate/worktrees/a7c2/a.txt: bad", "ValueError: in a.txt: bad"),
+        ("raised ValueError: it's not in (/p/.ftgate/worktrees/a7c2/a.txt)", "ValueError: it's not in (a.txt)"),
+        ("cannot import {}a.py", "cannot import {}a.py"),  # unquoted, a path ends at a blank
+        ("its program /p/.ftgate/worktrees/a7c2/bin/run is gone", "its program bin/run is gone"),
+    ],
+)
+def test_a_path_in_an_error_is_that_of_the_project(reason: str, shown: str) -> None:
+    error = WorkloadError(reason=reason.format(CHECKED_OUT), detail=reason.format(CHECKED_OUT))
+    assert exception(error) == shown.format(CHECKED_OUT)
+    assert error_text(error).removeprefix("raised ") == shown.format(CHECKED_OUT)
+
+
 def failed(error: WorkloadError | None, reference: Sample | None, **fields: object) -> Row:
     of = Sample(cell=CELL, interpreter=report_by_hand.GIL, key="k", error=error, reference=reference, begun=4)
     verdict = Verdict(decision=Decision.ERROR, reason=error.reason if error else "")

@@ -22,7 +22,7 @@ from pytest_ftgate.judge import figures
 from pytest_ftgate.kit import units
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.kit.values import Interval, Metric
-from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, WaitFigures
+from pytest_ftgate.model.report import Figures, Report, RoleFigures, Row, Shortfall, Table, WaitFigures
 from pytest_ftgate.model.sample import Latency, Launch, LockSite, LockWaits, Sample, WorkloadError
 from pytest_ftgate.model.verdict import Decision, Expected, MetricVerdict, Outcome, Verdict
 from pytest_ftgate.report import details, json, said, terminal
@@ -325,6 +325,24 @@ def test_what_is_said_of_one_cell_with_all_that_is_known() -> None:
     texts = [f"==== {name}\n{terminal.cell_text(CASES[name][0][0], verbosity=1)}\n" for name in names]
     check_golden("terminal_cells.txt", "\n".join(texts))
     assert terminal.cell_text(row()) == ""
+
+
+def test_tests_without_a_launch_are_one_block() -> None:
+    """A run of an existing suite whose time is over had six lines for each of a thousand."""
+    whole = report_by_hand.report()
+    cells = [report_by_hand.cell(f"t.py::test_{n}[3.14-threads-w1]", "3.14", "threads", 1) for n in range(9)]
+    late = Verdict(decision=Decision.NOT_MEASURED, reason="the time ended before its turn came")
+    lacking = Verdict(decision=Decision.UNSUPPORTED, reason="there is no 3.15t")
+    idle = [
+        Table(title=f"t.py::test_{n}", reference="", rows=(Row(cell=of, verdict=late if n < 7 else lacking),))
+        for n, of in enumerate(cells)
+    ]
+    text = shown(msgspec.structs.replace(whole, tables=(*whole.tables, *idle)), verbosity=0)
+    assert "t.py::test_0, t.py::test_1, t.py::test_2, and 4 more" in text
+    assert text.count("the time ended") == text.count("there is no 3.15t") == 1
+    assert "unsupported: 2 cells of t.py::test_7, t.py::test_8" in text
+    one = shown(of_rows(*idle[0].rows), verbosity=0)
+    assert "3.14-threads-w1" in one
 
 
 def test_of_many_tests_the_failures_are_named_again_at_the_end() -> None:

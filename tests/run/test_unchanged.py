@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
 import sys
 from pathlib import Path
@@ -490,6 +491,27 @@ def test_a_check_that_fails_means_measuring_and_leaves_no_launch(checks: Checks)
     assert checks.launcher.alive == frozenset()
     checks.uninstallable = {checks.label}
     assert checks.check() == Settled()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(KeyError("ours"), "a mistake of pytest-ftgate: KeyError: 'ours'"), (OSError("too many"), "OSError: too many")],
+)
+def test_a_check_that_fails_by_itself_is_said_once(
+    checks: Checks, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    """Nothing else would tell: the cells are measured, and nothing is ever unchanged."""
+
+    def mistaken(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr(Side, "differing_packages", mistaken)
+    cells = UnchangedCells(checks.session(checks.launcher, checks.group, against="main", others={"unchanged": "skip"}))
+    first, second = (cells.check(checks.group, checks.group.cells, checks.sides) for _ in range(2))
+    assert re.fullmatch(
+        rf"whether it changed could not be checked: {re.escape(reason)}, in test_unchanged\.py:\d+", first.why
+    )
+    assert second == Settled()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")

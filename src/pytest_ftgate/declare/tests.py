@@ -202,6 +202,11 @@ class Notes:
 def check_function(declared: Declaration, source: Source, function: object, name: str, cls: type | None) -> None:
     """Raise DeclarationError if the measured interpreter would not import the function that pytest collected."""
     reader = Reader(declared, source)
+    if hasattr(declared.body, "hypothesis"):
+        reader.fail(
+            "@given of hypothesis runs it in pytest's process, not where the body runs; take the given values from "
+            "pytest.mark.parametrize, or from a generator with a seed in the body"
+        )
     if "<locals>" in source.qualname or "<locals>" in declared.body.__qualname__:
         reader.fail(
             "the test is defined inside a function, where the measured interpreter cannot import it; "
@@ -329,10 +334,16 @@ def check_arguments(
     pytest.mark.usefixtures on the test, its class or its module.
     """
     reader, test = Reader(declared, source), declared.body.__name__
+    after_self = "self and " if "." in source.qualname else ""
 
     def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-        return list(inspect.signature(function).parameters.values())["." in source.qualname :]  # without `self`
+        return list(inspect.signature(function).parameters.values())[bool(after_self) :]
 
+    # 0. In a class all of them take self.
+    functions = [body for _, body in declared.variants] + [body for _, _, body in (*declared.roles, *declared.setups)]
+    for method in filter(None, (declared.body, *functions, declared.shared, declared.check, declared.stop)):
+        if after_self and next(iter(inspect.signature(method).parameters), "") in ("", *OWN):
+            reader.fail(f"{method.__name__} is in a class, so its first parameter is self")
     # 1. What is parametrized or requested is neither of the cell nor made by a fixture.
     for name in requested:
         reader.fixture(name)
@@ -363,14 +374,15 @@ def check_arguments(
         needed = [each for each in given if each.default is each.empty and each.kind not in VARIADIC]
         one = any(each.kind in (*POSITIONAL, each.VAR_POSITIONAL) for each in given)
         if function is not None and (len(needed) > 1 or not one):
-            reader.fail(f"{function.__name__} is @test.{role}, which takes one argument: {what}")
+            reader.fail(f"{function.__name__} is @test.{role}, which takes {after_self}one argument: {what}")
     # 4. A setup or teardown takes what it gets first, then parameters of the test.
     for what, scope, function in declared.setups:
         given, shape = parameters(function), shape_of(function)
         first = next((each.name for each in given if each.kind in POSITIONAL), None)
         if first in (None, *parametrized) or (scope != "launch" and first != shape):
             gets = "the shared state" if scope == "launch" else f"`{shape}`"
-            reader.fail(f"{function.__name__} is @{test}.{what}: its first parameter is {gets}")
+            which = "the first parameter after self" if after_self else "its first parameter"
+            reader.fail(f"{function.__name__} is @{test}.{what}: {which} is {gets}")
         for other in given[1:]:
             if other.default is other.empty and other.kind not in VARIADIC and other.name not in parametrized:
                 reader.fixture(other.name)

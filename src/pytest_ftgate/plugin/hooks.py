@@ -155,7 +155,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         plain.set_message(item, report)
     elif report.failed and (name := getattr(report.longrepr, "argname", "")) in ("worker", "executor"):
         error: Any = report.longrepr
-        error.errorstring += f"\n @ftgate.compare gives a test its {name}, and {item.name} is not decorated with it"
+        lacks = "is not decorated with it"
+        if hasattr(getattr(item, "function", None), "hypothesis"):
+            lacks = "is run by hypothesis: @given and a cell do not go together"
+        error.errorstring += f"\n @ftgate.compare gives a test its {name}, and {item.name} {lacks}"
     return report
 
 

@@ -27,7 +27,9 @@ RAISED = re.compile(r"(?:^|.*[:,] )raised (\w+)(?:: (.*))?", re.DOTALL)
 FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
 NAMED = 3
 """Cells that a block names where it has many."""
-CHECKOUT = re.compile(r'(?:^|(?<="))[^"\n]*/\.ftgate/worktrees/[^/"\n]+/', re.MULTILINE)
+CHECKOUT = re.compile(
+    r"""(?:(?:^|(?<=["']))(?=/)[^"'\n]*?|(?<=[\s(=:,])(?=/)[^\s"']*?)/\.ftgate/worktrees/[^/"'\s]+/""", re.MULTILINE
+)
 """The folder of a checkout in a traceback: the user's own file has the same place in the project."""
 STATES = {
     "running": ("running", "running"),
@@ -376,8 +378,8 @@ def exception(error: WorkloadError) -> str:
     """`KeyError: 'missing'`, and of an assert what pytest shows: `assert total == 46`; else the reason in one line."""
     found = RAISED.fullmatch(error.reason)
     if found is None:
-        return " ".join(plain(error.reason).split())
-    kind, text = found[1], found[2] or ""
+        return " ".join(plain(CHECKOUT.sub("", error.reason)).split())
+    kind, text = found[1], CHECKOUT.sub("", found[2] or "")
     if kind == "AssertionError" and text.startswith("assert "):
         return plain(text)
     return plain(f"{kind}: {text}" if text else kind)
@@ -445,7 +447,7 @@ def error_text(error: WorkloadError) -> str:
     where = "" if error.detail.startswith(error.reason) else error.reason
     if RAISED.fullmatch(error.reason) and error.detail:
         where = error.reason.partition("raised ")[0].rstrip()
-    return plain("\n".join(filter(None, [where, CHECKOUT.sub("", error.detail).rstrip()])))
+    return plain(CHECKOUT.sub("", "\n".join(filter(None, [where, error.detail.rstrip()]))))
 
 
 def rate_text(failures: int, iterations: int) -> str:

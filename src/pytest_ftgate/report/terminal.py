@@ -37,7 +37,10 @@ def render(report: Report, *, width: int, color: bool, unicode: bool, verbosity:
     """
     style = Style(max(width, 40), color, unicode, verbosity)
     blocks = [] if verbosity < 0 else [_header(report, style)]
-    blocks += [_table(report, table, style) for table in report.tables]
+    unmeasured = [table for table in report.tables if style.verbosity <= 0 and _is_unmeasured(table)]
+    together = unmeasured if len(unmeasured) > 1 else []
+    blocks += [_table(report, table, style) for table in report.tables if table not in together]
+    blocks.append(_unmeasured(together, style))
     blocks.append(_footer(report, style))
     text = "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks if block) + "\n"
     return printable(text, style)
@@ -203,6 +206,22 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
         line for name, texts in named for text in texts for line in entry(name, text, style, indent=2, column=11)
     ]
     return [*lines, *([""] if below or remarks else []), *below, *remarks]
+
+
+def _is_unmeasured(table: Table) -> bool:
+    """Whether no cell of a test had a launch: its table would be empty."""
+    return not any(row.verdict.decision.measured or (row.sample and row.sample.launches) for row in table.rows)
+
+
+def _unmeasured(tables: Sequence[Table], style: Style) -> list[str]:
+    """Tests of which no cell was measured, each reason once."""
+    found = grouped(((row.verdict.decision, row.verdict.reason), row) for table in tables for row in table.rows)
+    lines: list[str] = []
+    for (decision, reason), rows in found.items():
+        tests = list(dict.fromkeys(map(said.test_of, rows)))
+        lines += _worded(decision, f"{plural(len(rows), 'cell')} of {said.few(tests)}", style, indent=0)
+        lines += wrapped(plain(reason), style, indent=4)
+    return lines
 
 
 def _once(table: Table, decision: Decision, text_of: Callable[[Verdict], str]) -> list[str]:

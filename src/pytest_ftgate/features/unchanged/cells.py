@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -16,9 +17,10 @@ import msgspec
 
 from ...declare.plan import one_per_target
 from ...hookspec import hookimpl
+from ...kit.errors import FtgateError
 from ...kit.text import plural, split_nodeid
 from ...measure.cell_run import PreparedTarget
-from ...measure.launch import CellUnsupported, request_here
+from ...measure.launch import CellUnsupported, LaunchFailed, error_of, request_here
 from ...measure.plan import Allowance, RoundPlan
 from ...model.spec import Cell, Group, Spec
 from ...run.run import Run
@@ -43,6 +45,8 @@ class UnchangedCells:
     def __init__(self, run: Run) -> None:
         self.run = run
         self._sides: dict[tuple[str, str], Side] = {}
+        self._failed = False
+        """Whether a check failed by a mistake of ours or of the system, which the report says once."""
 
     @hookimpl(specname="ftgate_settle")
     def check(self, group: Group, cells: Sequence[Cell], pair: worktrees.Pair) -> Settled:
@@ -78,8 +82,15 @@ class UnchangedCells:
                 if uncalled := len(finding.uncalled):
                     is_never = plural(uncalled, "changed function is", "changed functions are")
                     same[cell.nodeid] += f": {is_never} never called"
-        except Exception:  # noqa: BLE001  # the measurement finds an error of a launch again, and reports it
+        except (LaunchFailed, FtgateError):  # the measurement finds it again, and reports it
             return Settled()
+        except Exception as error:  # noqa: BLE001 -- it costs a measurement, not the run
+            said, self._failed = self._failed, True
+            if said:
+                return Settled()
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(frame.filename).name}:{frame.lineno}"
+            return Settled(why=f"whether it changed could not be checked: {error_of(error).reason}, in {where}")
         return Settled(same)
 
     def _prepared(self, group: Group, cell: Cell, pair: worktrees.Pair) -> tuple[PreparedSide, PreparedSide]:
