@@ -122,7 +122,14 @@ class TestFunctions:
 
 
 def launched(
-    order: int, *, work_ms: float, start_ms: float = 1.0, gil: float = 0.0, waited: float = 0.0, native: float = 0.0
+    order: int,
+    *,
+    work_ms: float,
+    start_ms: float = 1.0,
+    gil: float = 0.0,
+    waited: float = 0.0,
+    native: float = 0.0,
+    samples: int = 100,
 ) -> Launch:
     """A launch that was timed, probed and sampled all at once."""
     one = iteration(start_ms + work_ms, start=start_ms / (start_ms + work_ms), join=0.0)
@@ -137,14 +144,14 @@ def launched(
             gil_s=gil,
             futex_s=native,
             native={"push (fast.so)": 1.0},
-            samples=100,
+            samples=samples,
             watched_s=1.0,
         ),
         locks=msgspec.structs.replace(locks, sites=locks.sites[:1]),
     )
 
 
-def sample(reference: Sample | None = None, *, work_ms: float, deviation: float = 0.005, **of: float) -> Sample:
+def sample(reference: Sample | None = None, *, work_ms: float, deviation: float = 0.005, **of: Any) -> Sample:
     drawn = random.Random(work_ms)
     works_ms = [work_ms * drawn.lognormvariate(0, deviation) for _ in range(5)]
     launches = tuple(launched(order, work_ms=one_ms, **of) for order, one_ms in enumerate(works_ms))
@@ -168,6 +175,13 @@ class TestMovements:
         found = explain.moved(sample(before, work_ms=10.0, native=0.3), before)
         shares = {each.name: (each.before, each.after) for each in found.shares}
         assert shares == {"running": (1.0, 0.7), "unattributed": (0.0, 0.3), "in push (fast.so)": (0.0, 0.3)}
+
+    @pytest.mark.parametrize(("samples", "told"), [(1, False), (2, False), (12, True), (100, True)])
+    def test_a_state_that_few_samples_saw_has_not_moved(self, samples: int, told: bool) -> None:
+        """All launches of a side may agree: each has seen the same few moments."""
+        before = sample(work_ms=10.0, samples=samples)
+        found = explain.moved(sample(before, work_ms=10.0, native=0.3, samples=samples), before)
+        assert ("unattributed" in {each.name for each in found.shares}) is told
 
     def test_the_same_twice_has_no_movement(self) -> None:
         before = sample(work_ms=10.0, gil=0.05, waited=0.01)

@@ -599,7 +599,23 @@ def test_too_few_barriers_have_no_slope() -> None:
 
 
 def waited(order: int, **seconds: Any) -> Launch:
-    return Launch(order=order, hash_seed=0, started_at="", waits=Waits(**{"span_s": 10.0, "watched_s": 5.0, **seconds}))
+    known = {"span_s": 10.0, "watched_s": 5.0, "samples": 100}
+    return Launch(order=order, hash_seed=0, started_at="", waits=Waits(**known | seconds))
+
+
+def test_where_threads_wait_is_not_told_by_few_samples() -> None:
+    """Running and runnable are the scheduler's account: what waits on a core or runs needs no sample."""
+    few = (waited(0, running_s=4.0, asleep_s=6.0, samples=20), waited(1, running_s=6.0, asleep_s=4.0, samples=18))
+    shown = figures(sample(memory=few)).waits
+    assert shown is not None
+    assert shown.unavailable == "19 samples of a thread, and 20 are needed"
+    assert (shown.running, shown.asleep) == (0.5, 0.0)
+    more = figures(sample(memory=(*few, waited(2, running_s=5.0, asleep_s=5.0, samples=2)))).waits
+    assert more is not None
+    assert (more.unavailable, more.asleep) == ("", 0.5)
+    busy = figures(sample(memory=(waited(0, running_s=4.0, runnable_s=6.0, samples=2),))).waits
+    assert busy is not None
+    assert (busy.unavailable, busy.runnable) == ("", 0.6)
 
 
 def test_fractions_are_medians_that_sum_to_one() -> None:
@@ -670,7 +686,7 @@ def test_launches_count_alike_however_long_they_were_watched() -> None:
 
 def test_the_share_of_gil_waits_is_of_launches_that_were_seen() -> None:
     memory = (
-        *(waited(0, gil_s=2.0, samples=9), waited(1, gil_s=1.0, unavailable="else"), waited(2, span_s=0.0)),
+        *(waited(0, gil_s=2.0, samples=9), waited(1, gil_s=1.0, unavailable="else"), waited(2, span_s=0.0, samples=0)),
         held(3, 1),
     )
     of = sample(memory=memory)

@@ -23,6 +23,8 @@ LEAST_MOVE: Final = 0.02
 LEAST_DEVIATION: Final = 0.02
 """Launches are taken to deviate by so much at least: few of them may agree by chance."""
 STATES: Final = ("running", "runnable", "gil", "lock", "queue", "process", "unattributed", "asleep")
+SCHEDULED: Final = ("running", "runnable")
+"""Of these the scheduler keeps an account; the others are known from samples."""
 STORED_STATES: Final = {"lock": "lock_wait", "queue": "queue_wait", "gil": "gil_wait"}
 """The states that recordings have: the metric of each."""
 PHASES: Final = ("start", "join")
@@ -54,6 +56,7 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
     """
     if before is None:
         return Explanation()
+    states, least = dict[str, tuple[list[float], list[float]]](), dict[str, tuple[float, float]]()
     if isinstance(before, Sample):
         # The lock sites that wait more, with their place after the change.
         then, now, held = _site_shares(before), _site_shares(sample), {}
@@ -63,11 +66,11 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
             held[place] = (then[key][1] if key in then else [0.0] * launches, after)
         sites = tuple(each for each in _moves(held, 1.0) if each.after > each.before)
         waits = _waits(before), _waits(sample)
-        named = dict.fromkeys(name for side in waits for each in side for name in each)
-        states = {
-            name: ([each.get(name, 0.0) for each in waits[0]], [each.get(name, 0.0) for each in waits[1]])
-            for name in named
-        }
+        for name in dict.fromkeys(name for side in waits for _, each in side for name in each):
+            old, new = ([(looks, each.get(name, 0.0)) for looks, each in side] for side in waits)
+            states[name] = [share for _, share in old], [share for _, share in new]
+            if name not in SCHEDULED:
+                least[name] = _sampling_deviation(old), _sampling_deviation(new)
     else:
         sites = ()
         states = {name: (_values(before, each), _values(sample, each)) for name, each in STORED_STATES.items()}
@@ -77,7 +80,7 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
     cores = _moves({"cores": busy}, median(busy[0] or [0.0]))
     return Explanation(
         sites=sites,
-        shares=_moves(states, 1.0),
+        shares=_moves(states, 1.0, least),
         cores=cores[0] if cores else None,
         phases=_moves(
             {name: (_values(before, name), _values(sample, name)) for name in phases},
@@ -91,23 +94,46 @@ def _values(side: Sample | StoredCell, metric: str) -> list[float]:
     return [value for each in sides for value in each.by_order(metric).values()]
 
 
-def _waits(sample: Sample) -> list[dict[str, float]]:
-    """The shares of the workers' time by state, and by the native code that they wait in, of each memory launch."""
-    found = (waits_of(sample.with_launches("memory", [launch])) for launch in sample.of("memory"))
+def _waits(sample: Sample) -> list[tuple[float, dict[str, float]]]:
+    """Of each memory launch, how often a thread was sampled, and the shares of the workers' time by state, and by the
+    native code that they wait in."""
     return [
-        {state: getattr(each, state) for state in STATES} | {f"in {name}": part for name, part in each.native.items()}
-        for each in found
-        if each is not None and not each.unavailable
+        (
+            launch.waits.looks,
+            {state: getattr(each, state) for state in STATES}
+            | {f"in {name}": part for name, part in each.native.items()},
+        )
+        for launch in sample.of("memory")
+        if launch.waits and (each := waits_of(sample.with_launches("memory", [launch]), least_looks=0))
+        if not each.unavailable
     ]
 
 
-def _moves(values: Mapping[str, tuple[Sequence[float], Sequence[float]]], of: float) -> tuple[Moved, ...]:
-    """Those that moved, as parts of `of`, the largest movement first."""
+def _sampling_deviation(launches: Sequence[tuple[float, float]]) -> float:
+    """That of a share in launches of which each thread was sampled so often: few samples may all see the same.
+
+    One more of each kind is counted, as in `_Shares.variance`.
+    """
+    variances = [LEAST_DEVIATION**2]
+    for looks, share in launches:
+        seen = (share * looks + 1) / (looks + 2)
+        variances.append(seen * (1 - seen) / max(1.0, looks))
+    return math.sqrt(max(variances))
+
+
+def _moves(
+    values: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    of: float,
+    least: Mapping[str, tuple[float, float]] = {},
+) -> tuple[Moved, ...]:
+    """Those that moved, as parts of `of`, the largest movement first; each side deviates by `least` at least."""
     found = []
     for name, sides in values.items():
         if all(sides) and of > 0:
             before, after = map(median, sides)
-            deviations = (max(LEAST_DEVIATION * of, stdev(side) if len(side) > 1 else 0.0) for side in sides)
+            floors = least.get(name, (LEAST_DEVIATION * of, LEAST_DEVIATION * of))
+            scatters = (stdev(side) if len(side) > 1 else 0.0 for side in sides)
+            deviations = map(max, floors, scatters)
             error = math.sqrt(sum(each**2 / len(side) for each, side in zip(deviations, sides, strict=True)))
             if abs(after - before) > LEAST_MOVE * of + 2 * error:
                 found.append(Moved(name=name, before=before, after=after))

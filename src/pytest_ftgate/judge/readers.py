@@ -290,6 +290,8 @@ def _line(barriers: Sequence[Barrier], empty: Sequence[float | None]) -> tuple[l
 
 # ---- where threads wait: lock sites, shares of time, waits for the GIL
 
+LEAST_LOOKS = 20
+"""Samples of each thread over all launches: with fewer, the share of a state errs by more than 11 points."""
 NATIVE_SHARE = 0.01
 """The share of the threads' time below which a native wait has no name."""
 HOLDERS = 3
@@ -430,17 +432,21 @@ def _contended_ratio(seen: Sequence[tuple[LockWaits, LockSite]]) -> float | None
     return min(1.0, sum(site.contended for _, site in counted) / ops / acquired_per_op)
 
 
-def waits_of(sample: Sample) -> WaitFigures | None:
+def waits_of(sample: Sample, least_looks: int = LEAST_LOOKS) -> WaitFigures | None:
     """The medians over memory launches; None without any.
 
-    Where every launch says why it has no samples, the figures are the scheduler's alone (running, runnable, switches,
-    cores), with the first reason.
+    Where every launch says why it has no samples, or threads sleep and are sampled too rarely to tell where, the
+    figures are the scheduler's alone (running, runnable, switches, cores), with the first reason.
     """
     seen = [launch.waits for launch in sample.of("memory") if launch.waits is not None]
     usable = [waits for waits in seen if not waits.unavailable and waits.span_s > 0]
     reasons = [waits.unavailable for waits in seen if waits.unavailable]
     if not reasons and not usable:
         return None
+    looks = sum(each.looks for each in usable)
+    sleeps = any(each.span_s - each.running_s - each.runnable_s > NATIVE_SHARE * each.span_s for each in usable)
+    if usable and sleeps and looks < least_looks:
+        usable, reasons = [], [f"{round(looks)} samples of a thread, and {least_looks} are needed"]
     if not usable:
         accounted = [waits for waits in seen if waits.span_s > 0]
         return WaitFigures(

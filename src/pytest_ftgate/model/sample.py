@@ -163,6 +163,11 @@ class Waits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gil_max_ns: int = 0
     unavailable: str = ""
 
+    @property
+    def looks(self) -> float:
+        """How often each thread was sampled."""
+        return self.samples * self.watched_s / self.span_s if self.span_s > 0 else 0.0
+
 
 class LockHolder(Struct, frozen=True, kw_only=True):
     """Waits in one line for a lock that another line holds: the lines of the `with` or `acquire`.
