@@ -148,6 +148,10 @@ CHECKED_OUT = "/my project/.ftgate/worktrees/a7c28424a36a/"
         ("raised ValueError: in /p/.ftgate/worktrees/a7c2/a.txt: bad", "ValueError: in a.txt: bad"),
         ("raised ValueError: it's not in (/p/.ftgate/worktrees/a7c2/a.txt)", "ValueError: it's not in (a.txt)"),
         ("cannot import {}a.py", "cannot import {}a.py"),  # unquoted, a path ends at a blank
+        (
+            "`/p/.ftgate/worktrees/a7c2` is no project, nor is /p/.ftgate/worktrees/a7c2:",
+            "`.` is no project, nor is .:",
+        ),
         ("its program /p/.ftgate/worktrees/a7c2/bin/run is gone", "its program bin/run is gone"),
     ],
 )

@@ -417,7 +417,7 @@ def test_what_is_no_baseline_is_named_and_not_read(store: Store, kind: str) -> N
             file.truncate(folder.FILE_BYTES + 1)
     why = "it is larger than 64.0 MiB" if kind == "large" else "it is not a regular file"
     for reading in (lambda: store.load(TEST), lambda: list(store.baselines()), lambda: store.save(TEST, [change()])):
-        with pytest.raises(BaselineError, match=f"{path.name}: cannot be read: {why}"):
+        with pytest.raises(BaselineError, match=f"{path.name}: cannot be read: {why}; restore it from version control"):
             reading()
 
 

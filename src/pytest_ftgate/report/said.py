@@ -28,9 +28,10 @@ FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
 NAMED = 3
 """Cells that a block names where it has many."""
 CHECKOUT = re.compile(
-    r"""(?:(?:^|(?<=["']))(?=/)[^"'\n]*?|(?<=[\s(=:,])(?=/)[^\s"']*?)/\.ftgate/worktrees/[^/"'\s]+/""", re.MULTILINE
+    r"""(?:(?:^|(?<=["'`]))(?=/)[^"'`\n]*?|(?<=[\s(=:,])(?=/)[^\s"'`]*?)/\.ftgate/worktrees/[\w.-]+(?P<in_it>/|(?![\w.-]))""",
+    re.MULTILINE,
 )
-"""The folder of a checkout in a traceback: the user's own file has the same place in the project."""
+"""The folder of a checkout in an error, or what stands before the path of a file in it."""
 STATES = {
     "running": ("running", "running"),
     "runnable": ("runnable", "waiting for a core"),
@@ -378,17 +379,22 @@ def exception(error: WorkloadError) -> str:
     """`KeyError: 'missing'`, and of an assert what pytest shows: `assert total == 46`; else the reason in one line."""
     found = RAISED.fullmatch(error.reason)
     if found is None:
-        return " ".join(plain(CHECKOUT.sub("", error.reason)).split())
-    kind, text = found[1], CHECKOUT.sub("", found[2] or "")
+        return " ".join(plain(in_project(error.reason)).split())
+    kind, text = found[1], in_project(found[2] or "")
     if kind == "AssertionError" and text.startswith("assert "):
         return plain(text)
     return plain(f"{kind}: {text}" if text else kind)
 
 
+def in_project(text: str) -> str:
+    """A text whose paths in a checkout are those in the project, from its top: the user's own file has the same."""
+    return CHECKOUT.sub(lambda found: "" if found["in_it"] else ".", text)
+
+
 def origin(error: WorkloadError) -> tuple[str, int] | None:
     """File and line that raised; None where that is unknown."""
     frames = FRAME.findall(error.detail)
-    return (CHECKOUT.sub("", frames[-1][0]), int(frames[-1][1])) if frames else None
+    return (in_project(frames[-1][0]), int(frames[-1][1])) if frames else None
 
 
 def block_of(row: Row) -> tuple[object, ...]:
@@ -447,7 +453,7 @@ def error_text(error: WorkloadError) -> str:
     where = "" if error.detail.startswith(error.reason) else error.reason
     if RAISED.fullmatch(error.reason) and error.detail:
         where = error.reason.partition("raised ")[0].rstrip()
-    return plain(CHECKOUT.sub("", "\n".join(filter(None, [where, error.detail.rstrip()]))))
+    return plain(in_project("\n".join(filter(None, [where, error.detail.rstrip()]))))
 
 
 def rate_text(failures: int, iterations: int) -> str:

@@ -23,6 +23,7 @@ from ..targets.environments import discovers_packages
 from .names import SUFFIX, entry_key, file_name, folder_name
 from .recording import Edit
 from .schema import (
+    RESTORE,
     SCHEMA,
     STATISTIC,
     BaselineError,
@@ -249,7 +250,8 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise BaselineError(f"{path}: cannot be read: {error.strerror}; check its permissions") from error
+            fix = "check its permissions" if isinstance(error, PermissionError) else RESTORE
+            raise BaselineError(f"{path}: cannot be read: {error.strerror}; {fix}") from error
         digest = hashlib.sha256(content).digest()
         known = self._decoded.get(path)
         if known is None or known[0] != digest:
