@@ -57,7 +57,7 @@ class Signals:
         """
         self.ending = True
         if hasattr(self, "session") and not self.session.config.getoption("fulltrace"):
-            excinfo.traceback = excinfo.traceback[-1:]
+            excinfo.traceback = (excinfo.traceback.filter(excinfo) or excinfo.traceback)[-1:]
         for process in self._workers:
             process.terminate()
 
