@@ -152,6 +152,10 @@ CHECKED_OUT = "/my project/.ftgate/worktrees/a7c28424a36a/"
             "`/p/.ftgate/worktrees/a7c2` is no project, nor is /p/.ftgate/worktrees/a7c2:",
             "`.` is no project, nor is .:",
         ),
+        (
+            "raised OSError: no '~/p/.ftgate/worktrees/a7c2/a.txt' at ~/.ftgate/worktrees/a7c2",
+            "OSError: no 'a.txt' at .",
+        ),
         ("its program /p/.ftgate/worktrees/a7c2/bin/run is gone", "its program bin/run is gone"),
     ],
 )

@@ -28,7 +28,7 @@ FRAME = re.compile(r'^[ \t]*File "(.+?)", line (\d+), in (.+)$', re.MULTILINE)
 NAMED = 3
 """Cells that a block names where it has many."""
 CHECKOUT = re.compile(
-    r"""(?:(?:^|(?<=["'`]))(?=/)[^"'`\n]*?|(?<=[\s(=:,])(?=/)[^\s"'`]*?)/\.ftgate/worktrees/[\w.-]+(?P<in_it>/|(?![\w.-]))""",
+    r"""(?:(?:^|(?<=["'`]))(?=~?/)[^"'`\n]*?|(?<=[\s(=:,])(?=~?/)[^\s"'`]*?)/\.ftgate/worktrees/[\w.-]+(?P<in_it>/|(?![\w.-]))""",
     re.MULTILINE,
 )
 """The folder of a checkout in an error, or what stands before the path of a file in it."""
