@@ -741,6 +741,15 @@ def test_a_launch_is_also_held_bare_where_what_sampling_costs_is_shown(
     assert set(launcher.held_calls_ns) == {0.8 * 20 * MS}  # without start and join
 
 
+@pytest.mark.parametrize(("times", "share"), [(1, 1.0), (4, 2.0), (9, 3.0), (100, 4.0)])
+@pytest.mark.parametrize("slower", [False, True], ids=["changed", "reference"])
+def test_both_sides_of_a_pair_are_held_for_as_much_work(times: int, share: float, slower: bool) -> None:
+    launcher = FakeLauncher(wall_ns=lambda at: (20 * times if at.reference is slower else 20) * MS)
+    paired(launcher, limits=Allowance(launches=2, iterations=2)).measure()
+    assert [*launcher.held_shares[slower]] == pytest.approx([share])
+    assert [*launcher.held_shares[not slower]] == pytest.approx([1 / share])
+
+
 def test_launches_and_iterations_are_fixed_when_asked_for() -> None:
     for wall_ns in (steady(MS), noisy(MS, 0.3, 0.3)):
         assert counts(measured(FakeLauncher(wall_ns=wall_ns), limits=Allowance(launches=4, iterations=7))) == (4, 7)

@@ -146,6 +146,7 @@ class FakeLauncher:
         self.starts: Counter[tuple[str, LaunchRole, bool]] = Counter()
         self.orders: Counter[tuple[str, LaunchRole, bool]] = Counter()
         self.held_calls_ns: list[float] = []
+        self.held_shares: dict[bool, set[float]] = {False: set(), True: set()}
         """What a call was said to take, of each that was held."""
         self.at_work = 0
 
@@ -260,12 +261,13 @@ class FakeHandle:
             self.warmed_ops += iteration.ops
         return iteration
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0, share: float = 1.0) -> HeldIteration:
         """A held iteration of as many operations as fit; one that is sampled takes `watched` times as long for each."""
         must(self.alive)
         must(self.is_ready)
         at = self.at(HOLD)
         self.launcher.held_calls_ns.append(one_ns)
+        self.launcher.held_shares[at.reference].add(share)
         one_ns = self.launcher.wall_ns(at) * (self.launcher.watched(at) if sampled else 1.0)
         points = self.launcher.memory(at) if sampled else ()
         self.happen(HOLD, window_ns, 1, window_ns)

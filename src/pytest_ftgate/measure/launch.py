@@ -194,12 +194,13 @@ class Handle(Protocol):
         """One iteration. Raises LaunchFailed or CellUnsupported."""
         ...
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0, share: float = 1.0) -> HeldIteration:
         """One iteration of at least `window_ns`, its memory and its threads' waits sampled from outside if `sampled`.
 
         With `one_ns`, the time of a call of the body, all workers stop after the same number of calls once the window
         has passed, since they may wait for each other in it; the window begins when their first calls are over. Of a
         body that is longer than the window there is one call. Without, each calls it until the window has passed.
+        `share` is how much of the usual time that is, where a sample of memory takes long, too.
         """
         ...
 

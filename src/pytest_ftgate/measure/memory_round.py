@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 HOLD_S, PAIRED_HOLD_S = 0.25, 0.1
 """How long workers are held at least; in a paired comparison long enough for what is judged."""
+MOST_HOLDS = 4
+"""A side of a pair that is slower is held so many times as long at most."""
 BARRIERS = 3, 2, 1
 """Samples at barriers in a memory launch: as many of them as take a part of a round; the first is its warm-up."""
 GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
@@ -62,7 +64,7 @@ def measure_memory(measurement: Measurement) -> None:
             with measurement.started((side, "own") for side in sides if cell_run.alive) as launches:
                 steps = (
                     lambda launch: launch.handle.ready(),
-                    lambda launch: _hold(measurement, launch),
+                    lambda launch, of=cell_run: _hold(measurement, launch, _share_of_hold(of, launch.cell_run)),
                     lambda launch: launch.handle.close(),
                     _finish,
                 )
@@ -110,7 +112,27 @@ def memory_cost_ns(measurement: Measurement, cell_run: CellRun, wall_ns: float) 
 # ---- launches whose workers are held
 
 
-def _hold(measurement: Measurement, launch: RunningLaunch) -> None:
+def _share_of_hold(pair: CellRun, side: CellRun) -> float:
+    """How much longer a side is held than usual, so that both sides of a pair do as much, whichever is faster.
+
+    What a process has written to depends on how often it ran the body: of unchanged memory the faster side had 23 MiB
+    and the slower 14. Where one is 16 times as fast, and more, it does more.
+    """
+    other = next((each for each in pair.sides if each is not side), side)
+    if not (side.latest and other.latest):
+        return 1.0
+    own_ns, other_ns = map(_call_ns, (side, other))
+    return min(MOST_HOLDS, max(1 / MOST_HOLDS, math.sqrt(own_ns / other_ns)))
+
+
+def _call_ns(cell_run: CellRun) -> float:
+    """What a call of the body, or an operation of a window, takes in the latest timing launch."""
+    timed = cell_run.of("time")[-1]
+    values = (iteration_value(each, timed.loops, timed.window_ns > 0) for each in timed.iterations)
+    return max(1.0, statistics.median(values))
+
+
+def _hold(measurement: Measurement, launch: RunningLaunch, share: float) -> None:
     """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
     cell_run, handle, plan = launch.cell_run, launch.handle, measurement.plan
     wall_ns, hold_ns = cell_run.longest_ns, _hold_ns(cell_run, plan.window_ns)
@@ -128,7 +150,7 @@ def _hold(measurement: Measurement, launch: RunningLaunch) -> None:
     timed = cell_run.of("time")
     calls_ns = [each.work_ns / timed[-1].loops for each in cell_run.latest] or [1e6]
     call_ns = 0.0 if plan.window_ns else max(1.0, statistics.median(calls_ns))
-    held = {sampled: handle.measure_held(hold_ns, sampled, call_ns) for sampled in measurement.in_time(ways)}
+    held = {sampled: handle.measure_held(hold_ns, sampled, call_ns, share) for sampled in measurement.in_time(ways)}
     sampling_cost = None
     if both:
         bare, watched = (iteration_value(held[sampled].iteration, 1, per_op=True) for sampled in (False, True))

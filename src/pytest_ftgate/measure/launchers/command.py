@@ -155,7 +155,7 @@ class CommandHandle:
         """`loops` runs one after the other, or one of `window_ns`."""
         return self._recorded(kind, [self._ended(self._started(window_ns), window_ns) for _ in range(loops)])
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0, share: float = 1.0) -> HeldIteration:
         """One run, sampled in its middle: of `window_ns`, or as long as it takes, which is about `one_ns`."""
         seconds = one_ns / 1e9 if one_ns else window_ns / 1e9
         memory: tuple[MemoryPoint, ...] = ()

@@ -356,7 +356,7 @@ class ServerHandle:
     def iteration(self, kind: str, loops: int = 1, window_ns: int = 0) -> Iteration:
         return self.answered.add(kind, self._drive(window_ns, warming=kind in (COLD, WARMUP)))
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0, share: float = 1.0) -> HeldIteration:
         """A window of load, its first and last tenth not sampled; longer where a sample of memory takes long."""
         if not self.sample_cost_s:  # once it is at work, and then the same for all holds of a launch
             self.sample_cost_s = sample_cost_s(self.server.process_map)

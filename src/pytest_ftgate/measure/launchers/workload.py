@@ -348,9 +348,9 @@ class WorkloadHandle:
             raise LaunchFailed(wrong)
         return self.answered.add(kind, iteration)
 
-    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0) -> HeldIteration:
+    def measure_held(self, window_ns: int, sampled: bool, one_ns: float = 0.0, share: float = 1.0) -> HeldIteration:
         """One held iteration; of a long body one call, without its first and its last tenth."""
-        needed_s = max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
+        needed_s = share * max(window_ns / 1e9, hold_needed_s(self.sample_cost_s) / SAMPLED)
         if self.request.spec.one_call:
             return self._held_calls(needed_s, sampled, one_ns)
         seconds = max(needed_s, HELD_CALLS * one_ns / 1e9)

@@ -187,10 +187,12 @@ class MemorySampler:
         self._pids: set[int] = set()
         self._began = self._due = 0.0
 
-    def start(self) -> None:
+    def start(self, seconds: float = 0.0) -> None:
+        """Begin; of a window of so many `seconds`, an only sample is of its middle, as all of many are on average."""
         self._live = processes.tree(self.known.main)
         self._pids = {process.pid for process in self._live}
-        self._began = self._due = self.clock()
+        self._began = self.clock()
+        self._due = self._began + min(seconds, self.interval_s) / 2
 
     @property
     def due_s(self) -> float:
@@ -281,7 +283,7 @@ def sample_tree(
     `refused` is as for ThreadSampler.
     """
     memory, threads = MemorySampler(processes), ThreadSampler(processes, refused=refused)
-    memory.start()
+    memory.start(seconds)
     threads.start()
     run_samplers(seconds, (memory, threads), over=over)
     return tuple(memory.points), memory.dropped, threads.finish()
