@@ -55,7 +55,8 @@ def _read(config: pytest.Config, rows: Sequence[Option]) -> Options:
             ini[option.name] = config.getini(option.dest)
         except (ValueError, TypeError, pytest.UsageError) as error:  # which of them depends on pytest's version
             # pytest has one type for each key, and `[tool.pytest]` may hold 5 or "5", 90 or "90s", a text or a list.
-            raw = getattr(getattr(config, "_inicfg", {}).get(option.dest), "value", None)
+            written = vars(config).get("_inicfg") or vars(config).get("inicfg", {})  # the latter up to pytest 9.0.2
+            raw = getattr(written.get(option.dest), "value", None)
             if option.ini != "bool" and type(raw) in (int, float, str):
                 ini[option.name] = raw
                 continue
