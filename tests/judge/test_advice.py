@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -53,6 +54,23 @@ def advised(*sides: Candidate, weights: Weights = ()) -> Advice:
 
 
 # ---- the choice
+
+
+def test_a_ratio_of_other_rounds_than_the_times_says_so() -> None:
+    """The second cell was measured on, while the machine was twice as slow."""
+    quick, late = candidate("threads", wall=100.0), candidate("fork", wall=130.0)
+    known = {order: 130.0 * (1 if order < ROUNDS else 2) for order in range(2 * ROUNDS)}
+    late = dataclasses.replace(late, source=lambda name: known if name == "wall" else {}, _known={})
+    (choice,) = advised(quick, late).choices
+    first, other = choice.time.ranked
+    assert not first.of_both
+    assert other.of_both
+    assert other.times is not None
+    assert other.times.value == pytest.approx(1.3, rel=0.01)
+    text = said(advised(quick, late)).sentences
+    assert "in the rounds of both (184 ns an operation in all)" in " ".join(each.text for each in text)
+    (choice,) = advised(quick, candidate("fork", wall=130.0)).choices
+    assert not choice.time.ranked[1].of_both
 
 
 def test_what_is_not_told_apart_does_not_matter() -> None:

@@ -99,6 +99,20 @@ def test_ratio_pairs_launches_by_order_and_is_geometric() -> None:
     assert figures(changed, reference=against).ratio == pytest.approx(4.0)
 
 
+def test_a_ratio_that_is_not_that_of_the_times_says_of_how_many_rounds_it_is() -> None:
+    """A cell that was decided early has no part in rounds in which the machine was slower."""
+    early = sample(launch(0, 2), launch(1, 2))
+    late = sample(launch(0, 3), launch(1, 3), launch(2, 6), launch(3, 6))
+    shown = figures(late, reference=early)
+    assert shown.wall_ns is not None
+    assert shown.wall_ns.value == pytest.approx(math.sqrt(18) * MS)
+    assert shown.ratio == pytest.approx(1.5)
+    assert shown.ratio_rounds == 2
+    same = figures(sample(launch(0, 3), launch(1, 3), launch(2, 3)), reference=early)
+    assert same.ratio == pytest.approx(1.5)
+    assert same.ratio_rounds is None
+
+
 def test_ratio_to_itself_is_one_and_to_strangers_none() -> None:
     one = sample(launch(0, 2, 3), launch(1, 4, 5))
     assert figures(one, reference=one).ratio == pytest.approx(1.0)

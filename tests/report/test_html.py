@@ -28,6 +28,7 @@ from pytest_ftgate.model.report import Figures, Report, Row, Table
 from pytest_ftgate.model.sample import Launch, Sample
 from pytest_ftgate.model.verdict import Decision, Verdict
 from pytest_ftgate.report import json as formats
+from pytest_ftgate.report import terminal
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -289,6 +290,14 @@ def test_a_test_has_the_advice_that_follows_from_its_figures() -> None:
     text = words(rendered(report))
     assert first.sentences[0].topic == "advice"
     assert f"Advice {html.escape(first.sentences[0].text)}" in text
+
+
+def test_a_ratio_that_is_not_that_of_the_times_has_its_rounds_in_every_form() -> None:
+    figures = Figures(wall_ns=Interval(value=1e6, low=9e5, high=1.1e6, level=0.95), ratio=1.33, ratio_rounds=3)
+    row = Row(cell=cell("t.py::test", "3.14", "fork", 8), figures=figures, verdict=Verdict(decision=Decision.PASSED))
+    text = "3.14-fork-w8: of the 3 rounds that both cells have; the times are of all rounds"
+    assert f"ratio of {text}" in words(rendered(of_rows(row)))
+    assert text in " ".join(terminal.render(of_rows(row), width=80, color=False, unicode=True).split())
 
 
 def test_the_advice_is_that_of_the_weights_of_the_run() -> None:

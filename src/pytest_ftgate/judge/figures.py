@@ -14,6 +14,8 @@ from . import metrics
 from .readers import INTERVAL_LEVEL, growth, peak, roles, site_figures, steady, waits_of
 from .values import WALL_OF_CONTROL, Values, figure_of, scaling_sides, work_ratio
 
+UNLIKE: Final = 0.02
+"""Two ratios differ visibly from here on, as a logarithm."""
 MEDIANS: Final[Mapping[str, str]] = {
     "start_ns": "start",
     "work_ns": "work",
@@ -39,6 +41,10 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
     sample, workers = of.sample, of.cell.workers
     walls, others = of.by_order(Metric.WALL), reference.by_order(Metric.WALL) if reference else {}
     ratios = [walls[order] / others[order] for order in sorted(walls.keys() & others.keys())]
+    over, rounds = rank_tests.geometric_mean(ratios) if ratios else None, None
+    if over:
+        now, was = (rank_tests.geometric_mean([*side.values()]) for side in (walls, others))
+        rounds = len(ratios) if abs(math.log(over * was / now)) > UNLIKE else None
 
     def own(kind: str, field: str) -> dict[str, float]:
         """The workload's own figures of one kind: the median over launches of each."""
@@ -68,7 +74,8 @@ def figures(of: Values, *, reference: Values | None) -> Figures:
         **{field: of.middle(metric) for field, metric in MEDIANS.items()},
         wall_ns=rank_tests.log_interval(tuple(walls.values())) if walls else None,
         ops_per_s=figure_of("ops_per_s", [of]),
-        ratio=rank_tests.geometric_mean(ratios) if ratios else None,
+        ratio=over,
+        ratio_rounds=rounds,
         control_ratio=figure_of(WALL_OF_CONTROL, [of]),
         uss_bytes=figure_of(Metric.USS, [of]),
         uss_peak_bytes=peak(sample.of("memory")),

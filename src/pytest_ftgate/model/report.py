@@ -157,6 +157,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     USS is the part of it that was written to, where the platform reports that: psutil's USS is in the sample's points.
     `memory_samples` and `memory_dropped` count the looks at held workers that gave a sample, and those that fell on a
     process that ended or was being replaced, or missed a worker.
+    `ratio` is of the rounds that both cells have; `ratio_rounds` is their number where it is visibly another one than
+    that of both times, which are of all rounds.
     `no_locks` says why there are no figures of locks: a lock launch failed. `latency` has medians over launches of the
     median window; its maximum and errors are over all launches. `observed` has the metrics of features, each in the
     unit of its row of the metric table.
@@ -169,6 +171,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     cold_ns: Rate | None = None
     cpu_ns: Rate | None = None
     ratio: Rate | None = None
+    ratio_rounds: Natural | None = None
     control_ratio: Rate | None = None
     cores: Rate | None = None
     rss_bytes: Rate | None = None

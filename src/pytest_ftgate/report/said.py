@@ -360,6 +360,15 @@ def shortfall_text(short: Shortfall) -> str:
     return f"{units.span(short.given_s)} {allowed} of {of}, about {needed}: use {short.option}={wanted}{fewer}"
 
 
+def ratios_of_rounds(rows: Iterable[Row]) -> list[str]:
+    """Of which rounds ratios are that are not those of the times beside them."""
+    found = grouped((row.figures.ratio_rounds, row.cell.label) for row in rows if row.figures.ratio_rounds)
+    return [
+        f"{', '.join(cells)}: of the {plural(count or 0, 'round')} that both cells have; the times are of all rounds"
+        for count, cells in found.items()
+    ]
+
+
 def shortfalls(rows: Iterable[Row]) -> list[str]:
     """What the cells that were left open say about their time, each sentence once."""
     short = (row.shortfall for row in rows if row.verdict.decision.wants_time and row.shortfall)

@@ -198,6 +198,7 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
         ("passed by", _once(table, Decision.PASSED, basis)),
         ("judged by", _once(table, Decision.INCONCLUSIVE, basis)),
         ("ruled out", _ruled_out(table)),
+        ("ratio", said.ratios_of_rounds(table.rows)),
         ("budget", said.shortfalls(table.rows)),
         ("hint", _hints(table)),
         ("machine", dict.fromkeys(conditions)),

@@ -15,6 +15,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from ...judge import metrics
+from ...judge.figures import UNLIKE
 from ...judge.readers import INTERVAL_LEVEL, median_of
 from ...judge.values import Values, figure_of, values_of
 from ...kit.text import COMMIT_DIGITS, split_nodeid
@@ -56,6 +57,8 @@ class Ranked(Struct, frozen=True, kw_only=True):
     """A level of 0 says that its interval is not known; so in `times`."""
     times: Interval | None = None
     """Its value over the best's, or the best's over its own if more is better; None for the best or without one."""
+    of_both: bool = False
+    """`times` is of the rounds that both have, and visibly another one than that of the two values."""
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
@@ -505,7 +508,10 @@ def _ranked(side: Candidate, best: Candidate, metric: str) -> Ranked:
     if side is not best:
         over = best.over(side, metric) if metrics.is_gain(metric) else side.over(best, metric)
     assert known is not None  # only those with a value are ranked
-    return Ranked(name=side.name, value=known.interval(), times=over.interval() if over else None)
+    of_values = product((known, 1), (best.value(metric), -1))
+    sign = -1 if metrics.is_gain(metric) else 1
+    of_both = over is not None and of_values is not None and abs(over.log - sign * of_values.log) > UNLIKE
+    return Ranked(name=side.name, value=known.interval(), times=over.interval() if over else None, of_both=of_both)
 
 
 # ---- starting

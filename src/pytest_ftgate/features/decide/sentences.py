@@ -21,7 +21,7 @@ from ...model.report import Report
 from ...report import json
 from ...report.details import Style, entry, plain_units, wrapped
 from . import rank
-from .rank import HAZARDS, Advice, Choice, MemoryUse, Placed, Ranking, ScalingAdvice
+from .rank import HAZARDS, Advice, Choice, MemoryUse, Placed, Ranked, Ranking, ScalingAdvice
 
 NAMED = 4
 """Candidates of a topic that are named one by one; of the others the range is given."""
@@ -217,19 +217,22 @@ def _ranking(ranking: Ranking, of: Choice | None = None) -> str:
     unit, more = metrics.row(ranking.metric).unit, metrics.is_gain(ranking.metric)
     cores = {name: f"{units.cores(busy)} cores" for name, busy in of.cores.items()} if of else {}
     first, *rest = ranking.ranked
-    if unit == "time":
-        value = _time(first.value, of is not None and of.windows)
-    elif ranking.metric.startswith("counter."):
-        value = units.rate(first.value.value)
-    else:
-        value = units.of(unit, first.value.value, unicode=True)
+
+    def value(each: Ranked) -> str:
+        if unit == "time":
+            return _time(each.value, of is not None and of.windows)
+        if ranking.metric.startswith("counter."):
+            return units.rate(each.value.value)
+        return units.of(unit, each.value.value, unicode=True)
+
     verb = "takes " if ranking.metric == Metric.WALL else f"has the {'most' if more else 'least'}, "
-    head = ", ".join(filter(None, (f"{first.name} {verb}{value}", cores.get(first.name))))
+    head = ", ".join(filter(None, (f"{first.name} {verb}{value(first)}", cores.get(first.name))))
     head += "; others less by these factors" if more and rest else ""
     pairs = []
     for each in rest[:NAMED]:
         tied = "not told apart" if each.name in ranking.tied else ""
-        pairs.append((each.name, ", ".join(filter(None, (_ratio(each.times), tied, cores.get(each.name))))))
+        ratio = _ratio(each.times) + (f" in the rounds of both ({value(each)} in all)" if each.of_both else "")
+        pairs.append((each.name, ", ".join(filter(None, (ratio, tied, cores.get(each.name))))))
     pairs += _more(rest[NAMED:], [each.times.value for each in rest[NAMED:] if each.times])
     pairs += [(f"{each.name}, a program", _ratio(each.times)) for each in (of.limits if of else ())]
     return head + _lines(pairs)

@@ -222,6 +222,7 @@ def _tests(report: Report) -> Iterator[Said]:
     for number, (title, of_test) in enumerate(tables.items(), start=1):
         rows = [row for table in of_test for row in table.rows]
         notes = [table.note for table in of_test if table.note]
+        notes += [f"ratio of {text}" for text in said.ratios_of_rounds(rows)]
         notes += said.shortfalls(rows)
         notes += [f"{row.cell.label}: {text}" for row in rows if (text := said.uncompared(row.verdict))]
         notes += [text for row in rows for text in decide.remarks(row.conditions, row.cell.workers)]
