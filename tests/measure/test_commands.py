@@ -129,6 +129,7 @@ def test_the_last_line_that_is_an_object_counts() -> None:
         ('{"timers": {"wait": {"total_ns": 5}}}', "count"),
         ('{"counters": {"n": null}}', "$.counters"),
         ('{"ops": NaN}', "JSON is malformed"),
+        (f'{{"peaks": {{"{"x" * 201}": 1}}}}', "length <= 200"),
     ],
 )
 def test_metrics_that_are_wrong_are_named(line: str, problem: str) -> None:

@@ -121,6 +121,15 @@ def test_a_name_is_text(name: Any) -> None:
     assert [type(name) for name in reported(worker)["counters"]] == [str]
 
 
+def test_a_name_has_an_end() -> None:
+    """One of 5 MB was 45 MB of a report."""
+    worker = Worker(0, 1, None)
+    for call in (worker.count, worker.timed, lambda each: worker.peak(each, 1)):
+        with pytest.raises(ValueError, match=r"\('x{20}\.\.\.'\) takes names of up to 200 characters$"):
+            cast(Any, call)("x" * 201)
+    worker.count("x" * 200)
+
+
 def test_a_counter_of_an_earlier_iteration_starts_at_zero() -> None:
     worker = Worker(0, 1, None)
     worker.count("x", 5)

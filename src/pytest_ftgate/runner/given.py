@@ -6,6 +6,7 @@ import os
 import sys
 
 from .explain import is_ours
+from .protocol import LONGEST_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ def finite(method: str, name: str, value: Any) -> float:
 
 
 def exact(method: str, name: Any) -> str:
-    """The name of a counter, timer or peak as exact text. Raises TypeError, with the line, for anything else."""
+    """The name of a counter, timer or peak as exact text. Raises TypeError or ValueError, with the line."""
     if not isinstance(name, str):
         _refuse(TypeError, method, name, f"takes a name first, not a {type_of(name)}")
+    if len(name) > LONGEST_NAME:
+        _refuse(ValueError, method, f"{name[:20]}...", f"takes names of up to {LONGEST_NAME} characters")
     return str.__str__(name)
 
 

@@ -16,6 +16,8 @@ PROTOCOL = 5
 LENGTH_BYTES = 4
 MARSHAL = 2
 """The version of marshal that every interpreter reads."""
+LONGEST_NAME = 200
+"""Characters of the name of a counter, timer or peak: each launch and each report repeats it."""
 
 # Kinds of iteration. Only `cold`, `checked cold`, `measured` and `hold` are kept as figures. Only `check` compares
 # results, so that neither a comparison nor the transfer of results is timed, and of long bodies `checked cold`, whose

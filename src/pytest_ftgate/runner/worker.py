@@ -12,7 +12,7 @@ from time import process_time_ns
 from . import state
 from .clock import ended_cpu_ns, now_ns
 from .gil import watch
-from .protocol import Failure, Unsupported
+from .protocol import LONGEST_NAME, Failure, Unsupported
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Worker:
 
     def _count(self, name: str, n: float) -> None:
         """As `count`, for the first number of a counter and for one of another type than the last."""
-        if type(name) is not str or _unusual(n):
+        if type(name) is not str or len(name) > LONGEST_NAME or _unusual(n):
             from .given import exact, finite
 
             name, n = exact("count", name), finite("count", name, n)
@@ -195,7 +195,7 @@ class Worker:
         """The timer `name`, as a context manager; keep it in a variable in a hot loop."""
         watch = self.timers.get(name)
         if watch is None:
-            if type(name) is not str:
+            if type(name) is not str or len(name) > LONGEST_NAME:
                 from .given import exact
 
                 name = exact("timed", name)
@@ -213,7 +213,7 @@ class Worker:
                 return
         except Exception:
             pass
-        if type(name) is not str or _unusual(value):
+        if type(name) is not str or len(name) > LONGEST_NAME or _unusual(value):
             from .given import exact, finite
 
             name, value = exact("peak", name), finite("peak", name, value)

@@ -16,7 +16,7 @@ from ...kit.values import LARGEST, Figure, Natural
 from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, WorkloadError
 from ...model.spec import Cell, Program, Spec
 from ...runner.clock import resolution_ns
-from ...runner.protocol import HOLD, MEASURED
+from ...runner.protocol import HOLD, LONGEST_NAME, MEASURED
 from ...runner.record import LaunchRecord
 from ..launch import Answered, HeldIteration, LaunchFailed, Request, recorded, request_here
 from ..watch.memory import SAMPLED, sample_tree
@@ -45,14 +45,17 @@ class _OutputTimer(msgspec.Struct):
     max_ns: _Ns = 0.0
 
 
+_OwnName = Annotated[str, msgspec.Meta(max_length=LONGEST_NAME)]
+
+
 class ProgramOutput(msgspec.Struct):
     """The metrics that a run printed; `seconds` is the time that its operations took. Other fields are ignored."""
 
     ops: Annotated[float, msgspec.Meta(ge=0, lt=2**63)] = 1.0
     seconds: Annotated[float, msgspec.Meta(ge=1e-9, le=LARGEST)] | None = None
-    counters: dict[str, Figure] = {}
-    timers: dict[str, _OutputTimer] = {}
-    peaks: dict[str, Figure] = {}
+    counters: dict[_OwnName, Figure] = {}
+    timers: dict[_OwnName, _OutputTimer] = {}
+    peaks: dict[_OwnName, Figure] = {}
 
     def report(self) -> dict[str, Any]:
         """Its own metrics, as a LaunchRecord takes them."""
