@@ -58,6 +58,14 @@ def _features(dotted: list[str]) -> list[str]:
 
 
 GONE: Final = {
+    "a screen against stored figures, and a second measurement after a miss": Gone(
+        options=("escalate",),
+        words=(
+            *("SCREEN_LAUNCHES", "same_code", "_after_miss", "_same_code", "_follow_ups", "_pair_after_miss"),
+            *("_paired_phase", "_without_pairs", "_paired_metric", "executor_nodeid", "what follows a miss"),
+        ),
+    ),
+    "the figures of another machine as a basis": Gone(words=("machine-independent", "Machine-independent", "RATIO")),
     "exports that nobody asked for": Gone(
         forms=("benchstat", "otava"), words=("benchstat", "otava", "Otava", "_go_name")
     ),

@@ -52,8 +52,7 @@ INTRODUCTION = """\
 5. a gate of the same code, and a gate of a change that makes the project's own source slower.
 
 It wrote this page. The change is in the project's Python, C, Rust or C++, so a gate builds the project for both
-interpreters, and again for the baseline's commit where a cell misses its baseline. An *inconclusive* cell fails no
-test."""
+interpreters, and again for the baseline's commit. An *inconclusive* cell fails no test."""
 PROJECTS = ("project", "kind", "unchanged code", "the change is found in", "minutes")
 CELLS = ("cell", "recorded", "unchanged", "verdict", "changed", "verdict", "worse")
 

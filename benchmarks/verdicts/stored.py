@@ -67,7 +67,7 @@ def read(folder: Path) -> Cells:
 
 def verdict(name: str, new: Launches, stored: Sequence[Launches], alpha: float, moved: float) -> MetricVerdict:
     """The verdict on one metric."""
-    allowed = limits.effective(name, "predicted")
+    allowed = limits.effective(name, "stored")
     if metrics.row(name).unit == "time":
         allowed = allowed._replace(floor=0.0)
     comparison = Comparison(

@@ -16,13 +16,15 @@ from pytest_ftgate.report import json
 
 CELL = f"{TEST}[3.14t-threads-w2]"
 OTHER = f"{TEST}[3.14t-threads-w4]"
-TRAILER = f"Ftgate-Accept: {CELL} wall: the index costs it"
+TRAILER = f"Ftgate-Accept: {CELL} wall+14%: the index costs it"
 WORDS = ("accept", CELL, "wall", "the index\n costs it")
 
 
 def row(label: str, **decisions: Decision) -> Row:
     change = Interval(value=1.09, low=1.08, high=1.1, level=0.95)
-    judged = tuple(MetricVerdict(metric=name, decision=each, ratio=change) for name, each in decisions.items())
+    judged = tuple(
+        MetricVerdict(metric=name, decision=each, ratio=change, effect=1.05) for name, each in decisions.items()
+    )
     worst = Decision.REGRESSED if Decision.REGRESSED in decisions.values() else Decision.PASSED
     sample = make_sample(label)
     return Row(cell=sample.cell, verdict=Verdict(decision=worst, metrics=judged), sample=sample)
@@ -89,7 +91,7 @@ def test_it_amends_the_last_commit_where_that_is_asked_and_it_was_not_pushed(
     assert git(project, "diff", "--cached", "--name-only") == "staged"
     assert cli.main(("accept", OTHER, "wall", "why")) == 0
     assert cli.main((*WORDS, "--amend")) == 0, "the last commit may be the empty one that the command made"
-    assert message(project).endswith(f"\n\nFtgate-Accept: {OTHER} wall: why\n{TRAILER}")
+    assert message(project).endswith(f"\n\nFtgate-Accept: {OTHER} wall+14%: why\n{TRAILER}")
     assert git(project, "diff", "--cached", "--name-only") == "staged"
     git(project, "update-ref", "refs/remotes/origin/mine", "HEAD")
     head = git(project, "rev-parse", "HEAD")
@@ -101,7 +103,7 @@ def test_it_amends_the_last_commit_where_that_is_asked_and_it_was_not_pushed(
 def test_of_several_metrics_it_names_what_each_accepts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(("accept", f"{TEST}[3.14t-*]", "wall,uss,wall", "why")) == 0
     commit, *effects = capsys.readouterr().out.splitlines()
-    assert commit.endswith(f"Ftgate-Accept: {TEST}[3.14t-*] wall,uss: why")
+    assert commit.endswith(f"Ftgate-Accept: {TEST}[3.14t-*] wall+14%,uss+14%: why")
     assert [line.partition(" +")[0] for line in effects] == [
         f"accepts {CELL}: wall",
         f"accepts {CELL}: uss",
@@ -109,10 +111,18 @@ def test_of_several_metrics_it_names_what_each_accepts(project: Path, capsys: py
     ]
 
 
+def test_how_much_is_accepted_can_be_said(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else it is what was seen plus the effect."""
+    assert cli.main(("accept", CELL, "wall+40%,uss", "why", "--print")) == 0
+    assert capsys.readouterr().out == f"Ftgate-Accept: {CELL} wall+40%,uss+14%: why\n"
+    assert cli.main(("accept", CELL, "wall+0%", "why", "--print")) == 0
+    assert capsys.readouterr().out == f"Ftgate-Accept: {CELL} wall+0%: why\n"
+
+
 def test_it_prints_the_trailer_alone(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = git(project, "rev-parse", "HEAD")
     assert cli.main(("accept", f"{TEST}[3.14t-*]", "wall", "why", "--print")) == 0
-    assert capsys.readouterr().out == f"Ftgate-Accept: {TEST}[3.14t-*] wall: why\n"
+    assert capsys.readouterr().out == f"Ftgate-Accept: {TEST}[3.14t-*] wall+14%: why\n"
     assert git(project, "rev-parse", "HEAD") == head
 
 

@@ -55,7 +55,7 @@ def test_no_file_that_a_run_leaves_names_them(
 
 def placed(cell: Cell, detail: str) -> PlacedRow:
     sample = msgspec.structs.replace(make_sample(), cell=cell, error=WorkloadError(reason="no", detail=detail))
-    row = msgspec.structs.replace(report_by_hand.report().rows[0], cell=cell, sample=sample, paired=sample)
+    row = msgspec.structs.replace(report_by_hand.report().rows[0], cell=cell, sample=sample)
     return PlacedRow(table="t", reference="threads", position=0, row=row)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from pytest_ftgate.features import accept, xfail
 from pytest_ftgate.kit.errors import FtgateError
+from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.spec import Cell, Executor, Target, Xfail
 from pytest_ftgate.model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from pytest_ftgate.plugin.gate import unless_accepted
@@ -55,15 +56,19 @@ def test_the_trailers_of_a_message(message: str, found: list[str]) -> None:
 @pytest.mark.parametrize(
     ("trailer", "cells", "names"),
     [
-        ("t.py::test_x[3.14t-*] wall: why: so", "t.py::test_x[3.14t-*]", ["wall"]),
-        ("t.py::test_x[a b: c-3.14t] lock_wait: why: so", "t.py::test_x[a b: c-3.14t]", ["lock_wait"]),
-        ("t.py::test_x wall,tail: why: so", "t.py::test_x", ["wall", "tail"]),
-        ("t.py::test_x timer.ack_wait: why: so", "t.py::test_x", ["timer.ack_wait"]),
+        ("t.py::test_x[3.14t-*] wall: why: so", "t.py::test_x[3.14t-*]", {"wall": None}),
+        ("t.py::test_x[3.14t-*] wall+14%: why: so", "t.py::test_x[3.14t-*]", {"wall": 0.14}),
+        ("t.py::test_x[a b: c-3.14t] lock_wait: why: so", "t.py::test_x[a b: c-3.14t]", {"lock_wait": None}),
+        ("t.py::test_x wall,tail+7.5%: why: so", "t.py::test_x", {"wall": None, "tail": 0.075}),
+        ("t.py::test_x timer.ack_wait+120%: why: so", "t.py::test_x", {"timer.ack_wait": 1.2}),
+        ("t.py::test_x timer.a+b: why: so", "t.py::test_x", {"timer.a+b": None}),
     ],
 )
-def test_cells_metric_and_reason(trailer: str, cells: str, names: list[str]) -> None:
+def test_cells_metric_and_reason(trailer: str, cells: str, names: dict[str, float | None]) -> None:
     found = accept.parsed(trailer, COMMIT)
-    assert found == tuple(Acceptance(cells=cells, metric=name, reason="why: so", commit=COMMIT) for name in names)
+    assert found == tuple(
+        Acceptance(cells=cells, metric=name, reason="why: so", commit=COMMIT, most=most) for name, most in names.items()
+    )
     assert accept.written(cells, names, " why:\n so ") == f"Ftgate-Accept: {trailer}"
 
 
@@ -84,7 +89,7 @@ def test_a_malformed_trailer_is_an_error_that_names_its_commit(trailer: str, wor
         accept.parsed(trailer, COMMIT)
     assert words in str(error.value)
     assert str(error.value).startswith("commit 1eb3b87e5d: `Ftgate-Accept: ")
-    assert "write `Ftgate-Accept: CELLS METRIC: REASON`" in str(error.value)
+    assert "write `Ftgate-Accept: CELLS METRIC+N%: REASON`" in str(error.value)
 
 
 def test_a_metric_that_is_named_twice_counts_once() -> None:
@@ -93,7 +98,7 @@ def test_a_metric_that_is_named_twice_counts_once() -> None:
 
 def test_cells_that_read_as_a_metric_are_not_written() -> None:
     with pytest.raises(FtgateError, match="use \\? for the space"):
-        accept.written("t.py::test_x[a wall: b]", ["uss"], "why")
+        accept.written("t.py::test_x[a wall: b]", {"uss": None}, "why")
 
 
 # ---- verdicts
@@ -124,7 +129,6 @@ def test_more_than_the_accepted_metric_still_fails(name: str) -> None:
         (verdict(wall=Decision.INCONCLUSIVE, beyond="wall"), True),
         (verdict(wall=Decision.INCONCLUSIVE), False),
         (verdict(Decision.IMPROVED, wall=Decision.IMPROVED), False),
-        (verdict(ratio=REGRESSED), True),  # the wall time, on another machine
         (verdict(tail=REGRESSED), False),
         (verdict(Decision.BROKEN, contract=Decision.BROKEN), False),
         (verdict(Decision.ERROR), False),
@@ -151,6 +155,32 @@ def test_what_can_be_accepted(judged: Verdict, accepted: bool) -> None:
 def test_cells_are_a_name_or_a_pattern(cells: str, accepted: bool) -> None:
     given = Acceptance(cells=cells, metric="wall", reason="why", commit=COMMIT)
     assert (accept.with_accepted(verdict(wall=REGRESSED), NODE, [given]).decision is ACCEPTED) == accepted
+
+
+@pytest.mark.parametrize(
+    ("change", "most", "accepted"),
+    [
+        ({"ratio": 1.14}, 0.15, True),
+        ({"ratio": 1.16}, 0.15, False),
+        ({"ratio": 9.0}, None, True),
+        ({"points": 0.05}, 0.06, True),
+        ({"points": 0.07}, 0.06, False),
+    ],
+)
+def test_what_became_worse_than_was_accepted_still_fails(
+    change: dict[str, float], most: float | None, accepted: bool
+) -> None:
+    ((field, value),) = change.items()
+    name = "wall" if field == "ratio" else "lock_wait"
+    seen = {field: Interval(value=value, low=value, high=value, level=0.95)}
+    judged = MetricVerdict(metric=name, decision=REGRESSED, reason="it is so", **seen)  # type: ignore[arg-type]
+    given = Acceptance(cells="*", metric=name, reason="why", commit=COMMIT, most=most)
+    found = accept.with_accepted(Verdict(decision=REGRESSED, metrics=(judged,)), NODE, [given])
+    assert (found.decision is ACCEPTED) == accepted
+    if not accepted:
+        assert found.metrics[0].reason == f"it is so; commit 1eb3b87e5d accepts +{100 * (most or 0):.0f} %"
+        wider = Acceptance(cells="*", metric=name, reason="why", commit="0lder", most=1.0)
+        assert accept.with_accepted(found, NODE, [given, wider]).decision is ACCEPTED, "another commit accepts more"
 
 
 def test_the_newest_trailer_counts() -> None:

@@ -213,7 +213,7 @@ def verdicts(
 ) -> dict[str, MetricVerdict]:
     policy = msgspec.structs.replace(POLICY, metrics=tuple(names))
     sample: Sample = sample_of(own, cell, reference=sample_of(other, cell))
-    judge = Judge(spec_of("threads"), policy, {cell.nodeid: AGAINST}, at_most=ROUNDS)
+    judge = Judge(spec_of("threads"), policy, {cell.nodeid: AGAINST}, ROUNDS)
     return {each.metric: each for each in judge.judged(read(sample), final=True)}
 
 

@@ -102,7 +102,7 @@ class TestCompare:
         assert (verdict.decision, verdict.reason) == (Decision.PASSED, "")
         assert verdict.launches in LOOKS
 
-    @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL, Metric.RATIO])
+    @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL])
     def test_p_values_are_those_of_the_moderated_test(self, metric: str) -> None:
         """Failures are judged at the bound of the metric's own spread, passes at the expected one."""
         rng, (margin, effect, _) = np.random.default_rng(52), metrics.row(metric).paired
@@ -1045,7 +1045,7 @@ class TestExplained:
     DERIVED = tuple(name for name in metrics.NAMES if metrics.row(name).explains)
 
     def test_which_they_are(self) -> None:
-        assert self.DERIVED == (Metric.SCALING, "efficiency", "cores", Metric.RATIO)
+        assert self.DERIVED == (Metric.SCALING, "efficiency", "cores")
         assert not set(self.DERIVED) & set(metrics.GATING)
 
     @pytest.mark.parametrize("name", DERIVED)

@@ -1,4 +1,4 @@
-"""What a decision still needs, the verdict on each basis, and which verdicts are taken back."""
+"""What a decision still needs, the verdict on each basis, and what the machine puts in doubt."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from pytest_ftgate.judge.judge import (
     Judge,
     Policy,
     hypotheses,
-    missed,
-    unchanged,
 )
 from pytest_ftgate.judge.values import TestValues, Values, figure_of
 from pytest_ftgate.kit.values import Interval, Metric, Threshold
@@ -35,7 +33,6 @@ from pytest_ftgate.stats import alpha_spending
 POLICY = Policy(metrics=metrics.GATING, cli=(), ini=(), alpha=0.01 / 4, beta=alpha_spending.BETA, probe_cost=0.25)
 THREADS, FORK = group_of("threads", "fork").cells
 AGAINST = ComparedWith(basis="paired", why="--ftgate-against main", baseline="main (1eb3b87)", commit="1eb3b87")
-MANY = alpha_spending.LOOKS[-1]
 
 
 def cells_of(
@@ -112,11 +109,10 @@ def judge_of(
     policy: Policy = POLICY,
     compared_with: ComparedWith = AGAINST,
     all_compared: Mapping[str, ComparedWith] | None = None,
-    at_most: int = MANY,
     fixed: int | None = None,
 ) -> Judge:
     known = all_compared or {sample.cell.nodeid: compared_with for sample in samples}
-    return Judge(spec or declared(), policy, known, at_most, fixed)
+    return Judge(spec or declared(), policy, known, fixed)
 
 
 def need(*samples: Sample, **fields: Any) -> list[frozenset[str]]:
@@ -126,11 +122,9 @@ def need(*samples: Sample, **fields: Any) -> list[frozenset[str]]:
     return [needs[sample.cell.nodeid] for sample in samples]
 
 
-def stored(sample: Sample | Values, basis: BasisKind = "stored", **fields: Any) -> ComparedWith:
+def stored(sample: Sample | Values) -> ComparedWith:
     """A standing at what is stored of a cell."""
-    return ComparedWith(
-        basis=basis, entry=entry(sample), baseline="baselines/x.json (monday)", commit="1eb3b87", **fields
-    )
+    return ComparedWith(basis="stored", entry=entry(sample), baseline="baselines/x.json (monday)", commit="1eb3b87")
 
 
 def by_metric(verdict: Verdict) -> dict[str, MetricVerdict]:
@@ -176,15 +170,27 @@ class TestNeeds:
     def test_nothing_is_needed_after_the_most(self) -> None:
         # At seven rounds nothing of this is decided, whatever level may be spent.
         undecided = with_reference(measured(rounds=7, wall=1.035, uss=1.042, share=0.157), share=0.10)
-        assert need(undecided, at_most=20) == [PAIRED]
-        assert need(undecided, at_most=7) == [NOTHING]
-        assert need(undecided, at_most=MANY, fixed=7) == [NOTHING]
-        assert need(undecided, at_most=7, fixed=20) == [PAIRED]
+        assert need(undecided) == need(undecided, fixed=20) == [PAIRED]
+        assert need(undecided, fixed=7) == [NOTHING]
+
+    def test_stored_figures_need_fewer_rounds_than_pairs(self) -> None:
+        """One test may have both."""
+        alone = measured(rounds=12, wall=1.12, noise=0.05, control=True)
+        beside = with_reference(measured(FORK, 12, wall=1.035, noise=0.05))
+        known = {THREADS.nodeid: stored(measured(rounds=5, control=True)), FORK.nodeid: AGAINST}
+        of_stored, of_pairs = need(alone, beside, all_compared=known)
+        assert of_stored == NOTHING
+        assert "time" in of_pairs
+
+    def test_a_cell_without_a_launch_needs_all_that_gates(self) -> None:
+        compared_with = stored(measured(rounds=5, control=True))
+        assert need(sample_of(), compared_with=compared_with) == [ALONE]
+        assert need(msgspec.structs.replace(sample_of(), reference=sample_of())) == [PAIRED]
 
     def test_memory_launches_count_where_they_are_more(self) -> None:
         held_long = with_reference(measured(rounds=6, memory=7, uss=1.042))
-        assert need(held_long, at_most=20) == [{"memory"}]
-        assert need(held_long, at_most=7) == [NOTHING]
+        assert need(held_long, fixed=20) == [{"memory"}]
+        assert need(held_long, fixed=7) == [NOTHING]
 
     def test_a_cell_that_failed_needs_nothing(self) -> None:
         young = with_reference(measured(rounds=2))
@@ -218,7 +224,7 @@ class TestNeeds:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
 
         def unseen(rounds: int) -> list[frozenset[str]]:
-            return need(measured(rounds=rounds, memory=0, control=True), compared_with=compared_with, at_most=12)
+            return need(measured(rounds=rounds, memory=0, control=True), compared_with=compared_with)
 
         assert unseen(HOPELESS_ROUNDS - 1) == [ALONE]
         assert "memory" not in unseen(HOPELESS_ROUNDS)[0]
@@ -233,29 +239,6 @@ class TestNeeds:
 
     def test_what_is_open_beside_a_regression_needs_nothing(self) -> None:
         assert need(with_reference(measured(rounds=8, wall=2.0, uss=1.042))) == [NOTHING]
-
-
-class TestNeedsOfOthers:
-    def test_the_reference_executor_stays_for_a_ratio_to_it(self) -> None:
-        old = {cell.nodeid: measured(cell, 12, seed="old") for cell in (THREADS, FORK)}
-        threads, fork = (
-            stored(old[cell.nodeid], "portable", executor=executor, executor_nodeid=THREADS.nodeid)
-            for cell, executor in ((THREADS, None), (FORK, entry(old[THREADS.nodeid])))
-        )
-        all_compared = {THREADS.nodeid: threads, FORK.nodeid: fork}
-
-        def needed(rounds: int, noise: float = 0.002) -> list[frozenset[str]]:
-            noisy = measured(FORK, rounds, noise=noise).launches
-            samples = [measured(THREADS, rounds), measured(FORK, rounds).with_launches("time", noisy)]
-            return need(*samples, all_compared=all_compared, at_most=12)
-
-        assert needed(4) == [ALONE - {"control"}] * 2, "of times only their ratio is compared"
-        assert needed(5) == [NOTHING, NOTHING]
-        assert needed(5, noise=0.2) == [{"time"}, {"time"}]
-
-    def test_a_cell_that_is_there_for_another_needs_nothing_of_its_own(self) -> None:
-        for_another = msgspec.structs.replace(AGAINST, judged=False)
-        assert need(with_reference(measured(rounds=2)), compared_with=for_another) == [NOTHING]
 
 
 class TestNeedsOfScaling:
@@ -274,7 +257,7 @@ class TestNeedsOfScaling:
         policy = msgspec.structs.replace(POLICY, metrics=(*metrics.GATING, Metric.SCALING))
         assert need(*self.scaled(8, 1.0), spec=spec, policy=policy) == [NOTHING] * 3
         assert need(*self.scaled(8, 0.965), spec=spec, policy=policy) == [{"time"}, {"time"}, NOTHING]
-        assert need(*self.scaled(8, 0.965), spec=spec, policy=policy, at_most=8) == [NOTHING] * 3
+        assert need(*self.scaled(8, 0.965), spec=spec, policy=policy, fixed=8) == [NOTHING] * 3
 
     def test_not_where_scaling_does_not_gate(self) -> None:
         """As by default: it explains."""
@@ -294,15 +277,14 @@ class TestNeedsOfContracts:
         assert need(*samples, spec=declared("threads.uss < 1.0005 * processes[fork].uss")) == [{"memory"}] * 2
         assert need(*samples, spec=declared("processes[fork].uss < 20 MiB")) == [NOTHING, {"memory"}]
 
-    def test_one_takes_as_many_rounds_as_a_paired_cell_where_a_screen_has_few(self) -> None:
+    def test_one_takes_as_many_rounds_as_a_paired_cell_where_stored_figures_have_few(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
         samples = [measured(cell, 20, control=True) for cell in (THREADS, FORK)]
         all_compared = {THREADS.nodeid: compared_with, FORK.nodeid: ComparedWith(why="nothing is stored for it")}
         spec = declared("threads.wall < 1.0005 * processes[fork].wall")
-        few = {"all_compared": all_compared, "at_most": 12}
-        assert need(*samples, spec=spec, **few) == [{"time"}, {"time"}]
-        assert need(*samples, spec=declared(), **few) == [NOTHING, NOTHING]
-        assert need(*samples, spec=spec, fixed=20, **few) == [NOTHING, NOTHING]
+        assert need(*samples, spec=spec, all_compared=all_compared) == [{"time"}, {"time"}]
+        assert need(*samples, spec=declared(), all_compared=all_compared) == [NOTHING, NOTHING]
+        assert need(*samples, spec=spec, all_compared=all_compared, fixed=20) == [NOTHING, NOTHING]
 
     def test_one_about_a_scaling_keeps_the_one_worker_cell(self) -> None:
         one, four = cells_of(1, 4)
@@ -345,11 +327,8 @@ class TestFirst:
         bare = declared()
         assert first(bare, *metrics.GATING) == PAIRED
         assert first(bare, *metrics.GATING, compared_with=stored(measured())) == ALONE
-        assert first(bare, *metrics.GATING, compared_with=stored(measured(), "portable")) == ALONE - {"control"}
         assert first(bare, Metric.LOCK_WAIT, compared_with=stored(measured())) == {"time", "locks"}
         assert first(bare, "gap", compared_with=stored(measured())) == {"time", "observed", "control"}
-        for_another = msgspec.structs.replace(AGAINST, judged=False)
-        assert first(bare, *metrics.GATING, compared_with=for_another) == {"time"}
         assert first(bare, Metric.WALL, Metric.SCALING) == {"time"}
         assert first(bare, Metric.USS) == {"time", "memory"}  # a memory launch's length is that of an iteration
         assert first(bare) == {"time"}
@@ -431,6 +410,19 @@ class TestVerdict:
             shown = figures(read(here), reference=None).wall_ns
             assert shown is not None
             assert wall.now == shown.value
+
+    def test_beside_a_reference_stands_what_is_stored(self) -> None:
+        sample, old = with_reference(measured(rounds=8)), measured(rounds=12, control=True, seed="old", wall=1.5)
+        basis = msgspec.structs.replace(AGAINST, entry=entry(old))
+        found = by_metric(verdict(sample, compared_with=basis))[Metric.WALL]
+        assert found.decision is Decision.PASSED
+        assert found.stored == pytest.approx(figure_of(Metric.WALL, [read(old)]))
+        assert found.was == pytest.approx(figure_of(Metric.WALL, [read(sample.reference)]))  # type: ignore[arg-type]
+        other = msgspec.structs.replace(AGAINST, entry=entry(msgspec.structs.replace(old, reuse="pool")))
+        assert by_metric(verdict(sample, compared_with=other))[Metric.WALL].stored is None
+        assert verdict(sample, compared_with=other).decision is Decision.PASSED, "pairs measure the same on both sides"
+        alone = verdict(measured(rounds=12, control=True), compared_with=stored(old))
+        assert by_metric(alone)[Metric.WALL].stored is None
 
     def test_the_written_part_of_one_side_never_stands_beside_the_whole_of_the_other(self) -> None:
         sample, old = (measured(rounds=12, control=True, seed=seed) for seed in ("new", "old"))
@@ -567,7 +559,7 @@ class TestVerdict:
 
     def test_a_time_that_is_not_stored_does_not_pass_by_the_other_metrics(self) -> None:
         compared_with = stored(measured(rounds=12, seed="old"))
-        found = verdict(measured(rounds=12, control=True), compared_with=compared_with, at_most=12)
+        found = verdict(measured(rounds=12, control=True), compared_with=compared_with)
         assert found.decision is Decision.INCONCLUSIVE
         wall = by_metric(found)[Metric.WALL]
         assert wall.launches == 12
@@ -582,10 +574,10 @@ class TestVerdict:
 
     def test_by_what_is_stored(self) -> None:
         compared_with = stored(measured(rounds=12, control=True, seed="old"))
-        found = verdict(measured(rounds=12, control=True), compared_with=compared_with, at_most=12)
+        found = verdict(measured(rounds=12, control=True), compared_with=compared_with)
         assert (found.decision, found.basis, found.why) == (Decision.PASSED, "stored", "")
         assert (found.baseline, found.commit) == (compared_with.baseline, compared_with.commit)
-        slower = verdict(measured(rounds=12, control=True, wall=2.0), compared_with=compared_with, at_most=12)
+        slower = verdict(measured(rounds=12, control=True, wall=2.0), compared_with=compared_with)
         assert slower.decision is Decision.REGRESSED
 
     def test_a_figure_that_is_gone_does_not_pass(self) -> None:
@@ -595,7 +587,7 @@ class TestVerdict:
             ("locks", Metric.LOCK_WAIT, "no launch of this run gave one"),
         ):
             lost = measured(rounds=12, control=True, **{name: 0})  # type: ignore[arg-type]
-            found = verdict(lost, compared_with=compared_with, at_most=12)
+            found = verdict(lost, compared_with=compared_with)
             assert found.decision is Decision.INCONCLUSIVE
             assert found.reason == f"{metric}: the reference has figures and this run has none: {why}"
             assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
@@ -703,29 +695,6 @@ class TestVerdict:
         assert decided(0.001) is (Decision.INCONCLUSIVE if basis == "stored" else Decision.REGRESSED)
         assert decided(0.008) is Decision.PASSED
 
-    def test_of_another_machine_the_time_is_that_over_the_reference_executor(self) -> None:
-        new, old = (
-            {cell: measured(cell, 12, seed=seed, wall=wall) for cell, wall in zip((THREADS, FORK), walls, strict=True)}
-            for seed, walls in (("new", (3.0, 6.0)), ("old", (1.0, 1.0)))
-        )
-        compared_with = stored(old[FORK], "portable", executor=entry(old[THREADS]), executor_nodeid=THREADS.nodeid)
-        found = verdict(
-            new[FORK], new[THREADS], all_compared={FORK.nodeid: compared_with, THREADS.nodeid: compared_with}
-        )
-        assert set(by_metric(found)) == {Metric.RATIO, Metric.USS, Metric.LOCK_WAIT}
-        # The reference executor may have become faster: a ratio alone fails nothing, but it is a miss.
-        ratio = by_metric(found)[Metric.RATIO]
-        assert ratio.decision is Decision.INCONCLUSIVE
-        assert ratio.reason.startswith("+100.")
-        assert ratio.reason.endswith("; no time is known to be worse")
-        assert missed(ratio)
-        alone = verdict(new[FORK], compared_with=compared_with)
-        assert Metric.RATIO not in by_metric(alone)
-        assert alone.decision is Decision.PASSED
-        memory_alone = msgspec.structs.replace(POLICY, metrics=(Metric.USS,))
-        silent = verdict(new[FORK], new[THREADS], all_compared={FORK.nodeid: compared_with}, policy=memory_alone)
-        assert set(by_metric(silent)) == {Metric.USS}
-
 
 class TestContracts:
     def test_one_is_judged_without_a_baseline(self) -> None:
@@ -787,132 +756,13 @@ class TestContracts:
         assert found.reason == "timer.ack_wait < 1 s: no launch has a timer ack_wait"
 
 
-# -- predictions, doubts -------------------------------------------------------------------------------------------
+# -- doubts -------------------------------------------------------------------------------------------------------
 
 
 def judged(
     metric: Metric, decision: Decision, *, launches: int = 12, reason: str = "+30 %", contract: str = ""
 ) -> MetricVerdict:
     return MetricVerdict(metric=metric, decision=decision, launches=launches, reason=reason, contract=contract)
-
-
-def settled(
-    together: Verdict | None = None,
-    wall: float = 2.0,
-    spec: Spec | None = None,
-    was: Sample | None = None,
-    **fields: Any,
-) -> tuple[Verdict, Verdict]:
-    """The screen's verdict, and what becomes of it: by paired launches (`together`), else by a prediction."""
-    compared_with = stored(was or measured(rounds=12, control=True, seed="old"))
-    sample = measured(rounds=12, control=True, wall=wall, **fields)
-    judge = judge_of(sample, compared_with=compared_with, at_most=12, spec=spec)
-    values = read(sample)
-    screened = judge.verdict(values)
-    return screened, judge.settled(values, screened, together, "no git here")
-
-
-class TestPredicted:
-    def test_what_missed_is_predicted_and_what_passed_stays(self) -> None:
-        screened, found = settled(wall=1.1)
-        assert screened.decision is Decision.INCONCLUSIVE  # one recording tells no +10 %
-        assert found.decision is Decision.INCONCLUSIVE
-        assert (found.basis, found.why, found.baseline) == ("predicted", "no git here", screened.baseline)
-        for metric in (Metric.USS, Metric.LOCK_WAIT):
-            assert by_metric(found)[metric] == by_metric(screened)[metric]
-        assert "against 1 stored recording" in by_metric(found)[Metric.WALL].reason
-        assert set(by_metric(found)) == set(by_metric(screened))
-
-    def test_contracts_keep_their_verdict(self) -> None:
-        screened, found = settled(wall=1.1, spec=declared("uss < 1 MiB"))
-        assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
-        assert by_metric(found)[Metric.CONTRACT].decision is Decision.BROKEN
-        assert found.decision is Decision.BROKEN
-
-    def test_a_figure_that_is_gone_stays_inconclusive(self) -> None:
-        screened, found = settled(memory=0)
-        assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
-        assert by_metric(found)[Metric.USS].decision is Decision.INCONCLUSIVE
-
-    @pytest.mark.parametrize("uss", [2.0, 1.107])
-    def test_what_another_machine_recorded_fails_nothing_by_itself(self, uss: float) -> None:
-        there = stored(measured(rounds=12, seed="old"), "portable")
-        compared_with = msgspec.structs.replace(there, elsewhere=True)
-        sample = measured(rounds=12, uss=uss)
-        judge = judge_of(sample, compared_with=compared_with)
-        screened = judge.verdict(read(sample))
-        found = judge.settled(read(sample), screened, None, "no git here")
-        assert (found.decision, found.basis) == (Decision.INCONCLUSIVE, "portable")
-        assert not found.beyond, "nor by --ftgate-fail-on=beyond-effect"
-        assert "fails nothing without a pair of launches here" in found.reason
-
-
-class TestSettled:
-    """Metrics that missed the screening, after their reference was measured with them."""
-
-    def together(self, sample: Sample, **fields: Any) -> Verdict:
-        """The verdict on paired launches."""
-        return verdict(with_reference(sample, **fields), compared_with=AGAINST)
-
-    def test_by_the_paired_launches(self) -> None:
-        screened, found = settled(self.together(measured(rounds=26)))
-        assert screened.decision is Decision.REGRESSED
-        assert (found.decision, found.basis, found.why) == (Decision.PASSED, "paired", AGAINST.why)
-        assert (found.baseline, found.commit) == (AGAINST.baseline, AGAINST.commit)
-        worse = settled(self.together(measured(rounds=26, wall=1.2)))[1]
-        assert (worse.decision, worse.basis) == (Decision.REGRESSED, "paired")
-
-    def test_contracts_stay_as_they_were_screened(self) -> None:
-        together = self.together(measured(rounds=26))
-        again = judged(Metric.CONTRACT, Decision.PASSED, contract="uss < 1 MiB")
-        together = msgspec.structs.replace(together, metrics=(*together.metrics, again))
-        screened, found = settled(together, spec=declared("uss < 1 MiB"))
-        assert found.decision is Decision.BROKEN
-        assert by_metric(found)[Metric.CONTRACT] == by_metric(screened)[Metric.CONTRACT]
-
-    def test_what_only_paired_launches_have_is_judged_too(self) -> None:
-        was = measured(rounds=12, control=True, seed="old", memory=0)
-        screened, found = settled(self.together(measured(rounds=26, uss=2.0)), was=was)
-        assert Metric.USS not in by_metric(screened)
-        assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
-        assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
-
-    def test_paired_launches_in_which_nothing_can_fail_leave_it_to_the_prediction(self) -> None:
-        young = self.together(measured(rounds=1, wall=1.5))
-        assert by_metric(young)[Metric.WALL].decision is Decision.INCONCLUSIVE
-        assert by_metric(settled(young)[1])[Metric.WALL].decision is Decision.REGRESSED
-        # What the prediction cannot tell either stays as it is.
-        found = settled(young, wall=1.1)[1]
-        assert by_metric(found)[Metric.WALL] == by_metric(young)[Metric.WALL]
-
-    def test_where_it_could_have_failed_there_is_no_second_chance(self) -> None:
-        older = self.together(measured(rounds=13, wall=1.04, noise=0.05))
-        assert by_metric(older)[Metric.WALL].decision is Decision.INCONCLUSIVE
-        assert by_metric(settled(older)[1])[Metric.WALL] == by_metric(older)[Metric.WALL]
-
-    def test_a_miss_that_no_paired_launch_measured_is_not_lost(self) -> None:
-        unseen = self.together(measured(rounds=26, memory=0), memory=0)
-        assert Metric.USS not in by_metric(unseen)
-        screened, found = settled(unseen, wall=1.3, uss=2.0)
-        assert by_metric(screened)[Metric.USS].decision is Decision.REGRESSED
-        assert by_metric(found)[Metric.WALL].decision is Decision.PASSED
-        assert by_metric(found)[Metric.USS].decision is Decision.REGRESSED
-        assert found.decision is Decision.REGRESSED
-
-    def test_a_figure_that_is_gone_stays_inconclusive(self) -> None:
-        unseen = self.together(measured(rounds=26, memory=0), memory=0)
-        screened, found = settled(unseen, wall=1.3, memory=0)
-        assert by_metric(found)[Metric.USS] == by_metric(screened)[Metric.USS]
-        assert found.decision is Decision.INCONCLUSIVE
-
-
-class TestMissed:
-    @pytest.mark.parametrize("decision", list(Decision))
-    def test_what_is_not_clearly_fine(self, decision: Decision) -> None:
-        bad = decision in (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE)
-        assert missed(judged(Metric.WALL, decision)) is bad
-        assert not missed(judged(Metric.CONTRACT, decision, contract="wall < 1 s"))
-        assert not missed(judged(Metric.USS, decision, launches=0))  # there is nothing to compare again
 
 
 class TestDoubted:
@@ -934,24 +784,20 @@ class TestDoubted:
             commit="1eb3b87",
             basis=basis,
             why="y",
-            same_code=True,
         )
         found = judge_module.doubted(before, paired, alone, crowded)
         assert (found.baseline, found.commit, found.basis, found.why) == ("x", "1eb3b87", basis, "y")
-        assert found.same_code
         return found
 
-    @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO])
-    def test_a_paired_regression_is_suspect_and_a_predicted_one_stands(self, metric: Metric) -> None:
+    @pytest.mark.parametrize("metric", [Metric.WALL, Metric.TAIL, Metric.LOCK_WAIT, Metric.SCALING])
+    def test_a_paired_regression_is_suspect_and_one_by_stored_figures_stands(self, metric: Metric) -> None:
         found = self.doubted(judged(metric, Decision.REGRESSED))
         assert found.metrics[0].reason.startswith(f"+30 %; in doubt: {self.WAITING}")
-        derived = metric in (Metric.SCALING, Metric.RATIO)  # alone they explain nothing
+        derived = metric == Metric.SCALING  # alone it explains nothing
         assert found.decision is (Decision.INCONCLUSIVE if derived else Decision.SUSPECT)
         one = judged(metric, Decision.REGRESSED)
         assert self.doubted(one, paired="").metrics == (one,)
-        bases: tuple[BasisKind, ...] = ("stored", "predicted", "portable")
-        for basis in bases:
-            assert self.doubted(one, basis=basis).metrics == (one,)
+        assert self.doubted(one, basis="stored").metrics == (one,)
 
     def test_others_move_no_memory(self) -> None:
         found = self.doubted(judged(Metric.USS, Decision.REGRESSED), judged(Metric.WALL, Decision.REGRESSED))
@@ -989,25 +835,6 @@ class TestDoubted:
     def test_a_verdict_without_metrics_stays(self) -> None:
         early = Verdict(decision=Decision.ERROR, reason="ValueError")
         assert judge_module.doubted(early, self.WAITING, self.UNSTEADY, self.CROWDED) is early
-
-
-class TestUnchanged:
-    def test_the_same_code_does_not_regress(self) -> None:
-        metrics = (judged(Metric.WALL, Decision.REGRESSED), judged(Metric.USS, Decision.PASSED, reason=""))
-        before = Verdict(decision=Decision.REGRESSED, metrics=metrics, baseline="x", basis="predicted", why="y")
-        found = unchanged(before, "the code is that of the baseline")
-        assert found.decision is Decision.UNCHANGED
-        assert found.reason.startswith("wall: +30 %; the code is that of the baseline")
-        assert found.metrics[1] == metrics[1]
-        assert found.same_code
-        assert (found.baseline, found.basis, found.why) == ("x", "predicted", "y")
-
-    def test_a_contract_may_still_be_broken(self) -> None:
-        broken = judged(Metric.CONTRACT, Decision.BROKEN, contract="uss < 1 MiB")
-        metrics = (judged(Metric.WALL, Decision.REGRESSED), broken)
-        found = unchanged(Verdict(decision=Decision.REGRESSED, metrics=metrics), "why")
-        assert found.decision is Decision.BROKEN
-        assert found.metrics[1] == broken
 
 
 class TestHypotheses:

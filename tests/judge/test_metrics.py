@@ -188,7 +188,7 @@ def test_whatever_has_a_row_gates_against_what_is_stored(tmp_path: Path, name: s
 def test_whatever_has_a_row_is_an_option_and_has_thresholds(name: str) -> None:
     assert metric_option(f" {name} ") == name
     assert thresholds.threshold(name, {"margin": "3%", "effect": "9%"}).metric == name
-    bases: Sequence[BasisKind] = ("paired", "stored", "predicted", "portable")
+    bases: Sequence[BasisKind] = ("paired", "stored")
     for basis in bases:
         limits = thresholds.effective(name, basis)
         assert 0 <= limits.margin < limits.effect

@@ -137,7 +137,7 @@ class TestLimits:
             for count, percent in zip((1, 3, 5), re.findall(r"(\d+) %", row), strict=True):
                 for off, fails in ((-0.5, False), (0.5, True)):
                     launches = (1 + (int(percent) + off) / 100,) * 8
-                    limits = effective(Metric.WALL, "predicted")
+                    limits = effective(Metric.WALL, "stored")
                     comparison = msgspec.structs.replace(
                         of(launches), limits=limits, alpha=alpha, beta=BETA, final=True
                     )

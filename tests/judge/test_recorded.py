@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from fake_launcher import MIB
-from values import FOUR, entry, held, probed, read, sample_of, timed, windows
+from values import FOUR, entry, held, probed, read, sample_of, timed
 
 from pytest_ftgate.judge import compare, metrics
 from pytest_ftgate.judge.values import Values
@@ -17,7 +17,7 @@ from pytest_ftgate.model.sample import Launch, MemoryPoint
 from pytest_ftgate.model.verdict import Comparison
 
 NAMES = (*metrics.GATING, Metric.SCALING)
-with_stored, portable = (partial(compared, names=NAMES) for compared in (compare.with_stored, compare.portable))
+with_stored = partial(compare.with_stored, names=NAMES)
 
 
 def both_sides(numbers: Comparison) -> Any:
@@ -116,54 +116,3 @@ class TestStored:
         )
         mixed = with_stored(read(written), entry(launched, plain))[Metric.USS]
         assert both_sides(mixed) == ((60.0,), (60.0, 70.0))
-
-
-class TestElsewhere:
-    def test_time_is_not_portable(self) -> None:
-        found = portable(whole(), entry(whole()))
-        assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING}
-        assert found[Metric.USS].unit == "bytes"
-
-    def test_the_ratio_to_the_reference_executor_is_of_the_same_run(self) -> None:
-        stored = entry(whole(3000), whole(8000), whole(5000))
-        executor = entry(whole(2000), whole(1000), days=("tuesday", "monday"))
-        found = portable(
-            whole(6000),
-            stored,
-            executor=whole(2000),
-            stored_executor=executor,
-        )[Metric.RATIO]
-        monday = [(3000 + 10 * order) / (1000 + 10 * order) for order in range(3)]
-        tuesday = [(8000 + 10 * order) / (2000 + 10 * order) for order in range(3)]
-        assert len(found.recordings) == 2  # of wednesday there is none
-        assert [*found.recordings[0]] == pytest.approx(monday)
-        assert [*found.recordings[1]] == pytest.approx(tuesday)
-        assert found.reference == pytest.approx([*monday, *tuesday])
-        assert found.new == pytest.approx([(6000 + 10 * order) / (2000 + 10 * order) for order in range(3)])
-        assert found.unit == "x"
-
-    def test_launches_of_the_same_order_are_neighbours(self) -> None:
-        own = sample_of(timed(order, [1000 * (order + 1)] * 5) for order in range(4))
-        other = sample_of(timed(order, [1000] * 5) for order in (3, 1))
-        found = portable(read(own), entry(own), executor=read(other), stored_executor=entry(other))[Metric.RATIO]
-        assert found.new == pytest.approx((2.0, 4.0))
-        assert found.reference == found.new
-
-    def test_without_the_reference_executor_there_is_no_ratio(self) -> None:
-        here, stored = whole(), entry(whole())
-        assert Metric.RATIO not in portable(here, stored, executor=here)
-        assert Metric.RATIO not in portable(here, stored, stored_executor=stored)
-        other_days = entry(whole(), days=("sunday",))
-        assert Metric.RATIO not in portable(here, stored, executor=here, stored_executor=other_days)
-
-    def test_what_this_run_lacks_stays(self) -> None:
-        bare = read(sample_of([timed(9, [2000])]))
-        found = portable(bare, entry(whole()), executor=whole(), stored_executor=entry(whole()))
-        assert set(found) == {Metric.USS, Metric.LOCK_WAIT, Metric.SCALING, Metric.RATIO}
-        assert all(numbers.reference and not numbers.new for numbers in found.values())
-
-    def test_windows_are_compared_by_their_operations(self) -> None:
-        own = sample_of([windows(0, [1e6, 0.0, 1e6])], duration_s=1.0)
-        other = sample_of([windows(0, [4e6, 4e6, 2e6])], duration_s=1.0)
-        found = portable(read(own), entry(own), executor=read(other), stored_executor=entry(other))[Metric.RATIO]
-        assert found.new == pytest.approx((4.0,))

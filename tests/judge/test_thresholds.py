@@ -43,7 +43,6 @@ def of(metric: str, **fields: float) -> Threshold:
         ),
         ("lock_wait: floor=0.02", of("lock_wait", floor=0.02)),
         ("scaling: margin=0.1", of("scaling", margin=0.1)),
-        ("ratio: margin=4%", of("ratio", margin=0.04)),
     ],
 )
 def test_texts(text: str, found: Threshold) -> None:
@@ -185,12 +184,11 @@ def test_a_change_has_the_digits_that_it_needs(change: float, more: int, text: s
         ("paired", "wall", (0.02, 0.05, 0)),
         ("paired", "tail", (0.10, 0.25, 0)),
         ("paired", "scaling", (0.02, 0.05, 0)),
-        *[(basis, "wall", (0.05, 0.15, 0)) for basis in ("stored", "predicted", "portable", "")],
-        *[(basis, "ratio", (0.05, 0.15, 0)) for basis in ("stored", "predicted", "portable")],
-        *[(basis, "tail", (0.15, 0.40, 0)) for basis in ("stored", "predicted", "portable")],
-        *[(basis, "scaling", (0.05, 0.15, 0)) for basis in ("stored", "predicted", "portable")],
+        *[(basis, "wall", (0.05, 0.15, 0)) for basis in ("stored", "")],
+        ("stored", "tail", (0.15, 0.40, 0)),
+        ("stored", "scaling", (0.05, 0.15, 0)),
         ("paired", "uss", (0.02, 0.05, 64 * 4096)),
-        *[(basis, "uss", (0.02, 0.10, 64 * 4096)) for basis in ("stored", "predicted", "portable")],
+        ("stored", "uss", (0.02, 0.10, 64 * 4096)),
         *[(basis, "lock_wait", (0.25, 0.5, 0.01)) for basis in BASES],
     ],
 )
@@ -260,12 +258,3 @@ def test_all_roads_are_checked_at_once() -> None:
     thresholds.check(ini=(of("wall", margin=0.06),))
     with pytest.raises(ThresholdError, match=r"^tail: effect 4 % \(ini\).*margin 6 %"):
         thresholds.check(ini=(of("tail", margin=0.06, effect=0.04),))
-
-
-def test_what_is_said_of_the_time_holds_for_the_ratio_in_its_place() -> None:
-    given = (of("wall", margin=0.04, effect=0.2),)
-    assert effective(Metric.RATIO, "stored", cli=given)[:2] == (0.04, 0.2)
-    own = effective(Metric.RATIO, "stored", cli=given, ini=(of("ratio", margin=0.01),))
-    assert own[:2] == (0.04, 0.2), "the command line holds before the ini"
-    assert effective(Metric.RATIO, "stored", cli=(*given, of("ratio", margin=0.01)))[:2] == (0.01, 0.2)
-    assert effective(Metric.SCALING, "stored", cli=given) == effective(Metric.SCALING, "stored")

@@ -39,7 +39,7 @@ def short_run(tmp_path: Path, executables: dict[str, str], *options: str) -> Rep
     if not cargo_works():  # rustup's stand-in without a toolchain is none
         places = [place for place in places if not Path(place, "cargo").exists()]
     environment["PATH"] = os.pathsep.join([*folders, *places])
-    short = ("-oftgate_launches=1", "-oftgate_iterations=1", "--ftgate-metrics=wall", "-oftgate_escalate=no")
+    short = ("-oftgate_launches=1", "-oftgate_iterations=1", "--ftgate-metrics=wall", "--ftgate-against=stored")
     command = [sys.executable, "-m", "pytest", "--ftgate", "-p", "no:cacheprovider", *short]
     command += ["--ftgate-fail-on=broken"]  # against what was stored on another day one launch decides nothing
     command += [f"--ftgate-report=json:{report}", *options]

@@ -55,7 +55,13 @@ def test_an_accepted_regression_passes_with_its_reason_in_the_report(project: Ex
     (verdict,) = project.verdicts().values()
     assert verdict["decision"] == "accepted"
     assert verdict["accepted"] == [
-        {"cells": "test_a.py::test_slower[3.14t-*]", "commit": commit, "metric": "wall", "reason": "the index costs it"}
+        {
+            "cells": "test_a.py::test_slower[3.14t-*]",
+            "commit": commit,
+            "metric": "wall",
+            "reason": "the index costs it",
+            "most": None,
+        }
     ]
     refused = project.run_pytest(*QUICK, "--ftgate-fail-on=regressed,suspect,accepted", "-rA")
     assert refused.ret == pytest.ExitCode.TESTS_FAILED
@@ -65,7 +71,9 @@ def test_an_accepted_regression_passes_with_its_reason_in_the_report(project: Ex
 def test_without_a_trailer_it_fails_and_the_command_writes_one(project: Example) -> None:
     assert project.run_pytest(*QUICK).ret == pytest.ExitCode.TESTS_FAILED
     assert cli.main(["accept", CELL, "wall", "the index costs it"]) == 0
-    assert git(project.folder, "log", "-1", "--format=%B").endswith(f"Ftgate-Accept: {CELL} wall: the index costs it")
+    assert git(project.folder, "log", "-1", "--format=%B").endswith(
+        f"Ftgate-Accept: {CELL} wall+9905%: the index costs it"
+    )
     result = project.run_pytest(*(each.replace("HEAD~1", "HEAD~2") for each in QUICK))
     assert result.ret == 0
     assert [*project.decisions().values()] == ["accepted"]

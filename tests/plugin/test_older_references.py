@@ -142,7 +142,7 @@ def test_its_functions_are_measured(project: Example, of: str) -> None:
         for path in (project.folder / "baselines").rglob("*.json"):  # as that version recorded it, on another machine
             kept = json.loads(path.read_text())
             there = f"{kept['machine']['fingerprint']}-other"
-            kept |= {"commit": old, "machine": kept["machine"] | {"fingerprint": there}}
+            kept |= {"commit": old, "tree": "", "machine": kept["machine"] | {"fingerprint": there}}
             path.unlink()
             path.with_name(file_name(kept["recorded_at"], old, kept["seed"], there)).write_text(json.dumps(kept))
     project.run_fresh(f"--ftgate-against={old}" if of == "revision" else "--ftgate", *QUICK)

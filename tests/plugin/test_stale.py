@@ -48,7 +48,7 @@ def restored(folder: Path, commits: dict[str, str], fingerprint: str) -> None:
         machine = msgspec.structs.replace(run.machine, fingerprint=fingerprint or run.machine.fingerprint)
         at = commits[run.test.partition("::test_")[2]]
         cells = {label: faster(each) for label, each in run.cells.items()}
-        new = msgspec.structs.replace(run, machine=machine, commit=at, cells=cells)
+        new = msgspec.structs.replace(run, machine=machine, commit=at, tree="", cells=cells)
         path.unlink()
         name = names.file_name(new.recorded_at, new.commit, new.seed, machine.fingerprint)
         path.with_name(name).write_text(schema.encode(new), encoding="utf-8")
@@ -79,9 +79,61 @@ def test_a_recording_whose_commit_fails_says_so_in_the_last_lines(
             said = f"recorded at {at[:10]}, whose test cannot run here: "
             assert [WHY[name] in each.partition(said)[2] for each in stale].count(True) == 1
         assert "compare with a commit" not in result.stdout.str()
-        # 3. It can be recorded again, unless it is worse: then that would be accepted.
+        # 3. What could not be installed is not tried again.
+        assert ("as it failed before: it is tried again after a day" in result.stdout.str()) is bool(fingerprint)
+        # 4. It can be recorded again, unless it is worse: then that would be accepted.
         decisions = {verdict["decision"] for verdict in project.verdicts().values()}
         commands = [line.partition("record it again: ")[2] for line in result.stdout.lines if "it again: " in line]
         assert bool(commands) is bool(decisions - {"regressed", "suspect"})
         assert all("--ftgate-update=" in command for command in commands)
     assert decisions == {"no baseline"}
+
+
+def test_a_file_that_git_does_not_have_is_needed_by_both_sides(
+    pytester: pytest.Pytester, interpreters_on_path: None
+) -> None:
+    """As an extension that was built in place: the cell is measured there, by what is stored of it."""
+    reads = """
+        from pathlib import Path
+
+        @ftgate.compare(threads, workers=1)
+        def test_reads(worker):
+            return (Path(__file__).parent / "built.bin").read_text()
+        """
+    ignored = {".gitignore": ".ftgate/\n__pycache__/\n*.bin\n", "built.bin": "1"}
+    project = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_reads.py": reads, **ignored})
+    commit(project.folder)
+    assert project.run_fresh("--ftgate-update=new", *QUICK).ret == 0
+    Example(pytester, {"test_reads.py": reads + "\n        CHANGED = 1\n"})
+    result = project.run_fresh("--ftgate", *QUICK)
+    (verdict,) = project.verdicts().values()
+    assert verdict["basis"] == "stored"
+    assert verdict["decision"] != "error"
+    assert "which is not at hand: built.bin is in the working tree but not in git" in verdict["why"]
+    assert "missing  1 cell" in result.stdout.str()
+    assert "record it again" not in result.stdout.str()
+
+
+def test_a_reference_that_takes_longer_to_build_than_the_run_may_take(
+    pytester: pytest.Pytester, interpreters_on_path: None
+) -> None:
+    """Its time is the run's; with no more of it the next run does not build it again, but measures."""
+    files = {"test_built.py": BODY.format(name="built"), ".gitignore": ".ftgate/\n__pycache__/\n"}
+    project = Example(pytester, {"pytest.ini": "[pytest]\nftgate_install = $ test -e fast || sleep 600\n", **files})
+    at = commit(project.folder)
+    (project.folder / "fast").touch()
+    commit(project.folder)
+    assert project.run_fresh("--ftgate-update=new", *QUICK).ret == 0
+    restored(project.folder, {"built": at}, "")
+    first = project.run_fresh("--ftgate", "--ftgate-time=11s", *QUICK)
+    (verdict,) = project.verdicts().values()
+    assert (verdict["basis"], verdict["decision"]) == ("stored", "not measured")
+    assert "--ftgate-time was over; give the run more time" in verdict["why"]
+    second = project.run_fresh("--ftgate", "--ftgate-time=11s", *QUICK)
+    (verdict,) = project.verdicts().values()
+    assert verdict["basis"] == "stored"
+    assert verdict["decision"] != "not measured"
+    assert "it is tried again with more time, after a day" in verdict["why"]
+    for result in (first, second):
+        assert "missing  1 cell: recorded at" in result.stdout.str()
+        assert "record it again" not in result.stdout.str()

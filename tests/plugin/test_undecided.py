@@ -64,7 +64,7 @@ def test_a_run_that_decided_something_has_its_own_status(example: Example) -> No
 
 def test_a_run_that_compares_nothing_or_records_is_green(example: Example) -> None:
     stored = tuple(word for word in QUICK if "against" not in word)
-    for option, fails in (("-oftgate_escalate=no", True), ("--ftgate-update=all", False)):
+    for option, fails in (("--ftgate-against=stored", True), ("--ftgate-update=all", False)):
         result = example.run_pytest(*stored, option, "-k", "same")
         assert result.ret == pytest.ExitCode.OK
         assert "nothing was compared" in result.outlines

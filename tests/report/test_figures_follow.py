@@ -100,7 +100,7 @@ def report() -> Report:
         probe_cost=9.0,
     )
     against = {TWO.nodeid: ComparedWith(basis="paired", why="--ftgate-against main", baseline="main", commit="1eb3b87")}
-    judge = Judge(spec_of("threads"), policy, against, at_most=80)
+    judge = Judge(spec_of("threads"), policy, against)
     row = Row(cell=TWO, verdict=judge.verdict(values), figures=shown, sample=sample)
     beside = Row(cell=SINGLE, verdict=Verdict(decision=Decision.PASSED), sample=one)
     table = Table(title="t.py::test", rows=(row, beside), reference="3.14-threads")

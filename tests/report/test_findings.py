@@ -46,11 +46,6 @@ def test_it_says_what_time_would_do() -> None:
     report = of_rows(*(msgspec.structs.replace(row, shortfall=each) for each in times))
     assert "use --ftgate-test-time=3m or fewer cells" in said.undecided(report)
     assert "--ftgate-test-time" in said.undecided(of_rows(row))
-    (elsewhere,) = rows(Decision.INCONCLUSIVE, 1, "portable")
-    found = said.undecided(of_rows(elsewhere, elsewhere))
-    assert "compare with a commit (--ftgate-against)" in found
-    assert "--ftgate-test-time" not in found, "it would not help"
-    assert "--ftgate-test-time" in said.undecided(of_rows(elsewhere, row))
 
 
 def test_who_did_not_ask_and_who_has_seen_a_part_is_told_nothing() -> None:

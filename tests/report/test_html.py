@@ -126,8 +126,8 @@ def test_what_the_page_of_every_verdict_says_beside() -> None:
     said = words(text)
     for each in (
         # an item that was judged by something else than the others of its test says so
-        "against baselines/tests/test_words.py/test_tokenise.json at 1a2b3c4d5e judged by a prediction from the stored",
-        "against the baseline&#39;s commit (1a2b3c4d5e) judged by paired launches (it missed its baseline,",
+        "against baselines/tests/test_words.py/test_tokenise.json at 1a2b3c4d5e judged by stored figures",
+        "against the baseline&#39;s commit (1a2b3c4d5e) judged by paired launches (encode() in",
         "broken 3.14t-fork-w8",
         "Accepted tests/test_words.py::test_tokenise accepted 3.14-threads-w8 wall +8.3 %",
         "accepted wall accepted by commit 9f8e7d6c5b: the index costs 8 %, see the design",

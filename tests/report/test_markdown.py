@@ -88,7 +88,7 @@ EVERY_VERDICT = r"""
   - start: 1.20 ms -> 2.90 ms
   - lock\_wait: 99.2 % CI +2.0 to +6.2
 ====
-; judged by a prediction from the stored recordings (no git here: its commit cannot be measured)
+; judged by stored figures (no git here)
 ====
 ### 1 accepted
 

@@ -210,6 +210,10 @@ GIL = contract(Decision.BROKEN, "gil == on", "the GIL was off in 5 of 5 launches
 LEFT = contract(Decision.INCONCLUSIVE, "wall < 1 ms", "it did not hold in 5 of 5 rounds")
 SHORT = Shortfall(rounds=2, needed=7, cells=8, option="--ftgate-test-time", given_s=30, wanted_s=180)
 NO_TEST = "main (1eb3b87e5d) has no such test: it will be compared from the next change on"
+SHALLOW = (
+    "recorded at 1eb3b87e5d, which is not at hand: the baseline's commit 1eb3b87e5d is not in this repository, but "
+    "this clone is shallow: fetch it with `git fetch --depth=1 origin 1eb3b87e5d`"
+)
 GONE = "recorded at 1eb3b87e5d, whose test cannot run here: raised AttributeError: ftgate has no 'require'"
 SAME = "not measured: nothing that it runs or reads differs at main"
 LONG = "FTGATE_PYTHON='3.14 3.14t' pytest --ftgate " + " ".join(f"tests/test_{n}.py" for n in range(20))
@@ -302,9 +306,17 @@ CASES: dict[str, tuple[list[Row], dict[str, Any]]] = {
     ),
     "recorded here, its commit fails": (
         [
-            of(Decision.SUSPECT, basis="predicted", why=GONE),
-            row("fork", verdict=Verdict(decision=Decision.INCONCLUSIVE, basis="predicted", why=GONE)),
+            of(Decision.SUSPECT, basis="stored", why=GONE),
+            row("fork", verdict=Verdict(decision=Decision.INCONCLUSIVE, basis="stored", why=GONE)),
             row("spawn", Decision.NO_BASELINE),
+        ],
+        {},
+    ),
+    "its commit is not at hand": (
+        [
+            of(Decision.PASSED, basis="stored", why=SHALLOW),
+            row("fork", Decision.NO_BASELINE, reason=f"another machine or build recorded it; {SHALLOW}"),
+            row("spawn", verdict=Verdict(decision=Decision.INCONCLUSIVE, basis="stored", why=GONE)),
         ],
         {},
     ),

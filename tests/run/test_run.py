@@ -43,8 +43,6 @@ from pytest_ftgate.model.spec import DeclaredContract, Group, Target
 from pytest_ftgate.model.verdict import Comparison, Decision, MetricVerdict, Verdict
 from pytest_ftgate.run import rows as rows_module
 from pytest_ftgate.run.phase import LAUNCHES
-from pytest_ftgate.run.sides import worktrees
-from pytest_ftgate.run.sides.references import References
 from pytest_ftgate.run.targets import TargetLookup, Targets
 from pytest_ftgate.run.trial import Trial
 from pytest_ftgate.runner.protocol import MEASURED
@@ -106,9 +104,9 @@ def test_the_same_speeds_pass(project: Project) -> None:
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
     verdict = outcome.rows[THREADS].verdict
     assert {each.metric for each in verdict.metrics} == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
-    assert (verdict.basis, verdict.why) == ("stored", "")
-    assert outcome.rows[THREADS].paired is None
-    assert verdict.baseline.startswith("baselines/test_work.py/test_work (")
+    assert (verdict.basis, verdict.why, verdict.baseline) == ("paired", "", "1eb3b87")
+    assert outcome.metric(Metric.WALL).effect == pytest.approx(1.05)
+    assert outcome.metric(Metric.WALL).stored == pytest.approx(20e6, rel=0.01)
     assert outcome.report.updates == ()
 
 
@@ -123,15 +121,20 @@ def test_a_slower_cell_regresses_by_its_wall_time_beside_the_commit_of_its_basel
     assert wall.launches == 3
     assert outcome.metric(Metric.USS).decision is Decision.PASSED
     assert outcome.decision(FORK) is Decision.PASSED
-    # The miss was paired with the commit of its baseline.
     row = outcome.rows[THREADS]
     assert (row.verdict.basis, row.verdict.baseline) == ("paired", "1eb3b87")
-    assert "it missed its baseline" in row.verdict.why
-    assert row.paired is not None
-    assert row.paired.reference is not None
     assert row.sample is not None
-    assert row.sample.of("control")  # the first sample stays: an update records it
-    assert outcome.rows[FORK].verdict.basis == "stored"
+    assert row.sample.reference is not None
+
+
+def test_stored_figures_judge_where_they_are_asked_for(project: Project) -> None:
+    project.recorded()
+    for factor, found in ((1.0, Decision.PASSED), (2.0, Decision.REGRESSED)):
+        outcome = project.run(day(cells_slower(factor)), against="stored")
+        verdict = outcome.rows[THREADS].verdict
+        assert (verdict.decision, verdict.basis, verdict.why) == (found, "stored", "--ftgate-against stored")
+        assert verdict.baseline.startswith("baselines/test_work.py/test_work (")
+    assert project.recorded_pairs == []
 
 
 def test_more_memory_in_each_worker_regresses_by_its_uss(project: Project) -> None:
@@ -150,7 +153,9 @@ def test_more_memory_in_each_worker_regresses_by_its_uss(project: Project) -> No
 def test_faster_or_smaller_is_improved(project: Project) -> None:
     project.recorded()
     assert project.run(day(cells_slower(0.7))).decision() is Decision.IMPROVED
-    outcome = project.run(day(uss_bytes=10 * MIB))
+    smaller = day()
+    smaller.memory = lambda at: memory_of((20 if at.reference else 10) * MIB)
+    outcome = project.run(smaller)
     assert outcome.decision() is Decision.IMPROVED
     assert outcome.reason().startswith("uss: -50 %")
 
@@ -214,7 +219,7 @@ def test_memory_has_a_margin_of_its_own_and_some_pages_are_forgiven(project: Pro
 
 def test_a_noisy_machine_is_not_called_a_regression(project: Project) -> None:
     project.record(day(between=0.2, seed=1))
-    decisions = [project.run(day(between=0.2, seed=seed)).decision() for seed in (3, 5)]
+    decisions = [project.run(day(between=0.2, seed=seed), against="stored").decision() for seed in (3, 5)]
     assert Decision.REGRESSED not in decisions
 
 
@@ -223,8 +228,9 @@ def test_a_noisy_machine_is_not_called_a_regression(project: Project) -> None:
 
 def test_a_machine_twice_as_slow_on_the_day_passes(project: Project) -> None:
     project.recorded()
-    outcome = project.run(day(lambda _: 2.0))
-    assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
+    for against in ("", "stored"):
+        outcome = project.run(day(lambda _: 2.0), against=against)
+        assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
 
 
 def test_a_slowdown_common_to_all_executors_is_not_cancelled(project: Project) -> None:
@@ -263,6 +269,7 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
         return predict(comparison, moved)
 
     monkeypatch.setattr(prediction, "predict", spy)
+    project.paired = False
     outcome = project.run(None, TWO, one, fresh)
     assert seen
     # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
@@ -304,7 +311,7 @@ def test_memory_that_was_never_seen_gates_nothing(project: Project) -> None:
     launcher = day(seed=1)
     launcher.memory = lambda _: memory_of(None)
     project.record(launcher)
-    outcome = project.run(day(uss_bytes=90 * MIB))
+    outcome = project.run(day(uss_bytes=90 * MIB), against="stored")
     assert {each.metric for each in outcome.rows[THREADS].verdict.metrics} == {
         Metric.WALL,
         Metric.TAIL,
@@ -344,6 +351,18 @@ def test_an_update_of_all_refuses_a_regressed_cell(project: Project) -> None:
     assert any(THREADS in line and "refuse" in line for line in outcome.report.updates)
 
 
+def test_a_run_that_records_measures_no_reference(project: Project) -> None:
+    project.recorded()
+    for update in ("new", "all", THREADS):
+        outcome = project.record(day(seed=5), update=update)
+        verdict = outcome.rows[THREADS].verdict
+        assert (verdict.decision, verdict.basis) == (Decision.PASSED, "stored")
+        assert verdict.why == "a run that records measures no reference"
+        assert outcome.launcher.of(MEASURED, side="control")
+    assert project.recorded_pairs == []
+    assert not any(request.reference for request in outcome.launcher.requests)
+
+
 def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> None:
     project.recorded()
     outcome = project.record(day(cells_slower(1.3), seed=5), update=THREADS)
@@ -353,8 +372,8 @@ def test_an_update_takes_a_regressed_cell_that_is_named(project: Project) -> Non
     assert len(stored.recordings) == 1  # what changed begins anew
     (recorded,) = stored.recordings
     assert recorded.recorded_at == outcome.report.started_at
-    assert project.run(day(cells_slower(1.3))).decision() is Decision.PASSED
-    assert project.run(day(cells_slower(0.7))).decision() is Decision.IMPROVED
+    assert project.run(day(cells_slower(1.3)), against="stored").decision() is Decision.PASSED
+    assert project.run(day(cells_slower(0.7)), against="stored").decision() is Decision.IMPROVED
 
 
 def test_a_failing_cell_is_not_recorded(project: Project) -> None:
@@ -405,45 +424,49 @@ def test_of_another_machine_its_commit_is_measured_here(project: Project) -> Non
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     outcome = project.run(day(lambda at: 0.4 if at.control else 1.0))
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
-    verdict = outcome.rows[FORK].verdict
-    assert (verdict.basis, outcome.rows[FORK].paired) == ("paired", None)  # without a screen
-    assert verdict.why == "another machine or build recorded it, so its commit is measured here"
+    assert outcome.rows[FORK].verdict.basis == "paired"
+    assert outcome.metric(Metric.WALL, FORK).stored is None, "its time says nothing here"
     slower = project.run(day(cells_slower(1.3, FORK)))
     assert (slower.decision(FORK), slower.decision()) == (Decision.REGRESSED, Decision.PASSED)
 
 
-def test_of_another_machine_only_what_travels_is_compared_without_the_commit(project: Project) -> None:
+def test_what_another_machine_recorded_is_no_baseline_without_its_commit(project: Project) -> None:
     project.recorded()
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     project.paired = False
-    outcome = project.run(day(lambda at: 0.4 if at.control else 1.0))
-    assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
+    outcome = project.run(day(cells_slower(2.0, FORK)))
     verdict = outcome.rows[FORK].verdict
-    assert verdict.basis == "portable"
-    assert f"recorded on another machine or build ({MACHINE.fingerprint}/{GIL_KEY})" in verdict.why
-    assert {each.metric for each in verdict.metrics} == {Metric.USS, Metric.LOCK_WAIT, Metric.RATIO}
-    doubled = project.run(day(cells_slower(2.0, FORK)))
-    assert doubled.decision(FORK) is Decision.INCONCLUSIVE
-    assert "what another machine recorded fails nothing without a pair of launches here" in doubled.reason(FORK)
-    assert doubled.rows[FORK].verdict.basis == "portable"
-    assert doubled.decision() is Decision.PASSED  # the reference executor itself has no ratio to judge
+    assert (verdict.decision, verdict.basis, verdict.metrics) == (Decision.NO_BASELINE, "", ())
+    assert verdict.reason == (
+        f"another machine or build recorded it ({MACHINE.fingerprint}/{GIL_KEY}); "
+        "recorded at 1eb3b87000, whose test cannot run here: no git here"
+    )
 
 
-def test_the_code_that_another_machine_recorded_is_unchanged_and_measured_for_contracts_alone(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def recorded(*_: object) -> worktrees.Pair:
-        raise worktrees.NothingToCompare("it is checked out")
+def test_of_two_machines_the_newest_recording_names_the_commit_and_each_has_its_own_figures(project: Project) -> None:
+    there = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
+    project.recorded()
+    project.machine, project.commit = there, "2" * 40
+    project.record(day(cells_slower(3.0), seed=7), update="all")
+    project.machine = MACHINE
+    outcome = project.run()
+    assert outcome.rows[THREADS].verdict.commit == "2" * 40
+    assert outcome.metric(Metric.WALL).stored == pytest.approx(20e6, rel=0.01)
+    project.paired = False
+    alone = project.run().rows[THREADS].verdict
+    assert (alone.basis, alone.decision) == ("stored", Decision.PASSED)
+    assert alone.why == "recorded at 2222222222, whose test cannot run here: no git here"
+    assert alone.commit == "1eb3b87" + "0" * 33, "that of the figures"
 
+
+def test_the_files_of_a_recording_are_unchanged_and_measured_for_contracts_alone(project: Project) -> None:
     contract = DeclaredContract(text="processes[fork].wall > 2 * threads.wall")
     group = group_of(spec=spec_of("threads", "fork", contracts=(contract,)))
     project.recorded()
-    project.record(None, group)
-    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
-    monkeypatch.setattr(References, "recorded", recorded)
-    outcome = project.run()
+    project.same = True
+    outcome = project.run(day(cells_slower(3.0)))
     assert outcome.decision() is outcome.decision(FORK) is Decision.UNCHANGED
-    assert "which another machine or build recorded" in outcome.reason()
+    assert outcome.reason() == "not measured: the files are those of 1eb3b87"
     assert not outcome.launcher.requests
     outcome = project.run(day(cells_slower(4.0, FORK)), group)
     assert (outcome.decision(FORK), outcome.rows[FORK].verdict.basis) == (Decision.PASSED, "")
@@ -453,11 +476,16 @@ def test_the_code_that_another_machine_recorded_is_unchanged_and_measured_for_co
     assert outcome.decision(FORK) is Decision.BROKEN
 
 
-def test_a_test_that_measures_something_else_now_has_no_baseline(project: Project) -> None:
+def test_a_test_that_measures_something_else_now_has_no_stored_figures(project: Project) -> None:
+    """Its commit measures the same now: the declaration of the working tree holds for both sides."""
     project.recorded()
-    outcome = project.run(None, group_of(spec=spec_of("threads", "fork", reuse="pool")))
+    pooled = group_of(spec=spec_of("threads", "fork", reuse="pool"))
+    outcome = project.run(None, pooled, against="stored")
     assert outcome.decision() is Decision.NO_BASELINE
     assert "reuse was fresh, is pool" in outcome.reason()
+    paired = project.run(None, pooled)
+    assert (paired.decision(), paired.rows[THREADS].verdict.basis) == (Decision.PASSED, "paired")
+    assert paired.metric(Metric.WALL).stored is None
 
 
 def test_a_target_that_is_not_there_is_unsupported_and_the_others_run(project: Project) -> None:
@@ -497,19 +525,13 @@ def test_as_many_workers_as_cores_are_compared_with_as_many_alone(project: Proje
 
     nodeid = f"{TEST}[3.14-threads-wcores]"
     project.record(None, group(2))
-    assert project.run(None, group(2)).rows[nodeid].verdict.basis == "stored"
-    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-8c-99999999", cores=8)
-    eight = project.record(None, group(8)).rows[nodeid].verdict
+    assert project.run(None, group(2), against="stored").rows[nodeid].verdict.basis == "stored"
+    eight = project.run(None, group(8), against="stored").rows[nodeid].verdict
     assert (eight.decision, eight.basis) == (Decision.NO_BASELINE, "")
-    assert eight.reason.startswith("nothing is stored for it with 8 workers, the cores of this machine")
-    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-8c-12345678", cores=8)
-    assert project.run(None, group(8)).rows[nodeid].verdict.basis == "paired"
-    project.paired = False
-    another = project.run(None, group(8)).rows[nodeid].verdict
-    assert another.basis == "portable"
-    assert "linux-x86_64-8c-99999999" in another.why
-    project.machine = MACHINE
-    assert project.run(None, group(2)).rows[nodeid].verdict.basis == "stored"
+    assert "workers was 2, is 8" in eight.reason
+    project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-8c-99999999", cores=8)
+    paired = project.run(None, group(8)).rows[nodeid].verdict
+    assert (paired.decision, paired.basis) == (Decision.PASSED, "paired"), "its commit has eight workers here, too"
 
 
 def test_an_executor_that_cannot_do_it_is_unsupported(project: Project) -> None:
@@ -536,7 +558,7 @@ def test_memory_that_cannot_be_seen_any_more_does_not_pass(project: Project) -> 
     project.recorded()
     launcher = day()
     launcher.memory = lambda _: ()
-    outcome = project.run(launcher)
+    outcome = project.run(launcher, against="stored")
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert (
         "the reference has figures and this run has none: no sample was taken while all of its workers were held"
@@ -643,7 +665,7 @@ def test_what_runs_leave_is_hidden_from_git(project: Project) -> None:
 
 def test_loops_of_the_baseline_are_taken_over(project: Project) -> None:
     project.record(day(lambda _: 0.0005, seed=1))
-    outcome = project.run(day(lambda _: 0.002))
+    outcome = project.run(day(lambda _: 0.002), against="stored")
     loops = {event.at.loops for event in outcome.launcher.of(MEASURED, side="own")}
     # 10 us an iteration then: ten make 0.1 ms, unless the shortest of the first ones was a little shorter.
     stored = re.search(r'"loops":(\d+)', project.baseline.read_text(encoding="utf-8"))
@@ -709,7 +731,7 @@ def test_more_lock_wait_regresses_where_the_time_is_the_same(project: Project) -
 
 def test_a_point_more_of_hardly_any_wait_is_none(project: Project) -> None:
     project.record(waiting(0.0, seed=1))
-    assert project.run(waiting(0.005)).decision() is Decision.PASSED
+    assert project.run(waiting(0.005), against="stored").decision() is Decision.PASSED
 
 
 def test_a_figure_that_cost_too_much_to_see_is_not_judged(project: Project) -> None:
@@ -727,7 +749,7 @@ def test_watching_that_cost_too_much_refuses_memory_alone(project: Project) -> N
     launcher = day()
     launcher.memory = lambda at: memory_of((20 if at.reference else 40) * MIB)
     launcher.watched = lambda _: 1.5
-    outcome = project.run(launcher)
+    outcome = project.run(launcher, against="stored")
     assert outcome.decision() is Decision.INCONCLUSIVE
     assert outcome.metric(Metric.USS).decision is Decision.INCONCLUSIVE
     assert "1.5" in outcome.metric(Metric.USS).reason
@@ -791,7 +813,7 @@ def test_where_no_commit_can_be_had_only_much_slower_fails(project: Project) -> 
     project.recorded()
     project.paired = False
     slower = project.run(day(cells_slower(1.1)))
-    assert (slower.decision(), slower.rows[THREADS].verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
+    assert (slower.decision(), slower.rows[THREADS].verdict.basis) == (Decision.INCONCLUSIVE, "stored")
     assert slower.rows[THREADS].verdict.why == "recorded at 1eb3b87000, whose test cannot run here: no git here"
     assert slower.decision(FORK) is Decision.PASSED
     assert project.run(day(cells_slower(1.3))).decision() is Decision.REGRESSED
@@ -807,13 +829,6 @@ def test_more_recordings_tell_smaller_regressions(project: Project) -> None:
     for seed in range(20, 24):
         project.record(day(seed=seed), update="all")
     assert allowed() - 1 < 0.95 * (once - 1)
-
-
-def test_escalation_can_be_turned_off(project: Project) -> None:
-    project.recorded()
-    outcome = project.run(day(cells_slower(1.2)), escalate=False)
-    assert outcome.rows[THREADS].verdict.basis == "predicted"
-    assert "ftgate_escalate" in outcome.rows[THREADS].verdict.why
 
 
 def test_the_last_twenty_recordings_stay(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -903,16 +918,15 @@ def test_a_busy_machine_hides_no_doubling_and_passes_only_memory(
     assert outcome.metric(Metric.USS, FORK).decision is Decision.PASSED
 
 
-def test_of_another_machine_nothing_is_predicted_where_the_environment_of_its_commit_fails(project: Project) -> None:
+def test_of_another_machine_nothing_is_judged_where_the_environment_of_its_commit_fails(project: Project) -> None:
     project.recorded()
     project.uninstallable = {"1eb3b87"}
     project.machine = msgspec.structs.replace(MACHINE, fingerprint="linux-x86_64-64c-99999999")
     elsewhere = project.run(day(cells_slower(3.0, FORK)))
-    assert (elsewhere.decision(FORK), elsewhere.rows[FORK].verdict.basis) == (Decision.INCONCLUSIVE, "portable")
-    assert elsewhere.rows[FORK].verdict.why == (
-        "recorded at 1eb3b87000, whose test cannot run here: cannot install 1eb3b87: no such package"
+    assert (elsewhere.decision(FORK), elsewhere.rows[FORK].verdict.basis) == (Decision.NO_BASELINE, "")
+    assert elsewhere.reason(FORK).endswith(
+        "; recorded at 1eb3b87000, whose test cannot run here: cannot install 1eb3b87: no such package"
     )
-    assert "; recorded at 1eb3b87000, whose test cannot run here: " in elsewhere.rows[THREADS].verdict.why
 
 
 def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
@@ -924,11 +938,6 @@ def test_a_reference_that_dies_later_ends_its_cell(project: Project) -> None:
     assert against.decision() is Decision.NO_BASELINE
     assert "boom" in against.reason()
     assert against.launches() < 8
-    project.recorded()
-    screened = project.run(dying(day(cells_slower(1.5))))
-    assert screened.decision() is Decision.REGRESSED
-    assert screened.rows[THREADS].verdict.basis == "predicted"
-    assert screened.rows[THREADS].verdict.why == "recorded at 1eb3b87000, whose test cannot run here: boom"
 
 
 def test_memory_that_the_changed_side_alone_does_not_show_does_not_pass(project: Project) -> None:
@@ -939,33 +948,17 @@ def test_memory_that_the_changed_side_alone_does_not_show_does_not_pass(project:
     assert "the reference has figures and this run has none" in outcome.metric(Metric.USS).reason
 
 
-def test_code_that_did_not_change_does_not_regress_and_is_recorded(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def same(*_: object) -> worktrees.Pair:
-        raise worktrees.NothingToCompare("it is checked out")
-
+def test_the_same_code_on_a_slower_day_is_recorded_only_by_name(project: Project) -> None:
+    """Nobody else would tell that the system became slower."""
     project.recorded()
-    monkeypatch.setattr(References, "recorded", same)
+    project.same = True
     outcome = project.run(day(cells_slower(3.0)), update=("all",))
-    assert outcome.decision() is Decision.UNCHANGED
-    assert "the code is that of the baseline" in outcome.reason()
-    stored = outcome.session.stored.store.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
-    assert stored is not None
-    assert len(stored.recordings) == 2
-
-
-def test_the_one_worker_cell_is_measured_no_longer_than_the_scaling_of_the_other_needs_it(project: Project) -> None:
-    one, two = (f"{TEST}[3.14-threads-w{count}]" for count in (1, 2))
-    project.record(day(seed=1), of_counts(1, 2))
-    outcome = project.run(day(cells_slower(1.5), between=0.02), of_counts(1, 2))
-    assert outcome.decision(two) is Decision.REGRESSED
-    assert outcome.rows[one].verdict.basis == "stored"
-    paired = [event.at for event in outcome.launcher.of(MEASURED, side="own") if event.at.reference]
-    rounds = {
-        label: len({at.order for at in paired if at.label == label}) for label in ("3.14-threads-w1", "3.14-threads-w2")
-    }
-    assert rounds["3.14-threads-w1"] <= rounds["3.14-threads-w2"]
+    assert outcome.decision() is Decision.REGRESSED
+    assert any(THREADS in line and "refused" in line for line in outcome.report.updates)
+    stored = project.run(day(cells_slower(3.0)), update=(THREADS,)).session.stored.store
+    entry = stored.lookup(THREADS, MACHINE.fingerprint, GIL_KEY)
+    assert entry is not None
+    assert ratios_of(entry) == pytest.approx([3.0] * LAUNCHES, rel=0.03)
 
 
 def test_a_target_that_cannot_be_installed_is_an_error_of_its_own_cells(
@@ -1077,10 +1070,10 @@ def test_a_budget_that_ends_in_between_never_turns_a_regression_into_nothing(pro
     project.recorded()
     launcher = day(cells_slower(3.0))
     outcome = project.run(launcher, time=budget_s)
-    assert outcome.decision() in (Decision.REGRESSED, Decision.ERROR)
+    assert outcome.decision() in (Decision.REGRESSED, Decision.SUSPECT, Decision.ERROR)
     assert outcome.reason()
-    if outcome.launches() > 1:
-        assert outcome.decision() is Decision.REGRESSED  # three times as slow is beyond what recordings let expect
+    if outcome.launches() > 2:
+        assert outcome.decision() is Decision.REGRESSED
 
 
 def test_a_budget_gives_every_test_its_first_rounds(project: Project) -> None:

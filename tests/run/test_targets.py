@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -12,12 +13,14 @@ import msgspec
 import pytest
 from fake_launcher import GIL, Quiet, group_of
 
+from pytest_ftgate.kit import processes
 from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.measure.watch import threads
 from pytest_ftgate.model.spec import Cell, Executor, Group, Interpreter, Program, parse_target
 from pytest_ftgate.run.folder import RunFolder
-from pytest_ftgate.run.targets import Targets
+from pytest_ftgate.run.sides import references
+from pytest_ftgate.run.targets import REMEMBERED_S, Targets
 from pytest_ftgate.targets import environments, find
 from pytest_ftgate.targets.environments import InstallError, OnStep
 
@@ -153,3 +156,65 @@ def test_ctrl_c_ends_what_is_being_made(sides: Sides) -> None:
     stopper.join()
     assert sorted(ended) == ["new", "old"]
     assert len(sides.made) == 2
+
+
+def test_a_commit_that_could_not_be_installed_is_not_tried_again_for_a_day(
+    sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(side: str, number: str, on_step: OnStep) -> None:
+        raise InstallError("cannot install -e .: no compiler\nand more of it")
+
+    def why(commit: str) -> str:
+        fresh = Targets(RunFolder(tmp_path), (), Quiet(), Spent(time.monotonic))
+        checkout = Checkout(label="old", commit=commit, root=str(tmp_path / "old"))
+        found = fresh.lookup(sides.cell(0), sides.group.spec, checkout)
+        assert found.failed
+        return found.reason
+
+    monkeypatch.setattr(references, "variables", lambda *_: {})
+    sides.make = make
+    assert why("1" * 40).splitlines() == ["old: cannot install -e .: no compiler", "and more of it"]
+    first, more = why("1" * 40).splitlines()
+    assert first.startswith("old: cannot install -e .: no compiler (as it failed before: it is tried again after a day")
+    assert more == "and more of it"
+    assert len(sides.made) == 1
+    (remembered,) = (tmp_path / ".ftgate" / "envs").glob("*.failed")
+    assert remembered.name in first
+    a_day_ago = time.time() - REMEMBERED_S - 1
+    os.utime(remembered, (a_day_ago, a_day_ago))
+    assert "failed before" not in why("1" * 40)
+    assert len(sides.made) == 2
+    why("")  # the project itself may be mended between two runs
+    why("")
+    assert len(sides.made) == 4
+
+
+def test_a_commit_whose_build_took_longer_than_the_run_may_is_tried_again_with_more_time(
+    sides: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each run would spend all of its time on it, and measure nothing."""
+
+    def make(side: str, number: str, on_step: OnStep) -> None:
+        raise processes.TooLong("`make` did not end within 59 s: --ftgate-time was over")
+
+    def why(left_s: float) -> str:
+        monkeypatch.setattr(processes, "left_s", lambda: left_s)
+        fresh = Targets(RunFolder(tmp_path), (), Quiet(), Spent(time.monotonic))
+        checkout = Checkout(label="old", commit="1" * 40, root=str(tmp_path / "old"))
+        found = fresh.lookup(sides.cell(0), sides.group.spec, checkout)
+        assert (found.failed, found.too_long) == (True, True)
+        return found.reason
+
+    monkeypatch.setattr(references, "variables", lambda *_: {})
+    sides.make = make
+    first = why(60.0)
+    assert first == (
+        "old: `make` did not end within 59 s: --ftgate-time was over; give the run more time, or compare with the "
+        "stored figures: --ftgate-against=stored"
+    )
+    again = why(60.5)
+    assert again.startswith(f"{first} (as it failed before: it is tried again with more time, after a day, or without ")
+    assert len(sides.made) == 1
+    assert why(120.0) == first
+    assert len(sides.made) == 2
+    assert why(120.0) != first

@@ -1,4 +1,4 @@
-"""One test on its way: its phases, what follows a miss, what ends early, and what a budget grants."""
+"""One test on its way: its references, what ends early, and what a budget grants."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pytest_ftgate.features.unchanged.cells import UnchangedCells
 from pytest_ftgate.hookspec import hookimpl
 from pytest_ftgate.judge import decide, explain
 from pytest_ftgate.judge.decide import MOVED
-from pytest_ftgate.judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES
-from pytest_ftgate.judge.prediction import LEAST_LAUNCHES
+from pytest_ftgate.judge.judge import PAIRED_ROUNDS
+from pytest_ftgate.judge.prediction import LEAST_LAUNCHES, MOST_LAUNCHES
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.conditions import ConditionsMonitor
 from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
@@ -35,7 +35,6 @@ from pytest_ftgate.model.spec import Cell, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
 from pytest_ftgate.run import explaining
-from pytest_ftgate.run.run import RunTime
 from pytest_ftgate.run.trial import Settled
 from pytest_ftgate.runner.protocol import MEASURED
 
@@ -52,18 +51,20 @@ def decision(rows: dict[str, Row], nodeid: str, metric: Metric) -> Decision:
     return next(each.decision for each in rows[nodeid].verdict.metrics if each.metric == metric)
 
 
-# -- phases --------------------------------------------------------------------------------------------------------
+# -- references --------------------------------------------------------------------------------------------------------
 
 
-class TestFirstPhase:
-    @pytest.mark.parametrize(("between", "launches"), [(0.003, LEAST_LAUNCHES), (0.3, SCREEN_LAUNCHES)])
-    def test_a_screen_that_decides_nothing_ends_when_more_would_hardly_help(
+class TestReferences:
+    @pytest.mark.parametrize(("between", "launches"), [(0.003, LEAST_LAUNCHES), (0.3, MOST_LAUNCHES)])
+    def test_stored_figures_end_when_more_launches_would_hardly_help(
         self, project: Project, between: float, launches: int
     ) -> None:
         project.recorded(THREADS_ALONE, launches=12)
         launcher = day(cells_slower(1.12, THREADS), between=between)
-        row = finish(project.trial(launcher, THREADS_ALONE, escalate=False))[THREADS]
+        row = finish(project.trial(launcher, THREADS_ALONE, against="stored"))[THREADS]
         assert row.verdict.decision is Decision.INCONCLUSIVE
+        assert (row.verdict.basis, row.verdict.why) == ("stored", "--ftgate-against stored")
+        assert project.recorded_pairs == []
         assert row.sample is not None
         assert len(row.sample.launches) == launches
 
@@ -79,7 +80,6 @@ class TestFirstPhase:
         }
         files = {(request.reference, request.spec.source.path) for request in launcher.requests}
         assert files == {(reference, f"{project.root}/{side}/test_work.py") for reference, side in SIDES}
-        assert not trial.phases
 
     @pytest.mark.parametrize("computes", [True, False])
     def test_beside_other_work_a_body_that_computes_passes_by_cpu_time(self, project: Project, computes: bool) -> None:
@@ -122,164 +122,154 @@ class TestFirstPhase:
         assert error is not None
         assert error.detail.startswith(f"{trace}\niniconfig is installed where pytest runs, not in the environment of ")
 
-
-class TestFollowUp:
-    def test_an_error_beside_the_commit_is_one_of_the_cell(self, project: Project) -> None:
-        launcher = day(cells_slower(1.3, THREADS))
-        project.recorded(THREADS_ALONE, launches=12)
-        paired: list[bool] = []
-
-        def trouble(at: At) -> BaseException | None:
-            paired.append(at.reference)
-            return failed("lost") if any(paired) and not at.reference and at.event == MEASURED else None
-
-        launcher.trouble = trouble
+    def test_an_error_of_a_cell_is_looked_for_in_the_commit_of_its_recording(self, project: Project) -> None:
+        project.recorded(THREADS_ALONE)
+        launcher = day()
+        launcher.trouble = lambda at: failed("lost") if not at.reference and at.event == MEASURED else None
         row = finish(project.trial(launcher, THREADS_ALONE))[THREADS]
-        assert (row.verdict.decision, row.verdict.reason) == (Decision.ERROR, "lost")
-        assert row.error is not None
-        assert row.paired is not None
-        assert row.paired.reference is not None
-        assert (row.paired.reference.error, row.paired.reference.begun >= 3) == (None, True)
+        verdict = row.verdict
+        assert (verdict.decision, verdict.reason, verdict.basis) == (Decision.ERROR, "lost", "paired")
+        assert row.sample is not None
+        assert row.sample.reference is not None
+        assert (row.sample.reference.error, row.sample.reference.begun >= 3) == (None, True)
+        assert "of the reference had this error" in said.whose(row)
 
     def test_an_error_of_what_is_stored_names_its_commit(self, project: Project) -> None:
         launcher = day()
         launcher.trouble = lambda at: failed("lost") if at.event == MEASURED else None
-        project.recorded(THREADS_ALONE, launches=12)
-        row = finish(project.trial(launcher, THREADS_ALONE))[THREADS]
+        project.recorded(THREADS_ALONE)
+        row = finish(project.trial(launcher, THREADS_ALONE, against="stored"))[THREADS]
         assert (row.verdict.decision, row.verdict.commit, row.verdict.basis) == (Decision.ERROR, COMMIT, "stored")
 
-    def test_cells_of_two_commits_make_two_phases(self, project: Project) -> None:
-        slower = (cells_slower(2.0, THREADS), cells_slower(1.3, FORK))
-        launcher = day(lambda at: slower[0](at) * slower[1](at))
-        project.recorded(launches=12, commits=AB)
-        trial = project.trial(launcher, TWO)
-        seen: list[tuple[str, ...]] = []
-        while trial.open:
-            assert trial.active is not None
-            phase = trial.active
-            key = (phase.pair.reference.commit if phase.pair else "", *(cell.nodeid for cell in phase.cells))
-            if key not in seen:
-                seen.append(key)
-            trial.step()
-        assert seen == [("", THREADS, FORK), (AB[0], THREADS), (AB[1], FORK)]
-        rows = rows_of(trial)
-        assert [row.verdict.baseline for row in rows.values()] == ["aaaaaaa", "bbbbbbb"]
-        assert {row.verdict.decision for row in rows.values()} == {Decision.REGRESSED}
-
-    def test_cells_of_one_commit_share_a_phase(self, project: Project) -> None:
-        project.recorded(launches=12)
-        launcher = day(cells_slower(1.3, THREADS, FORK))
-        trial = project.trial(launcher, TWO)
-        while trial.active is not None and trial.active.pair is None:
-            trial.step()
-        assert trial.active is not None
-        assert [cell.nodeid for cell in trial.active.cells] == [THREADS, FORK]
-        assert trial.phases == []
-
-    def test_the_one_worker_cell_comes_along(self, project: Project) -> None:
-        group = of_counts(1, 4)
-        one, four = (cell.nodeid for cell in group.cells)
-        project.recorded(group, launches=12)
-        launcher = day(cells_slower(1.3, four))
-        trial = project.trial(launcher, group)
-        while trial.active is not None and trial.active.pair is None:
-            trial.step()
-        assert trial.active is not None
-        assert [cell.nodeid for cell in trial.active.cells] == [four, one]
-        all_compared = trial.active.judge.all_compared
-        assert {nodeid: compared_with.judged for nodeid, compared_with in all_compared.items()} == {
-            four: True,
-            one: False,
-        }
-        rows = finish(trial)
-        assert decision(rows, four, Metric.WALL) is Decision.REGRESSED
-        sample = rows[four].paired
-        assert sample is not None
-        assert (rows[one].verdict.basis, rows[one].verdict.decision) == ("stored", Decision.PASSED)
-        assert rows[one].paired is None
-
-    def test_a_contract_is_judged_in_the_first_phase_and_kept(self, project: Project) -> None:
-        group = required(TWO, "uss < 1 MiB")
-        project.recorded(group, launches=12)
+    def test_cells_that_were_recorded_at_two_commits_are_measured_together_each_with_its_own(
+        self, project: Project
+    ) -> None:
+        """A new cell does not move the reference of an old one, which has become slower since."""
         launcher = day(cells_slower(1.3, THREADS))
-        trial = project.trial(launcher, group)
-        while trial.active is not None and trial.active.pair is None:
-            trial.step()
-        assert trial.active is not None
-        assert trial.active.judge.contracts == []
+        project.recorded(commits=AB)
+        trial = project.trial(launcher, TWO)
+        assert trial.phase is not None
+        references = {cell_run.cell.nodeid: cell_run.reference for cell_run in trial.phase.measurement.cell_runs}
+        assert None not in references.values()
         rows = finish(trial)
+        assert {nodeid: (row.verdict.baseline, row.verdict.decision) for nodeid, row in rows.items()} == {
+            THREADS: ("aaaaaaa", Decision.REGRESSED),
+            FORK: ("bbbbbbb", Decision.PASSED),
+        }
+        assert {row.verdict.basis for row in rows.values()} == {"paired"}
+        assert not launcher.of(MEASURED, side="control")
+
+    def test_contracts_and_pairs_are_judged_in_one_measurement(self, project: Project) -> None:
+        group = required(TWO, "uss < 1 MiB")
+        project.recorded(group)
+        rows = finish(project.trial(day(cells_slower(1.3, THREADS)), group))
         assert rows[THREADS].verdict.basis == "paired"
         assert decision(rows, THREADS, Metric.CONTRACT) is Decision.BROKEN
         assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
         assert [each.metric for each in rows[THREADS].verdict.metrics].count(Metric.CONTRACT) == 1
 
-    def test_a_broken_contract_alone_is_not_paired_with_anything(self, project: Project) -> None:
-        group = required(TWO, "uss < 1 MiB")
-        project.recorded(group, launches=12)
-        launcher = day()
-        rows = finish(project.trial(launcher, group))
-        assert rows[THREADS].verdict.decision is Decision.BROKEN
-        assert project.recorded_pairs == []
-
-    def test_what_cannot_pass_beside_other_work_is_paired_with_its_commit(
+    def test_beside_other_work_stored_figures_pass_no_time(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(decide, "deviation", lambda *_: MOVED)
-        project.recorded(THREADS_ALONE, launches=12)
-        launcher = day()
-        row = finish(project.trial(launcher, THREADS_ALONE))[THREADS]
-        assert row.paired is not None
-        assert (row.verdict.decision, row.verdict.basis) == (Decision.PASSED, "paired")
-        assert not row.paired.of("memory")  # memory is not moved
+        project.recorded(THREADS_ALONE)
+        row = finish(project.trial(day(), THREADS_ALONE, against="stored"))[THREADS]
+        assert row.verdict.decision is Decision.INCONCLUSIVE
+        paired = finish(project.trial(day(), THREADS_ALONE))[THREADS]
+        assert (paired.verdict.decision, paired.verdict.basis) == (Decision.PASSED, "paired")
 
-    def test_later_conditions_do_not_count_for_what_was_screened(
-        self, project: Project, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        project.recorded(launches=12)
-        launcher = day(cells_slower(2.0, THREADS))
-        seen = iter([Conditions(others=0.0), Conditions(others=1.0)])
-        monkeypatch.setattr(ConditionsMonitor, "observe", lambda _: next(seen))
-        monkeypatch.setattr(decide, "deviation", lambda seen, _: MOVED * seen.others)
-        rows = finish(project.trial(launcher, TWO))
-        assert next(seen, None) is None
-        assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "stored")
-        assert rows[THREADS].verdict.basis == "paired"
-
-
-class TestPredicted:
-    def test_where_the_phase_cannot_begin(self, project: Project) -> None:
+    def test_a_commit_that_cannot_be_installed_leaves_its_cells_to_what_is_stored(self, project: Project) -> None:
+        """Those of another commit are paired with it, in the same measurement."""
         project.recorded(launches=12, commits=AB)
-        launcher = day(cells_slower(2.0, THREADS, FORK))
         project.uninstallable = {"aaaaaaa"}
-        rows = finish(project.trial(launcher, TWO))
+        rows = finish(project.trial(day(cells_slower(2.0, THREADS, FORK)), TWO))
         threads, fork = (rows[nodeid].verdict for nodeid in (THREADS, FORK))
-        assert (threads.decision, threads.basis) == (Decision.REGRESSED, "predicted")
-        assert (
-            threads.why == "recorded at aaaaaaaaaa, whose test cannot run here: cannot install aaaaaaa: no such package"
-        )
+        assert (threads.decision, threads.basis) == (Decision.REGRESSED, "stored")
+        why = "recorded at aaaaaaaaaa, whose test cannot run here: cannot install aaaaaaa: no such package"
+        assert threads.why == why
         assert [line.partition(": ")[2] for line in project.listener.warnings] == [
             "aaaaaaa cannot be measured: cannot install aaaaaaa: no such package"
         ]
         assert (fork.decision, fork.basis, fork.baseline) == (Decision.REGRESSED, "paired", "bbbbbbb")
 
-    def test_what_reads_the_same_as_its_baseline_is_not_paired(
+    def test_a_working_tree_that_cannot_be_checked_out_is_measured_in_place(self, project: Project) -> None:
+        project.recorded(launches=12)
+        project.uninstallable = {"work tree"}
+        launcher = day()
+        rows = finish(project.trial(launcher, TWO))
+        assert {row.verdict.decision for row in rows.values()} == {Decision.PASSED}
+        assert {row.verdict.basis for row in rows.values()} == {"stored"}
+        assert "cannot install work tree" in rows[THREADS].verdict.why
+        assert {request.spec.source.path for request in launcher.requests} == {"test_work.py"}
+
+    @pytest.mark.parametrize("stored", [True, False])
+    def test_a_reference_that_fails_before_its_first_pair_leaves_the_cell_to_what_is_stored(
+        self, project: Project, stored: bool
+    ) -> None:
+        """As a test of another API does; the other cell stays paired."""
+        project.recorded(launches=12)
+        if not stored:
+            project.machine = msgspec.structs.replace(project.machine, fingerprint="linux-x86_64-64c-99999999")
+        launcher = day(cells_slower(2.0, THREADS))
+        launcher.trouble = lambda at: failed("no such name") if at.reference and "threads" in at.label else None
+        rows = finish(project.trial(launcher, TWO))
+        verdict = rows[THREADS].verdict
+        why = "recorded at 1eb3b87000, whose test cannot run here: no such name"
+        if stored:
+            assert (verdict.decision, verdict.basis, verdict.why) == (Decision.REGRESSED, "stored", why)
+        else:
+            assert (verdict.decision, verdict.basis) == (Decision.NO_BASELINE, "")
+            assert verdict.reason.startswith("another machine or build recorded it")
+            assert verdict.reason.endswith(why)
+        sample = rows[THREADS].sample
+        assert sample is not None
+        assert len(sample.of("control")) == len(sample.launches) >= LEAST_LAUNCHES
+        assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.PASSED, "paired")
+
+    def test_what_needs_a_file_that_git_does_not_have_is_measured_in_place(self, project: Project) -> None:
+        """An extension that was built in place: no checkout has it."""
+        project.recorded(THREADS_ALONE, launches=12)
+        (project.root / "words").mkdir()
+        (project.root / "words" / "_fast.cpython-314-x.so").touch()
+        missing = "ModuleNotFoundError: No module named 'words._fast'"
+        launcher = day(cells_slower(2.0, THREADS))
+
+        def trouble(at: At) -> BaseException | None:
+            if at.event != "ready" or launcher.requests[-1].spec.source.path == "test_work.py":
+                return None
+            return failed(f"raised {missing}", f"Traceback\n{missing}")
+
+        launcher.trouble = trouble
+        row = finish(project.trial(launcher, THREADS_ALONE))[THREADS]
+        assert (row.verdict.decision, row.verdict.basis, row.error) == (Decision.REGRESSED, "stored", None)
+        assert "words/_fast.cpython-314-x.so is in the working tree but not in git" in row.verdict.why
+
+    def test_a_reference_that_fails_later_is_not_replaced(self, project: Project) -> None:
+        """Its pairs may have been judged: stored figures would be a second chance."""
+        project.recorded(THREADS_ALONE, launches=12)
+        launcher = day(between=0.05)
+        launcher.trouble = lambda at: failed("boom") if at.reference and at.order > 0 and at.event == MEASURED else None
+        verdict = finish(project.trial(launcher, THREADS_ALONE))[THREADS].verdict
+        assert (verdict.decision, verdict.basis) == (Decision.NO_BASELINE, "")
+        assert verdict.reason == "recorded at 1eb3b87000, whose test cannot run here: boom"
+
+    def test_what_runs_and_reads_the_same_as_its_reference_is_not_measured(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Of two cells that missed: the screen stands, and the code is not blamed."""
         same = {FORK: "nothing that it runs or reads differs at main"}
         monkeypatch.setattr(UnchangedCells, "check", hookimpl(specname="ftgate_settle")(lambda self: Settled(same)))
-        project.recorded(launches=12)
+        project.recorded()
         launcher = day(cells_slower(2.0, THREADS, FORK))
         rows = finish(project.trial(launcher, TWO))
         assert (rows[THREADS].verdict.decision, rows[THREADS].verdict.basis) == (Decision.REGRESSED, "paired")
-        assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.UNCHANGED, "stored")
-        assert rows[FORK].paired is None
-        assert "nothing that it runs or reads differs at main, so the machine or" in rows[FORK].verdict.reason
+        assert (rows[FORK].verdict.decision, rows[FORK].verdict.basis) == (Decision.UNCHANGED, "")
+        assert rows[FORK].verdict.reason == f"not measured: {same[FORK]}"
+        assert {request.cell.nodeid for request in launcher.requests} == {THREADS}
 
     def test_what_runs_a_changed_function_says_so_to_who_explains_it(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        changed = {("work.py", "body")}
+        changed = frozenset({("work.py", "body")})
         settle = hookimpl(specname="ftgate_settle")(lambda self: Settled({}, "body() in work.py differs", changed))
         monkeypatch.setattr(UnchangedCells, "check", settle)
         told: list[object] = []
@@ -289,35 +279,18 @@ class TestPredicted:
             return "none"
 
         monkeypatch.setattr(explain, "slower_functions", functions)
-        project.recorded(launches=12)
-        launcher = day(cells_slower(2.0, THREADS, FORK))
-        trial = project.trial(launcher, TWO)
-        before = trial.suspect
-        finish(trial)
-        assert [before, trial.suspect] == [False, True]
+        project.recorded()
+        trial = project.trial(day(cells_slower(2.0, THREADS, FORK)), TWO)
+        assert trial.suspect
+        rows = finish(trial)
+        assert {row.verdict.why for row in rows.values()} == {"body() in work.py differs"}
         assert told == [changed] * len(told) != []
-
-    def test_once_the_time_of_the_run_is_over_nothing_is_checked(
-        self, project: Project, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def check(*_: object) -> Settled:
-            raise AssertionError("a check launch begins")
-
-        monkeypatch.setattr(UnchangedCells, "check", check)
-        project.recorded(launches=12)
-        trial = project.trial(day(cells_slower(2.0, THREADS)))
-        for _ in range(4):
-            trial.step()
-        monkeypatch.setattr(RunTime, "left_s", 0.0)
-        trial.close()
-        verdict = rows_of(trial)[THREADS].verdict
-        assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
 
     def test_a_paired_regression_is_suspect_where_the_workers_mostly_wait(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(decide, "unfit", lambda _, limits: BUSY if limits is decide.PAIRED else "")
-        project.recorded(THREADS_ALONE, launches=12)
+        project.recorded(THREADS_ALONE)
         launcher = day(cells_slower(2.0, THREADS))
         assert finish(project.trial(launcher, THREADS_ALONE))[THREADS].verdict.decision is Decision.SUSPECT
 
@@ -332,7 +305,7 @@ class TestEndedEarly:
         trial.step()
         assert (trial.open, trial.rounds) == (True, 1)
         trial.close()
-        assert trial.active is None
+        assert not trial.open
         rows = rows_of(trial)
         assert rows[THREADS].verdict.decision is Decision.INCONCLUSIVE
         assert rows[FORK].verdict.decision in (Decision.INCONCLUSIVE, Decision.SUSPECT)
@@ -347,55 +320,6 @@ class TestEndedEarly:
         rows = rows_of(trial)
         assert {row.verdict.decision for row in rows.values()} == {Decision.NOT_MEASURED}
         assert all("--ftgate-time" in row.verdict.reason for row in rows.values())
-
-    def test_nothing_more_begins_and_what_missed_is_predicted(self, project: Project) -> None:
-        project.recorded(launches=12)
-        launcher = day(cells_slower(2.0, THREADS))
-        trial = project.trial(launcher, TWO)
-        for _ in range(4):
-            trial.step()
-        trial.close()
-        assert not trial.open
-        assert not any(request.reference for request in launcher.requests)
-        rows = rows_of(trial)
-        verdict = rows[THREADS].verdict
-        assert (verdict.decision, verdict.basis) == (Decision.REGRESSED, "predicted")
-        assert verdict.why.startswith("the time budget was used up")
-        # Too few to pass, and no miss that a prediction could detect.
-        assert rows[FORK].verdict.decision is not Decision.REGRESSED
-
-    @pytest.mark.parametrize("texts", [(), ("uss < 64 MiB",)], ids=["alone", "with a contract"])
-    def test_a_paired_phase_without_a_round_leaves_what_the_screen_found(
-        self, project: Project, texts: tuple[str, ...]
-    ) -> None:
-        group = required(TWO, *texts)
-        project.recorded(group, launches=12)
-        trial = project.trial(day(cells_slower(1.1, THREADS)), group)
-        while trial.active is not None and trial.active.pair is None:
-            trial.step()
-        assert trial.active is not None
-        assert trial.active.measurement.plan.rounds == 0
-        trial.close()
-        rows = rows_of(trial)
-        verdict = rows[THREADS].verdict
-        assert (verdict.decision, verdict.basis) == (Decision.INCONCLUSIVE, "predicted")
-        assert decision(rows, THREADS, Metric.USS) is Decision.PASSED
-        assert sum(bool(each.contract) for each in verdict.metrics) == len(texts)
-        assert rows[FORK].verdict.decision is Decision.PASSED
-
-    def test_a_paired_phase_of_few_rounds_may_still_be_predicted(self, project: Project) -> None:
-        project.recorded(THREADS_ALONE, launches=12)
-        launcher = day(cells_slower(2.0, THREADS))
-        trial = project.trial(launcher, THREADS_ALONE)
-        while trial.active is not None and trial.active.pair is None:
-            trial.step()
-        trial.step()
-        trial.close()
-        rows = rows_of(trial)
-        assert decision(rows, THREADS, Metric.WALL) is Decision.REGRESSED
-        paired = rows[THREADS].paired
-        assert paired is not None
-        assert len(paired.launches) == 1
 
     def test_closing_twice_is_closing_once(self, project: Project) -> None:
         trial = project.trial(day(), TWO, against="main")
@@ -450,47 +374,6 @@ class TestBudget:
         rows = finish(project.trial(launcher, TWO, against="main", test_time=1e-9))
         assert all("--ftgate-test-time" in row.verdict.reason for row in rows.values())
 
-    @pytest.mark.parametrize("budget_s", [4.0, 12.0, 20.0])
-    @pytest.mark.parametrize("factor", [1.2, 2.0])
-    def test_a_screen_and_what_follows_its_misses_share_the_time_of_the_test(
-        self, project: Project, budget_s: float, factor: float
-    ) -> None:
-        project.recorded(launches=12, commits=AB)
-        launcher = day(cells_slower(factor, THREADS, FORK))
-        began_s, seen = launcher.clock(), []
-        trial = project.trial(launcher, TWO, test_time=budget_s)
-        while trial.open:
-            assert trial.active is not None
-            seen.append(trial.active)
-            trial.step()
-        screen, *follow_ups = dict.fromkeys(seen)
-        assert screen.pair is None
-        assert len(follow_ups) == 2
-        spent_s = {each: each.measurement.plan.spent_s for each in seen}
-        assert spent_s[screen] < budget_s / 2 + 0.3
-        first_s, _ = (spent_s[phase] for phase in follow_ups)
-        assert first_s < (budget_s - spent_s[screen]) / 2 + 0.3
-        assert launcher.clock() - began_s < budget_s + 0.3
-
-    @pytest.mark.parametrize("worst", ["threads", "fork"])
-    def test_with_little_time_the_cells_that_are_worst_are_paired_first(self, project: Project, worst: str) -> None:
-        slower = {THREADS: 1.3, FORK: 3.0} if worst == "fork" else {THREADS: 3.0, FORK: 1.3}
-        factors = [cells_slower(factor, nodeid) for nodeid, factor in slower.items()]
-        project.recorded(launches=12)
-        launcher = day(lambda at: factors[0](at) * factors[1](at))
-        trial, seen = project.trial(launcher, TWO, test_time=7.0), []
-        while trial.open:
-            assert trial.active is not None
-            seen.append(trial.active)
-            trial.step()
-        paired = [*dict.fromkeys(seen)][1:]
-        first = max(slower, key=lambda nodeid: slower[nodeid])
-        assert paired[0].judged == {first}
-        assert [phase.spare for phase in paired] == [False, True][: len(paired)]
-        assert paired[0].share == 1.0, "nothing is kept for the others"
-        assert rows_of(trial)[first].verdict.decision is Decision.REGRESSED
-        assert rows_of(trial)[first].verdict.basis == "paired"
-
     @pytest.mark.parametrize("wall_ns", [2 * MS, 1500 * MS])
     @pytest.mark.parametrize("basis", ["paired", "stored", "contract", "run"])
     def test_a_time_that_is_too_short_is_said_early_and_the_recommended_one_decides(
@@ -498,6 +381,7 @@ class TestBudget:
     ) -> None:
         if basis == "stored":
             project.recorded(launches=12)
+            project.paired = False
         group = required(TWO, "threads.wall < 2 * processes[fork].wall") if basis == "contract" else TWO
         against = "main" if basis in ("paired", "run") else ""
 
@@ -524,8 +408,7 @@ class TestBudget:
         assert asked is not None
         undecided = [row for row in rows if row.verdict.decision is Decision.INCONCLUSIVE]
         assert {row.cell.nodeid for row in rows if row.shortfall} <= {row.cell.nodeid for row in undecided}
-        if basis != "stored":  # where the phase after the screen had enough rounds
-            assert all(row.shortfall for row in undecided)
+        assert all(row.shortfall for row in undecided)
         rows, _ = measured(seconds(asked[1]))
         assert {row.verdict.decision for row in rows} <= {Decision.PASSED, Decision.NO_BASELINE}
         assert rows[0].verdict.decision is Decision.PASSED
@@ -537,47 +420,11 @@ class TestBudget:
         finish(project.trial(launcher, TWO, test_time=2.0))
         assert not project.listener.warnings
 
-    def test_what_is_measured_again_says_why_it_takes_longer(self, project: Project) -> None:
-        project.recorded(THREADS_ALONE, launches=12)
-        launcher = day(cells_slower(2.0, THREADS))
-        finish(project.trial(launcher, THREADS_ALONE))
-        assert project.listener.reasons == ["measured again beside the baseline's commit: it missed its baseline"]
-
-    def test_a_screen_that_nothing_follows_has_all_the_time(self, project: Project) -> None:
-        first = project.trial(day(), test_time=50.0)
-        project.recorded(launches=12)
-        second = project.trial(day(cells_slower(1.12, THREADS)), escalate=False, test_time=50.0)
-        for trial in (first, second):
-            assert trial.active is not None
-            assert trial.active.budget_s == 50.0
-
-    def test_rounds_are_those_of_all_phases(self, project: Project) -> None:
-        project.recorded(THREADS_ALONE, launches=12)
-        trial = project.trial(day(cells_slower(2.0, THREADS)), THREADS_ALONE)
-        counted = []
-        while trial.open:
-            trial.step()
-            counted.append(trial.rounds)
-        assert counted == [*range(1, len(counted) + 1)]
-
-    def test_no_phase_begins_when_the_time_of_the_run_is_over(self, project: Project) -> None:
-        project.recorded(launches=12)
-        launcher = day(cells_slower(2.0, THREADS))
-        trial = project.trial(launcher, TWO, time=10.0)
-        for _ in range(3):
-            trial.step(10.0, 10.0)
-        assert trial.active is not None
-        launcher.clock.ns += 10**11
-        trial.step(0.0, 0.0)
-        assert not trial.open
-        assert not any(request.reference for request in launcher.requests)
-        assert rows_of(trial)[THREADS].verdict.basis == "predicted"
-
-    def test_a_paired_phase_has_room_for_all_its_rounds(self, project: Project) -> None:
+    def test_pairs_have_room_for_all_their_rounds(self, project: Project) -> None:
         launcher = day(cells_slower(1.05, THREADS), between=0.01)
         sample = finish(project.trial(launcher, THREADS_ALONE, against="main"))[THREADS].sample
         assert sample is not None
-        assert SCREEN_LAUNCHES < len(sample.launches) <= PAIRED_ROUNDS
+        assert MOST_LAUNCHES < len(sample.launches) <= PAIRED_ROUNDS
 
     def test_a_number_that_was_asked_for_is_taken(self, project: Project) -> None:
         launcher = day(cells_slower(1.08, THREADS))
@@ -700,7 +547,7 @@ class TestExplanation:
         assert function.added_ns == pytest.approx(12.8 * MS, rel=0.05)  # half of 28.8 ms, a tenth of 16
         assert explanation.added_ns == pytest.approx(12.8 * MS, rel=0.05)
 
-    def test_a_cell_that_missed_its_baseline_is_explained_once_it_was_paired(self, project: Project) -> None:
+    def test_a_cell_beside_the_commit_of_its_recording_is_explained(self, project: Project) -> None:
         project.recorded(launches=12)
         launcher = profiled(day(cells_slower(1.8, FORK)))
         rows = finish(project.trial(launcher, TWO))
@@ -739,8 +586,8 @@ class TestExplanation:
     def test_when_the_time_has_ended_no_function_is_sought(self, project: Project) -> None:
         launcher = profiled(day(cells_slower(3.0, FORK)))
         trial = project.trial(launcher, TWO, against="main")
-        assert trial.active is not None
-        trial.active.budget_s = trial.active.reserved_s = 0.0
+        assert trial.phase is not None
+        trial.phase.budget_s = trial.phase.reserved_s = 0.0
         row = finish(trial)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
@@ -793,17 +640,17 @@ class TestExplanation:
     def test_some_time_is_reserved_for_what_fails_at_the_end(self, project: Project) -> None:
         launcher = profiled(day(cells_slower(1.8, FORK)))
         trial = project.trial(launcher, TWO, against="main", test_time=40.0)
-        assert trial.active is not None
-        active = trial.active
+        assert trial.phase is not None
+        active = trial.phase
         assert active.measurement.plan.limits.budget_s == active.budget_s == 36.0
         active.measurement.plan.spend(36.0)
         assert active.left_s == 4.0
         short = project.trial(launcher, TWO, against="main", test_time=10.0)
-        assert short.active is not None
-        assert short.active.budget_s == 10.0
+        assert short.phase is not None
+        assert short.phase.budget_s == 10.0
         silent = project.trial(day(), TWO, against="main", explain=False)
-        assert silent.active is not None
-        assert silent.active.reserved_s == 0.0
+        assert silent.phase is not None
+        assert silent.phase.reserved_s == 0.0
 
     def test_what_is_accepted_says_what_moved_and_costs_no_launches(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
@@ -833,11 +680,11 @@ class TestExplanation:
     def test_without_a_commit_to_run_one_side_is_no_comparison(self, project: Project) -> None:
         project.recorded(launches=12)
         launcher = profiled(day(cells_slower(3.0, FORK)))
-        rows = finish(project.trial(launcher, TWO, escalate=False))
+        rows = finish(project.trial(launcher, TWO, against="stored"))
         row = rows[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
         assert row.explanation is not None
-        assert "ftgate_escalate = no" in row.explanation.refused
+        assert row.explanation.refused == "not known (--ftgate-against stored)"
         assert profiles_of(launcher) == []
 
 

@@ -16,7 +16,7 @@ import pytest
 from project import NOBODY, commit, git
 
 from pytest_ftgate.kit import git as git_module
-from pytest_ftgate.kit.git import AgainstError, Checkout, Repository
+from pytest_ftgate.kit.git import AgainstError, Checkout
 from pytest_ftgate.model.spec import Executor, Interpreter, Source, Spec
 from pytest_ftgate.run.sides import references as installs
 from pytest_ftgate.run.sides import worktrees
@@ -934,8 +934,8 @@ def several(repo: Path, count: int) -> list[Path]:
     return [side.project for side in sides]
 
 
-def prune(repo: Path) -> None:
-    worktrees._prune(Repository(repo), repo / ".ftgate")
+def prune(repo: Path, *used: Checkout) -> None:
+    worktrees.prune(repo, repo / ".ftgate", used)
 
 
 def test_the_worktrees_used_last_stay(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -961,13 +961,14 @@ def test_a_worktree_used_within_the_hour_stays(repo: Path, monkeypatch: pytest.M
     assert not found[0].exists()
 
 
-def test_a_comparison_prunes_what_is_old(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 2)
-    oldest, *others = several(repo, 3)
-    found = against(repo, "HEAD~1")
-    assert not oldest.exists()
-    assert found.reference.project.exists()
-    assert found.changed.project == others[-1]
+def test_what_the_run_used_stays_however_many_and_old_it_is(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a run of tests that were recorded at many commits would make some of them again each time."""
+    monkeypatch.setattr(worktrees, "KEPT_WORKTREES", 2)  # the newest one and the reference of all
+    oldest, *others = several(repo, 5)
+    installed = Checkout(label="", commit="", root=str(repo), install=("x==1",))
+    used = (Checkout(label="", commit=f"{each.name}1111", root=str(each)) for each in (oldest, *others[:2]))
+    prune(repo, *used, installed)
+    assert [tree.exists() for tree in (oldest, *others)] == [True, True, True, False, True]
 
 
 @pytest.fixture

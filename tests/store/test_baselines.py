@@ -39,7 +39,7 @@ from pytest_ftgate.judge import values as values_module
 from pytest_ftgate.judge.values import Values, stored_values
 from pytest_ftgate.kit.text import split_nodeid
 from pytest_ftgate.model.sample import Launch, LockSite, LockWaits, Sample, Timer, WorkloadError
-from pytest_ftgate.model.verdict import BasisKind, Decision, MetricVerdict, Verdict
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 from pytest_ftgate.store import folder, names, recording, schema
 from pytest_ftgate.store import folder as assembly
 from pytest_ftgate.store import update as unused_module
@@ -777,24 +777,29 @@ def test_an_update_of_all_takes_what_a_commit_accepts_in_place_of_what_is_stored
 
 
 @pytest.mark.parametrize(
-    ("basis", "decision", "adds"),
+    ("decision", "adds"),
     [
-        ("stored", Decision.IMPROVED, True),  # the machine may be faster today
-        ("paired", Decision.IMPROVED, False),
-        ("stored", Decision.PASSED, True),
-        ("paired", Decision.PASSED, True),
-        ("paired", Decision.INCONCLUSIVE, True),
-        ("stored", Decision.REGRESSED, False),
+        (Decision.IMPROVED, True),  # the machine may be faster today
+        (Decision.PASSED, True),
+        (Decision.INCONCLUSIVE, True),
+        (Decision.REGRESSED, False),
+        (Decision.ACCEPTED, False),
     ],
 )
-def test_a_recording_is_added_unless_the_code_changed(
-    store: Store, basis: BasisKind, decision: Decision, adds: bool
-) -> None:
+def test_a_recording_is_added_unless_it_became_worse(store: Store, decision: Decision, adds: bool) -> None:
     store.save(TEST, [change()])
     row = make_row(make_sample(scale=2), decision)
-    row = msgspec.structs.replace(row, verdict=msgspec.structs.replace(row.verdict, basis=basis))
     (update,) = update_plan(row.cell.nodeid, [row], entries_of([row]), store, fingerprint=MACHINE.fingerprint)
     assert (update.action, update.append) == ("record", adds)
+
+
+def test_launches_of_a_pair_are_not_recorded(store: Store) -> None:
+    """They have no control workload beside them, by which stored times are compared."""
+    row = make_row(msgspec.structs.replace(make_sample(), reference=make_sample()))
+    (update,) = update_plan("new", [row], entries_of([row]), store, fingerprint=MACHINE.fingerprint)
+    assert update.action == "skip"
+    assert update.reason.startswith("measured beside its reference")
+    assert f"--ftgate-update='{row.cell.nodeid}'" in update.reason
 
 
 WALL_PASSED = MetricVerdict(metric="wall", decision=Decision.PASSED, launches=3)

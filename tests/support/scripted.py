@@ -16,7 +16,6 @@ from stored_values import MACHINE
 
 from pytest_ftgate.declare import plan
 from pytest_ftgate.judge import decide
-from pytest_ftgate.judge.judge import ComparedWith
 from pytest_ftgate.kit import git
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure import conditions
@@ -27,7 +26,7 @@ from pytest_ftgate.model.verdict import Decision, MetricVerdict
 from pytest_ftgate.run import run as run_module
 from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
-from pytest_ftgate.run.sides.references import References
+from pytest_ftgate.run.sides.references import Newest, References
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
 from pytest_ftgate.run.trial import Trial
 from pytest_ftgate.targets.describe import build_key
@@ -136,14 +135,17 @@ class Project:
         """At which a run records."""
         self.recorded_pairs: list[str] = []
         """Commits of recordings that were checked out."""
+        self.same = False
+        """The working tree has the files of each recording."""
         self.hinted = ""
         monkeypatch.setattr(run_module, "read_machine", lambda: self.machine)
         alone(monkeypatch)
         monkeypatch.setattr(References, "requested", lambda references: self._requested(references.against))
-        monkeypatch.setattr(References, "recorded", lambda _, compared_with, test: self._recorded(compared_with))
+        monkeypatch.setattr(References, "recorded", lambda _, newest, test: self._recorded(newest))
         monkeypatch.setattr(References, "relocated", lambda _, spec, checkout: relocated(spec, checkout))
         monkeypatch.setattr(References, "hint", lambda _, detail, checkout: self.hinted if checkout else "")
         monkeypatch.setattr(Targets, "lookup", lambda _, cell, spec, checkout=None: self.lookup(cell, checkout))
+        monkeypatch.setattr(Targets, "build", lambda _, cell, spec: self.build(cell))
 
     def lookup(self, cell: Cell, checkout: git.Checkout | None = None) -> TargetLookup:
         """The target of a cell, whose version and settings are what it is called."""
@@ -170,6 +172,11 @@ class Project:
             target=PreparedTarget(interpreter=interpreter, python=python, key=build_key(interpreter), environment={})
         )
 
+    def build(self, cell: Cell) -> str:
+        """The key of its target's build."""
+        target = self.lookup(cell).target
+        return target.key if target else ""
+
     def pair(self, label: str, commit: str, python: str = "") -> worktrees.Pair:
         """Both sides, of which the reference's launches are scripted apart; none where there is no git."""
         if not self.paired:
@@ -183,9 +190,11 @@ class Project:
         python = against.removeprefix("python:")
         return self.pair(self.label, COMMIT) if python == against else self.pair(python, "", python)
 
-    def _recorded(self, compared_with: ComparedWith) -> worktrees.Pair:
-        self.recorded_pairs.append(compared_with.commit)
-        return self.pair(compared_with.commit[:7], compared_with.commit)
+    def _recorded(self, newest: Newest) -> worktrees.Pair:
+        self.recorded_pairs.append(newest.commit)
+        if self.same:
+            raise worktrees.NothingToCompare(f"the files are those of {newest.commit[:7]}")
+        return self.pair(newest.commit[:7], newest.commit)
 
     def session(self, launcher: FakeLauncher, *groups: Group, until: str = "", **changed: Any) -> Run:
         """A run that has collected these groups; `changed` are its options."""

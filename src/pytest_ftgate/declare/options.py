@@ -188,8 +188,6 @@ def metric(text: str) -> str:
     from ..judge import metrics
 
     word = text.strip()
-    if word == "ratio":
-        raise ValueError("wall: ratio is judged in its place where the baseline is of another machine")
     if not metrics.known(word):
         raise ValueError(f"metrics: {metrics.no_metric(word)}")
     return word
@@ -203,6 +201,7 @@ def threshold(text: str) -> Threshold:
 
 
 MERGE_BASE = "merge-base"
+STORED = "stored"
 PYTHON = "python:"
 _DISTRIBUTION = r"dist:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[A-Za-z0-9][A-Za-z0-9._+!-]*"
 _REVISION = r"(?![-.])(?!.*//)(?:[^\s:?*\[\\.]|\.(?!\.))*[^\s:?*\[\\/.]"
@@ -210,7 +209,7 @@ _REVISION = r"(?![-.])(?!.*//)(?:[^\s:?*\[\\.]|\.(?!\.))*[^\s:?*\[\\/.]"
 
 def revision(text: str) -> str:
     """A branch, tag or commit, or two as `REV..REV`; `merge-base`; `dist:NAME==VERSION` or `dist:PATH.whl`;
-    `python:TARGET`."""
+    `python:TARGET`; `stored`."""
     stripped = text.strip()
     if stripped.startswith(PYTHON):
         return PYTHON + target(stripped.removeprefix(PYTHON))
@@ -222,7 +221,8 @@ def revision(text: str) -> str:
             name = stripped.removeprefix("dist:").partition("=")[0] or "NAME"
             raise ValueError(f"a version of a distribution: dist:{name}==VERSION, or dist:PATH.whl")
         raise ValueError(
-            f"a branch, tag or commit, REV..REV, {MERGE_BASE}, dist:NAME==VERSION, dist:PATH.whl or python:TARGET"
+            f"a branch, tag or commit, REV..REV, {MERGE_BASE}, dist:NAME==VERSION, dist:PATH.whl, python:TARGET or "
+            f"{STORED}"
         )
     return stripped
 
@@ -355,17 +355,11 @@ class Options:
         revision,
         "compare with a branch, tag or commit, interleaved with the working tree; REV..REV: the second with the "
         "first; merge-base (the default value): the commit where this branch began; dist:NAME==VERSION or "
-        "dist:PATH.whl: another version of a dependency, or of the project; python:TARGET: another interpreter",
+        "dist:PATH.whl: another version of a dependency, or of the project; python:TARGET: another interpreter; "
+        "stored: the stored figures, not their commit",
         metavar="REV",
         optional=MERGE_BASE,
         measures=True,
-    )
-    escalate: bool = row(
-        True,
-        truth,
-        "measure a cell that misses its stored baseline together with the baseline's commit, and let that decide "
-        "(default: yes)",
-        ini_only=True,
     )
     explain: bool = row(
         True,
@@ -417,7 +411,7 @@ class Options:
     test_time: float = row(
         180.0,
         seconds,
-        "time of one test, all its cells together, with what follows a miss (default: 3m)",
+        "time of one test, all its cells together (default: 3m)",
         metavar="TIME",
     )
     launches: int | None = row(
@@ -498,6 +492,11 @@ class Options:
     """Words of the command line that a rerun of a cell needs."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """The values of the rows of features: see `Option.of`."""
+
+    @property
+    def reference(self) -> str:
+        """What `against` measures beside the cells; empty for what is stored."""
+        return "" if self.against == STORED else self.against
 
     def declared(self, name: str, declared: Any) -> Any:
         """The value of an option that a decorator may declare: command line > decorator > ini."""

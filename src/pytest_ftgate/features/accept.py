@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ import msgspec
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge import decide, metrics
+from ..judge.limits import worse
 from ..kit.errors import FtgateError
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
 from ..kit.text import COMMIT_DIGITS, listed, plain
@@ -32,11 +34,12 @@ if TYPE_CHECKING:
 
 
 KEY: Final = "Ftgate-Accept"
-FORM: Final = f"{KEY}: CELLS METRIC: REASON"
+FORM: Final = f"{KEY}: CELLS METRIC+N%: REASON"
 _LINE: Final = re.compile(rf"{KEY}:(.*)", re.IGNORECASE)
 _ENDS: Final = re.compile(r"\s*$|[A-Z][\w-]*: |\* ")
 """A line that continues none: an empty one, another trailer, the next commit in a squashed message."""
 _METRIC: Final = re.compile(r"\s(\S+):(?=\s|$)")
+_AMOUNT: Final = re.compile(r"(.+?)\+(\d+(?:\.\d+)?)%")
 
 
 # ---- trailers
@@ -60,22 +63,24 @@ def trailers(message: str) -> list[str]:
 
 
 def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
-    """An acceptance for each metric of a trailer, `CELLS METRIC: REASON` or `CELLS METRIC,METRIC: REASON`.
+    """An acceptance for each metric of a trailer, `CELLS METRIC+N%: REASON` or `CELLS METRIC,METRIC: REASON`.
 
-    CELLS may contain spaces and colons: the first word before a colon that is a metric ends it. Raises FtgateError,
-    which names the commit.
+    Without a percentage any change is accepted. CELLS may contain spaces and colons: the first word before a colon that
+    is a metric ends it. Raises FtgateError, which names the commit.
     """
     # In a node id, `::` and `a:b` are no ends.
     ends = list(_METRIC.finditer(trailer))
-    end = next((each for each in ends if all(map(metrics.known, each[1].split(",")))), None)
+    end = next((each for each in ends if all(map(metrics.known, _amounts(each[1])))), None)
     if end is not None:
-        cells, reason, names = trailer[: end.start()].strip(), trailer[end.end() :].strip(), end[1].split(",")
+        cells, reason = trailer[: end.start()].strip(), trailer[end.end() :].strip()
         if reason:
-            each_once = dict.fromkeys(names)
-            return tuple(Acceptance(cells=cells, metric=name, reason=reason, commit=commit) for name in each_once)
+            return tuple(
+                Acceptance(cells=cells, metric=name, reason=reason, commit=commit, most=most)
+                for name, most in _amounts(end[1]).items()
+            )
         why = "it has no reason"
     else:
-        word = next((each for each in ends[0][1].split(",") if not metrics.known(each)), "") if ends else ""
+        word = next((each for each in _amounts(ends[0][1]) if not metrics.known(each)), "") if ends else ""
         why = metrics.no_metric(word) if word else "it names no metric"
         if word == Metric.CONTRACT:
             why = (
@@ -84,9 +89,19 @@ def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
     raise FtgateError(f"{quoted(commit, trailer)}: {why}; write `{FORM}`")
 
 
-def written(cells: str, names: Sequence[str], reason: str) -> str:
-    """The trailer that `parsed` reads. Raises FtgateError for what no trailer can say."""
-    trailer = " ".join(f"{cells} {','.join(names)}: {reason}".split())
+def _amounts(words: str) -> dict[str, float | None]:
+    """Metric -> the largest change that is accepted, of `wall+14%,tail`; None for any."""
+    found = ((each, _AMOUNT.fullmatch(each)) for each in words.split(","))
+    return {match[1] if match else each: float(match[2]) / 100 if match else None for each, match in found}
+
+
+def written(cells: str, names: Mapping[str, float | None], reason: str) -> str:
+    """The trailer that `parsed` reads, of metrics and what is accepted of each.
+
+    Raises FtgateError for what no trailer can say.
+    """
+    words = (name if most is None else f"{name}+{100 * most:g}%" for name, most in names.items())
+    trailer = " ".join(f"{cells} {','.join(words)}: {reason}".split())
     found = parsed(trailer, "")
     if [(each.cells, each.metric) for each in found] != [(" ".join(cells.split()), name) for name in names]:
         raise FtgateError(f"{cells!r} cannot be written as a trailer, {FORM}: use ? for the space before the colon")
@@ -106,28 +121,27 @@ def acceptable(judged: MetricVerdict) -> bool:
     return not judged.contract and (judged.decision.worse or judged.beyond)
 
 
-def covers(accepted: str, metric: str) -> bool:
-    """Whether a trailer for one metric accepts the other: on another machine the wall time is judged by its ratio."""
-    return metric == accepted or (accepted == Metric.WALL and metric == Metric.RATIO)
-
-
 def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) -> Verdict:
     """The verdict of a cell in which each metric that a trailer accepts is accepted; the first trailer counts.
 
-    The cell is accepted where nothing worse is left: what else regressed or is broken still decides.
+    The cell is accepted where nothing worse is left: what else regressed or is broken still decides, and what became
+    worse than was accepted.
     """
     known = [each for each in acceptances if matches(each.cells, nodeid)]
     judged: list[MetricVerdict] = []
     found: list[Acceptance] = []
     for each in verdict.metrics:
-        acceptance = next((one for one in known if covers(one.metric, each.metric)), None) if acceptable(each) else None
+        of_metric = [one for one in known if one.metric == each.metric] if acceptable(each) else []
+        acceptance = next((one for one in of_metric if one.most is None or worse(each) <= one.most), None)
         if acceptance is None:
-            judged.append(each)
+            less = [f"commit {one.commit[:COMMIT_DIGITS]} accepts +{100 * (one.most or 0):g} %" for one in of_metric]
+            reason = "; ".join(filter(None, (each.reason, *less[:1])))
+            judged.append(msgspec.structs.replace(each, reason=reason))
             continue
         reason = f"accepted by commit {acceptance.commit[:COMMIT_DIGITS]}: {acceptance.reason}"
         judged.append(msgspec.structs.replace(each, decision=Decision.ACCEPTED, reason=reason, beyond=False))
         found.append(acceptance)
-    if not found:
+    if judged == list(verdict.metrics):
         return verdict
     return msgspec.structs.replace(decide.again(verdict, judged), accepted=tuple(found))
 
@@ -156,7 +170,7 @@ class Acceptances:
     def ftgate_collected(self, run: Run, nodeids: Sequence[str]) -> None:
         """Refuse trailers of this branch that cannot be read."""
         if nodeids:
-            self.check(run.references.requested().reference.commit if run.config.against else "")
+            self.check(run.references.requested().reference.commit if run.config.reference else "")
 
     @hookimpl(tryfirst=True)
     def ftgate_amend(self) -> Callable[[Row], Verdict]:
@@ -279,8 +293,8 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 def accept(args: argparse.Namespace) -> int:
     """Write the trailer; 3 without a run, or if it would accept nothing in it. Raises FtgateError."""
-    names = tuple(dict.fromkeys(args.metric.split(",")))
-    trailer = written(args.cells, names, args.reason)
+    names = _amounts(args.metric)
+    written(args.cells, names, args.reason)
 
     # What regressed in the run.
     report = read(args.report) if args.report else last_run()
@@ -295,14 +309,19 @@ def accept(args: argparse.Namespace) -> int:
             return nothing(str(error))
         hint = f"; write the whole node id, or a pattern: {listed(meant[:3])}" if meant else ""
         return nothing(f"the run has no cell {args.cells}{hint}; nothing was written")
-    for name in names:
-        regressed = [
-            row for row in rows if any(covers(name, each.metric) and acceptable(each) for each in row.verdict.metrics)
-        ]
+    for name, most in names.items():
+        of_metric = ((row, each) for row in rows for each in row.verdict.metrics if each.metric == name)
+        judged = [(row, each) for row, each in of_metric if acceptable(each)]
+        regressed = [row for row, _ in judged]
         if not any(matches(args.cells, row.cell.nodeid) for row in regressed):
             others = [row.cell.nodeid for row in regressed[:3]]
             hint = f"; {name} regressed in {listed(others, 'and')}" if others else ""
             return nothing(f"{name} of {args.cells} did not regress in the run{hint}; nothing was written")
+        # Up to what was seen plus the effect: what becomes worse still is no longer what was accepted.
+        seen = [worse(each) + worse(each, pass_limit=True) for row, each in judged if row in chosen]
+        if most is None:
+            names[name] = math.ceil(round(100 * max(seen), 6)) / 100 or None
+    trailer = written(args.cells, names, args.reason)
     if args.only_print:
         print(trailer)
         return FINE
@@ -313,7 +332,7 @@ def accept(args: argparse.Namespace) -> int:
         repository = Repository(root)
     except AgainstError:
         raise FtgateError(f"{root} is in no git repository; with --print the trailer is printed") from None
-    how = ["-m", f"Accept the change of {listed(names, 'and')} in {args.cells}", "-m", trailer]
+    how = ["-m", f"Accept the change of {listed([*names], 'and')} in {args.cells}", "-m", trailer]
     if args.amend:
         how = ["--amend", "--no-edit", "--trailer", trailer]
         holding = repository.git("for-each-ref", "--contains=HEAD", "--format=%(refname:short)", "refs/remotes").split()
@@ -333,7 +352,7 @@ def accept(args: argparse.Namespace) -> int:
     print(plain(f"commit {said.commit(after)}: {trailer}"))
     for row in rows:
         for each in row.verdict.metrics:
-            named_here = row in chosen and any(covers(name, each.metric) for name in names)
+            named_here = row in chosen and each.metric in names
             accepted = named_here and acceptable(each)
             if accepted or each.decision.missed:
                 found = said.metric_text(each, row)

@@ -213,7 +213,7 @@ def _table(report: Report, table: Table) -> str:
         "cell": [code(_label(row), in_table=True) for row in table.rows],
         "verdict": [row.verdict.decision.value for row in table.rows],
     }
-    for name in (Metric.WALL, Metric.RATIO, Metric.SCALING, Metric.USS, Metric.LOCK_WAIT):
+    for name in (Metric.WALL, "ratio", Metric.SCALING, Metric.USS, Metric.LOCK_WAIT):
         columns[name] = COLUMNS[name].texts(table.rows)
         if name == Metric.WALL:
             columns["change"] = [said.change_text(wall) if wall else "" for wall in walls]

@@ -153,30 +153,6 @@ def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.G
     return found
 
 
-def portable(
-    new: Values,
-    entry: StoredCell,
-    *,
-    executor: Values | None = None,
-    stored_executor: StoredCell | None = None,
-    names: Iterable[str] = metrics.GATING,
-) -> dict[str, Comparison]:
-    """Machine-independent metrics against a recording of another machine, and the time over that of the reference
-    executor, whose launches of the same runs are `executor` and `stored_executor`.
-    """
-    sides: tuple[Side, ...] = (new, *entry.recordings)
-    rows = (row for row in map(metrics.row, names) if row.portable)
-    found = {row.name: _beside(row.name, map(_alike(row, sides), sides), UNITS[row.unit]) for row in rows}
-    if executor is not None and stored_executor is not None:
-        of_runs = {each.recorded_at: each for each in stored_executor.recordings}
-        others: tuple[Side | None, ...] = (executor, *(of_runs.get(each.recorded_at) for each in entry.recordings))
-        times = (
-            (side.by_order(Metric.WALL) if side else {} for side in both) for both in zip(sides, others, strict=True)
-        )
-        found[Metric.RATIO] = _beside(Metric.RATIO, (_over(own, other) for own, other in times), "x")
-    return {name: each for name, each in found.items() if each.reference}
-
-
 def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list[tuple[float, ...]]]:
     """The unit of a metric, and each recording's values of its launches: times over those of the control workload."""
     row = metrics.row(name)

@@ -1,7 +1,6 @@
 """The judge of a test: the basis of each cell's verdict, the launches that a decision still needs, and the verdict.
 
-Stored launches only screen: a cell that clearly meets them passes at once, a miss is not a verdict yet. An interleaved
-reference decides. Where there is none, a prediction from the stored recordings decides, with less power.
+A cell has one reference. The pairs with it decide; where none can be measured, the stored recordings, with less power.
 """
 
 from __future__ import annotations
@@ -18,19 +17,27 @@ from ..kit.values import Metric, Struct, Threshold
 from ..model.report import Conditions, Row
 from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, one_worker_cell
 from ..model.spec import Cell, Spec
-from ..model.verdict import CANNOT_RUN, Basis, BasisKind, Comparison, Decision, Limits, MetricVerdict, Verdict
+from ..model.verdict import (
+    CANNOT_RUN,
+    NOT_AT_HAND,
+    Basis,
+    BasisKind,
+    Comparison,
+    Decision,
+    Limits,
+    MetricVerdict,
+    Verdict,
+)
 from ..stats import alpha_spending
 from ..store import recording, schema
 from . import compare, contract_grammar, contract_judge, contracts, decide, limits, metrics, prediction
-from .values import CONTROL, TestValues, Values, figure_of
+from .values import CONTROL, Side, TestValues, Values, figure_of
 
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
-SCREEN_LAUNCHES = prediction.MOST_LAUNCHES
 LEAST_ROUNDS = 5
 """Rounds of a cell without a comparison: enough for intervals of its figures."""
 HOPELESS_ROUNDS = 3
 """After this many rounds without a value of a metric, no value is expected."""
-_MISSES = (Decision.REGRESSED, Decision.SUSPECT, Decision.INCONCLUSIVE)
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -48,20 +55,11 @@ class ComparedWith(Basis, frozen=True, kw_only=True):
     """The basis of a cell's verdict before it is judged: nothing, its stored recordings, or its reference."""
 
     entry: schema.StoredCell | None = None
-    """The stored cell of this machine (basis `stored`) or of another (`portable`)."""
-    executor: schema.StoredCell | None = None
-    """Of a portable basis: what is stored of the reference executor's cell."""
-    executor_nodeid: str = ""
-    file: str = ""
-    """Where the entry is stored."""
-    elsewhere: bool = False
-    """Another machine or build recorded it: it fails nothing by itself."""
+    """The stored cell of this machine and build."""
     recorded: bool = False
     """Its reference is the commit of a recording."""
     same: bool = False
     """The cell is the same as its reference, and compared with nothing."""
-    judged: bool = True
-    """Without it, the cell is measured for another cell's scaling alone."""
 
 
 class Reading(NamedTuple):
@@ -86,15 +84,13 @@ class Judge:
         spec: Spec,
         policy: Policy,
         all_compared: Mapping[str, ComparedWith],
-        at_most: int,
         fixed: int | None = None,
     ) -> None:
-        """`at_most` limits the rounds of comparisons; contracts may use PAIRED_ROUNDS. `fixed` overrides both."""
+        """`fixed` is the number of rounds, in place of those that a decision may take."""
         self.spec = spec
         self.policy = policy
-        self.all_compared = all_compared
-        self.at_most = fixed or at_most
-        self.rounds = fixed or (PAIRED_ROUNDS if spec.contracts else at_most)
+        self.all_compared = dict(all_compared)
+        self.fixed = fixed
         self.conditions: tuple[Conditions | None, ...] = ()
         """Those of this run, and of the recordings if they are known."""
         self.contracts = [contract_grammar.parse(each.text) for each in spec.contracts]
@@ -112,14 +108,22 @@ class Judge:
         for cell in cells:
             basis = self.all_compared[cell.nodeid]
             if basis.basis:
-                gating = self.policy.metrics if basis.judged else ()
-                found[cell.nodeid].update(*(self._kinds(metric, basis) for metric in gating))
+                found[cell.nodeid].update(*(self._kinds(metric, basis) for metric in self.policy.metrics))
             elif not self.contracts:
                 found[cell.nodeid] |= EVERYTHING
             for contract in self.contracts:
                 for other in contracts.involved(contract, cell, cells):
                     found[other.nodeid] |= contracts.metrics_needed(contract)
         return {nodeid: frozenset(kinds) for nodeid, kinds in found.items()}
+
+    @property
+    def rounds(self) -> int:
+        """The rounds that a decision of any cell may take."""
+        contracts = [self.fixed or PAIRED_ROUNDS] if self.contracts else []
+        return max([*contracts, *map(self._at_most, self.all_compared.values())])
+
+    def _at_most(self, basis: Basis) -> int:
+        return self.fixed or (PAIRED_ROUNDS if basis.basis == "paired" else prediction.MOST_LAUNCHES)
 
     def observers(self, cell: Cell) -> tuple[str, ...]:
         """What observes a cell for the metrics that are asked for."""
@@ -134,18 +138,18 @@ class Judge:
             return row.needs
         if row.need == "memory":
             return row.needs | {"growth"}
-        return row.needs | {"control"} if basis.basis == "stored" and row.unit == "time" else row.needs
+        return row.needs | {"control"} if row.unit == "time" else row.needs
 
     def least_rounds(self) -> int:
         """The fewest rounds that can decide at the noise that is expected of each metric; 0 if nothing is judged."""
-        bases = {each.basis for each in self.all_compared.values() if each.judged and each.basis}
+        bases = {each.basis for each in self.all_compared.values()}
         levels = (self.policy.alpha, self.policy.beta)
         least = [contract_judge.least_rounds(self.contracts, *levels, self.rounds)]
-        if bases - {"paired"}:
+        if "stored" in bases:
             least.append(prediction.LEAST_LAUNCHES)
         for metric in self.policy.metrics if "paired" in bases else ():
             effect = self._limits(metric, "paired").effect
-            least.append(decide.least_pairs(metrics.row(metric).spread, effect, *levels, self.at_most))
+            least.append(decide.least_pairs(metrics.row(metric).spread, effect, *levels, self.fixed or PAIRED_ROUNDS))
         return max(least)
 
     def needs(self, samples: Iterable[Sample]) -> dict[str, frozenset[Need]]:
@@ -157,15 +161,13 @@ class Judge:
             if values.sample.failed:
                 continue
             reading = self._reading(values)
-            if not reading.basis.judged:
-                continue
             judged = self._rows(reading, final=False)
             self._so_far[values.cell.nodeid] = reading, judged
             own, sample, rounds = needs[values.cell.nodeid], values.sample, values.rounds
             # 1. Figures, where nothing is compared; values that have not come yet.
             if rounds < LEAST_ROUNDS and not (reading.compared or self.contracts):
                 own |= EVERYTHING if sample.reference is None else IN_PAIRS
-            if sample.reference is not None and reading.compared and rounds < HOPELESS_ROUNDS:
+            if reading.compared and rounds < (HOPELESS_ROUNDS if sample.reference is not None else 1):
                 for metric in set(self.policy.metrics) - reading.comparisons.keys() - {Metric.SCALING, Metric.TAIL}:
                     own |= self._kinds(metric, reading.basis)
             # 2. What is open and may be decided by more launches: contracts, and metrics unless one has regressed,
@@ -173,7 +175,7 @@ class Judge:
             failed = any(each.decision is Decision.REGRESSED for each in decide.explained(judged))
             rounds = max(rounds, len(sample.of("memory")))
             for each in judged:
-                at_most = self.rounds if each.contract else self.at_most
+                at_most = self.rounds if each.contract else self._at_most(reading.basis)
                 hopeful = each.decision is Decision.INCONCLUSIVE and each.more != 0 and rounds < at_most
                 if not hopeful or not (each.launches or rounds < HOPELESS_ROUNDS):
                     continue
@@ -185,17 +187,17 @@ class Judge:
                     own |= self._kinds(each.metric, reading.basis)
                     if each.metric == Metric.SCALING and (one := one_worker_cell(values.cell, test.cells)):
                         needs[one.nodeid].add("time")
-                    if each.metric == Metric.RATIO:
-                        needs[reading.basis.executor_nodeid].add("time")
         return {nodeid: frozenset(kinds) for nodeid, kinds in needs.items()}
 
     # -- verdicts ----------------------------------------------------------------------------------------------
 
     def compared_with(self, values: Values) -> ComparedWith:
-        """What a cell is compared with; nothing if its stored cell measured something else."""
+        """What a cell is compared with; not with stored figures of something else that was measured."""
         found = self.all_compared[values.cell.nodeid]
         mismatch = recording.mismatch(found.entry, values.sample) if found.entry is not None else ""
-        return ComparedWith(why=mismatch) if mismatch else found
+        if not mismatch:
+            return found
+        return replace(found, entry=None) if found.basis == "paired" else ComparedWith(why=mismatch)
 
     def judged(self, values: Values, *, final: bool) -> list[MetricVerdict]:
         """The verdicts on metrics and contracts; with `final` no more launches will come."""
@@ -231,46 +233,12 @@ class Judge:
         if all(each.contract for each in found):
             return decide.judge(found, replace(basis, basis="", why=_why_none(values, basis)))
         # A tail that is stored and was not judged.
-        if basis.entry is not None and Metric.TAIL in self.policy.metrics:
+        if basis.basis == "stored" and basis.entry is not None and Metric.TAIL in self.policy.metrics:
             tails = compare.with_stored(values, basis.entry, [Metric.TAIL]).get(Metric.TAIL)
             if tails is not None and not tails.new:
                 few = f"the budget allows fewer than {metrics.LEAST_TAIL_ITERATIONS} iterations per launch"
                 basis = replace(basis, why=_joined(basis.why, f"the tail was not judged: {few}"))
         return decide.judge(found, basis)
-
-    def settled(self, values: Values, screened: Verdict, together: Verdict | None, why: str) -> Verdict:
-        """The verdict after a miss: by the paired launches (`together`) if they could fail a metric, else predicted.
-
-        `why` says why none were measured. Contracts, and metrics that passed and were not measured again, keep their
-        verdict of the screening.
-        """
-        reading = self._reading(values)
-        paired = {each.metric: each for each in together.metrics} if together else {}
-        judged, open_ones = [], (Decision.INCONCLUSIVE, Decision.SUSPECT)
-        for each in screened.metrics:
-            own = None if each.contract else paired.get(_paired_metric(each.metric))
-            # Where alpha may have been spent on it, a second test would double the false alarms.
-            spent = own is not None and (own.decision not in open_ones or own.launches >= alpha_spending.LOOKS[0])
-            judged.append(own if own is not None and spent else self._without_pairs(each, own, reading))
-        known = {_paired_metric(each.metric) for each in screened.metrics}
-        judged += [each for metric, each in paired.items() if metric not in known]
-        if together is not None and any(each in judged for each in paired.values()):
-            return decide.again(together, judged)
-        kind: BasisKind = "predicted" if reading.basis.basis == "stored" else reading.basis.basis
-        return decide.judge(judged, Basis(basis=kind, why=why, baseline=screened.baseline, commit=screened.commit))
-
-    def _without_pairs(self, screened: MetricVerdict, own: MetricVerdict | None, reading: Reading) -> MetricVerdict:
-        """What becomes of a metric whose paired launches, if there are any (`own`), could not fail it: a prediction."""
-        if not missed(screened):
-            return screened
-        comparison = reading.comparisons.get(screened.metric)
-        if comparison is None or not comparison.new:
-            return own or screened
-        predicted = _with_figures(self._judged(screened.metric, reading, "predicted", final=True), reading)
-        if reading.basis.elsewhere and (predicted.decision.fails or predicted.beyond):
-            reason = f"{predicted.reason}; what another machine recorded fails nothing without a pair of launches here"
-            predicted = replace(predicted, decision=Decision.INCONCLUSIVE, beyond=False, reason=reason)
-        return own if own is not None and predicted.decision is Decision.INCONCLUSIVE else predicted
 
     # -- metrics -----------------------------------------------------------------------------------------------
 
@@ -279,19 +247,15 @@ class Judge:
         entry, found = basis.entry, dict[str, Comparison]()
         if values.sample.reference is not None:
             found = compare.paired(values, {*names, Metric.CPU} if Metric.WALL in names else names)
-        elif entry is not None and values.rounds and basis.basis == "stored":
-            found = compare.with_stored(values, entry, names)
         elif entry is not None and values.rounds:
-            executor = next((each for each in values.test if each.cell.nodeid == basis.executor_nodeid), None)
-            found = compare.portable(values, entry, executor=executor, stored_executor=basis.executor, names=names)
+            found = compare.with_stored(values, entry, names)
         return Reading(values, basis, found)
 
     def _rows(self, reading: Reading, *, final: bool) -> list[MetricVerdict]:
         (values, basis, comparisons), sample = reading, reading.values.sample
         found = []
-        # 1. Against another machine's baseline, the ratio to the reference executor is judged in place of the time.
-        ratio = (Metric.RATIO,) if Metric.WALL in self.policy.metrics else ()
-        for metric in (*self.policy.metrics, *ratio):
+        # 1. Metrics.
+        for metric in self.policy.metrics:
             row = metrics.row(metric)
             if row.need == "locks" and sample.no_locks and sample.launches and reading.compared:
                 found.append(decide.without_figures(metric, sample.no_locks))
@@ -348,7 +312,7 @@ class Judge:
             limits=allowed._replace(floor=allowed.floor * scale),
             alpha=self.policy.alpha,
             beta=self.policy.beta,
-            at_most=self.at_most,
+            at_most=self._at_most(reading.basis),
             final=final,
             pair_s=values.round_s,
         )
@@ -358,18 +322,27 @@ class Judge:
 
 
 def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
-    """The verdict with the figure of each side, where this one has any."""
+    """The verdict with the figure of each side, where this one has any; and with what is stored, beside a reference."""
     values, entry = reading.values, reading.basis.entry
     if not reading.comparisons[judged.metric].new:
         return judged
-    others = [values.reference] if values.reference is not None else entry.recordings if entry else ()
-    now = figure_of(judged.metric, [values], others)
-    return replace(judged, now=now, was=figure_of(judged.metric, others, [values]))
+    recordings: Sequence[Side] = entry.recordings if entry else ()
+    others: Sequence[Side] = recordings if values.reference is None else [values.reference]
+    return replace(
+        judged,
+        now=figure_of(judged.metric, [values], others),
+        was=figure_of(judged.metric, others, [values]),
+        stored=None if values.reference is None else figure_of(judged.metric, recordings),
+    )
 
 
-def not_there(commit: str, why: str) -> str:
-    """Why the commit of a recording cannot be measured here: a report says it in its last lines."""
-    return f"recorded at {commit.removesuffix('+')[:COMMIT_DIGITS]}, {CANNOT_RUN}: {why}" if commit else why
+def not_there(commit: str, why: str, *, stale: bool = True) -> str:
+    """Why the commit of a recording cannot be measured here: a report says it in its last lines.
+
+    `stale` where only another recording helps; else `why` says what does.
+    """
+    said = CANNOT_RUN if stale else NOT_AT_HAND
+    return f"recorded at {commit.removesuffix('+')[:COMMIT_DIGITS]}, {said}: {why}" if commit else why
 
 
 def _why_none(values: Values, basis: Basis) -> str:
@@ -390,7 +363,7 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
     A paired regression becomes suspect for the reason `paired`: both sides met the same machine, so it may explain
     noise, hardly a change. A broken contract becomes inconclusive: one about a cell's own time for the reason `alone`,
     one between cells for the reason `crowded`, that others took cores, of which those cells may need different numbers.
-    Memory does not depend on what else runs, and a prediction knows the machine by the deviation that it adds.
+    Memory does not depend on what else runs, and stored figures know the machine by the deviation that it adds.
     """
     judged = []
     for each in verdict.metrics:
@@ -408,43 +381,6 @@ def doubted(verdict: Verdict, paired: str, alone: str, crowded: str) -> Verdict:
         why = _joined(each.reason, f"in doubt: {reason}")
         judged.append(replace(each, decision=doubt, reason=why, ruled_out=None) if failed and reason else each)
     return verdict if judged == list(verdict.metrics) else decide.again(verdict, judged)
-
-
-def unchanged(verdict: Verdict, why: str) -> Verdict:
-    """The verdict if the code is that of the baseline, for the reason `why`: what misses it is no change of the code.
-
-    An update may record it: the spread between recordings of the same code is what a prediction is based on.
-    """
-    reason = f"{why}, so the machine or the installed packages have changed"
-    judged = [
-        replace(each, decision=Decision.UNCHANGED, reason=_joined(each.reason, reason))
-        if each.decision in _MISSES and not each.contract
-        else each
-        for each in verdict.metrics
-    ]
-    return replace(decide.again(verdict, judged), same_code=True)
-
-
-def _paired_metric(metric: str) -> str:
-    """The metric that decides on paired launches: they compare times directly, without the reference executor."""
-    return Metric.WALL if metric == Metric.RATIO else metric
-
-
-def missed(verdict: MetricVerdict) -> bool:
-    """Whether a metric missed its baseline, so that its reference should be measured; a contract has no reference."""
-    return verdict.decision in _MISSES and verdict.metric != Metric.CONTRACT and bool(verdict.launches)
-
-
-def excess(verdict: Verdict) -> float:
-    """How far the metric that missed by most lies beyond its limit: as the log of a ratio, of a share in points."""
-    found = [-math.inf]
-    for each in filter(missed, verdict.metrics):
-        if each.points is not None:
-            found.append(each.points.value - (each.allowed or 0.0))
-        elif each.ratio is not None:
-            beyond = math.log(each.ratio.value / (each.allowed or 1.0))
-            found.append(-beyond if metrics.is_gain(each.metric) else beyond)
-    return max(found)
 
 
 def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cell], compared: bool) -> int:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from ..kit.errors import FtgateError
 from ..kit.text import apart, did_you_mean, listed, percent
-from ..kit.values import Interval, Metric, Threshold
-from ..model.verdict import BasisKind, Comparison, Limits
+from ..kit.values import Interval, Threshold
+from ..model.verdict import BasisKind, Comparison, Limits, MetricVerdict
 from . import metrics
 from .metrics import is_gain, is_share
 
@@ -187,12 +187,10 @@ def check(
 
 def _first(metric: str, field: str, layers: Mapping[str, Sequence[Threshold]], usual: float) -> tuple[float, str]:
     for place, given in layers.items():
-        # The ratio is judged in place of the time, so what is said of the time holds for it, too.
-        for name in (metric, Metric.WALL) if metric == Metric.RATIO else (metric,):
-            for each in reversed(given):
-                value = getattr(each, field)
-                if each.metric == name and value is not None:
-                    return value, place
+        for each in reversed(given):
+            value = getattr(each, field)
+            if each.metric == metric and value is not None:
+                return value, place
     return usual, ""
 
 
@@ -267,6 +265,15 @@ def allowed(metric: str, limit: float) -> float:
     if is_share(metric):
         return limit
     return math.exp(bounded(-limit if is_gain(metric) else limit))
+
+
+def worse(judged: MetricVerdict, *, pass_limit: bool = False) -> float:
+    """How much worse a metric is, or its pass limit: a fraction of the reference, of a share points; 0 if unknown."""
+    change = judged.points or judged.ratio
+    value = judged.effect if pass_limit else change.value if change else None
+    if judged.points is not None or not value:
+        return value or 0.0
+    return (1 / value if is_gain(judged.metric) else value) - 1
 
 
 def change_text(metric: str, shift: float, more: int = 0) -> str:

@@ -81,11 +81,6 @@ class MetricRow(NamedTuple):
         """The kinds of launches that it is read from."""
         return frozenset((self.need,) if self.beside is None else (self.need, self.beside))
 
-    @property
-    def portable(self) -> bool:
-        """Whether it can be compared with a recording of another machine: times and rates cannot."""
-        return self.unit in ("size", "share") or self.name in (Metric.SCALING, "efficiency")
-
 
 # ---- readers: launch order -> value
 
@@ -323,7 +318,7 @@ TABLE: Final[Mapping[str, MetricRow]] = {
     )
 }
 _DERIVED: Final[Mapping[str, MetricRow]] = {
-    Metric.RATIO: MetricRow(Metric.RATIO, "ratio", None, explains=True),
+    "ratio": MetricRow("ratio", "ratio", None),
     Metric.CEILING: MetricRow(
         Metric.CEILING,
         "ratio",
@@ -337,13 +332,12 @@ _DERIVED: Final[Mapping[str, MetricRow]] = {
     ),
     Metric.CONTRACT: MetricRow(Metric.CONTRACT, "number", None),
 }
-"""Metrics that comparisons derive: the time over that of the reference executor (in place of the time if the baseline
-is of another machine), what scaling can be at most on this machine (of contracts alone), and the amount by which a
-contract is broken."""
+"""A figure that is only shown: the time over that of the reference executor. Metrics of contracts: what scaling can be
+at most on this machine, and the amount by which one is broken."""
 GATING: Final = tuple(row.name for row in TABLE.values() if row.gates)
 """What gates by default; `declare.options.DEFAULT_METRICS` repeats it so that plain runs need not import this."""
 OF_FEATURES: Final = tuple(row.name for row in _OF_FEATURES)
-NAMES: Final = (*TABLE, Metric.RATIO)
+NAMES: Final = tuple(TABLE)
 """Metrics that take thresholds; a workload's own metrics take them too."""
 WHICH: Final = f"{listed(GATING, 'and')} gate by default, docs/metrics.md lists the others"
 

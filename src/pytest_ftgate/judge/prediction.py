@@ -31,7 +31,7 @@ SMALL_PART = 0.5
 
 
 def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
-    """The decision from stored recordings: on what is stored alone, as a screen or for good.
+    """The decision from stored recordings.
 
     The unit of replication is the recording. The median of the new launches is compared with prediction limits
     (Hahn & Meeker 1991, "Statistical Intervals"): the next recording of unchanged code stays below the upper one with

@@ -435,5 +435,6 @@ def entries_of(report: Report, rows: Sequence[Row]) -> dict[str, StoredCell]:
     for row, values in zip(rows, values_of(rows), strict=True):
         if values is not None and values.rounds and values.sample.error is None:
             took_s = row.conditions.span_s if row.conditions else 0.0
-            found[row.cell.nodeid] = entry_of(values.sample, stored_values(values), *about, took_s=took_s)
+            stored = stored_values(values)
+            found[row.cell.nodeid] = entry_of(values.sample, stored, *about, tree=report.tree, took_s=took_s)
     return found

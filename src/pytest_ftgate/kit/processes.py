@@ -230,6 +230,11 @@ def begin(run: str, budget_s: float | None, warn: Callable[[str], object]) -> No
     _patience.ends_s = math.inf if budget_s is None else time.monotonic() + budget_s
 
 
+def left_s() -> float:
+    """Seconds that the run has left for a command; OWN_S at most."""
+    return min(OWN_S, max(LEAST_S, _patience.ends_s - time.monotonic()))
+
+
 def run_within(
     words: Sequence[str],
     *,

@@ -59,7 +59,6 @@ class Metric(StrEnum):
     LOCK_WAIT = "lock_wait"
     SCALING = "scaling"
     CEILING = "ceiling"
-    RATIO = "ratio"
     CONTRACT = "contract"
 
 

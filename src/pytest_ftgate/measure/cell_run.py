@@ -103,6 +103,11 @@ class CellRun:
         self.unsupported: str | None = None
         self.require(EVERYTHING if reference is None else IN_PAIRS)
 
+    def without_reference(self, target: PreparedTarget, spec: Spec) -> None:
+        """Begin anew by itself: the test as it is there, on that target."""
+        self.target, self.spec, self.reference, self.sides = target, spec, None, [self]
+        self.all_launches, self.begun, self.error, self.locks_error = [], 0, None, None
+
     @property
     def family(self) -> Family:
         """What the cells of one executor, target and environment share, whatever their worker count."""

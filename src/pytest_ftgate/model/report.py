@@ -252,10 +252,9 @@ class Shortfall(Struct, frozen=True, kw_only=True):
 class Row(Struct, frozen=True, kw_only=True):
     """One cell of a report: its figures, its verdict, and the raw sample behind both.
 
-    `paired` is the sample that was interleaved with its reference after `sample` had missed its baseline. `shortfall`
-    is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is unknown. A row
-    `in_part` was judged by what was measured until the run was interrupted. `options` are the words of the command line
-    that measure it in the same way.
+    `shortfall` is that of the time in which it was left open. `line` is that of the test in its file, 0 where it is
+    unknown. A row `in_part` was judged by what was measured until the run was interrupted. `options` are the words of
+    the command line that measure it in the same way.
     """
 
     cell: Cell
@@ -264,7 +263,6 @@ class Row(Struct, frozen=True, kw_only=True):
     sample: Sample | None = None
     error: WorkloadError | None = None
     conditions: Conditions | None = None
-    paired: Sample | None = None
     shortfall: Shortfall | None = None
     explanation: Explanation | None = None
     line: int = 0
@@ -363,8 +361,9 @@ class Report(Struct, frozen=True, kw_only=True):
     `failing` are the node ids of the cells that fail the run, as its `--ftgate-fail-on` says; None: by its default.
     `shard` is the part of the tests that was measured; None: all.
     `undecided_fails` says whether a run that decided (almost) nothing fails. `project` is the name of what was
-    measured, `branch` the one that is checked out; empty where they are not known. `weights` are those by which
-    advice chooses. `seconds` is where `wall_s` went, by kind of work; empty where that is not known.
+    measured, `branch` the one that is checked out; empty where they are not known. `tree` is that of the files that
+    were measured, as recordings have it. `weights` are those by which advice chooses. `seconds` is where `wall_s` went,
+    by kind of work; empty where that is not known.
     """
 
     version: str
@@ -384,6 +383,7 @@ class Report(Struct, frozen=True, kw_only=True):
     undecided_fails: bool = True
     project: str = ""
     branch: str = ""
+    tree: CommitId = ""
     weights: Weights = ()
     seconds: dict[str, float] = {}
     schema: int = SCHEMA

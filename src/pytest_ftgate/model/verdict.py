@@ -15,8 +15,8 @@ class Decision(StrEnum):
     """The verdict on one metric of one cell, or on the cell.
 
     BROKEN is a contract that does not hold. SUSPECT is probably regressed, but the time ended before that was decided.
-    ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED runs the same as its reference:
-    it was not compared, or what it misses is no change of the code. XFAILED regressed or is broken, as @ftgate.xfail
+    ACCEPTED regressed, but a commit of the branch says that this is meant. UNCHANGED runs the same as its reference,
+    with which it was not compared. XFAILED regressed or is broken, as @ftgate.xfail
     says; XPASSED is not, although it says so. NOT_MEASURED: the time ended before its turn came.
     """
 
@@ -128,7 +128,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the control of the same
     group (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
-    better, for `ratio` the time over that of the reference executor. `new[i]` and `reference[i]` are of the same round:
+    better. `new[i]` and `reference[i]` are of the same round:
     a pair; unless there are `recordings`, whose launches the reference then holds. The pass limit of the lock-wait
     share has twice the floor.
 
@@ -180,7 +180,8 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
 
     `now` is the figure of the launches that were judged, `was` that of what they were compared with: the medians and
     means of a table, each read from its own side alone, in the base unit of the metric table (ns, bytes, a fraction).
-    `ratio` and `points` compare pair by pair, so they may differ from the two.
+    `ratio` and `points` compare pair by pair, so they may differ from the two. `stored` is the figure of this machine's
+    recordings, where `was` is that of a reference.
     """
 
     metric: str
@@ -199,6 +200,7 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     beyond: bool = False
     now: float | None = None
     was: float | None = None
+    stored: float | None = None
     wall_growth: float = 1.0
 
 
@@ -215,21 +217,25 @@ class Expected(Struct, frozen=True, kw_only=True):
 
 
 class Acceptance(Struct, frozen=True, kw_only=True):
-    """A regression that is meant, as the trailer `Ftgate-Accept: CELLS METRIC: REASON` of a commit says."""
+    """A regression that is meant, as the trailer `Ftgate-Accept: CELLS METRIC+N%: REASON` of a commit says.
+
+    `most` is the largest change that it accepts, as a fraction, of a share in points; None: any.
+    """
 
     cells: str
     metric: str
     reason: str
     commit: str
+    most: float | None = None
 
 
-BasisKind = Literal["", "stored", "predicted", "portable", "paired"]
-"""What a cell was judged by: the stored launches of this machine, a prediction from stored recordings, the
-machine-independent metrics of another machine's recordings, or its interleaved reference."""
+BasisKind = Literal["", "stored", "paired"]
+"""What a cell was judged by: the recordings of this machine, or its interleaved reference."""
 
 
-CANNOT_RUN = "whose test cannot run here"
-"""Of the commit of a recording, in a reason or in a why: a report says it in its last lines."""
+CANNOT_RUN, NOT_AT_HAND = "whose test cannot run here", "which is not at hand"
+"""Of the commit of a recording, in a reason or in a why, which a report says in its last lines: it has to be recorded
+again, or what is said helps."""
 
 
 class Basis(Struct, frozen=True, kw_only=True):
@@ -256,14 +262,13 @@ class Basis(Struct, frozen=True, kw_only=True):
 class Verdict(Basis, frozen=True, kw_only=True):
     """The decision on one cell: the worst of its metrics; its basis, and why it is that one.
 
-    `same_code` says that the code has not changed since its baseline's commit. `expected` is the known failure that
+    `expected` is the known failure that
     made the decision XFAILED or XPASSED, `accepted` the trailers that made it ACCEPTED.
     """
 
     decision: Decision
     metrics: tuple[MetricVerdict, ...] = ()
     reason: str = ""
-    same_code: bool = False
     expected: Expected | None = None
     accepted: tuple[Acceptance, ...] = ()
 

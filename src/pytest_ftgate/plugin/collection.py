@@ -20,7 +20,6 @@ from ..declare import arguments, plan, tests
 from ..judge import limits
 from ..kit.errors import FtgateError
 from ..kit.text import plain
-from ..kit.values import Metric
 from ..model.spec import Cell, Source, Spec, Target, parse_target
 from ..runner.api import Declaration
 from .options import options_of, usage_errors
@@ -115,7 +114,7 @@ AT_A_RATE = "latency_p50"
 
 def gated_by(config: pytest.Config, spec: Spec) -> tuple[str, ...]:
     """The metrics that a test lets gate itself; the command line selects without them."""
-    named = [each.metric for each in spec.thresholds if each.metric != Metric.RATIO]  # which replaces the time
+    named = [each.metric for each in spec.thresholds]
     if spec.service is not None and spec.service.load.rate:
         named = list(dict.fromkeys([*named, AT_A_RATE]))
     if not named:

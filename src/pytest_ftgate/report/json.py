@@ -51,17 +51,16 @@ def render(report: Report) -> str:
 def pieces(report: Report) -> Iterator[str]:
     """The same piece by piece: the whole text of a large run takes more memory than all else."""
     # Samples are nearly all of a report: they are encoded as they are, and put where these names stand.
-    name, samples = secrets.token_hex(16), [each for row in report.rows for each in (row.sample, row.paired)]
+    name, samples = secrets.token_hex(16), [row.sample for row in report.rows]
     replace = msgspec.structs.replace
     tables = tuple(
-        replace(table, rows=tuple(replace(row, sample=None, paired=None) for row in table.rows))
-        for table in report.tables
+        replace(table, rows=tuple(replace(row, sample=None) for row in table.rows)) for table in report.tables
     )
     bare = msgspec.to_builtins(replace(report, tables=tables), order="sorted", str_keys=True)
     rows = [row for table in bare["tables"] for row in table["rows"]]
     for number, sample in enumerate(samples):
         if sample is not None:
-            rows[number // 2]["paired" if number % 2 else "sample"] = f"{name}{number:08}"
+            rows[number]["sample"] = f"{name}{number:08}"
     head, *parts = msgspec.json.format(_encoded(bare, "sorted"), indent=2).decode().split(f'"{name}')
     yield head
     for part in parts:

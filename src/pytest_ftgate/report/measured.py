@@ -49,7 +49,7 @@ COLUMNS = {
     each.metric: each
     for each in (
         Column(Metric.WALL, units.time),
-        Column(Metric.RATIO, units.ratio),
+        Column("ratio", units.ratio),
         Column("cores", units.cores),
         Column(Metric.USS, units.size),
         Column("pss", units.size),
@@ -118,7 +118,7 @@ def measured(row: Row) -> list[Measured]:
         ("peak", row.figures.peaks),
     )
     found, of = [], None if row.sample is None else Values(row.sample)
-    for name in (*metrics.NAMES, *(f"{kind}.{name}" for kind, values in named for name in values)):
+    for name in (*metrics.NAMES, "ratio", *(f"{kind}.{name}" for kind, values in named for name in values)):
         metric, estimate = metrics.row(name), row.figures.of(name)
         if name == "efficiency" and isinstance(estimate, float) and row.figures.scaling:
             of_scaling, part = row.figures.scaling, estimate / row.figures.scaling.value

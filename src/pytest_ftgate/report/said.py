@@ -15,10 +15,10 @@ from typing import NamedTuple
 from ..judge import contract_grammar, limits, metrics
 from ..kit import units
 from ..kit.text import COMMIT_DIGITS, listed, plain, plural, split_nodeid
-from ..kit.values import grouped
+from ..kit.values import Metric, grouped
 from ..model.report import OWN_CODE, Explanation, Machine, Moved, Report, Row, Shortfall
-from ..model.sample import MEASURED, Sample, WorkloadError, outcomes
-from ..model.verdict import CANNOT_RUN, Acceptance, Decision, MetricVerdict, Verdict
+from ..model.sample import MEASURED, WorkloadError, outcomes
+from ..model.verdict import CANNOT_RUN, NOT_AT_HAND, Acceptance, Decision, MetricVerdict, Verdict
 from ..stats.rates import clopper_pearson
 
 VISIBLE, VISIBLE_PART = 0.01, 0.1
@@ -47,9 +47,7 @@ UNKNOWN = "not known"
 """What is not known has no sentence; the JSON report says why."""
 AGAINST = "--ftgate-against "
 BASES = {
-    "stored": "the stored launches",
-    "predicted": "a prediction from the stored recordings",
-    "portable": "machine-independent metrics",
+    "stored": "stored figures",
     "paired": "paired launches",
 }
 NOTHING_JUDGED = "no cell was judged"
@@ -220,10 +218,7 @@ def severity(row: Row) -> float:
     first = next(iter(_deciding(row)), None)
     if first is None or first.contract:
         return 0.0
-    if first.points is not None:
-        return first.points.value
-    value = first.ratio.value if first.ratio else 1.0
-    return (1 / value if metrics.is_gain(first.metric) and value else value) - 1
+    return limits.worse(first)
 
 
 # ---- a cell at length
@@ -257,18 +252,31 @@ def finding(row: Row, *, every: bool = False) -> Finding:
     ]
     said = any(each.reason and each.reason in verdict.reason for each in shown)
     baseline, at = verdict.baseline, commit(verdict.commit)
+    against = " at ".join(filter(None, (baseline, "" if at and at in baseline else at)))
     return Finding(
         changes=tuple(metric_text(each, row) for each in shown),
         reason="" if said else plain(verdict.reason),
-        against=plain(" at ".join(filter(None, (baseline, "" if at and at in baseline else at)))),
+        against=plain("; ".join(filter(None, (against, stored_text(verdict))))),
         basis=plain(basis(verdict)),
         explanation=explained(row.explanation),
     )
 
 
+def stored_text(verdict: Verdict) -> str:
+    """`stored 3.66 ms, the reference 3.71 ms here`, of the time, or else of the first metric that is stored."""
+    found = [(each, each.stored, each.was) for each in verdict.metrics if None not in (each.stored, each.was)]
+    for each, *figures in sorted(found, key=lambda each: each[0].metric != Metric.WALL)[:1]:
+        stored, was = (units.of(metrics.row(each.metric).unit, value or 0.0, unicode=True) for value in figures)
+        return f"stored {stored}, the reference {was} here"
+    return ""
+
+
 def basis(verdict: Verdict) -> str:
-    """What the verdict was judged by, and the reason for that."""
+    """What the verdict was judged by, and the reason for that; of stored figures what a pass of the time rules out."""
     text = BASES.get(verdict.basis, "")
+    walls = [each.effect for each in verdict.metrics if each.metric == Metric.WALL and each.effect is not None]
+    if verdict.basis == "stored" and walls:
+        text += f", by which a pass rules out {units.change(walls[0]).replace('.0 %', ' %')}"
     return f"{text} ({verdict.why})" if text and verdict.why else text or verdict.why
 
 
@@ -492,7 +500,7 @@ def uncompared(verdict: Verdict) -> str:
 
 def whose(row: Row) -> str:
     """Whether the reference has a cell's error, too; empty where the cell is compared with nothing."""
-    sample, verdict = _failed_sample(row), row.verdict
+    sample, verdict = row.sample, row.verdict
     if sample is None and row.error is not None and verdict.reason != row.error.reason:
         return verdict.reason  # how often it was seen, on both sides
     reference = sample.reference if sample else None
@@ -520,11 +528,6 @@ def whose(row: Row) -> str:
     return f"{here}0 of {plural(reference.begun, 'launch', 'launches')} of the reference had this error{bound}"
 
 
-def _failed_sample(row: Row) -> Sample | None:
-    """The launches in which it failed: its first, or those that were paired with its baseline's commit."""
-    return row.paired if row.paired is not None and row.paired.error is not None else row.sample
-
-
 def _same_there(row: Row) -> bool:
     """Whether its reference failed in the same way: by an exception of the same type out of the same function.
 
@@ -538,7 +541,7 @@ def _same_there(row: Row) -> bool:
             return (re.sub(r"\d+", "", re.split("[(;:]", error.reason)[0]),)
         return (found[1], frames[-1][2] if frames else "")
 
-    sample = _failed_sample(row)
+    sample = row.sample
     there = sample.reference.error if sample and sample.reference else None
     if sample is None or sample.error is None or there is None:
         return False
@@ -635,11 +638,7 @@ def undecided(report: Report) -> str:
         return ""
     left = [row for row in report.rows if row.verdict.compared and not row.verdict.decision.decided]
     short = [row.shortfall for row in left if row.shortfall]
-    if all(row.verdict.basis == "portable" for row in left):
-        advice = "what another machine recorded decides little: record on this one"
-        if not any(map(cannot_run, left)):
-            advice += ", or compare with a commit (--ftgate-against)"
-    elif short:
+    if short:
         advice = shortfall_text(max(short, key=lambda each: each.wanted_s))
     else:
         fixed = any(option.startswith("ftgate_launches") for row in report.rows for option in row.options)
@@ -702,9 +701,14 @@ def counts(report: Report) -> Counter[Decision]:
     return Counter(row.verdict.decision for row in report.rows)
 
 
-def cannot_run(row: Row) -> str:
-    """Why the commit of a cell's recording could not be measured; empty where it could, or need not be."""
-    return next((text for text in (row.verdict.reason, row.verdict.why) if CANNOT_RUN in text), "")
+def not_there(row: Row) -> tuple[str, str]:
+    """`stale` and why the commit of a cell's recording could not be measured, where only another recording helps;
+    `missing` and what does, where something else does; empty where it could be measured, or need not be.
+    """
+    for word, why in (("stale", CANNOT_RUN), ("missing", NOT_AT_HAND)):
+        if text := next((text for text in (row.verdict.reason, row.verdict.why) if why in text), ""):
+            return word, text
+    return "", ""
 
 
 def recording_commands(rows: Sequence[Row]) -> list[str]:
@@ -712,11 +716,7 @@ def recording_commands(rows: Sequence[Row]) -> list[str]:
 
     Not those that are worse: recording them would accept that.
     """
-    stored_here = (
-        (row.verdict.basis in ("stored", "predicted"), row.cell.nodeid)
-        for row in rows
-        if not row.verdict.decision.worse
-    )
+    stored_here = ((row.verdict.basis == "stored", row.cell.nodeid) for row in rows if not row.verdict.decision.worse)
     texts = []
     for stored, cells in sorted(grouped(stored_here).items()):
         named = cells if len(cells) <= NAMED else list(dict.fromkeys(split_nodeid(cell)[0] for cell in cells))
@@ -729,4 +729,4 @@ def recording_commands(rows: Sequence[Row]) -> list[str]:
 
 def is_against(row: Row) -> bool:
     """Whether a cell was measured beside a commit, which is no baseline of it if it lacks it."""
-    return any(word.startswith("--ftgate-against") for word in row.options)
+    return any(word.startswith("--ftgate-against") and word != "--ftgate-against=stored" for word in row.options)

@@ -96,11 +96,12 @@ def _footer(report: Report, style: Style) -> list[str]:
     new = [row for row in report.rows if row.verdict.decision is Decision.NO_BASELINE]
     for why in dict.fromkeys(plain(row.verdict.reason) for row in new if said.is_against(row) and row.verdict.reason):
         lines += entry("new", why, style, indent=0, column=9)
-    stale = [row for row in report.rows if said.cannot_run(row)]
-    for why, count in Counter(plain(said.cannot_run(row)) for row in stale).items():
-        lines += entry("stale", f"{plural(count, 'cell')}: {why}", style, indent=0, column=9)
-    lines += [" " * 9 + f"record it again: {command}" for command in said.recording_commands(stale)]
-    if (count := sum(not (said.is_against(row) or said.cannot_run(row)) for row in new)) and not report.updates:
+    for word, cells in grouped((said.not_there(row)[0], row) for row in report.rows).items():
+        for why, count in Counter(plain(said.not_there(row)[1]) for row in cells if word).items():
+            lines += entry(word, f"{plural(count, 'cell')}: {why}", style, indent=0, column=9)
+        if word == "stale":
+            lines += [" " * 9 + f"record it again: {command}" for command in said.recording_commands(cells)]
+    if (count := sum(not (said.is_against(row) or said.not_there(row)[0]) for row in new)) and not report.updates:
         text = plural(count, "cell has", "cells have") + " no baseline: compare with a commit, or store the figures"
         roads = [*(["pytest --ftgate-against=REV"] if report.commit else []), "ftgate baseline update"]
         lines += [*entry("new", text, style, indent=0, column=9), *(" " * 9 + road for road in roads)]

@@ -33,8 +33,8 @@ _LIBRARY = re.compile(r"^lib(?:64)?/python\d+\.\d+t?/(?:(?:site|dist)-packages/)
 class Explainer:
     """Explains the cells of one test that regress, each once; `found` is by node id.
 
-    It starts a pair of profile launches for each whose work takes more time, and more at the end of a phase where that
-    did not show its functions. What fails in them is said in the explanation.
+    It starts a pair of profile launches for each whose work takes more time, and more at the end where that did not
+    show its functions. What fails in them is said in the explanation.
     """
 
     def __init__(self, by_people: Callable[[Row], Row], root: Path) -> None:
@@ -48,18 +48,16 @@ class Explainer:
         self._followed: set[str] = set()
 
     def follow(self, phase: Phase, left_s: float) -> None:
-        """After a round of a phase: explain the cells that are decided, at the cost of the phase's time."""
+        """After a round: explain the cells that are decided, at the cost of the test's time."""
         settled = {each.cell.nodeid for each in phase.measurement.cell_runs if each.alive and not each.needs}
-        settled = (settled & phase.judged) - self._followed
-        if not phase.pair or not settled:
-            return
+        settled = {each for each in settled - self._followed if phase.references[each].pair}
         self._followed |= settled
         for cell in phase.cells:
             if cell.nodeid in settled:
                 self.explain(self.by_people(phase.judge.so_far(cell)), phase, left_s)
 
     def end(self, rows: Sequence[Row], ended: Phase, left_s: Callable[[], float]) -> None:
-        """At the end of a phase: explain what has regressed, then sample on where that did not show the functions."""
+        """At the end: explain what has regressed, then sample on where that did not show the functions."""
         for _ in range(1 + MORE_PAIRS):
             for row in rows:
                 self.explain(row, ended, left_s())
@@ -78,15 +76,15 @@ class Explainer:
         return replace(own, functions=functions, added_ns=added_ns, like=like.label)
 
     def explain(self, row: Row, phase: Phase, left_s: float) -> None:
-        """Explain a cell if it has regressed in this phase, within `left_s` seconds: again if samples may show more."""
-        nodeid, sample = row.cell.nodeid, row.paired or row.sample
-        if nodeid not in phase.judged or (nodeid in self.found and nodeid not in self._sampled):
+        """Explain a cell if it has regressed, within `left_s` seconds: again if samples may show more."""
+        nodeid, sample = row.cell.nodeid, row.sample
+        if nodeid in self.found and nodeid not in self._sampled:
             return
         decision = row.verdict.decision
         if decision not in EXPLAINED or sample is None or sample.reference is None:
             return
         self._cells[nodeid] = row.cell
-        before, after = _naming(phase, self.root)
+        before, after = _naming(phase, row.cell, self.root)
         moved = explain.moved(_sites_named(sample, after), _sites_named(sample.reference, before))
         if decision is Decision.ACCEPTED:
             self.found[nodeid] = moved
@@ -99,7 +97,7 @@ class Explainer:
 
     def _with_functions(self, moved: Explanation, row: Row, sample: Sample, phase: Phase, left_s: float) -> Explanation:
         """With the functions that take the added time, or why they are not known."""
-        before, after = _naming(phase, self.root)
+        before, after = _naming(phase, row.cell, self.root)
         added = explain.added_time(sample)
         if added is None or not added.grew:
             return replace(moved, refused=outside(moved.phases) if _is_slower(row) else "")
@@ -126,16 +124,15 @@ class Explainer:
 def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
     """The explanation of a regressed cell whose reference was not measured: what its recordings hold, no functions."""
     assert row.sample is not None
-    same_machine = compared_with.basis != "portable"
-    moved = explain.moved(row.sample, compared_with.entry if same_machine else None)
+    moved = explain.moved(row.sample, compared_with.entry)
     why = row.verdict.why or "its reference was not measured"
     refused = f"{UNKNOWN} ({why})" if _is_slower(row) and row.verdict.decision is not Decision.ACCEPTED else ""
     return replace(moved, refused=refused)
 
 
-def _naming(ended: Phase, root: Path) -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """How the files of the reference and those of the change are named."""
-    pair = ended.pair
+def _naming(phase: Phase, cell: Cell, root: Path) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """How the files of a cell's reference and those of the change are named."""
+    pair = phase.references[cell.nodeid].pair
     assert pair is not None
     return _named(pair.reference, root), _named(pair.changed, root)
 
@@ -151,8 +148,7 @@ def outside(phases: Iterable[Moved]) -> str:
 def _is_slower(row: Row) -> bool:
     """Whether a time is among what regressed, or a figure that is made of times."""
     failed = [each.metric for each in row.verdict.metrics if each.decision.worse]
-    made_of_time = (Metric.RATIO, Metric.SCALING)
-    return any(metric in made_of_time or metrics.row(metric).unit == "time" for metric in failed)
+    return any(metric == Metric.SCALING or metrics.row(metric).unit == "time" for metric in failed)
 
 
 # ---- files as people know them, and alike on both sides

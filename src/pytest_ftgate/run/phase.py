@@ -1,11 +1,12 @@
-"""A phase of a trial: cells that are measured together, by themselves or paired with a reference."""
+"""The rounds of a test: its cells are measured together, each by itself or paired with its reference."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -13,22 +14,21 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from ..declare.plan import one_per_target
-from ..judge.judge import PAIRED_ROUNDS, SCREEN_LAUNCHES, ComparedWith, Judge
+from ..judge.judge import Judge
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..judge.values import TestValues
-from ..kit import git
 from ..kit.errors import FtgateError
-from ..kit.text import split_nodeid
-from ..kit.values import Metric
+from ..kit.git import Checkout
 from ..measure.cell_run import CellRun, PreparedTarget
 from ..measure.conditions import ConditionsMonitor
 from ..measure.group import Measurement
 from ..measure.plan import LEAST_LAUNCHES, PILOT_ITERATIONS, Allowance, RoundPlan
 from ..model.report import Conditions, Row, Shortfall
+from ..model.sample import Need, Sample
 from ..model.spec import Cell, Group
+from .compared import Reference
 from .sides import worktrees
-from .sides.references import described
-from .targets import target_of, unavailable
+from .targets import target_of
 
 if TYPE_CHECKING:
     from .run import Run, RunTime
@@ -40,8 +40,8 @@ LEAST_ROUNDS = 5
 """Rounds of a comparison for which iterations are given up if the budget is small; more if a decision needs more.
 Contracts need fewer."""
 RESERVED_S, RESERVED_SHARE = (2.0, 5.0), 0.1
-"""What a paired phase leaves to explain the cells that fail at its end: of its time, in these bounds. A phase that is
-too short for it leaves nothing: its verdicts need all of it.
+"""What pairs leave to explain the cells that fail at their end: of the time, in these bounds. A time that is too short
+for it leaves nothing: the verdicts need all of it.
 
 It does not depend on what was measured, so that it favours no verdict.
 """
@@ -59,29 +59,22 @@ class Instead(Protocol):
         ...
 
 
-@dataclasses.dataclass(kw_only=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Phase:
-    """Cells that are measured together, paired with a reference for the reason `why` if there is a `pair`.
+    """Cells that are measured together, each with its reference, by node id.
 
-    Cells that are not `judged` (node ids) are measured for another cell's scaling. `metrics` limits what is judged.
-    Cells that are the `same` on both sides, for a reason by node id, are measured for contracts alone; `changed` are
-    the functions that others run and that differ. A `spare` phase is for what the others leave of the time.
+    All are measured in the same files: in a `checkout`, else in place. `changed` are the functions that they run and
+    that differ.
     """
 
     cells: tuple[Cell, ...]
-    judged: frozenset[str]
-    pair: worktrees.Pair | None = None
-    why: str = ""
-    metrics: frozenset[str] | None = None
-    same: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    references: dict[str, Reference]
+    checkout: Checkout | None = None
     changed: AbstractSet[tuple[str, str]] = frozenset()
-    spare: bool = False
 
     # As `begin` sets them:
     measurement: Measurement = dataclasses.field(init=False)
     judge: Judge = dataclasses.field(init=False)
-    share: float = dataclasses.field(init=False)
-    """The part that it gets of what was left of the test's time."""
     budget_s: float = dataclasses.field(init=False)
     """How long it may measure."""
     reserved_s: float = dataclasses.field(init=False)
@@ -94,50 +87,21 @@ class Phase:
     values: TestValues = dataclasses.field(init=False)
     conditions: Conditions = dataclasses.field(init=False)
 
-    def begin(self, run: Run, group: Group, monitor: ConditionsMonitor, left_s: float, waiting: int) -> None:
-        """Install the targets, and find what each cell is compared with. Raises FtgateError.
-
-        `left_s` is the rest of the test's time, for this phase and those `waiting`. A screen leaves half of it to what
-        may follow a miss.
-        """
-        cells, pair, screened = self.cells, self.pair, self.metrics is not None
-        checkout = pair.changed if pair else None
-
-        def prepared(checkout: git.Checkout | None) -> dict[str, PreparedTarget]:
-            return {
-                cell.target.spec: run.targets.prepared(cell, group.spec, checkout) for cell in one_per_target(cells)
-            }
-
-        # 1. What is installed, and what each cell is compared with.
-        targets = prepared(checkout)
-        compared = {cell.nodeid: self.basis_of(cell, run, group) for cell in cells}
+    def begin(self, run: Run, group: Group, monitor: ConditionsMonitor) -> None:
+        """Prepare the targets of all sides, and plan the rounds. Raises FtgateError."""
+        self._run, self._group = run, group
+        cells, checkout = self.cells, self.checkout
+        compared = {cell.nodeid: self.references[cell.nodeid].basis for cell in cells}
         based = any(each.basis for each in compared.values())
-        references: dict[str, CellRun] = {}
-        if pair and based:  # a reference without the test is not built
-            old_spec, old_targets = run.references.relocated(group.spec, pair.reference), prepared(pair.reference)
-            # Of two versions of a distribution; two wheels may be two builds of one version.
-            asked = [word for word in pair.reference.install if not (pair.reference.commit or word.endswith(".whl"))]
-            for name in old_targets if asked else ():
-                pythons = (Path(side[name].python) for side in (old_targets, targets))
-                old, new = (worktrees.installed_version(python, asked[0]) for python in pythons)
-                if old == new:
-                    raise FtgateError(f"both sides have {asked[0]} on {name}: there is nothing to compare")
-            for cell in cells:
-                if compared[cell.nodeid].basis:
-                    there = replace(cell, target=target_of(cell, pair.reference))
-                    references[cell.nodeid] = CellRun(there, old_targets[cell.target.spec], old_spec)
+        # 1. Both sides of each cell.
         spec = run.references.relocated(group.spec, checkout) if checkout else group.spec
-        if screened:  # contracts were judged in the first phase
-            spec = replace(spec, contracts=())
+        targets = {cell.target.spec: run.targets.prepared(cell, group.spec, checkout) for cell in one_per_target(cells)}
+        paired = (cell for cell in cells if compared[cell.nodeid].basis == "paired")
+        references = {cell.nodeid: self._reference(cell, targets) for cell in paired}
         # 2. How much time it has, and what it leaves to explain the cells that fail.
         makes: Callable[[Phase], Instead] | None = run.hooks.ftgate_instead(run=run)
-        followed = (
-            makes is None and pair is None and run.config.escalate and any(each.entry for each in compared.values())
-        )
-        self.share = 0.5 if followed else 1 / (1 + waiting)
-        own_s = left_s * self.share
-        self.reserved_s = 0.0
-        if pair and run.config.explain and makes is None:
+        own_s, self.reserved_s = run.config.test_time, 0.0
+        if references and run.config.explain and makes is None:
             least_s, most_s = RESERVED_S
             reserved_s = min(most_s, RESERVED_SHARE * own_s)
             self.reserved_s = reserved_s if reserved_s >= least_s else 0.0
@@ -152,22 +116,16 @@ class Phase:
             timeout_s=run.config.timeout,
         )
         self.budget_s = limits.budget_s
-        # 4. Who judges, and how many rounds that needs. After a screen no other kind of launch is needed than those of
-        # the metrics that missed.
-        names = (*run.policy.metrics, *group.spec.gated)
-        if self.metrics is not None:
-            # On another machine the time was screened by its ratio.
-            wanted = self.metrics | ({Metric.WALL} if Metric.RATIO in self.metrics else set())
-            names = tuple(each for each in names if each in wanted)
-        at_most = PAIRED_ROUNDS if pair else SCREEN_LAUNCHES
-        judge = self.judge = Judge(spec, replace(run.policy, metrics=names), compared, at_most, limits.launches)
-        judged = makes is None and not (pair is None and records) and (bool(spec.contracts) or based)
+        # 4. Who judges, and how many rounds that needs.
+        policy = replace(run.policy, metrics=(*run.policy.metrics, *group.spec.gated))
+        judge = self.judge = Judge(spec, policy, compared, limits.launches)
+        judged = makes is None and not records and (bool(spec.contracts) or based)
         self.needed = 0
         if judged:
             self.needed = min(judge.least_rounds(), limits.launches or judge.rounds)
             least_rounds = LEAST_ROUNDS if based else LEAST_LAUNCHES
             limits = replace(limits, at_least=max(least_rounds, self.needed), at_most=judge.rounds)
-        elif pair is not None:  # figures are all there is to show
+        elif checkout is not None:  # figures are all there is to show
             launches = limits.launches or LEAST_LAUNCHES
             limits = replace(limits, launches=launches, most_iterations=PILOT_ITERATIONS, least_iterations=0)
         # 5. Its rounds.
@@ -181,12 +139,12 @@ class Phase:
                 cell_run.require(first[cell_run.cell.nodeid])
         self.measurement = Measurement(
             cell_runs=cell_runs,
-            plan=RoundPlan(spec, limits, run.clock, loops=None if pair else run.stored.loops(group, cells)),
+            plan=RoundPlan(spec, limits, run.clock, loops=None if checkout else run.stored.loops(group, cells)),
             launcher=run.launcher,
-            rng=random.Random(f"{run.config.seed}:{group.key}{':beside' if screened else ''}"),
+            rng=random.Random(f"{run.config.seed}:{group.key}"),
             listener=run.listener,
             monitor=monitor,
-            stopping_rule=judge.needs if judged else None,
+            stopping_rule=self._needs if judged else None,
             needed=0 if spec.contracts else self.needed,  # contracts compare cells: these are measured together
             empty=run.empty,
             capacity=run.capacity,
@@ -194,6 +152,46 @@ class Phase:
         )
         if makes is not None:
             self.instead = makes(self)
+
+    def _reference(self, cell: Cell, targets: Mapping[str, PreparedTarget]) -> CellRun:
+        """A cell as its reference has it. Raises FtgateError if both sides have the same version of a distribution."""
+        pair, name = self.references[cell.nodeid].pair, cell.target.spec
+        assert pair is not None
+        reference = pair.reference
+        there = self._run.targets.prepared(cell, self._group.spec, reference)
+        # Two wheels may be two builds of one version.
+        asked = [word for word in reference.install if not (reference.commit or word.endswith(".whl"))]
+        if asked:
+            old, new = (worktrees.installed_version(Path(each.python), asked[0]) for each in (there, targets[name]))
+            if old == new:
+                raise FtgateError(f"both sides have {asked[0]} on {name}: there is nothing to compare")
+        spec = self._run.references.relocated(self._group.spec, reference)
+        return CellRun(replace(cell, target=target_of(cell, reference)), there, spec)
+
+    def _needs(self, samples: Sequence[Sample]) -> Mapping[str, frozenset[Need]]:
+        """The stopping rule: what the judge needs, after cells that cannot be paired have begun anew."""
+        anew = [self._begun_anew(each) for each in self.measurement.cell_runs]
+        return self.judge.needs(self.measurement.samples_so_far() if any(anew) else samples)
+
+    def _begun_anew(self, cell_run: CellRun) -> bool:
+        """Leave out the commit of a recording that fails before its first pair, as one with another API does; and the
+        checkout, where the workload needs a file that git does not have. What is stored then judges.
+        """
+        run, spec, nodeid = self._run, cell_run.spec, cell_run.cell.nodeid
+        known, there, target = self.references[nodeid], cell_run.reference, cell_run.target
+        if there is None or known.pair is None or not known.basis.recorded or there.of("time"):
+            return False
+        why, stale = there.unsupported or (there.error.reason if there.error else ""), cell_run.error is None
+        if cell_run.error is not None:
+            why = worktrees.ignored_hint(cell_run.error.detail, known.pair.changed, run.folder.root)
+            spec = self._group.spec
+            with contextlib.suppress(FtgateError):
+                target = run.targets.prepared(cell_run.cell, spec)
+        if why:
+            cell_run.without_reference(target, spec)
+            self.references[nodeid] = known.by_figures(why, stale=stale)
+            self.judge.all_compared[nodeid] = self.references[nodeid].basis
+        return bool(why)
 
     @property
     def left_s(self) -> float:
@@ -204,34 +202,11 @@ class Phase:
         """One round; returns whether there may be another. `share_s` and `left_s` are as for `Trial.step`."""
         if share_s is not None and left_s is not None:
             own_s = self.budget_s - self.measurement.plan.spent_s
-            self.measurement.grant(min(share_s * self.share, own_s), min(left_s, own_s))
+            self.measurement.grant(min(share_s, own_s), min(left_s, own_s))
         return (self.instead or self.measurement).step()
 
-    def basis_of(self, cell: Cell, run: Run, group: Group) -> ComparedWith:
-        """What a cell is compared with."""
-        reference = self.pair.reference if self.pair else None
-        if why := self.same.get(cell.nodeid):
-            baseline, commit = (reference.label, reference.commit) if reference else ("", "")
-            return ComparedWith(why=why, baseline=baseline, commit=commit, same=True)
-        if reference is None:
-            stored = run.stored.compared_with(group, cell)
-            return replace(stored, why=f"{stored.why}; {self.why}") if self.why and stored.elsewhere else stored
-        if worktrees.lacks(reference, split_nodeid(cell.nodeid)[0]):
-            return ComparedWith(why=f"{reference.label} has no such test: it will be compared from the next change on")
-        there = run.targets.prepared(cell, group.spec, reference)
-        if why := unavailable(cell, there.interpreter):
-            return ComparedWith(why=f"{reference.label} cannot run it: {why}")
-        return ComparedWith(
-            basis="paired",
-            why=self.why,
-            baseline=described(reference, group.spec.packages),
-            commit=reference.commit,
-            judged=cell.nodeid in self.judged,
-            recorded=not run.config.against,
-        )
 
-
-# ---- whether the time of a phase is too short for a decision, and what would be enough
+# ---- whether the time is too short for a decision, and what would be enough
 
 MARGIN = 1.4
 """What is recommended over the cost seen: with more time, rounds hold more iterations and samples."""
@@ -241,11 +216,10 @@ STEPS_S = (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 360, 480, 600, 720, 9
 """Times to recommend; beyond them whole hours."""
 
 
-def predicted(phase: Phase, test_s: float, ended_s: float, time: RunTime, tests: float | None) -> Shortfall | None:
+def shortfall(phase: Phase, test_s: float, time: RunTime, tests: float | None) -> Shortfall | None:
     """What the time lacks; None if a decision is possible, or none is left to be made.
 
-    `test_s` is that of the test, of which its ended phases took `ended_s`; `tests` share what is left of the run's, if
-    that has a limit.
+    `test_s` is that of the test; `tests` share what is left of the run's, if that has a limit.
     """
     if not (phase.needed and phase.measurement.undecided):
         return None
@@ -253,13 +227,11 @@ def predicted(phase: Phase, test_s: float, ended_s: float, time: RunTime, tests:
     if rounds >= phase.needed:
         return None
     budget = phase.measurement.plan
-    wanted_s = (MARGIN if rounds else UNSEEN * MARGIN) * needed_s / phase.share
+    wanted_s = (MARGIN if rounds else UNSEEN * MARGIN) * needed_s
     option, given_s = "--ftgate-test-time", test_s
     if tests is not None and time.budget_s is not None and budget.limits.budget_s < phase.budget_s:
         option, given_s = "--ftgate-time", time.budget_s
         wanted_s = time.spent_s + tests * max(0.0, wanted_s - budget.spent_s)
-    elif ended_s:  # the phases before take as large a part of a longer time
-        wanted_s += max(ended_s, wanted_s)
     wanted_s = max(wanted_s, given_s)
     return Shortfall(
         rounds=rounds,

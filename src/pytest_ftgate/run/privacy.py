@@ -46,22 +46,14 @@ def redacted(rows: Iterable[PlacedRow], keep: Keep = in_memory) -> list[PlacedRo
         return packed
     heads = msgspec.json.decode(hidden, type=list[PlacedRow])
     return [
-        replace(
-            head,
-            row=replace(
-                head.row,
-                sample=_filled(head.row.sample, each.row.sample),
-                paired=_filled(head.row.paired, each.row.paired),
-            ),
-        )
+        replace(head, row=replace(head.row, sample=_filled(head.row.sample, each.row.sample)))
         for head, each in zip(heads, packed, strict=True)
     ]
 
 
 def _with_samples(placed: PlacedRow, change: Callable[[Sample], Sample]) -> PlacedRow:
-    row = placed.row
-    sample, paired = (each and change(each) for each in (row.sample, row.paired))
-    return replace(placed, row=replace(row, sample=sample, paired=paired))
+    sample = placed.row.sample
+    return replace(placed, row=replace(placed.row, sample=sample and change(sample)))
 
 
 def public(text: str) -> str:

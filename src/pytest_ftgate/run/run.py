@@ -94,7 +94,7 @@ class Run:
         self.id = run
         self.folder = RunFolder(root)
         self.listener = listener
-        self.references = References(self.folder, config.against, listener)
+        self.references = References(self.folder, config.reference, listener)
         self.spent = Spent(self.clock)
         self.targets = Targets(self.folder, config.install, listener, self.spent, scripted=launcher is not None)
         self.plugins = features("run")
@@ -124,14 +124,15 @@ class Run:
         if git tracks the project's `.ftgate`.
         """
         refuse_tracked(self.folder.path)
-        if self.config.against:
+        if self.config.reference:
             with self.guarded(), self.spent.on("environments"):
                 self.references.requested()
             return
         try:
             git.Repository(self.folder.root)
+            _ = self.references.tree  # of the files before they are measured
         except git.NotTrusted as refused:
-            self._no_commit = f"no commit is recorded, and none is measured after a miss: {refused}"
+            self._no_commit = f"no commit is recorded, and none is measured: {refused}"
             self.listener.warn(self._no_commit)
         except git.AgainstError:
             pass
@@ -153,7 +154,7 @@ class Run:
 
     def tell_new(self) -> None:
         """Say, after `collect`, which tests the commit that is compared with does not have."""
-        reference = self.references.requested().reference if self.config.against else None
+        reference = self.references.requested().reference if self.config.reference else None
         if reference is None or not reference.commit:
             return
         tests = dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in self._cells)
@@ -195,10 +196,6 @@ class Run:
                     if not self.rows.has(group):
                         trials.append(Trial(self, group))
                         self._announce(group)
-                        if self.config.against:  # the environments of both sides are made at once
-                            test, _ = split_nodeid(group.cells[0].nodeid)
-                            with self.spent.on("environments"):
-                                self.targets.make_all(group, self.references.requested().sides_with(test))
                         self._attributing(trials[-1], trials[-1].begin)
                 while True:
                     # 2. Keep the rows of the tests that have ended.
@@ -253,6 +250,7 @@ class Run:
             shard=self.part,
             project=environments.project_of(self.folder.root),
             branch=git.branch_of(self.folder.root),
+            tree=self.references.tree,
             weights=self.config.weights,
         )
 
@@ -282,7 +280,7 @@ class Run:
         """What all trials share."""
         if self._prepared:
             return
-        if self.config.against:
+        if self.config.reference:
             self.references.clean(self.references.requested())
         if self._launcher is not None:
             self.launcher = self._launcher
@@ -371,6 +369,8 @@ class Ending:
         """A run that ended before its first result does not replace the last one that has some."""
         if report.tables:
             self.run.folder.keep(json.rendered("json", report))
+            with contextlib.suppress(git.AgainstError):
+                self.run.references.prune()
 
     def _write_file(self, target: str, folder: Path, report: Report) -> None:
         self.written[target] = write_report(target, report, folder)

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..declare.options import Options
+from ..declare.options import STORED, Options
 from ..judge import decide
 from ..judge.judge import ComparedWith, Policy, hypotheses
 from ..judge.values import entries_of
 from ..kit.errors import FtgateError
 from ..kit.text import split_nodeid
 from ..model.report import Machine, Report
-from ..model.sample import executor_cell
 from ..model.spec import Cell, Group, Plan
 from ..report.baselines import update_lines
 from ..stats import alpha_spending
@@ -20,6 +19,7 @@ from ..store import names, schema
 from ..store.folder import Store
 from ..store.update import apply_updates, unused, update_plan
 from .folder import RunFolder
+from .sides.references import Newest
 from .targets import Targets
 
 
@@ -36,8 +36,6 @@ class StoredBaselines:
 
     def entry(self, group: Group, cell: Cell) -> schema.StoredCell | FtgateError | None:
         """What is stored of a cell on this machine and build; an error in its place if the file cannot be read."""
-        if self.targets.lookup(cell, group.spec).target is None:
-            return None
         stored = self._test(cell)
         return stored if isinstance(stored, FtgateError) else self._entries(cell).get(self._key(group, cell))
 
@@ -53,39 +51,28 @@ class StoredBaselines:
         """Whether anything readable is stored of a cell, of whatever machine or build."""
         return bool(self._entries(cell))
 
-    def compared_with(self, group: Group, cell: Cell) -> ComparedWith:
-        """What a cell is compared with if no reference is measured."""
-        entry, key, why = self.entry(group, cell), self._key(group, cell), ""
-        here = isinstance(entry, schema.StoredCell)
-        if not isinstance(entry, schema.StoredCell):
-            # The newest of another machine: of the same build if there is one, else of any; where its cores are the
-            # workers, of none with another number of them.
-            entries, build = self._entries(cell), self.targets.prepared(cell, group.spec).key
-            if cell.cores:
-                entries = {key: each for key, each in entries.items() if each.recordings[-1].workers == cell.workers}
-            alike = {key: each for key, each in entries.items() if key.partition("/")[2] == build} or entries
-            key = ["", *sorted(alike, key=lambda each: alike[each].recordings[-1].recorded_at)][-1]
-            entry = alike.get(key)
-            why = f"recorded on another machine or build ({key}): machine-independent metrics are compared"
-        if entry is None:
-            which = f" with {cell.workers} workers, the cores of this machine" if cell.cores else ""
-            return ComparedWith(why=f"nothing is stored for it{which}; record it with --ftgate-update")
-        newest = entry.recordings[-1]
-        test = split_nodeid(cell.nodeid)[0]
+    def compared_with(self, group: Group, cell: Cell) -> tuple[ComparedWith, Newest | None]:
+        """What is stored of a cell: its figures of this machine and build, if there are some, and its newest recording,
+        whichever machine made it.
+        """
+        entries, key = self._entries(cell), self._key(group, cell)
+        here = entries.get(key)
+        if not entries:
+            return ComparedWith(why="nothing is stored for it; record it with --ftgate-update"), None
+        newest_key = max(entries, key=lambda each: (entries[each].recordings[-1].recorded_at, each))
+        newest, test = entries[newest_key].recordings[-1], split_nodeid(cell.nodeid)[0]
+        own = here.recordings[-1] if here else newest
         path = self.store.path(test)
         path = path.relative_to(self.root) if path.is_relative_to(self.root) else path
-        executor = executor_cell(cell, group.cells, group.spec.executors[0])
-        return ComparedWith(
-            basis="stored" if here else "portable",
-            why=why,
-            entry=entry,
-            executor=self._entries(executor).get(key) if executor and executor != cell else None,
-            executor_nodeid=executor.nodeid if executor else "",
-            baseline=f"{path} ({newest.recorded_at})",
-            commit=newest.commit,
-            file=str(self.store.file(test, key.partition("/")[0], newest)),
-            elsewhere=not here,
+        figures = ComparedWith(
+            basis="stored" if here else "",
+            why="" if here else f"another machine or build recorded it ({newest_key})",
+            entry=here,
+            baseline=f"{path} ({own.recorded_at})",
+            commit=own.commit,
         )
+        file = self.store.file(test, newest_key.partition("/")[0], newest)
+        return figures, Newest(newest.commit, newest.tree, file)
 
     def loops(self, group: Group, cells: Sequence[Cell]) -> int | None:
         """Loops of the baseline: a value then spreads the cost of dispatch over as many calls as the stored one."""
@@ -102,7 +89,7 @@ class StoredBaselines:
         """
         config = self.config
         return sum(
-            hypotheses(group.spec, names, cell, group.cells, bool(config.against) or self.holds(cell))
+            hypotheses(group.spec, names, cell, group.cells, bool(config.reference) or self.holds(cell))
             for group in plan
             for names in [(*config.metrics, *group.spec.gated)]
             for cell in group.cells
@@ -123,6 +110,13 @@ class StoredBaselines:
             beta=alpha_spending.BETA,
             probe_cost=config.probe_cost,
         )
+
+    @property
+    def decide(self) -> str:
+        """Why stored figures judge every cell of this run; empty where the commits of recordings do."""
+        if self.config.update:
+            return "a run that records measures no reference"
+        return f"--ftgate-against {self.config.against}" if self.config.against == STORED else ""
 
     def records(self, group: Group, cells: Sequence[Cell]) -> bool:
         """Whether this run records one of these cells."""
@@ -170,4 +164,4 @@ class StoredBaselines:
         return stored.cells.get(label, {}) if isinstance(stored, schema.TestBaseline) else {}
 
     def _key(self, group: Group, cell: Cell) -> str:
-        return names.entry_key(self.machine.fingerprint, self.targets.prepared(cell, group.spec).key)
+        return names.entry_key(self.machine.fingerprint, self.targets.build(cell, group.spec))

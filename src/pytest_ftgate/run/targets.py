@@ -6,15 +6,20 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 
+from ..declare.options import STORED
 from ..declare.plan import one_per_target
+from ..kit import processes
 from ..kit.errors import FtgateError
-from ..kit.git import Checkout
+from ..kit.files import found_in, write_whole
+from ..kit.git import OPTION, Checkout
+from ..kit.processes import TooLong
 from ..kit.values import Struct
 from ..measure import machine
 from ..measure.cell_run import PreparedTarget
@@ -26,12 +31,17 @@ from ..model.spec import Cell, Group, Interpreter, Spec, Target, parse_target
 from ..targets import describe, environments, find
 from ..targets.find import InterpreterNotFound
 from .folder import RunFolder
+from .privacy import public
 from .sides import references, worktrees
 from .sides.references import steps_of
 from .sides.worktrees import note_built
 
 STOPS_IN_S = 3.0
 """An installation ends within a second after it is told to."""
+REMEMBERED_S = 24 * 3600.0
+"""How long a commit that could not be installed is not tried again: something else than its files may have changed."""
+MORE_TIME = 1.1
+"""How many times as much time lets a build be tried again that did not end in its time."""
 _Key: TypeAlias = tuple[str, str, tuple[str, ...]]
 
 
@@ -40,11 +50,19 @@ class _Stopped(Exception):
 
 
 class TargetLookup(Struct, frozen=True, kw_only=True):
-    """A target, or the `reason` why it cannot be used: it is missing, or preparing it has `failed`."""
+    """A target, or the `reason` why there is none: it is missing, or preparing it has `failed`, or took `too_long`."""
 
     target: PreparedTarget | None = None
     reason: str = ""
     failed: bool = False
+    too_long: bool = False
+
+
+class _Failed(Struct, frozen=True):
+    """Why a commit could not be installed; of what took too long the seconds that there were, else 0."""
+
+    reason: str
+    within_s: float = 0.0
 
 
 class Targets:
@@ -68,10 +86,22 @@ class Targets:
         self.listener = listener
         self.spent = spent
         self.scripted = scripted
+        self._builds: dict[str, str] = {}
         self._lookups: dict[_Key, TargetLookup] = {}
         self._made: dict[_Key, Path | FtgateError] = {}
         """What `make_all` has made, or why it could not."""
         self._told = threading.Lock()
+
+    def build(self, cell: Cell, spec: Spec) -> str:
+        """The key of the build that runs a cell, for which nothing is installed; empty if none can."""
+        target = cell.target
+        if target.spec not in self._builds:
+            self._builds[target.spec] = ""
+            with contextlib.suppress(InterpreterNotFound):
+                interpreter = find.find_interpreter(target)
+                if not describe.settings_unsupported(interpreter, target.settings):
+                    self._builds[target.spec] = describe.build_key(interpreter)
+        return "" if lacking(cell, spec) else self._builds[target.spec]
 
     def lookup(self, cell: Cell, spec: Spec, checkout: Checkout | None = None) -> TargetLookup:
         """The target of a cell, in an environment with the project, or a checkout of it, and what its test requires.
@@ -87,7 +117,8 @@ class Targets:
                 with self.spent.on("environments"):
                     self._lookups[key] = self._prepare(target, requires, checkout)
             except FtgateError as error:
-                self._lookups[key] = TargetLookup(reason=str(error), failed=True)
+                late = isinstance(error, TooLong)
+                self._lookups[key] = TargetLookup(reason=str(error), failed=True, too_long=late)
         return self._lookups[key]
 
     def prepared(self, cell: Cell, spec: Spec, checkout: Checkout | None = None) -> PreparedTarget:
@@ -186,7 +217,14 @@ class Targets:
         project = root if checkout is None else checkout.project
         side = "" if checkout is None else f", {checkout.label}"
         install = environments.default_install(project) if self.install is None else self.install
-        steps = list[str]()
+        steps, moved = list[str](), steps_of(install, root, checkout, requires)
+        # What is installed of a commit is the same each time, and so is what fails of it.
+        folder = environments.environment_folder(
+            interpreter, root=self.folder.path / "envs", project=project, install=moved
+        )
+        failed, left_s = folder.with_name(f"{folder.name}.failed"), processes.left_s()
+        if checkout and checkout.commit:
+            _refuse_again(failed, left_s)
 
         def on_step(doing: str) -> None:
             if stopped is not None and stopped.is_set():
@@ -200,18 +238,38 @@ class Targets:
                 interpreter,
                 root=self.folder.path / "envs",
                 project=project,
-                install=steps_of(install, root, checkout, requires),
+                install=moved,
                 variables=references.variables(root, project) if checkout and checkout.commit else {},
                 on_step=on_step,
             )
-        except environments.InstallError as error:
+        except (environments.InstallError, TooLong) as error:
             if checkout is None:
                 raise FtgateError(str(error)) from error
-            hint = worktrees.ignored_hint(str(error), checkout, root)
-            raise FtgateError("\n".join(filter(None, (f"{checkout.label}: {error}", hint)))) from error
+            within_s, text = 0.0, f"{checkout.label}: {error}"
+            if isinstance(error, TooLong):
+                within_s = left_s
+                text += f"; give the run more time, or compare with the stored figures: {OPTION}={STORED}"
+            elif hint := worktrees.ignored_hint(str(error), checkout, root):
+                text += f"\n{hint}"
+            if checkout.commit:
+                write_whole(failed, [msgspec.json.encode(_Failed(public(text), within_s))])
+            raise (TooLong if within_s else FtgateError)(text) from error
         if steps and checkout is not None:
             note_built(root, checkout, self.folder.path / "envs")
         return python
+
+
+def _refuse_again(failed: Path, left_s: float) -> None:
+    """Raise FtgateError if a commit could not be installed, as a file says, within a day and with as much time."""
+    before = found_in(failed, _Failed)
+    if before is None or datetime.now(UTC).timestamp() - failed.stat().st_mtime > REMEMBERED_S:
+        return
+    if before.within_s and left_s > MORE_TIME * before.within_s:
+        return
+    first, _, rest = before.reason.rstrip().partition("\n")
+    sooner = "with more time, " if before.within_s else ""
+    again = f"as it failed before: it is tried again {sooner}after a day, or without .ftgate/envs/{failed.name}"
+    raise (TooLong if before.within_s else FtgateError)("\n".join(filter(None, (f"{first} ({again})", rest))))
 
 
 def _key(target: Target, requires: tuple[str, ...], checkout: Checkout | None) -> _Key:

@@ -55,7 +55,7 @@ def assembled(test: str, runs: Runs) -> TestBaseline:
         found = ((runs[name], runs[name].cells[label]) for name in counting)
         # Each with what stands once in its file.
         recordings = tuple(
-            msgspec.structs.replace(each, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed)
+            msgspec.structs.replace(each, recorded_at=run.recorded_at, commit=run.commit, seed=run.seed, tree=run.tree)
             for run, each in found
         )
         cells.setdefault(label, {})[key] = StoredCell(interpreter=builds[recordings[-1].build], recordings=recordings)
@@ -86,7 +86,7 @@ def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, StoredR
             # Into the run's file, beside its other cells; what stands once in a file is left out of the cell.
             run_id = recorded_at, commit, seed = recording.recorded_at, recording.commit, recording.seed
             name = file_name(*run_id, change.machine.fingerprint)
-            bare = msgspec.structs.replace(recording, anew=anew, recorded_at="", commit="", seed=0)
+            bare = msgspec.structs.replace(recording, anew=anew, recorded_at="", commit="", seed=0, tree="")
             before = found.get(name)
             found[name] = StoredRun(
                 schema=SCHEMA,
@@ -95,6 +95,7 @@ def changed(test: str, runs: Runs, changes: Iterable[Edit]) -> dict[str, StoredR
                 recorded_at=recorded_at,
                 commit=commit,
                 seed=seed,
+                tree=recording.tree,
                 machine=change.machine,
                 interpreters=(before.interpreters if before else {}) | {recording.build: change.entry.interpreter},
                 cells=(before.cells if before else {}) | {change.label: bare},

@@ -35,11 +35,11 @@ class Edit(Struct, frozen=True, kw_only=True):
 
 
 def entry_of(
-    sample: Sample, values: Values, recorded_at: str, commit: str, seed: int, *, took_s: float = 0.0
+    sample: Sample, values: Values, recorded_at: str, commit: str, seed: int, *, tree: str = "", took_s: float = 0.0
 ) -> StoredCell:
     """What is stored of a cell by one new recording with these values, of which metrics without any are left out.
 
-    `took_s` are the seconds that the whole test took.
+    `tree` is that of the files that were measured, `took_s` are the seconds that the whole test took.
     """
 
     def kept(value: float | None) -> float | None:
@@ -59,6 +59,7 @@ def entry_of(
         recorded_at=recorded_at,
         commit=commit,
         seed=seed,
+        tree=tree,
         build=build_key(sample.interpreter),
         **_measured(sample),
         loops=sample.launches[0].loops if sample.launches else 1,

@@ -51,13 +51,15 @@ class Recording(Stored, frozen=True, kw_only=True):
     Launches of the same round share an index: `orders` numbers the rounds, `after_s` are the seconds from `started_at`
     to their start (none if unknown), `values` maps a metric's name to a value for each round, None where it has none.
     `took_s` are the seconds that the measurement of the whole test took, 0 where they were not recorded.
-    A recording that stands `anew` takes the place of those made before it. The fields up to `seed` stand once in a file
-    for all of its cells; times are ISO 8601 in UTC.
+    A recording that stands `anew` takes the place of those made before it. `tree` is that of the files that were
+    measured, as git names it, without recordings; of an edited tree the commit that has it is known by it. The fields
+    up to `tree` stand once in a file for all of its cells; times are ISO 8601 in UTC.
     """
 
     recorded_at: str = ""
     commit: CommitId = ""
     seed: Whole = 0
+    tree: CommitId = ""
     build: Name
     executor: Name
     workers: Number
@@ -100,6 +102,7 @@ class StoredRun(Stored, omit_defaults=False, frozen=True, kw_only=True):
     recorded_at: str
     commit: CommitId
     seed: Whole
+    tree: CommitId = ""
     machine: Machine
     interpreters: dict[str, InterpreterBuild]
     cells: dict[str, Recording]

@@ -94,8 +94,6 @@ def update_plan(
         of_metrics = (each for each in row.verdict.metrics if not each.contract)
         judged = (each.decision for each in of_metrics if each.launches or each.decision is not Decision.INCONCLUSIVE)
         decision = min(judged, key=lambda each: each.severity, default=row.verdict.decision)
-        if row.verdict.same_code:
-            decision = Decision.PASSED
         # 2. What is done. A refusal is reported only if the update would otherwise have recorded the cell.
         doubtful = old is not None and decision is Decision.INCONCLUSIVE and not why_not
         action: Action = "record"
@@ -109,10 +107,11 @@ def update_plan(
             reason = "new" if old is None else "changed"
         else:
             action, reason = "skip", why_not or "has a baseline"
-        # 3. Whether the stored ones stay. Only paired launches show that it became faster: against stored ones the
-        #    machine may be faster today.
-        worse = decision.worse or decision is Decision.ACCEPTED
-        changed = worse or (decision is Decision.IMPROVED and row.verdict.basis == "paired")
+        if action == "record" and row.sample is not None and row.sample.reference is not None:
+            record = f"pytest --ftgate-update='{row.cell.nodeid}'"
+            action, reason = "skip", f"measured beside its reference, without the control workload; record it: {record}"
+        # 3. Whether the stored ones stay: where it is faster, the machine may be faster today.
+        changed = decision.worse or decision is Decision.ACCEPTED
         append = action == "record" and old is not None and not why_not and not changed
         plan.append(Update(nodeid=row.cell.nodeid, action=action, reason=reason, old=old, new=new, append=append))
     known = [row.cell.nodeid for row in rows]

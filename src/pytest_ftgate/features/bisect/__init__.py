@@ -233,7 +233,7 @@ def _say(line: str) -> None:
 def ftgate_finish(run: Run, report: Report) -> Iterable[str]:
     """Where several commits may have made a cell worse: the command that finds the one."""
     row = worst(report)
-    if row is None or report.partial or ".." in run.config.against:
+    if row is None or report.partial or ".." in run.config.reference:
         return
     try:
         repository = Repository(run.folder.root)

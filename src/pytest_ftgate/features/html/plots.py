@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ...judge import compare, metrics
 from ...judge.values import Values, values_of
@@ -24,9 +23,9 @@ UNPLOTTED = (Decision.PASSED, Decision.UNCHANGED)
 
 
 def cells_data(rows: Sequence[Row], fails: Callable[[Row], bool]) -> list[dict[str, Any]]:
-    """Each cell of a test; what was compared is read from the launches that were measured last."""
+    """Each cell of a test; its pairs are read from its launches."""
     pairs = any(row.verdict.basis == "paired" for row in rows)
-    compared = values_of([replace(row, sample=(row.paired or row.sample) if pairs else None) for row in rows])
+    compared = values_of(rows) if pairs else [None] * len(rows)
     return [_cell_data(row, values, fails(row)) for row, values in zip(rows, compared, strict=True)]
 
 

@@ -37,7 +37,7 @@ def part_of(run: Run, whole: Plan, selected: Plan, part: int, parts: int, given:
     of = parts_of(whole, stored, parts)
     own = tuple(group for group in selected if of[group.cells[0].nodeid] == part)
     planned = positions_of(selected)
-    reference = {"reference": run.references.requested().reference.commit} if config.against else {}
+    reference = {"reference": run.references.requested().reference.commit} if config.reference else {}
     return Shard(
         part=part,
         parts=parts,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from ...judge.judge import ComparedWith
 from ...kit.git import AgainstError, Checkout, Repository, mapped, shown
 from ...measure.plan import Listener
 from ...model.report import Figures, SiteFigures
@@ -19,9 +21,17 @@ from ...model.spec import Spec
 from ...targets import environments
 from ...targets.environments import Step, Steps
 from ..folder import RunFolder
-from . import worktrees
+from . import trees, worktrees
 
 INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
+
+
+class Newest(NamedTuple):
+    """The newest recording of a cell: its commit and tree, and where it is stored."""
+
+    commit: str
+    tree: str
+    file: Path
 
 
 class References:
@@ -33,17 +43,51 @@ class References:
         self.against = against
         self.listener = listener
         self._pairs: dict[str, worktrees.Pair | AgainstError] = {}
+        self._trees: dict[str, str] = {}
         self._cleaned: set[str] = set()
 
     def requested(self) -> worktrees.Pair:
         """Both sides of `--ftgate-against`. Raises AgainstError."""
-        return self._pair(self.against, None, "")
+        return self._pair("")
 
-    def recorded(self, compared_with: ComparedWith, test: str) -> worktrees.Pair:
-        """The commit of a stored baseline of this test, and the working tree. Raises AgainstError."""
-        pair = self._pair(f"{compared_with.commit} {compared_with.baseline}", compared_with, test)
-        self.clean(pair)
-        return pair
+    def recorded(self, newest: Newest, test: str) -> worktrees.Pair:
+        """The commit of the newest recording of a cell of this test, and the working tree. Raises AgainstError.
+
+        Of an edited tree it is the commit that brought the recording's file, if that has the tree. NothingToCompare
+        where the working tree has the files that were recorded.
+        """
+        commit, tree, file = newest
+        now = self.tree
+        if now and now == self._tree(commit):
+            raise worktrees.NothingToCompare(f"the files are those of {shown(commit)}")
+        if now and now == tree:
+            raise worktrees.NothingToCompare("the files are those that were recorded")
+        try:
+            if not commit:
+                raise AgainstError("the baseline names no commit: it was recorded outside of git")
+            pair = self._pair(commit)
+            trouble = AgainstError(f"{pair.reference.label} has no such test")
+            if not worktrees.lacks(pair.reference, test):
+                return pair
+        except AgainstError as error:
+            trouble = error
+        brought = worktrees.introduced(self.folder.root, file)
+        if not brought or not tree or self._tree(brought) != tree:
+            raise trouble
+        return self._pair(brought)
+
+    @cached_property
+    def tree(self) -> str:
+        """That of the working tree, without recordings, when it was first asked for; empty without git."""
+        return trees.working_tree(self.folder.root, self.folder.path)
+
+    def _tree(self, commit: str) -> str:
+        """That of a commit; empty if it is not here."""
+        if commit not in self._trees:
+            self._trees[commit] = ""
+            with suppress(AgainstError):
+                self._trees[commit] = trees.tree_of(Repository(self.folder.root), commit)
+        return self._trees[commit]
 
     def clean(self, pair: worktrees.Pair) -> None:
         """Remove what earlier runs left in both checkouts, once in a process. Only for the run that measures."""
@@ -51,6 +95,13 @@ class References:
             if checkout.root not in self._cleaned:
                 self._cleaned.add(checkout.root)
                 worktrees.remove_extras(self.folder.root, checkout, self.folder.path / "envs")
+
+    def prune(self) -> None:
+        """At the end of a run: remove worktrees that no run has used for long."""
+        pairs = [each for each in self._pairs.values() if isinstance(each, worktrees.Pair)]
+        if any(each.changed.commit for each in pairs):
+            used = (side for each in pairs for side in (each.reference, each.changed))
+            worktrees.prune(self.folder.root, self.folder.path, used)
 
     def relocated(self, spec: Spec, checkout: Checkout) -> Spec:
         """A test as it is in a checkout, which counts as in use from now on."""
@@ -82,43 +133,23 @@ class References:
                 file = mapped(file, pair.changed.project, self.folder.root)
         return shown_path(file, self.folder.root)
 
-    def _pair(self, key: str, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
-        if key not in self._pairs:
-            named = self.against if compared_with is None else shown(compared_with.commit)
-            self.listener.advance(named, "checking out", 0, 0, None)
+    def _pair(self, commit: str) -> worktrees.Pair:
+        """Both sides of a commit, or for "" of what was requested. Raises AgainstError."""
+        if commit not in self._pairs:
+            self.listener.advance(shown(commit) if commit else self.against, "checking out", 0, 0, None)
+            root, folder = self.folder.root, self.folder.path
             try:
-                self._pairs[key] = self._checked_out(compared_with, test)
+                if commit:
+                    self._pairs[commit] = pair = worktrees.commit_pair(root, commit, folder)
+                    self.clean(pair)
+                else:
+                    self._pairs[commit] = worktrees.pair(root, self.against, folder)
             except AgainstError as error:
-                self._pairs[key] = error
-        pair = self._pairs[key]
-        if isinstance(pair, AgainstError):
-            raise pair
-        return pair
-
-    def _checked_out(self, compared_with: ComparedWith | None, test: str) -> worktrees.Pair:
-        """The recorded commit, or the one that brought the baseline's file if the recorded one cannot be used.
-
-        A new test, or uncommitted changes, are recorded first and then committed together with the baseline.
-        """
-        root, folder = self.folder.root, self.folder.path
-        if compared_with is None:
-            return worktrees.pair(root, self.against, folder)
-        try:
-            pair = worktrees.commit_pair(root, compared_with.commit, folder)
-            if not worktrees.lacks(pair.reference, test):
-                return pair
-            trouble = AgainstError(f"{pair.reference.label} has no such test")
-        except worktrees.NothingToCompare:
-            raise
-        except AgainstError as error:
-            trouble = error
-        brought = worktrees.introduced(root, Path(compared_with.file))
-        if not brought or brought == compared_with.commit:
-            raise trouble
-        pair = worktrees.commit_pair(root, brought, folder)
-        if worktrees.lacks(pair.reference, test):
-            raise trouble
-        return pair
+                self._pairs[commit] = error
+        found = self._pairs[commit]
+        if isinstance(found, AgainstError):
+            raise found
+        return found
 
 
 def shown_path(file: str, root: PurePath | None) -> str:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -130,7 +130,7 @@ def _extras(repository: Repository, top: Path) -> Iterator[str]:
 # ---- what is requested
 
 KEPT_WORKTREES: Final = 6
-"""Worktrees that stay for the next run; a comparison uses two."""
+"""Worktrees that stay for the next run, beside those that the last one used."""
 PYTHON: Final = "python:"
 IN_USE_S: Final = 3600.0
 """A worktree used more recently may be another run's, and stays."""
@@ -144,6 +144,10 @@ _BASES: Final = ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME")
 
 class NothingToCompare(AgainstError):
     """Both sides are the same commit."""
+
+
+class NotFetched(AgainstError):
+    """A commit that this clone lacks since it is shallow; the text says how to fetch it."""
 
 
 class Pair(Struct, frozen=True, kw_only=True):
@@ -199,8 +203,9 @@ def commit_pair(root: Path, commit: str, folder: Path, *, environ: Mapping[str, 
     start = f"the baseline's commit {shown(commit)} is not in this repository"
     present = repository.commit(commit) or _fetched(repository, commit, start, environ)
     if present is None:
-        why = _shallow(repository, commit) if repository.shallow else "which was dropped or never fetched"
-        raise AgainstError(f"{start}, {why}")
+        if repository.shallow:
+            raise NotFetched(f"{start}, {_shallow(repository, commit)}")
+        raise AgainstError(f"{start}, which was dropped or never fetched")
     return _checked_out(repository, f"the baseline's commit ({shown(present)})", present, folder)
 
 
@@ -250,7 +255,7 @@ def _fetched(repository: Repository, revision: str, start: str, environ: Mapping
     try:
         return repository.fetched(revision, environ)
     except AgainstError as failed:
-        raise AgainstError(f"{start}, {_shallow(repository, revision)} ({failed})") from failed
+        raise NotFetched(f"{start}, {_shallow(repository, revision)} ({failed})") from failed
 
 
 def _shallow(repository: Repository, revision: str) -> str:
@@ -436,12 +441,10 @@ def _checked_out(
                 )
             head = repository.commit("HEAD")
             here = f"HEAD ({shown(changed)})" if changed == head else "working tree (uncommitted changes)"
-        both = Pair(
+        return Pair(
             reference=_checkout(repository, label, commit, worktrees),
             changed=_checkout(repository, here, changed, worktrees),
         )
-        _prune(repository, folder.absolute())
-    return both
 
 
 def _checkout(repository: Repository, label: str, commit: str, worktrees: Path) -> Checkout:
@@ -489,16 +492,21 @@ def mark_used(checkout: Checkout) -> None:
         stamp.touch()
 
 
-def _prune(repository: Repository, folder: Path) -> None:
-    """Remove all worktrees in `folder` but those used last, and environments that nothing can use any more."""
-    used_s, now_s = dict[Path, float](), datetime.now(UTC).timestamp()
-    for worktree in filter(Path.is_dir, (folder / "worktrees").iterdir()):
-        stamp = _stamp(worktree)
-        used_s[worktree] = stamp.stat().st_mtime if stamp.exists() else 0.0
-    for worktree in sorted(used_s, key=lambda each: used_s[each], reverse=True)[KEPT_WORKTREES:]:
-        if used_s[worktree] < now_s - IN_USE_S:
-            _remove(repository, worktree)
-            _record(folder / "envs", worktree).unlink(missing_ok=True)
+def prune(root: Path, folder: Path, used: Iterable[Checkout]) -> None:
+    """Remove all worktrees in `folder` but those `used` by the run that ends and those used last, and environments that
+    nothing can use any more. Raises GitFailed.
+    """
+    repository, worktrees = Repository(root), folder.absolute() / "worktrees"
+    of_run = {each.top(each.project) for each in used if each.commit}
+    with locked(Path(f"{worktrees}.lock")):
+        used_s, now_s = dict[Path, float](), datetime.now(UTC).timestamp()
+        for worktree in {*filter(Path.is_dir, worktrees.iterdir())} - of_run:
+            stamp = _stamp(worktree)
+            used_s[worktree] = stamp.stat().st_mtime if stamp.exists() else 0.0
+        for worktree in sorted(used_s, key=lambda each: used_s[each], reverse=True)[KEPT_WORKTREES:]:
+            if used_s[worktree] < now_s - IN_USE_S:
+                _remove(repository, worktree)
+                _record(folder / "envs", worktree).unlink(missing_ok=True)
     prune_environments(folder / "envs")
 
 
