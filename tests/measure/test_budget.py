@@ -13,6 +13,7 @@ from fake_launcher import Clock
 from pytest_ftgate.measure.plan import (
     SPREAD_BETWEEN,
     Allowance,
+    OutOfTime,
     RoundPlan,
     calibrated_loops,
     iterations_wanted,
@@ -194,3 +195,20 @@ def test_launches_whose_latencies_gate_have_windows_enough_for_their_scatter() -
     assert RoundPlan(gated, Allowance(), Clock()).least == 4
     assert RoundPlan(msgspec.structs.replace(gated, duration_s=3.0), Allowance(), Clock()).least == 3
     assert RoundPlan(gated, Allowance(iterations=1), Clock()).least == 1
+
+
+def test_time_that_is_too_short_for_the_next_iteration_is_over() -> None:
+    """Else rounds would begin again and again that have no room for it."""
+    source = Source(path="test_a.py", line=1, module="test_a", qualname="test_a")
+    spec = Spec(nodeid="", source=source, body="worker", executors=(), workers=(1,), reuse="pool")
+    clock = Clock()
+    plan = RoundPlan(spec, Allowance(budget_s=10.0), clock)
+    plan.begin_round()
+    clock.ns = 8_000_000_000
+    plan.check(1.9e9)
+    assert plan.left_s == 2.0
+    with pytest.raises(OutOfTime):
+        plan.check(2.1e9)
+    assert plan.left_s == 0.0
+    plan.grant(3.0, 5.0)  # by a run whose tests share its time
+    plan.check(2.1e9)

@@ -1184,6 +1184,17 @@ def test_no_iteration_begins_when_the_time_is_over(tenths: int, executors: tuple
             assert own_launch.loops == reference.loops
 
 
+@pytest.mark.parametrize("tenths", range(123, 150))
+def test_no_iteration_begins_that_would_end_too_late(tenths: int) -> None:
+    """What one takes is known once a launch has had its first, or from an earlier launch."""
+    launcher, limits = FakeLauncher(wall_ns=steady(PACE)), Allowance(budget_s=tenths / 10, at_most=400)
+    (sample,) = paired(launcher, stopping_rule=lambda _: {THREADS: EVERYTHING}, limits=limits).measure()
+    assert len(sample.launches) >= 2
+    long = [event for event in launcher.events if event.ended_ns - event.began_ns >= PACE]
+    assert long
+    assert max(event.ended_ns for event in long) <= limits.budget_s * 1e9
+
+
 def test_a_round_that_the_end_cut_counts_with_all_iterations_and_the_counters_of_these() -> None:
     launcher = FakeLauncher()
     paired(launcher, limits=Allowance(launches=3, iterations=40)).measure()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from example import Example
 
 from pytest_ftgate.plugin import progress as module
 from pytest_ftgate.plugin.progress import PLAIN_EVERY_S, Mode, Progress, mode_of
@@ -194,7 +195,44 @@ def test_groups_that_share_a_time_have_what_is_left_of_it() -> None:
     assert run.stream.screen().rstrip() == "ftgate 2/2 two  2 cells, starting  40 s, at most 2 s left"
     run.clock.now += 10
     run.progress.begin("one", CELLS)
-    assert run.stream.screen().rstrip().endswith("50 s, at most 0 s left")
+    assert run.stream.screen().rstrip().endswith("50 s, the time is over")
+
+
+def test_what_ends_after_the_time_is_counted_by_seconds_in_a_terminal() -> None:
+    """Nothing is measured any more, so that nothing is disturbed; before, the line comes again after 15 s."""
+    shown = list[str]()
+    run = Run()
+    run.progress.start(1, 42.0)
+    run.progress.begin("one", CELLS)
+    run.clock.now += 41
+    run.progress.advance("cell", "ending", 1, 10)
+    for _ in range(12):
+        run.clock.now += 0.5
+        run.progress.beat()
+        shown.append(run.stream.screen().rstrip().partition("round 2 of about 10  ")[2])
+    assert list(dict.fromkeys(shown)) == [
+        "41 s, at most 1 s left",
+        *(f"{seconds} s, the time is over" for seconds in range(42, 48)),
+    ]
+
+
+def test_the_time_of_a_run_is_counted_from_its_start(
+    pytester: pytest.Pytester, scripted_runs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, start = list[float | None](), Progress.start
+
+    def starting(progress: Progress, total: int, budget_s: float | None = None) -> None:
+        begun.append(budget_s)
+        start(progress, total, budget_s)
+
+    monkeypatch.setattr(Progress, "start", starting)
+    slow = "import time\nbegan = time.monotonic()\nwhile time.monotonic() <= began + 0.01: pass\n"
+    test = "@ftgate.compare(threads, workers=1)\ndef test_it(worker): ...\n"
+    Example(pytester, {"pytest.ini": "[pytest]\nftgate_install =\n", "test_a.py": slow + test}).run_pytest(
+        "-p", "fake_run", "--ftgate", "--ftgate-time=1000"
+    )
+    assert begun[-1] is not None
+    assert begun[-1] <= 1000 - 0.01
 
 
 def test_terminal_is_rewritten_at_most_five_times_a_second() -> None:

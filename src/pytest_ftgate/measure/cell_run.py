@@ -279,6 +279,12 @@ class RunningLaunch:
         return max(self.latest_wall_ns or 0, self.cell_run.longest_ns) >= LONG_NS
 
     @property
+    def next_ns(self) -> float:
+        """What its next iteration takes, by its latest one or by its cell's latest launch; 0 if not known."""
+        of_cell = 0.0 if self.request.stand_in else self.cell_run.longest_ns
+        return float(self.latest_wall_ns or 0) or of_cell
+
+    @property
     def has_results(self) -> bool:
         """Whether its results are compared: a window may have another number of calls each time."""
         return self.role == "own" and self.cell_run.probed and not self.plan.window_ns

@@ -242,10 +242,10 @@ class Measurement:
     def shuffled(self, items: Sequence[T]) -> list[T]:
         return self.rng.sample(list(items), len(items))
 
-    def in_time(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, one iteration for each. Raises OutOfTime in place of the next one if the time is over."""
+    def in_time(self, items: Iterable[T], next_ns: float = 0.0) -> Iterator[T]:
+        """The items, one iteration of `next_ns` for each. Raises OutOfTime where there is no time for the next one."""
         for item in items:
-            self.plan.check()
+            self.plan.check(next_ns)
             yield item
 
     def spares(self, cost_ns: float, share: float) -> bool:

@@ -23,7 +23,7 @@ from ..runner.profile import END, MOST_BYTES
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
 from .cell_run import LONG_NS, ROLES, CellRun, EmptyKey, RunningLaunch
-from .launch import CellUnsupported, Handle, error_of
+from .launch import CellUnsupported, error_of
 from .plan import LEAST_LAUNCHES, OutOfTime, RoundPlan
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def measure_memory(measurement: Measurement) -> None:
             sides = measurement.shuffled(cell_run.sides)
             with measurement.started((side, "own") for side in sides if cell_run.alive) as launches:
                 steps = (
-                    lambda launch: launch.handle.ready(),
+                    lambda launch: _ready(measurement, launch),
                     lambda launch, of=cell_run: _hold(measurement, launch, _share_of_hold(of, launch.cell_run)),
                     lambda launch: launch.handle.close(),
                     _finish,
@@ -132,6 +132,11 @@ def _call_ns(cell_run: CellRun) -> float:
     return max(1.0, statistics.median(values))
 
 
+def _ready(measurement: Measurement, launch: RunningLaunch) -> None:
+    measurement.plan.check(launch.next_ns)
+    launch.handle.ready()
+
+
 def _hold(measurement: Measurement, launch: RunningLaunch, share: float) -> None:
     """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
     cell_run, handle, plan = launch.cell_run, launch.handle, measurement.plan
@@ -139,7 +144,7 @@ def _hold(measurement: Measurement, launch: RunningLaunch, share: float) -> None
     # 1. A server is warmed up as for its iterations; a command needs nothing, as each iteration is a new process.
     barriers: tuple[Barrier, ...] = ()
     if cell_run.probed:
-        barriers = _barriers(measurement, handle, _barrier_count(measurement, cell_run))
+        barriers = _barriers(measurement, launch, _barrier_count(measurement, cell_run))
     elif cell_run.cell.executor.kind == "server":
         for _ in measurement.in_time(range(plan.warmups)):
             handle.iteration(WARMUP, 1, plan.window_ns)
@@ -150,7 +155,8 @@ def _hold(measurement: Measurement, launch: RunningLaunch, share: float) -> None
     timed = cell_run.of("time")
     calls_ns = [each.work_ns / timed[-1].loops for each in cell_run.latest] or [1e6]
     call_ns = 0.0 if plan.window_ns else max(1.0, statistics.median(calls_ns))
-    held = {sampled: handle.measure_held(hold_ns, sampled, call_ns, share) for sampled in measurement.in_time(ways)}
+    in_time = measurement.in_time(ways, max(share * hold_ns, call_ns))
+    held = {sampled: handle.measure_held(hold_ns, sampled, call_ns, share) for sampled in in_time}
     sampling_cost = None
     if both:
         bare, watched = (iteration_value(held[sampled].iteration, 1, per_op=True) for sampled in (False, True))
@@ -166,7 +172,7 @@ def _hold(measurement: Measurement, launch: RunningLaunch, share: float) -> None
     # 3. Where memory is freed at once, more barriers show growth; the first settles it.
     if _frees_at_once(cell_run) and _growth_is_due(measurement, cell_run):
         count = 1 + _growth_barriers(wall_ns, plan.window_ns)
-        launch.grown = _barriers(measurement, handle, count, collects=True)[1:]
+        launch.grown = _barriers(measurement, launch, count, collects=True)[1:]
     measurement.sample_conditions()
 
 
@@ -228,16 +234,19 @@ def _barrier_launch(
     measurement: Measurement, cell_run: CellRun, role: Role, steady: int, growing: int = 0, *, settled: bool = False
 ) -> Launch:
     with measurement.ready(cell_run, "own" if role == "growth" else "empty", settled=settled) as launch:
-        barriers = _barriers(measurement, launch.handle, steady)
-        barriers += _barriers(measurement, launch.handle, growing, collects=True)
+        barriers = _barriers(measurement, launch, steady)
+        barriers += _barriers(measurement, launch, growing, collects=True)
         measurement.sample_conditions()
         return launch.finish(role, barriers=barriers)
 
 
-def _barriers(measurement: Measurement, handle: Handle, count: int, *, collects: bool = False) -> tuple[Barrier, ...]:
+def _barriers(
+    measurement: Measurement, launch: RunningLaunch, count: int, *, collects: bool = False
+) -> tuple[Barrier, ...]:
     window_ns = min(measurement.plan.window_ns, BARRIER_WINDOW_NS)
     loops = 1 if window_ns else measurement.plan.loops or 1
-    return tuple(handle.barrier(loops, window_ns, collects=collects) for _ in measurement.in_time(range(count)))
+    in_time = measurement.in_time(range(count), window_ns or launch.next_ns)
+    return tuple(launch.handle.barrier(loops, window_ns, collects=collects) for _ in in_time)
 
 
 def _growth_is_due(measurement: Measurement, cell_run: CellRun) -> bool:
@@ -306,7 +315,7 @@ def measure_profiles(measurement: Measurement, cell_run: CellRun, left_s: float)
             with measurement.ready(side, "profile", sampling_ns=sampling_ns) as launch:
                 launch.handle.iteration(COLD, 1, plan.window_ns)
                 for kind, times in ((WARMUP, plan.warmups), (MEASURED, count)):
-                    for _ in measurement.in_time(range(times)):
+                    for _ in measurement.in_time(range(times), wall_ns):
                         launch.handle.iteration(kind, plan.loops or 1, plan.window_ns)
                 profiles[side] = launch.finish("profile").profile or Profile()
     except OutOfTime:

@@ -150,9 +150,10 @@ class RoundPlan:
     def left_s(self) -> float:
         return max(0.0, self._end_s - self.spent_s)
 
-    def check(self) -> None:
-        """Raise OutOfTime if the time is over."""
-        if not self.left_s:
+    def check(self, next_ns: float = 0.0) -> None:
+        """Raise OutOfTime if the time is over, or too short for what is known to take so long: it is over then."""
+        if self.left_s <= next_ns / 1e9:
+            self._end_s = min(self._end_s, self.spent_s)
             raise OutOfTime
 
     @property

@@ -136,7 +136,9 @@ def _each(
 
     Raises OutOfTime unless `late`.
     """
-    for launch in launches if late else measurement.in_time(launches):
+    for launch in launches:
+        if not late:
+            measurement.plan.check(launch.next_ns)
         if launch.usable():
             measurement.report(launch.cell_run, phase)
             timing = measurement.plan.extra() if launch.role in PROBED else contextlib.nullcontext()

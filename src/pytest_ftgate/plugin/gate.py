@@ -129,7 +129,7 @@ class Gate:
             raise pytest.UsageError(plain(str(error))) from None
         self.run.collect(planned, self.whole)
         self.planned = self.run.planned()
-        self.progress.start(len(planned), self.run.config.time)
+        self.progress.start(len(planned), self.run.time.left_s)  # collecting has taken some of it
         self.run.tell_new()
 
     def pytest_report_header(self) -> list[str]:

@@ -15,6 +15,8 @@ from ..kit.text import plain, plural
 
 REDRAW_S = 0.2
 PLAIN_EVERY_S = 15.0
+OVER_EVERY_S = 1.0
+"""In a terminal once the time is over: nothing is measured any more, and what is under way ends."""
 GROWTH, LEAST_GROWTH_S = 0.1, 2.0
 """An estimate that ends later by this share of all the time, and by so many seconds, has grown."""
 LEAST_TITLE = 8
@@ -34,8 +36,8 @@ class Progress:
 
     Call `start` once, `begin` for each group, `advance` before each step, `clear` after what was begun, and `end` at
     the end, also after an error. `erase` removes the line so that something else can be printed. Until `clear` a thread
-    writes the line again after 15 s without an event. If the estimate of the end grows, the line says why. A stream
-    that cannot be written ends the display and never fails the run.
+    writes the line again after 15 s without an event, or after 1 s once the time is over. If the estimate of the end
+    grows, the line says why. A stream that cannot be written ends the display and never fails the run.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class Progress:
         self._told = self._since = self._started
 
     def start(self, total_groups: int, budget_s: float | None = None) -> None:
-        """The run begins and will measure so many groups, in `budget_s` if they share a time."""
+        """The run begins and will measure so many groups, in `budget_s` from now on if they share a time."""
         self._total = total_groups
         self._budget_s = budget_s
         self._numbers: dict[str, int] = {}
@@ -172,14 +174,21 @@ class Progress:
                 self._beats = thread, ended
 
     def _keep_on(self, ended: threading.Event) -> None:
-        while self._mode != "quiet" and not ended.wait(max(0.0, self._last + PLAIN_EVERY_S - self._clock())):
+        while self._mode != "quiet" and not ended.wait(max(0.0, self._due_s() - self._clock())):
             self.beat()
+
+    def _due_s(self) -> float:
+        """When the line is written again without an event."""
+        due_s = self._last + PLAIN_EVERY_S
+        if self._mode == "terminal" and self._budget_s is not None:
+            due_s = min(due_s, max(self._started + self._budget_s, self._last + OVER_EVERY_S))
+        return due_s
 
     def beat(self) -> None:
         """Write the line if no event has for so long, with how long what has no rounds has taken."""
         with self._lock:
             at = self._clock()
-            if at - self._last < PLAIN_EVERY_S:
+            if at < self._due_s():
                 return
             left_s = None if self._left_s is None else max(0.0, self._left_s - (at - self._told))
             self._draw(self._doing + ("" if self._measured else f" ({_whole(at - self._since)})"), left_s, at)
@@ -191,7 +200,8 @@ class Progress:
         where = f"ftgate {self._number}/{max(self._total, self._number)} " if self._title else "ftgate: "
         left = "" if left_s is None else f", about {_whole(left_s)} left{self._grown(at + left_s)}"
         if self._budget_s is not None:  # the groups take turns: what one of them takes tells nothing of the run
-            left = f", at most {_whole(max(0.0, self._budget_s - (at - self._started)))} left"
+            over_s = at - self._started - self._budget_s
+            left = f", at most {_whole(-over_s)} left" if over_s < 0 else ", the time is over"
         elapsed = f"{_whole(at - self._started)}{left}"
         doing, title = (" ".join(plain(text).split()) for text in (doing, self._title))
         if self._mode == "plain":
