@@ -271,6 +271,7 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
     }
     inner = {
         "no_locks",
+        "ratio_rounds",
         "memory_samples",
         "memory_dropped",
         "counters_per_s",
