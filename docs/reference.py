@@ -112,7 +112,7 @@ def metric_table() -> Iterator[str]:
             f"`{row.name}`",
             row.meaning,
             row.unit,
-            *("" if row.explains else _limits(row.unit, each) for each in (row.paired, row.apart)),
+            *("" if row.explains else _limits(row, each) for each in (row.paired, row.apart)),
         )
         for row in metrics.TABLE.values()
     ]
@@ -126,18 +126,19 @@ def metric_table() -> Iterator[str]:
     yield from (grammar.strip("\n"), "```")
 
 
-def _limits(unit: str, limits: Limits) -> str:
-    """A margin with its floor, and an effect: of a share both have one."""
+def _limits(row: metrics.MetricRow, limits: Limits) -> str:
+    """A margin with its floor, and an effect: of a difference both have one."""
     margin, effect = (units.whole_share(each).replace(" ", NO_BREAK) for each in (limits.margin, limits.effect))
     if not limits.floor:
         return f"{margin}, {effect}"
+    floors = [_floor(row.unit, times * limits.floor) for times in (1, 2)]
+    return f"{margin} + {floors[0]}, {effect}" + (f" + {floors[1]}" if metrics.by_difference(row.name) else "")
+
+
+def _floor(unit: str, floor: float) -> str:
     if unit == "share":
-        return f"{margin} + {_points(limits.floor)}, {effect} + {_points(2 * limits.floor)}"
-    return f"{margin} + {units.of(unit, limits.floor * (1e9 if unit == 'time' else 1))}, {effect}"
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:g} point{'s' if share != 0.01 else ''}"
+        return f"{100 * floor:g} point{'s' if floor != 0.01 else ''}"
+    return units.of(unit, floor * (1e9 if unit == "time" else 1))
 
 
 def api() -> Iterator[str]:

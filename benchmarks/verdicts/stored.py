@@ -134,7 +134,7 @@ def rates(quiet: Runs, new_of: Runs, count: int, change: float, tries: int, seed
 def deviations(title: str, cells: Cells) -> Iterator[list[str]]:
     """How far the medians of unchanged code differ from run to run, and what their launches explain of it."""
     for name in metrics.GATING:
-        least = 0.01 if metrics.is_share(name) else 0.0
+        least = metrics.row(name).apart.floor if metrics.by_difference(name) else 0.0
         squares, errors, largest = [], [], (0.0, "")
         for (cell, metric), runs in cells.items():
             logs = [np.log(np.array(run) + least) for run in runs if metric == name and len(run) > 1]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import t
 
 from pytest_ftgate.judge import compare, decide, metrics
-from pytest_ftgate.judge.limits import worse_by
+from pytest_ftgate.judge.limits import as_costs, worse_by
 from pytest_ftgate.kit.values import WIDEST, Interval, Metric
 from pytest_ftgate.model.verdict import Basis, Comparison, Decision, MetricVerdict
 from pytest_ftgate.stats import alpha_spending, moderated
@@ -182,7 +182,7 @@ class TestNothingToCompare:
     def test_no_share_is_an_error(self, value: float) -> None:
         verdict = decide.compare(looked([0.0, value], [0.1, 0.1], Metric.LOCK_WAIT))
         assert verdict.decision is Decision.ERROR
-        assert f"lock_wait = {value} ns: not a share of 0 or more" in verdict.reason
+        assert f"lock_wait = {value} ns: not a number of 0 or more" in verdict.reason
 
     def test_no_new_value_is_an_error(self) -> None:
         verdict = decide.compare(looked([], [1.0]))
@@ -420,6 +420,50 @@ class TestLockWaitShare:
             comparison = looked(new, reference, Metric.LOCK_WAIT, alpha=0.05)
             failed += decide.compare(comparison).decision is Decision.REGRESSED
         assert failed <= 20 + 3 * math.sqrt(400 * 0.05 * 0.95)
+
+
+KIB = 1024
+GROWS, NOT_AT_ALL = [32 * KIB] * 6, [0.0] * 6
+
+
+class TestZero:
+    """What may be 0 is compared as a difference; what a workload counts as a ratio, with a part of the largest."""
+
+    @pytest.mark.parametrize(
+        ("metric", "worse"),
+        [("growth", 32 * KIB), ("lock_hold_p95", 2.8e6), ("gil_wait_p95", 5e6), ("errors", 3.0), ("garbage", 500.0)],
+    )
+    def test_what_was_0_has_become_worse(self, metric: str, worse: float) -> None:
+        floor = metrics.row(metric).paired.floor * (1e9 if metrics.row(metric).unit == "time" else 1)
+        verdict = decide.compare(looked([worse] * 6, NOT_AT_ALL, metric, floor=floor))
+        assert verdict.decision is Decision.REGRESSED
+        assert verdict.points is not None
+        assert verdict.points.value == pytest.approx(worse)
+        assert decide.compare(looked(NOT_AT_ALL, [worse] * 6, metric, floor=floor)).decision is Decision.IMPROVED
+        assert decide.compare(looked(NOT_AT_ALL, NOT_AT_ALL, metric, floor=floor)).decision is Decision.PASSED
+
+    def test_it_is_said_in_its_unit(self) -> None:
+        verdict = decide.compare(looked(GROWS, NOT_AT_ALL, "growth"))
+        assert verdict.reason.startswith("+32.0 KiB is beyond +12.0 KiB: p ")
+
+    def test_a_leak_that_grows_by_less_than_its_floor_passes(self) -> None:
+        pages = [4.0 * KIB, 8.0 * KIB, 0.0, 4.0 * KIB, 0.0, 4.0 * KIB]
+        assert decide.compare(looked(pages, NOT_AT_ALL, "growth")).decision is Decision.PASSED
+
+    def test_a_counter_that_stands_still_has_become_worse_and_one_that_moves_again_better(self) -> None:
+        counted = [1000.0, 1010.0, 990.0, 1005.0, 1000.0, 1002.0]
+        stopped = decide.compare(looked(NOT_AT_ALL, counted, "counter.inserts"))
+        assert (stopped.decision, stopped.reason[:5]) == (Decision.REGRESSED, "-99 %")
+        assert decide.compare(looked(counted, NOT_AT_ALL, "counter.inserts")).decision is Decision.IMPROVED
+        assert decide.compare(looked(NOT_AT_ALL, NOT_AT_ALL, "counter.inserts")).decision is Decision.PASSED
+
+    def test_a_peak_that_was_0_has_become_worse(self) -> None:
+        assert decide.compare(looked([5.0] * 6, NOT_AT_ALL, "peak.depth")).decision is Decision.REGRESSED
+
+    def test_a_zero_in_a_later_pair_changes_no_earlier_look(self) -> None:
+        before = looked([2000.0] * 12, [1000.0] * 12, "peak.depth")
+        after = looked([*before.new, 0.0], [*before.reference, 0.0], "peak.depth")
+        assert decide.compare(after).ratio == decide.compare(before).ratio
 
 
 class TestFewPairs:
@@ -731,7 +775,7 @@ class TestRuledOut:
     ) -> None:
         comparison = self.comparison(metric, noise, change, count, seed, effect=effect)
         verdict = decide.compare(comparison)
-        costs = decide.seen(decide.as_costs(comparison), verdict.launches)
+        costs = decide.seen(as_costs(comparison), verdict.launches)
         asked = worse_by(costs, costs.reference, effect)
         if verdict.decision is Decision.PASSED:
             assert verdict.ruled_out is not None
@@ -743,7 +787,7 @@ class TestRuledOut:
             assert 1 + verdict.ruled_out > seen
         said = re.search(r"rules out ([+-][\d.]+)", verdict.reason)
         assert said is None or verdict.decision is Decision.INCONCLUSIVE
-        if said and verdict.ruled_out is not None and not metrics.is_share(metric):
+        if said and verdict.ruled_out is not None and not metrics.by_difference(metric):
             worse = 1 + verdict.ruled_out
             change_of = (1 / worse if metrics.is_gain(metric) else worse) - 1
             assert float(said[1]) == pytest.approx(100 * change_of, abs=0.06)
@@ -752,7 +796,7 @@ class TestRuledOut:
     def test_a_stricter_level_rules_out_less(
         self, metric: str, noise: float, change: float, count: int, seed: int
     ) -> None:
-        costs = decide.as_costs(self.comparison(metric, noise, change, count, seed, effect=0.05))
+        costs = as_costs(self.comparison(metric, noise, change, count, seed, effect=0.05))
         expected = decide.deviations(costs)
 
         def ruled_out(level: float) -> float:

@@ -170,7 +170,7 @@ class TestNeeds:
     def test_nothing_is_needed_after_the_most(self) -> None:
         # At seven rounds nothing of this is decided, whatever level may be spent.
         undecided = with_reference(measured(rounds=7, wall=1.035, uss=1.042, share=0.157), share=0.10)
-        assert need(undecided) == need(undecided, fixed=20) == [PAIRED]
+        assert need(undecided) == need(undecided, fixed=20) == [PAIRED - {"growth"}]
         assert need(undecided, fixed=7) == [NOTHING]
 
     def test_stored_figures_need_fewer_rounds_than_pairs(self) -> None:
@@ -226,7 +226,7 @@ class TestNeeds:
         def unseen(rounds: int) -> list[frozenset[str]]:
             return need(measured(rounds=rounds, memory=0, control=True), compared_with=compared_with)
 
-        assert unseen(HOPELESS_ROUNDS - 1) == [ALONE]
+        assert unseen(HOPELESS_ROUNDS - 1) == [ALONE - {"growth"}]
         assert "memory" not in unseen(HOPELESS_ROUNDS)[0]
         assert "time" in unseen(HOPELESS_ROUNDS)[0]
 
@@ -853,19 +853,19 @@ class TestHypotheses:
 
     def test_scaling_counts_where_it_can_be(self) -> None:
         named = (*metrics.GATING, Metric.SCALING)
-        assert self.count(self.FOUR, names=named) == 5
-        assert self.count(self.ONE, names=named) == 4
-        assert self.count(self.FOUR, counts=(4, 8), names=named) == 4
-        assert self.count(self.FOUR) == 4
+        assert self.count(self.FOUR, names=named) == 6
+        assert self.count(self.ONE, names=named) == 5
+        assert self.count(self.FOUR, counts=(4, 8), names=named) == 5
+        assert self.count(self.FOUR) == 5
 
     def test_nothing_to_compare_raises_no_alarm(self) -> None:
         assert self.count(self.FOUR, compared=False) == 0
         assert self.count(self.FOUR, "wall < 1 s", compared=False) == 1
 
     def test_contracts_count_where_they_are_judged(self) -> None:
-        assert self.count(self.FOUR, "wall < 1 s", "scaling > 2") == 6
-        assert self.count(self.ONE, "wall < 1 s", "scaling > 2") == 5  # one worker has no scaling
-        assert self.count(self.FOUR, "gil == off") == 4  # no chance is taken there
+        assert self.count(self.FOUR, "wall < 1 s", "scaling > 2") == 7
+        assert self.count(self.ONE, "wall < 1 s", "scaling > 2") == 6  # one worker has no scaling
+        assert self.count(self.FOUR, "gil == off") == 5  # no chance is taken there
 
     def test_a_contract_counts_for_one_cell_of_those_it_names(self) -> None:
         spec = declared("threads.wall < 0.5 * processes[fork].wall")

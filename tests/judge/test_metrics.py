@@ -289,7 +289,7 @@ def test_every_figure_of_a_row_that_is_a_number_has_a_metric() -> None:
 
 
 def test_what_gates_by_default_is_measured_itself() -> None:
-    assert metrics.GATING == ("wall", "tail", "uss", "lock_wait")
+    assert metrics.GATING == ("wall", "tail", "uss", "growth", "lock_wait")
     assert not any(metrics.row(name).explains for name in metrics.GATING)
 
 

@@ -51,6 +51,13 @@ def predicted(
     return predict(of(times(factor), metric, **fields), recordings)
 
 
+class TestZero:
+    def test_what_was_0_in_all_recordings_is_compared(self) -> None:
+        nothing, limits = [[0.0] * 5, [0.0] * 5], metrics.row(Metric.GROWTH).apart._asdict()
+        assert predict(of([32 * 1024.0] * 5, Metric.GROWTH, **limits), nothing).decision is Decision.REGRESSED
+        assert predict(of([0.0] * 5, Metric.GROWTH, **limits), nothing).decision is Decision.PASSED
+
+
 class TestLimits:
     def test_only_what_no_recording_would_do_fails_and_what_no_slower_one_would_passes(self) -> None:
         recordings = [times(factor) for factor in (0.97, 1.0, 1.03, 1.01)]

@@ -54,7 +54,7 @@ def test_texts(text: str, found: Threshold) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "floor=1ms; wall, tail, uss and lock_wait gate by default, docs/metrics.md lists the others"),
+        ("", "floor=1ms; wall, tail, uss, growth and lock_wait gate by default, docs/metrics.md lists the others"),
         ("wal: margin=3%", "'wal' is not a metric that gates (did you mean 'wall'?)"),
         ("contract: margin=3%", "'contract' is not a metric that gates"),
         ("wall:", "wall is given neither margin, effect nor floor"),
@@ -156,8 +156,8 @@ def test_where_a_value_fails_and_where_it_passes(
 
 
 def test_a_share_of_nothing_has_a_logarithm_whatever_its_floor() -> None:
-    assert [thresholds.least_share(of_limits("lock_wait", floor)) for floor in (0.0, 0.05)] == [0.01, 0.05]
-    assert thresholds.least_share(of_limits("wall", 5.0)) == 0.0
+    assert [thresholds.offset(of_limits("lock_wait", floor)) for floor in (0.0, 0.05)] == [0.01, 0.05]
+    assert thresholds.offset(of_limits("wall", 5.0)) == 0.0
 
 
 def test_a_limit_is_shown_as_the_change_of_the_metric() -> None:

@@ -45,7 +45,6 @@ from pytest_ftgate.measure.memory_round import (
     BARRIERS,
     GROWTH_AT_LEAST,
     GROWTH_AT_MOST,
-    GROWTHS,
     memory_cost_ns,
 )
 from pytest_ftgate.measure.plan import LEAST_ITERATIONS, PILOT_ITERATIONS, Allowance
@@ -266,13 +265,13 @@ def test_memory_is_sampled_in_launches_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("executor", "reuse", "launches"), [("threads", "fresh", GROWTHS), ("fork", "pool", GROWTHS), ("fork", "fresh", 0)]
+    ("executor", "reuse", "launches"), [("threads", "fresh", 5), ("fork", "pool", 5), ("fork", "fresh", 0)]
 )
 @pytest.mark.parametrize("target", TARGETS)
 def test_growth_is_shown_where_something_can_grow(executor: str, reuse: str, launches: int, target: str) -> None:
     launcher = FakeLauncher()
     group = group_of(spec=spec_of(executor, reuse=reuse), targets=(target,))
-    (sample,) = run_of(launcher, group, limits=Allowance(launches=GROWTHS + 2, iterations=1)).measure()
+    (sample,) = run_of(launcher, group, limits=Allowance(launches=5, iterations=1)).measure()
     assert len(sample.of("growth")) == launches
     assert len(sample.of("growth_empty")) == min(launches, 1)
     assert {len(launch.barriers) for launch in (*sample.of("growth"), *sample.of("growth_empty"))} <= {GROWTH_AT_MOST}
@@ -968,6 +967,25 @@ def paired(
     return run_of(launcher, group, limits=limits, stopping_rule=stopping_rule, paired=True, old=old, there=there)
 
 
+def timed(run: WholeMeasurement) -> list[Sample]:
+    """All its rounds, without growth, for which a round has the more time the longer the whole may take."""
+    for each in run.cell_runs:
+        each.require(IN_PAIRS - {"growth"})
+    return run.measure()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_growth_is_measured_of_both_sides_of_a_pair(target: str) -> None:
+    launcher = FakeLauncher()
+    group = group_of(spec=spec_of("threads"), targets=(target,))
+    (sample,) = run_of(launcher, group, limits=THREE, paired=True).measure()
+    assert sample.reference is not None
+    for side in (sample, sample.reference):
+        assert [launch.order for launch in side.of("growth")] == [0, 1, 2]
+        assert {len(launch.barriers) for launch in side.of("growth")} == {GROWTH_AT_MOST}
+        assert len(side.of("growth_empty")) == 1
+
+
 def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs() -> None:
     launcher = FakeLauncher()
     (sample,) = paired(launcher).measure()
@@ -980,7 +998,8 @@ def test_a_reference_is_paired_in_every_iteration_and_no_control_workload_runs()
     assert orders == [[0, 1, 2]] * 2
     assert len(sample.of("memory")) == len(sample.reference.of("memory")) == 3
     assert len(sample.of("locks")) == len(sample.reference.of("locks")) == 3
-    assert [sample.of("control"), sample.of("growth"), sample.of("empty")] == [(), (), ()]
+    assert len(sample.of("growth")) == len(sample.reference.of("growth")) == 3
+    assert [sample.of("control"), sample.of("empty")] == [(), ()]
 
 
 @pytest.mark.parametrize("executors", [("threads",), ("threads", "fork", "spawn")])
@@ -1197,11 +1216,11 @@ def test_no_iteration_begins_that_would_end_too_late(tenths: int) -> None:
 
 def test_a_round_that_the_end_cut_counts_with_all_iterations_and_the_counters_of_these() -> None:
     launcher = FakeLauncher()
-    paired(launcher, limits=Allowance(launches=3, iterations=40)).measure()
+    timed(paired(launcher, limits=Allowance(launches=3, iterations=40)))
     near_end = launcher.of(MEASURED, side="own")[-2 * 21]
     launcher = FakeLauncher()
     limits = Allowance(launches=3, iterations=40, budget_s=near_end.ended_ns / 1e9)
-    (cut,) = paired(launcher, limits=limits).measure()
+    (cut,) = timed(paired(launcher, limits=limits))
     begun = Counter(event.at.reference for event in launcher.of(MEASURED, side="own") if event.at.order == 2)
     assert 2 < min(begun.values()) < max(begun.values()) < 40
     assert cut.reference is not None
@@ -1216,11 +1235,11 @@ def test_a_round_that_the_end_cut_counts_with_all_iterations_and_the_counters_of
 
 def test_a_round_that_the_end_cut_counts_from_the_least_iterations_on() -> None:
     whole, counted = FakeLauncher(), set()
-    paired(whole, limits=Allowance(launches=3, iterations=40)).measure()
+    timed(paired(whole, limits=Allowance(launches=3, iterations=40)))
     for end in whole.of(MEASURED, side="own")[-2 * 40 : -2 * 35]:
         launcher = FakeLauncher()
         run = paired(launcher, limits=Allowance(launches=3, iterations=40, budget_s=end.ended_ns / 1e9))
-        (cut,) = run.measure()
+        (cut,) = timed(run)
         begun = Counter(event.at.reference for event in launcher.of(MEASURED, side="own") if event.at.order == 2)
         shared = min(begun[True], begun[False])
         assert len(cut.launches) == (3 if shared >= run.plan.least else 2)
@@ -1232,10 +1251,10 @@ def test_a_round_that_ends_before_the_lock_probe_has_an_iteration_counts_for_not
     seen = set()
     for seed in range(4):
         whole, limits = FakeLauncher(), Allowance(launches=2, iterations=1)
-        run_of(whole, group_of("threads"), limits=limits, paired=True, seed=seed).measure()
+        timed(run_of(whole, group_of("threads"), limits=limits, paired=True, seed=seed))
         for end in whole.of(MEASURED)[-4:]:
             cut = msgspec.structs.replace(limits, budget_s=end.ended_ns / 1e9)
-            (sample,) = run_of(FakeLauncher(), group_of("threads"), limits=cut, paired=True, seed=seed).measure()
+            (sample,) = timed(run_of(FakeLauncher(), group_of("threads"), limits=cut, paired=True, seed=seed))
             assert all(launch.iterations for launch in (*sample.launches, *sample.of("locks")))
             seen.add(len(sample.launches))
     assert seen == {1, 2}

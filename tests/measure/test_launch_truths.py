@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 import pytest
@@ -175,10 +176,13 @@ def test_pages_that_forks_write_to_by_collecting_count_unless_the_workload_has_f
 def test_garbage_is_left_behind_only_where_the_workload_never_collects(bench: Bench, build: str) -> None:
     bench.write("""
         import gc
+        import mmap
 
         class Knot:
             def __init__(self):
-                self.own, self.ballast = self, bytearray(1 << 20)
+                self.own, self.ballast = self, mmap.mmap(-1, 1 << 20)
+                for page in range(0, 1 << 20, 4096):
+                    self.ballast[page] = 1
 
         @ftgate.compare(serial)
         def test_it(worker, enabled):
@@ -191,10 +195,12 @@ def test_garbage_is_left_behind_only_where_the_workload_never_collects(bench: Be
         handle = bench.ready(SERIAL, build=build, workers=1, params=params(enabled=enabled))
         found = [handle.barrier(1, 0, collects=collects) for _ in range(9)]
         handle.finish()
-        return ((found[-1].point.uss_bytes or 0) - (found[0].point.uss_bytes or 0)) / MIB
+        held = [each.point.uss_bytes or 0 for each in found]
+        return median(after - before for before, after in pairwise(held)) / MIB
 
-    assert left(1, collects=True) < 2 < 6 < left(1, collects=False)
-    assert left(0, collects=True) > 6
+    assert left(1, collects=True) == pytest.approx(0, abs=0.2)
+    assert left(1, collects=False) == pytest.approx(1, abs=0.2)
+    assert left(0, collects=True) == pytest.approx(1, abs=0.2)
 
 
 @each_on_a_build([THREADS, FORK], both=())

@@ -39,6 +39,32 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, interpre
     return Example(pytester, {"pytest.ini": "[pytest]\n", ".gitignore": ".ftgate/\n__pycache__/\n"})
 
 
+LEAK = """
+from pytest_ftgate import ftgate, threads
+
+HELD = []
+
+
+@ftgate.compare(threads, workers=2)
+def test_leak(worker):
+    sum(range(1000))
+"""
+
+
+def test_a_leak_fails_by_default_against_a_commit_and_a_contract(project: Example) -> None:
+    project.pytester.makepyfile(test_leak=LEAK)
+    commit(project.folder, "one")
+    leaking = LEAK.replace("    sum(", "    HELD.append(bytearray(16 << 10))\n    sum(")
+    held = leaking.replace("@ftgate.compare", '@ftgate.contract("growth < 16 KiB")\n@ftgate.compare')
+    project.pytester.makepyfile(test_leak=held)
+    result = project.run_pytest("--ftgate", "--ftgate-against=HEAD", "--ftgate-test-time=60s", "-oftgate_launches=5")
+    result.assert_outcomes(failed=len(project.rows()))
+    for row in project.rows():
+        found = {each["contract"] or each["metric"]: each["decision"] for each in row["verdict"]["metrics"]}
+        assert found["growth"] == "regressed"
+        assert found["growth < 16 KiB"] == "broken"
+
+
 def write(project: Example, rounds: int = ROUNDS) -> None:
     """The workload as it is now."""
     project.pytester.makepyfile(test_burn=WORKLOAD.format(rounds=rounds))

@@ -561,7 +561,7 @@ def test_an_interval_of_nearly_everything_is_unknown() -> None:
     wide, wider = interval(1.0, 0.4, 4.0), interval(1.0, 0.3, 43.97)
     assert units.change_and_ends(wide) == "0.0 % (95 % CI -60.0 % to +300 %)"
     assert units.change_and_ends(wider) == "0.0 % (95 % CI unknown)"
-    assert units.points_and_ends(interval(0.1, -0.5, 0.5)) == "+10.0 points (95 % CI unknown)"
+    assert units.difference_and_ends("share", interval(0.1, -0.5, 0.5)) == "+10.0 points (95 % CI unknown)"
     assert units.half_width(wider) == units.time_ends(wider) == units.ratio_ends(wider) == "unknown"
     assert "[unknown] of 8" in detail_lines(verbosity=1, scaling=wider)
 

@@ -103,7 +103,7 @@ def test_the_same_speeds_pass(project: Project) -> None:
     outcome = project.run()
     assert outcome.decision() is outcome.decision(FORK) is Decision.PASSED
     verdict = outcome.rows[THREADS].verdict
-    assert {each.metric for each in verdict.metrics} == {Metric.WALL, Metric.TAIL, Metric.USS, Metric.LOCK_WAIT}
+    assert {each.metric for each in verdict.metrics} == {*metrics.GATING}
     assert (verdict.basis, verdict.why, verdict.baseline) == ("paired", "", "1eb3b87")
     assert outcome.metric(Metric.WALL).effect == pytest.approx(1.05)
     assert outcome.metric(Metric.WALL).stored == pytest.approx(20e6, rel=0.01)
@@ -254,7 +254,7 @@ def test_a_metric_that_a_test_names_gates_there_alone(project: Project) -> None:
         THREADS: True,
         other.cells[0].nodeid: False,
     }
-    assert outcome.session.stored.hypotheses(outcome.session.plan) == 4 + 1 + 4
+    assert outcome.session.stored.hypotheses(outcome.session.plan) == 5 + 1 + 5
 
 
 def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,9 +272,10 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     project.paired = False
     outcome = project.run(None, TWO, one, fresh)
     assert seen
-    # Time, tail, USS and lock wait of three cells: what has no baseline cannot alarm, and nothing here scales.
-    assert outcome.session.stored.hypotheses(outcome.session.plan) == 12
-    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
+    # Time, tail, USS and lock wait of three cells, and the growth of two, as fresh processes return their memory: what
+    # has no baseline cannot alarm, and nothing here scales.
+    assert outcome.session.stored.hypotheses(outcome.session.plan) == 14
+    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 14] * len(seen))
     seen.clear()
     # What is deselected, as by `-k` or a shard, has its share all the same.
     whole = plan.plan_of((group.spec, cell) for group in (TWO, one, fresh) for cell in group.cells)
@@ -282,9 +283,9 @@ def test_alpha_is_split_over_what_gates_in_the_run(project: Project, monkeypatch
     selected.collect((one,), whole)
     selected.row(one.cells[0].nodeid)
     assert seen
-    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 12] * len(seen))
+    assert [comparison.alpha for comparison in seen] == pytest.approx([0.01 / 14] * len(seen))
     shard = shards.part_of(selected, whole, (one, fresh), 2, 2, {})
-    assert shard.hypotheses == 12
+    assert shard.hypotheses == 14
     assert shard.planned == tuple(cell.nodeid for group in (one, fresh) for cell in group.cells)
 
 

@@ -84,9 +84,7 @@ def _pairs(row: MetricRow, new: Values, reference: Values) -> list[PairedValue]:
         lone = 0.0 if row.name == Metric.CPU else LONE_WINDOW_ERROR
         return [pair if windows > 1 else pair._replace(error=lone) for pair, windows in pairs]
     name, errors = alike(row.name, (new, reference)), dict[int, float]()
-    own, other = (
-        _positive(row, side.by_order(name)) if row.may_be_zero else side.by_order(name) for side in (new, reference)
-    )
+    own, other = (side.by_order(name) for side in (new, reference))
     if row.sampled is not None:
         errors = readers.sampling_errors(new.sample.of("memory"), reference.sample.of("memory"), row.sampled)
     return [
@@ -139,7 +137,7 @@ def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.G
     sides: tuple[Side, ...] = (new, *entry.recordings)
     found = {}
     for row in map(metrics.row, names):
-        read, unit = (_of_control(row), OF_CONTROL) if row.unit == "time" else (_alike(row, sides), UNITS[row.unit])
+        read, unit = (_of_control(row), OF_CONTROL) if _is_paced(row) else (_alike(row, sides), UNITS[row.unit])
         found[row.name] = _beside(row.name, map(read, sides), unit)
     found = {name: each for name, each in found.items() if each.reference}
     tails, walls = found.get(Metric.TAIL), found.get(Metric.WALL)
@@ -156,29 +154,34 @@ def with_stored(new: Values, entry: StoredCell, names: Iterable[str] = metrics.G
 def of_recordings(recordings: Sequence[Recording], name: str) -> tuple[str, list[tuple[float, ...]]]:
     """The unit of a metric, and each recording's values of its launches: times over those of the control workload."""
     row = metrics.row(name)
-    if row.unit == "time" and any(each.by_order(CONTROL) for each in recordings):
+    if _is_paced(row) and any(each.by_order(CONTROL) for each in recordings):
         read, unit = _of_control(row), OF_CONTROL
     else:  # a server or a program has no control workload beside it
         read, unit = _alike(row, recordings), str(row.unit)
     return unit, [tuple(read(each).values()) for each in recordings]
 
 
+def _is_paced(row: MetricRow) -> bool:
+    """Whether a metric is a time that follows the machine's speed of the day; a wait is compared as it is."""
+    return row.unit == "time" and row.scale != "difference"
+
+
 def _of_control(row: MetricRow) -> Callable[[Side], ByRound]:
     """Reads a time over that of the control."""
     if (name := _BESIDE_CONTROL.get(row.name)) is not None:
         return lambda side: side.by_order(name)
-    return lambda side: _positive(row, _over(side.by_order(row.name), side.by_order(CONTROL)))
+    return lambda side: _values(row, _over(side.by_order(row.name), side.by_order(CONTROL)))
 
 
 def _alike(row: MetricRow, sides: Sequence[Side]) -> Callable[[Side], ByRound]:
     """Reads a metric in its own unit, as all sides have it."""
     name = alike(row.name, sides)
-    return lambda side: _positive(row, side.by_order(name))
+    return lambda side: _values(row, side.by_order(name))
 
 
-def _positive(row: MetricRow, values: ByRound) -> ByRound:
-    """The values, without those that have no logarithm where logs are compared."""
-    return values if row.scale == "share" else {order: value for order, value in values.items() if value > 0}
+def _values(row: MetricRow, values: ByRound) -> ByRound:
+    """Without zeros, where that is none of its values."""
+    return values if row.may_be_zero else {order: value for order, value in values.items() if value > 0}
 
 
 def _over(values: ByRound, reference: ByRound) -> ByRound:

@@ -60,7 +60,7 @@ def values(contract: Contract, hand: Values) -> tuple[float, ...]:
     # 2. Whether a side may be zero or negative, by the metrics in it and not by the measured values: a later round
     # would change values that an earlier interim look used.
     rows = [metrics.row(name.metric) for name in all_names(contract)]
-    may_vanish = any(row.unit == "share" or row.may_be_zero for row in rows)
+    may_vanish = any(row.may_be_zero for row in rows)
     may_vanish = may_vanish or any(map(_subtracts, (contract.left, contract.right)))
     found = []
     for left, right in rounds:

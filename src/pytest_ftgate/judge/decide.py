@@ -19,11 +19,12 @@ from ..stats import alpha_spending, moderated, rank_tests
 from ..stats.alpha_spending import PAIRS, Look, Schedule
 from .limits import (
     allowed,
+    as_costs,
     beside_limit,
     change_text,
     fail_limit,
     failing,
-    least_share,
+    offset,
     pass_limit,
     passing,
     ratio,
@@ -33,7 +34,7 @@ from .limits import (
     worse_by,
     worse_text,
 )
-from .metrics import is_gain, is_share, row
+from .metrics import by_difference, is_gain, row
 
 NO_BASIS: Final = Basis()
 INTERVAL_LEVEL = 0.95
@@ -84,10 +85,10 @@ def without_values(comparison: Comparison) -> MetricVerdict | None:
     if not comparison.reference:
         reason = "the reference gave no value"
         return MetricVerdict(metric=comparison.metric, decision=Decision.NO_BASELINE, reason=reason)
-    share = is_share(comparison.metric)
-    wanted = "a share of 0 or more" if share else "a positive number"
+    zero = row(comparison.metric).may_be_zero
+    wanted = "a number of 0 or more" if zero else "a positive number"
     for side, values in (("new", comparison.new), (other_side(comparison), comparison.reference)):
-        wrong = (value for value in values if not (math.isfinite(value) and (value > 0 or (share and value == 0))))
+        wrong = (value for value in values if not (math.isfinite(value) and (value > 0 or (zero and value == 0))))
         fault = "" if values else f"no {side} launch gave a value of {comparison.metric}"
         if (value := next(wrong, None)) is not None:
             fault = f"a {side} launch gave {comparison.metric} = {value} {comparison.unit}: not {wanted}"
@@ -96,18 +97,10 @@ def without_values(comparison: Comparison) -> MetricVerdict | None:
     return None
 
 
-def as_costs(comparison: Comparison) -> Comparison:
-    """The comparison in values of which less is better: a gain is inverted."""
-    if not is_gain(comparison.metric):
-        return comparison
-    new, reference = (tuple(1 / value for value in side) for side in (comparison.new, comparison.reference))
-    return replace(comparison, new=new, reference=reference)
-
-
-def seen(costs: Comparison, count: int) -> Comparison:
+def seen(comparison: Comparison, count: int) -> Comparison:
     """The comparison as it stands after `count` pairs."""
     of_pairs = ("new", "reference", "errors", "wall_growth")
-    return replace(costs, **{name: getattr(costs, name)[:count] for name in of_pairs})
+    return replace(comparison, **{name: getattr(comparison, name)[:count] for name in of_pairs})
 
 
 def paired(new: Sequence[float], reference: Sequence[float]) -> list[float]:
@@ -131,11 +124,11 @@ def weigh(costs: Comparison) -> Evidence:
     # A tail that is shorter beside a longer body alone has not improved.
     measured = [value / by for value, by in zip_longest(costs.reference, costs.wall_growth, fillvalue=1.0)]
     deviation, largest = (math.sqrt(float((each**2).mean())) for each in (expected, bound))
-    # New - reference on the metric's scale; that of a share is converted.
+    # New - reference on the metric's scale; a difference is converted.
     shifts = paired(tested(costs, costs.new), tested(costs, costs.reference))
     low, value, high = moderated.interval(shifts, expected, INTERVAL_LEVEL)
-    if is_share(costs.metric):
-        unit = median(costs.reference) + least_share(costs)
+    if by_difference(costs.metric):
+        unit = median(costs.reference) + offset(costs)
         low, value, high = (unit * math.expm1(end) for end in (low, value, high))
     return Evidence(
         shift=Interval(low=low, value=value, high=high, level=INTERVAL_LEVEL),
@@ -237,16 +230,15 @@ def compare(comparison: Comparison) -> MetricVerdict:
     """
     if refusal := without_values(comparison):
         return refusal
-    costs = as_costs(comparison)
-    there = len(costs.new)
-    levels = (costs.alpha, costs.beta, costs.at_most)
-    for look in due(there, *levels, final=costs.final):
-        part = seen(costs, look.launches)
+    there = len(comparison.new)
+    levels = (comparison.alpha, comparison.beta, comparison.at_most)
+    for look in due(there, *levels, final=comparison.final):
+        part = as_costs(seen(comparison, look.launches))
         evidence = weigh(part)
         if evidence.p_fail <= look.alpha:
             decision, reason = Decision.REGRESSED, _beyond(part, evidence, look.alpha)
         elif evidence.p_improve <= look.alpha:
-            least = -shift_to(part.metric, failing(part, part.new), part.new)
+            least = -shift_to(part, failing(part, part.new), part.new)
             change, most = beside_limit(part.metric, evidence.shift.value, least)
             side = "above" if is_gain(part.metric) else "below"
             decision = Decision.IMPROVED
@@ -256,6 +248,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
         else:
             continue
         return _verdict(part, look.beta, evidence, decision, reason)
+    costs = as_costs(comparison)
     # 1. What is ruled out. One pair rules out nothing, and before the end the levels of the looks to come are not
     # spent.
     evidence = weigh(costs)
@@ -266,8 +259,8 @@ def compare(comparison: Comparison) -> MetricVerdict:
     shift, fail, effect = evidence.shift.value, fail_limit(costs), pass_limit(costs)
     fails = shift - fail > effect - shift
     value, limit = shift, fail if fails else effect
-    if is_share(costs.metric):  # it is tested on another scale than it is shown on
-        unit = median(costs.reference) + least_share(costs)
+    if by_difference(costs.metric):  # it is tested on another scale than it is shown on
+        unit = median(costs.reference) + offset(costs)
         value, limit = math.log1p(value / unit), math.log1p(limit / unit)
     gap = abs(value - limit) / (evidence.bound if fails else evidence.deviation)
     more = _until_decided(there, costs.alpha, costs.beta, gap, fails=fails)
@@ -281,7 +274,7 @@ def compare(comparison: Comparison) -> MetricVerdict:
     notes = [f"{'1 pair ' if there == 1 else ''}rules out {known}; {needs}", _hardly_waited(costs)]
     # 3. Whether a regression is likely. The lower median: of two or three pairs, one that was disturbed makes none
     # suspect.
-    shifts = paired(*(scaled(costs.metric, side) for side in (costs.new, costs.reference)))
+    shifts = paired(*(scaled(costs, side) for side in (costs.new, costs.reference)))
     likely = _likely(evidence.p_fail, _distances(costs), costs.alpha, evidence.bound)
     if costs.final and likely and median_low(shifts) > effect:
         why = f"{_beyond(costs, evidence, suspect_level(costs.alpha))}; {_settles(more, 'pair')}"
@@ -304,7 +297,7 @@ def by_cpu(judged: MetricVerdict, wall: Comparison, cpu: Comparison, computing: 
         return judged
     if computing * (1 + wall.limits.effect) < 1:
         return judged
-    shifts = paired(*(scaled(wall.metric, side) for side in (wall.new, wall.reference)))
+    shifts = paired(*(scaled(wall, side) for side in (wall.new, wall.reference)))
     if max(median(shifts), math.log(judged.ratio.value)) > pass_limit(wall):
         return judged
     broad, spent = compare(replace(wall, limits=wall.limits._replace(effect=BROAD))), compare(cpu)
@@ -461,7 +454,7 @@ def _verdict(
         metric=costs.metric,
         decision=decision,
         ratio=ratio(costs.metric, evidence.shift),
-        points=evidence.shift if is_share(costs.metric) else None,
+        points=evidence.shift if by_difference(costs.metric) else None,
         p_fail=evidence.p_fail,
         p_pass=evidence.p_pass,
         reason=reason,
@@ -484,7 +477,7 @@ def _beyond(costs: Comparison, evidence: Evidence, level: float) -> str:
 
 def _hardly_waited(costs: Comparison) -> str:
     """For a share: a note that most launches of a side, but not all, had no waits, and a fix."""
-    if not is_share(costs.metric):
+    if row(costs.metric).unit != "share":
         return ""
     sides = (("", costs.new), (f" {other_side(costs)}", costs.reference))
     counts = ((name, sum(value == 0 for value in side), len(side)) for name, side in sides)

@@ -16,7 +16,7 @@ from ..kit.text import COMMIT_DIGITS
 from ..kit.values import Metric, Struct, Threshold
 from ..model.report import Conditions, Row
 from ..model.sample import EVERYTHING, IN_PAIRS, NS_PER_S, Need, Sample, one_worker_cell
-from ..model.spec import Cell, Spec
+from ..model.spec import Cell, Spec, can_grow
 from ..model.verdict import (
     CANNOT_RUN,
     NOT_AT_HAND,
@@ -37,7 +37,7 @@ PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 LEAST_ROUNDS = 5
 """Rounds of a cell without a comparison: enough for intervals of its figures."""
 HOPELESS_ROUNDS = 3
-"""After this many rounds without a value of a metric, no value is expected."""
+"""After this many rounds without a value of a metric, no further value is expected."""
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -132,12 +132,10 @@ class Judge:
         return tuple(dict.fromkeys(row.observer for row in rows if row.observer and row.applies(cell)))
 
     def _kinds(self, metric: str, basis: Basis) -> frozenset[Need]:
-        """The kinds of launches that a metric is compared by; beside stored memory its growth is shown."""
+        """The kinds of launches that a metric is compared by."""
         row = metrics.row(metric)
         if basis.basis == "paired":
             return row.needs
-        if row.need == "memory":
-            return row.needs | {"growth"}
         return row.needs | {"control"} if row.unit == "time" else row.needs
 
     def least_rounds(self) -> int:
@@ -177,7 +175,7 @@ class Judge:
             for each in judged:
                 at_most = self.rounds if each.contract else self._at_most(reading.basis)
                 hopeful = each.decision is Decision.INCONCLUSIVE and each.more != 0 and rounds < at_most
-                if not hopeful or not (each.launches or rounds < HOPELESS_ROUNDS):
+                if not hopeful or each.launches + HOPELESS_ROUNDS <= rounds:
                     continue
                 if each.contract:
                     contract = contract_grammar.parse(each.contract)
@@ -388,6 +386,7 @@ def hypotheses(spec: Spec, names: Sequence[str], cell: Cell, cells: Sequence[Cel
     scales = cell.workers > 1 and 1 in spec.workers and cell.counted
     absent: dict[str, bool] = {
         Metric.SCALING: not scales,
+        Metric.GROWTH: not can_grow(cell, spec),
         Metric.TAIL: spec.window_s is not None
         and (spec.duration_s or 0.0) / spec.window_s < metrics.LEAST_TAIL_ITERATIONS,
     }

@@ -9,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from ..kit import units
 from ..kit.errors import FtgateError
 from ..kit.text import apart, did_you_mean, listed, percent
 from ..kit.values import Interval, Threshold
 from ..model.verdict import BasisKind, Comparison, Limits, MetricVerdict
 from . import metrics
-from .metrics import is_gain, is_share
+from .metrics import by_difference, is_gain
 
 TIMES_S: Final[Mapping[str, float]] = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0}
 """Seconds in a unit of time, with both signs of micro."""
@@ -197,23 +200,53 @@ def _first(metric: str, field: str, layers: Mapping[str, Sequence[Threshold]], u
 # ---- the scale on which a metric is compared
 
 LEAST_SHARE = 0.01
-"""The default of a share that is added before a logarithm is taken, so that the log of no wait is finite."""
+"""The `offset` of a share without a floor."""
+LEAST_PART = 0.01
+"""That of others, as a part of the largest value."""
 
 
-def least_share(costs: Comparison) -> float:
-    """The number that is added before a logarithm is taken: positive for a share, which may be 0, else 0."""
-    return (costs.limits.floor or LEAST_SHARE) if is_share(costs.metric) else 0.0
+def offset(comparison: Comparison) -> float:
+    """What is added before a logarithm is taken, so that that of 0 is finite: the floor of what may be 0.
+
+    A workload's own metrics have no floor: where one of the values is 0 it is a part of the largest.
+    """
+    of = metrics.row(comparison.metric)
+    values = (*comparison.new, *comparison.reference)
+    if of.scale == "difference" and comparison.limits.floor:
+        return comparison.limits.floor
+    if of.unit == "share":
+        return LEAST_SHARE
+    if of.scale == "difference" or (of.may_be_zero and 0 in values):
+        return LEAST_PART * max(values, default=0.0) or 1.0
+    return 0.0
+
+
+def as_costs(comparison: Comparison) -> Comparison:
+    """The comparison in values of which less is better: a gain is inverted."""
+    if not is_gain(comparison.metric):
+        return comparison
+    least = offset(comparison)
+
+    def inverted(values: Sequence[float]) -> tuple[float, ...]:
+        return tuple(1 / (value + least) for value in values)
+
+    return replace(
+        comparison,
+        new=inverted(comparison.new),
+        reference=inverted(comparison.reference),
+        recordings=tuple(map(inverted, comparison.recordings)),
+    )
 
 
 def tested(costs: Comparison, values: Sequence[float]) -> list[float]:
-    """Values on the scale of the test: logs, of a share with a constant added, so that the log of no wait is finite."""
-    least = least_share(costs)
+    """Values on the scale of the test: logs of what is positive with the `offset`."""
+    least = offset(costs)
     return [math.log(value + least) for value in values]
 
 
-def scaled(metric: str, values: Sequence[float]) -> list[float]:
-    """Values on the scale on which a change is a shift: logs; for a share, which may be 0, the values themselves."""
-    return list(values) if is_share(metric) else [math.log(value) for value in values]
+def scaled(costs: Comparison, values: Sequence[float]) -> list[float]:
+    """Values on the scale on which a change is shown: themselves where differences are compared, else as `tested`."""
+    return list(values) if by_difference(costs.metric) else tested(costs, values)
 
 
 def failing(costs: Comparison, values: Sequence[float]) -> list[float]:
@@ -223,36 +256,37 @@ def failing(costs: Comparison, values: Sequence[float]) -> list[float]:
 
 def passing(costs: Comparison, values: Sequence[float], effect: float) -> list[float]:
     """The pass limit of each value: never below the fail limit, which a floor may move beyond the effect."""
-    floor = 2 * costs.limits.floor if is_share(costs.metric) else 0.0
+    floor = 2 * costs.limits.floor if by_difference(costs.metric) else 0.0
     return [
         max((1 + effect) * value + floor, least) for value, least in zip(values, failing(costs, values), strict=True)
     ]
 
 
-def shift_to(metric: str, limits: Sequence[float], side: Sequence[float]) -> float:
+def shift_to(costs: Comparison, limits: Sequence[float], side: Sequence[float]) -> float:
     """How far the limits, which rise with the side's values, move its median, on the metric's scale."""
-    return median(scaled(metric, limits)) - median(scaled(metric, side))
+    return median(scaled(costs, limits)) - median(scaled(costs, side))
 
 
 def fail_limit(costs: Comparison) -> float:
     """The fail limit of a comparison, on the metric's scale."""
-    return shift_to(costs.metric, failing(costs, costs.reference), costs.reference)
+    return shift_to(costs, failing(costs, costs.reference), costs.reference)
 
 
 def pass_limit(costs: Comparison) -> float:
     """The pass limit of a comparison, on the metric's scale."""
-    return shift_to(costs.metric, passing(costs, costs.reference, costs.limits.effect), costs.reference)
+    return shift_to(costs, passing(costs, costs.reference, costs.limits.effect), costs.reference)
 
 
 def worse_by(costs: Comparison, reference: Sequence[float], effect: float) -> float:
-    """How far the pass limit of an effect lies above the reference: as a fraction, of a share as a number of points."""
+    """How far the pass limit of an effect lies above the reference: as a fraction, or as a difference."""
     limit, middle = median(passing(costs, reference, effect)), median(reference)
-    return round(limit - middle if is_share(costs.metric) else limit / middle - 1, 12)
+    least = offset(costs)
+    return round(limit - middle if by_difference(costs.metric) else (limit + least) / (middle + least) - 1, 12)
 
 
 def ratio(metric: str, shift: Interval) -> Interval | None:
-    """New / reference of the metric itself, from the log-ratio of its costs; None for a share."""
-    if is_share(metric):
+    """New / reference of the metric itself, from the log-ratio of its costs; None for a difference."""
+    if by_difference(metric):
         return None
     low, value, high = (math.exp(bounded(bound)) for bound in (shift.low, shift.value, shift.high))
     if is_gain(metric):
@@ -261,14 +295,19 @@ def ratio(metric: str, shift: Interval) -> Interval | None:
 
 
 def allowed(metric: str, limit: float) -> float:
-    """A fail limit as the change of the metric itself: new / reference; of a share new - reference."""
-    if is_share(metric):
+    """A fail limit as the change of the metric itself: new / reference, or new - reference."""
+    if by_difference(metric):
         return limit
     return math.exp(bounded(-limit if is_gain(metric) else limit))
 
 
 def worse(judged: MetricVerdict, *, pass_limit: bool = False) -> float:
-    """How much worse a metric is, or its pass limit: a fraction of the reference, of a share points; 0 if unknown."""
+    """How much worse a metric is, or its pass limit: a fraction of the reference, of a share points.
+
+    0 if that is unknown, and of other differences, which no percentage says.
+    """
+    if judged.points is not None and metrics.row(judged.metric).unit != "share":
+        return 0.0
     change = judged.points or judged.ratio
     value = judged.effect if pass_limit else change.value if change else None
     if judged.points is not None or not value:
@@ -277,15 +316,18 @@ def worse(judged: MetricVerdict, *, pass_limit: bool = False) -> float:
 
 
 def change_text(metric: str, shift: float, more: int = 0) -> str:
-    """A shift of the costs as the change of the metric: `+7 %`; of a share `+1.2 points`; `more` are further digits."""
-    if is_share(metric):
+    """A shift of the costs as the change of the metric: `+7 %`, `+1.2 points`, `+32 KiB`; `more` are further digits."""
+    unit = metrics.row(metric).unit
+    if unit == "share":
         return _percent(shift, more).removesuffix(" %") + " points"
+    if by_difference(metric):
+        return units.difference(unit, shift, more)
     return _percent(math.expm1(bounded(-shift if is_gain(metric) else shift)), more)
 
 
 def worse_text(metric: str, worse: float) -> str:
     """A change as `worse_by` gives it, in words: of a gain `-20 %` for 0.25."""
-    return change_text(metric, worse if is_share(metric) else math.log1p(worse))
+    return change_text(metric, worse if by_difference(metric) else math.log1p(worse))
 
 
 def beside_limit(metric: str, shift: float, limit: float) -> tuple[str, str]:

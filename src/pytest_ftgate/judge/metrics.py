@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 Unit: TypeAlias = Literal["time", "size", "share", "ratio", "number"]
 """Times are in ns, sizes in bytes, shares are fractions of the workers' time, ratios and numbers have no unit."""
-Scale: TypeAlias = Literal["cost", "gain", "share"]
-"""How a change is compared: as a log-ratio of which less (`cost`) or more (`gain`) is better, or as points."""
+Scale: TypeAlias = Literal["cost", "gain", "difference"]
+"""How a change is compared: as a log-ratio of which less (`cost`) or more (`gain`) is better; as a difference of what
+may be 0 and of which less is better: such a metric has a floor, and the points of a share are one."""
 Reader: TypeAlias = Callable[[Sample], Mapping[int, float]]
 """A sample's value of a metric by launch order; launches without a value are left out. `Values` alone calls it."""
 ColumnReader: TypeAlias = Callable[[Columns], "Floats"]
@@ -43,8 +44,9 @@ class MetricRow(NamedTuple):
     """One metric.
 
     `paired` and `apart` are its default limits where both sides were interleaved, and where they were not. `spread` is
-    the standard deviation of the log (of a share: with a point added) that launches of unchanged code are expected to
-    have beyond what their own iterations show, `between` the same of recordings beyond what their launches show.
+    the standard deviation of the log (of a difference: with its floor added) that launches of unchanged code are
+    expected to have beyond what their own iterations show, `between` the same of recordings beyond what their launches
+    show.
     `explains` says that it is derived from times: it fails a cell only if the cell's own time is worse too. `absent`
     says why a cell may lack values that its reference has; empty: it is not judged then. `applies` says whether a cell
     can have such a value. `in_window` is its value in one iteration or window: pairs are then of neighbouring ones.
@@ -65,7 +67,6 @@ class MetricRow(NamedTuple):
     gates: bool = False
     absent: str = ""
     applies: Callable[[Cell], bool] = lambda _: True
-    may_be_zero: bool = False
     explains: bool = False
     between: float = 0.04
     column: ColumnReader | None = None
@@ -80,6 +81,11 @@ class MetricRow(NamedTuple):
     def needs(self) -> frozenset[Need]:
         """The kinds of launches that it is read from."""
         return frozenset((self.need,) if self.beside is None else (self.need, self.beside))
+
+    @property
+    def may_be_zero(self) -> bool:
+        """Whether 0 is a value of it: of a difference, and of what a workload counts."""
+        return self.scale == "difference" or self.name.startswith(("counter.", "peak."))
 
 
 # ---- readers: launch order -> value
@@ -135,7 +141,9 @@ _OF_A_SERVER: Final = "it is of the answers of a server, see @ftgate.serve"
 _NOT_COUNTED: Final = "it does not take a number of workers"
 _SIZE_FLOOR = float(64 * PAGE_BYTES)
 _SIZE: Final = (Limits(0.02, 0.05, _SIZE_FLOOR), Limits(0.02, 0.10, _SIZE_FLOOR))
+_GROWTH: Final = Limits(0.25, 0.5, 3.0 * PAGE_BYTES)
 _SHARE: Final = Limits(0.25, 0.5, 0.01)
+_WAIT: Final = Limits(0.25, 0.5, 0.0001)
 _TAIL: Final = (Limits(0.10, 0.25), Limits(0.15, 0.40))
 
 
@@ -148,7 +156,7 @@ def _size(name: str, bytes_of: Callable[[MemoryPoint], int | None], meaning: str
 def _share(name: str, read: Reader, meaning: str, need: Need = "locks", *, gates: bool = False) -> MetricRow:
     absent = "no launch of this run gave one"
     limits, spread = (_SHARE, _SHARE), 0.15
-    row = MetricRow(name, "share", read, need, "share", *limits, spread, gates, absent, is_workload)
+    row = MetricRow(name, "share", read, need, "difference", *limits, spread, gates, absent, is_workload)
     return row._replace(between=spread, meaning=meaning)
 
 
@@ -215,8 +223,20 @@ TABLE: Final[Mapping[str, MetricRow]] = {
         )._replace(read=_memory(lambda point: point.uss_bytes)),
         _size("pss", lambda point: point.pss_bytes, "the same with a part of what is shared, on Linux"),
         _size("rss", lambda point: point.rss_bytes, "the same with all that is shared"),
-        _size("growth", lambda _: None, "memory that each iteration leaves behind")._replace(
-            read=readers.growth_values, may_be_zero=True, sampled=None, beside="growth"
+        MetricRow(
+            Metric.GROWTH,
+            "size",
+            readers.growth_values,
+            "memory",
+            "difference",
+            paired=_GROWTH,
+            apart=_GROWTH,
+            spread=0.15,
+            gates=True,
+            applies=is_workload,
+            between=0.1,
+            beside="growth",
+            meaning="memory that each iteration leaves behind",
         ),
         _share(
             Metric.LOCK_WAIT,
@@ -284,7 +304,11 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "number",
             None,
             column=_latency(lambda latency: latency.errors),
-            may_be_zero=True,
+            scale="difference",
+            paired=Limits(0.02, 0.05, 0.5),
+            apart=Limits(0.05, 0.15, 0.5),
+            spread=0.1,
+            between=0.1,
             applies=is_server,
             why_none=_OF_A_SERVER,
             meaning="requests that failed or were answered with an error, in the median window of a launch",
@@ -294,9 +318,9 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "time",
             readers.gil_wait_values,
             "memory",
-            may_be_zero=True,
-            paired=Limits(0.25, 0.5),
-            apart=Limits(0.25, 0.5),
+            "difference",
+            paired=_WAIT,
+            apart=_WAIT,
             spread=0.3,
             applies=_is_no_command,
             meaning="the length of single waits for the GIL in a launch, 0 if none was seen",
@@ -306,9 +330,9 @@ TABLE: Final[Mapping[str, MetricRow]] = {
             "time",
             readers.lock_holds,
             "locks",
-            may_be_zero=True,
-            paired=Limits(0.25, 0.5),
-            apart=Limits(0.25, 0.5),
+            "difference",
+            paired=_WAIT,
+            apart=_WAIT,
             spread=0.3,
             applies=lambda cell: cell.executor.kind == "threads",
             why_none="who holds a lock is known of threads",
@@ -388,7 +412,6 @@ def row(name: str) -> MetricRow:
         unit,
         lambda sample: read(sample, own),
         scale=scale,
-        may_be_zero=kind != "timer",
         applies=lambda cell: not is_server(cell),
         why_none="a server has no names of its own for what it does",
     )
@@ -405,9 +428,9 @@ def no_metric(name: object) -> str:
     return f"{name!r} is not a metric that gates{did_you_mean(name, NAMES)}; {WHICH}"
 
 
-def is_share(name: str) -> bool:
-    """Whether a metric is compared as a difference: it is a share, which may be 0."""
-    return row(name).scale == "share"
+def by_difference(name: str) -> bool:
+    """Whether a metric is compared as a difference: it may be 0."""
+    return row(name).scale == "difference"
 
 
 def is_gain(name: str) -> bool:

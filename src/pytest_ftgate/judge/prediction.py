@@ -11,9 +11,9 @@ from typing import NamedTuple
 from ..kit.text import plural
 from ..kit.values import Interval
 from ..model.verdict import Comparison, Decision, MetricVerdict
-from .decide import INTERVAL_LEVEL, as_costs, ruled_out, suspect_level, without_values
-from .limits import allowed, beside_limit, bounded, failing, least_share, passing, ratio, tested
-from .metrics import is_gain, is_share, row
+from .decide import INTERVAL_LEVEL, ruled_out, suspect_level, without_values
+from .limits import allowed, as_costs, beside_limit, bounded, failing, offset, passing, ratio, tested
+from .metrics import by_difference, row
 
 PRIOR_FREEDOM = 12
 """Weight of the prior deviation of a metric (`MetricRow.between`): that of PRIOR_FREEDOM + 1 recordings. Otherwise two
@@ -52,8 +52,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     if refusal := without_values(comparison):
         return refusal
     costs = as_costs(comparison)
-    invert = is_gain(costs.metric)
-    stored = [[1 / value if invert else value for value in recording] for recording in comparison.recordings]
+    stored = costs.recordings
     spread = _Spread.of(costs, stored, moved)
     more = 0 if costs.final else spread.missing(len(costs.new))
 
@@ -62,7 +61,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
     likely, obvious = spread.limit(suspect_level(costs.alpha)), spread.failing(spread.middle) + OBVIOUS
     if not spread.seen:
         likely = max(likely, obvious)
-    elif spread.apart and not is_share(costs.metric):
+    elif spread.apart and not by_difference(costs.metric):
         likely = min(likely, obvious)
     unlikely = max(likely, passes)
 
@@ -104,7 +103,7 @@ def predict(comparison: Comparison, moved: float = 0.0) -> MetricVerdict:
         metric=costs.metric,
         decision=decision,
         ratio=ratio(costs.metric, shift),
-        points=shift if is_share(costs.metric) else None,
+        points=shift if by_difference(costs.metric) else None,
         reason=reason,
         launches=len(costs.new),
         more=more if decision is Decision.INCONCLUSIVE else None,
@@ -192,13 +191,12 @@ class _Spread(NamedTuple):
 
     def value(self, centre: float) -> float:
         """A centre as the value that it is of."""
-        return math.exp(centre) - least_share(self.costs)
+        return math.exp(centre) - offset(self.costs)
 
     def shown(self, centre: float) -> float:
         """How far a centre lies from the stored one, on the metric's scale."""
-        return (
-            math.exp(bounded(centre)) - math.exp(self.middle) if is_share(self.costs.metric) else centre - self.middle
-        )
+        differs = by_difference(self.costs.metric)
+        return math.exp(bounded(centre)) - math.exp(self.middle) if differs else centre - self.middle
 
     def missing(self, launches: int) -> int:
         """How many more launches it takes until their part of the deviation is small."""

@@ -189,11 +189,21 @@ def points(fraction: float) -> str:
     return f"{signed_points(fraction)} points"
 
 
-def points_and_ends(difference: Interval) -> str:
-    """A difference of two shares with its interval; one of 100 points may be any."""
-    span = difference.high - difference.low
-    ends = UNKNOWN if span >= 1 else f"{signed_points(difference.low)} to {signed_points(difference.high)}"
-    return f"{points(difference.value)} ({level(difference.level)} CI {ends})"
+def difference(unit: str, value: float, more: int = 0) -> str:
+    """A difference of two values in their unit: `+32.0 KiB`, `-1.2 ms`, of shares `+4.1 points`; `more` digits."""
+    if unit == "share":
+        return points(value)
+    scales = {"time": TIMES, "size": SIZES}.get(unit)
+    text = f"{value:,.{DIGITS + more}g}" if scales is None else _with_unit(value, scales, digits=DIGITS + more)
+    return f"+{text}" if value > 0 else text
+
+
+def difference_and_ends(unit: str, interval: Interval) -> str:
+    """A difference with its interval; that of two shares may be any from 100 points on."""
+    low, value, high = (difference(unit, each) for each in (interval.low, interval.value, interval.high))
+    unknown = unit == "share" and interval.high - interval.low >= 1
+    ends = UNKNOWN if unknown else f"{low.removesuffix(' points')} to {high.removesuffix(' points')}"
+    return f"{value} ({level(interval.level)} CI {ends})"
 
 
 def level(value: float) -> str:

@@ -56,6 +56,7 @@ class Metric(StrEnum):
     TAIL = "tail"
     CPU = "cpu"
     USS = "uss"
+    GROWTH = "growth"
     LOCK_WAIT = "lock_wait"
     SCALING = "scaling"
     CEILING = "ceiling"

@@ -101,6 +101,9 @@ class CellRun:
         self.error: WorkloadError | None = None
         self.locks_error: WorkloadError | None = None
         self.unsupported: str | None = None
+        self.affords_growth: bool | None = None
+        """Whether the time is enough for its growth: decided once, as few values of it decide nothing."""
+        self.needs: frozenset[Need] = frozenset()
         self.require(EVERYTHING if reference is None else IN_PAIRS)
 
     def without_reference(self, target: PreparedTarget, spec: Spec) -> None:
@@ -143,13 +146,15 @@ class CellRun:
         return max((float(iteration.wall_ns) for iteration in self.latest), default=0.0)
 
     def require(self, needs: frozenset[Need]) -> None:
-        """Set the kinds of launches that are still needed.
+        """Set the kinds of launches that are still needed of it and its reference.
 
         A program has no lock launches, nor has a cell of which one failed, its own or its reference's. Nothing is
         observed without observers.
         """
         locks = self.probed and not any(side.locks_error for side in self.sides)
-        self.needs = (needs if locks else needs - {"locks"}) - (frozenset() if self.observers else {"observed"})
+        needs = (needs if locks else needs - {"locks"}) - (frozenset() if self.observers else {"observed"})
+        for side in self.sides:
+            side.needs = needs
 
     @contextlib.contextmanager
     def attribute_errors(self, role: LaunchRole = "own") -> Iterator[None]:

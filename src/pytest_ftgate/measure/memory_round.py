@@ -11,7 +11,7 @@ import re
 import statistics
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ import msgspec
 
 from ..kit.errors import FtgateError
 from ..model.sample import Barrier, Function, Launch, Profile, Role, SamplingCost, StackSamples, iteration_value
+from ..model.spec import can_grow
 from ..runner.profile import END, MOST_BYTES
 from ..runner.protocol import COLD, MEASURED, WARMUP
 from . import stacks
@@ -36,11 +37,13 @@ MOST_HOLDS = 4
 BARRIERS = 3, 2, 1
 """Samples at barriers in a memory launch: as many of them as take a part of a round; the first is its warm-up."""
 GROWTH_WARMUPS, GROWTH_AT_LEAST, GROWTH_AT_MOST = 4, 4, 8
+GROWTHS, GROWTH_SHARE = 5, 0.2
+"""Launches that decide growth, and the part of the time that they may take."""
 GROWTH_S = 0.5
 """Samples at barriers in a growth launch: as many as fit this time, between these numbers."""
 BARRIER_WINDOW_NS = 50_000_000
-BARE_HOLDS, GROWTHS = 3, 5
-"""Memory launches of a cell that are also held unsampled, and launches that show growth."""
+BARE_HOLDS = 3
+"""Memory launches of a cell that are also held unsampled."""
 
 
 def measure_memory(measurement: Measurement) -> None:
@@ -61,10 +64,11 @@ def measure_memory(measurement: Measurement) -> None:
             measurement.report(cell_run, "measuring memory of")
             # 1. The cell and its reference: both are started, then both held, closed and recorded.
             sides = measurement.shuffled(cell_run.sides)
+            grows = _growth_is_due(measurement, cell_run)
             with measurement.started((side, "own") for side in sides if cell_run.alive) as launches:
-                steps = (
+                steps: tuple[Callable[[RunningLaunch], object], ...] = (
                     lambda launch: _ready(measurement, launch),
-                    lambda launch, of=cell_run: _hold(measurement, launch, _share_of_hold(of, launch.cell_run)),
+                    functools.partial(_hold, measurement, cell_run, grows),
                     lambda launch: launch.handle.close(),
                     _finish,
                 )
@@ -73,22 +77,27 @@ def measure_memory(measurement: Measurement) -> None:
                         if cell_run.alive and launch.cell_run.alive:
                             with launch.cell_run.attribute_errors():
                                 act(launch)
-            # 2. Growth, where the memory launch has not shown it, and the interpreter's own memory.
-            if not (cell_run.alive and _informs(cell_run) and cell_run.probed):
-                continue
-            with cell_run.attribute_errors():
-                if not _frees_at_once(cell_run) and _growth_is_due(measurement, cell_run):
-                    cell_run.all_launches.append(_growth_launch(measurement, cell_run, "growth"))
-                with cell_run.attribute_errors("empty"):
-                    if not cell_run.of("empty") and measurement.spares(BARRIERS[0] * cell_run.longest_ns, 0.15):
-                        cell_run.all_launches.append(_shared(measurement, cell_run, "empty"))
-                    if cell_run.of("growth") and not cell_run.of("growth_empty"):
-                        cell_run.all_launches.append(_shared(measurement, cell_run, "growth_empty"))
+            # 2. Growth, where the memory launches have not shown it, and the interpreter's own memory.
+            for side in sides:
+                if cell_run.alive and side.alive:
+                    with side.attribute_errors():
+                        _add_own(measurement, side, grows and not _frees_at_once(side), _informs(cell_run))
+
+
+def _add_own(measurement: Measurement, side: CellRun, grows: bool, informs: bool) -> None:
+    """The launches of one side that have only barriers: its growth, and what an empty workload shows."""
+    if grows:
+        side.all_launches.append(_growth_launch(measurement, side, "growth"))
+    with side.attribute_errors("empty"):
+        if informs and not side.of("empty") and measurement.spares(BARRIERS[0] * side.longest_ns, 0.15):
+            side.all_launches.append(_shared(measurement, side, "empty"))
+        if side.of("growth") and not side.of("growth_empty"):
+            side.all_launches.append(_shared(measurement, side, "growth_empty"))
 
 
 def _informs(cell_run: CellRun) -> bool:
-    """Whether its memory launches also show what is not judged: growth, floor, and what sampling costs."""
-    return "growth" in cell_run.needs and not cell_run.paired
+    """Whether its memory launches also show what is not judged: the floor, and what sampling costs."""
+    return "growth" in cell_run.needs and cell_run.probed and not cell_run.paired
 
 
 def _frees_at_once(cell_run: CellRun) -> bool:
@@ -103,7 +112,7 @@ def memory_cost_ns(measurement: Measurement, cell_run: CellRun, wall_ns: float) 
     if not cell_run.probed:
         return held_ns
     count = _barrier_count(measurement, cell_run)
-    if _informs(cell_run):
+    if "growth" in cell_run.needs:
         grows = _affords_growth(measurement, cell_run)
         count += GROWTH_WARMUPS + (_growth_barriers(wall_ns, window_ns) if grows else 0)
     return count * (min(window_ns, BARRIER_WINDOW_NS) or wall_ns) + held_ns
@@ -137,7 +146,7 @@ def _ready(measurement: Measurement, launch: RunningLaunch) -> None:
     launch.handle.ready()
 
 
-def _hold(measurement: Measurement, launch: RunningLaunch, share: float) -> None:
+def _hold(measurement: Measurement, pair: CellRun, grows: bool, launch: RunningLaunch) -> None:
     """Barriers first, which also warm it up; then it is held at work, sampled and not, in random order."""
     cell_run, handle, plan = launch.cell_run, launch.handle, measurement.plan
     wall_ns, hold_ns = cell_run.longest_ns, _hold_ns(cell_run, plan.window_ns)
@@ -152,6 +161,7 @@ def _hold(measurement: Measurement, launch: RunningLaunch, share: float) -> None
     both = _informs(cell_run) and launch.order < BARE_HOLDS and measurement.spares(hold_ns + wall_ns, 0.1)
     ways = measurement.shuffled([True, False]) if both else [True]
     # What one call of the body takes in every worker; 1 ms before the first launch.
+    share = _share_of_hold(pair, cell_run)
     timed = cell_run.of("time")
     calls_ns = [each.work_ns / timed[-1].loops for each in cell_run.latest] or [1e6]
     call_ns = 0.0 if plan.window_ns else max(1.0, statistics.median(calls_ns))
@@ -170,8 +180,8 @@ def _hold(measurement: Measurement, launch: RunningLaunch, share: float) -> None
         "sampling_cost": sampling_cost,
     }
     # 3. Where memory is freed at once, more barriers show growth; the first settles it.
-    if _frees_at_once(cell_run) and _growth_is_due(measurement, cell_run):
-        count = 1 + _growth_barriers(wall_ns, plan.window_ns)
+    if grows and _frees_at_once(cell_run):
+        count = 1 + _growth_barriers(_usual_ns(cell_run), plan.window_ns)
         launch.grown = _barriers(measurement, launch, count, collects=True)[1:]
     measurement.sample_conditions()
 
@@ -225,7 +235,7 @@ def _shared(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:
 
 def _growth_launch(measurement: Measurement, cell_run: CellRun, role: Role) -> Launch:
     """More barriers after some warm-ups; the allocator keeps nothing of what is freed."""
-    count = GROWTH_WARMUPS + _growth_barriers(cell_run.longest_ns, measurement.plan.window_ns)
+    count = GROWTH_WARMUPS + _growth_barriers(_usual_ns(cell_run), measurement.plan.window_ns)
     launch = _barrier_launch(measurement, cell_run, role, 0, count, settled=True)
     return msgspec.structs.replace(launch, barriers=launch.barriers[GROWTH_WARMUPS:])
 
@@ -250,15 +260,25 @@ def _barriers(
 
 
 def _growth_is_due(measurement: Measurement, cell_run: CellRun) -> bool:
-    return _informs(cell_run) and measurement.plan.rounds < GROWTHS and _affords_growth(measurement, cell_run)
+    if "growth" in cell_run.needs and cell_run.affords_growth is None:
+        cell_run.affords_growth = _affords_growth(measurement, cell_run)
+    return "growth" in cell_run.needs and bool(cell_run.affords_growth)
 
 
 def _affords_growth(measurement: Measurement, cell_run: CellRun) -> bool:
-    wall_ns, executor = cell_run.longest_ns, cell_run.cell.executor
-    cost_ns = (GROWTH_WARMUPS + _growth_barriers(wall_ns, measurement.plan.window_ns)) * wall_ns
-    # A worker process that ends returns all of its memory.
-    ends = (executor.kind == "processes" or executor.in_processes) and cell_run.spec.reuse == "fresh"
-    return cell_run.probed and not ends and measurement.spares(cost_ns, 0.2)
+    cost_ns = 0.0
+    for side in cell_run.sides:
+        count = GROWTH_WARMUPS + _growth_barriers(_usual_ns(side), measurement.plan.window_ns)
+        cost_ns += count * _usual_ns(side)
+    plan = measurement.plan
+    cost_ns *= min(GROWTHS, plan.rounds_wanted) * sum(each.alive for each in measurement.cell_runs)
+    most_ns = GROWTH_SHARE * plan.limits.budget_s * 1e9
+    return can_grow(cell_run.cell, cell_run.spec) and cost_ns <= most_ns
+
+
+def _usual_ns(cell_run: CellRun) -> float:
+    """The median iteration of its latest launch: one that was disturbed does not leave out its growth."""
+    return statistics.median([each.wall_ns for each in cell_run.latest] or [0])
 
 
 def _growth_barriers(wall_ns: float, window_ns: int) -> int:

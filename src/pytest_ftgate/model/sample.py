@@ -21,9 +21,9 @@ if TYPE_CHECKING:  # numpy is imported where it is used: the metric table reads 
 
 Need = Literal["time", "control", "locks", "observed", "memory", "growth"]
 """A kind of launch: a decision names the kinds that it still needs. `control` is a control workload beside the timing
-launch, `growth` what is shown beside memory: how it grows, and what sampling costs."""
-IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "observed", "memory"))
-EVERYTHING: frozenset[Need] = IN_PAIRS | {"control", "growth"}
+launch, `growth` what is read beside memory: how it grows, and where nothing is paired what sampling costs."""
+IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "observed", "memory", "growth"))
+EVERYTHING: frozenset[Need] = IN_PAIRS | {"control"}
 NS_PER_S = 1e9
 Role = Literal["time", "control", "locks", "observed", "memory", "empty", "growth", "growth_empty", "profile"]
 """What a launch of a cell was for, see `Launch`."""

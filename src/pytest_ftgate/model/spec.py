@@ -295,6 +295,13 @@ def cells_of(spec: Spec, targets: Sequence[Target]) -> Iterator[Cell]:
             )
 
 
+def can_grow(cell: Cell, spec: Spec) -> bool:
+    """Whether iterations can leave memory behind that is seen: a process that ends with each returns all of its own."""
+    executor = cell.executor
+    ends = spec.reuse == "fresh" and (executor.kind == "processes" or executor.in_processes)
+    return executor.program is None and not ends
+
+
 class Group(Struct, frozen=True, kw_only=True):
     """The cells that are interleaved: one test at one worker count with one set of parameters."""
 

@@ -129,8 +129,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     `new` and `reference` are per-launch values: for wall and tail a time in ns or its ratio to the control of the same
     group (dimensionless), for USS bytes, for the lock-wait share a fraction, for scaling a ratio of which more is
     better. `new[i]` and `reference[i]` are of the same round:
-    a pair; unless there are `recordings`, whose launches the reference then holds. The pass limit of the lock-wait
-    share has twice the floor.
+    a pair; unless there are `recordings`, whose launches the reference then holds. The pass limit of a
+    difference has twice the floor.
 
     `alpha` and `beta` are the error rates of this hypothesis, of at most `at_most` pairs. With `final` no more launches
     follow: the levels that are left are spent on those there are, and what has probably regressed is suspect. `pair_s`
@@ -169,14 +169,15 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     """The decision on one metric: the change with its interval, and the p-values.
 
     `ruled_out` is the smallest change for the worse that the test of a pass rejects at its level: (1 + `ruled_out`)
-    times the reference (of a gain: the reference over that), of a share so many points above it. None if no whole
+    times the reference (of a gain: the reference over that), of a difference so much above it. None if no whole
     percent up to 900 is rejected. What passes has none above the effect, or above the limit that a floor makes.
 
-    `ratio` is new / reference; of a share, which may be zero, it is None and `points` is new - reference. `launches` is
-    the number of new launches (pairs) behind the decision, `more` how many more would settle an inconclusive one, None
-    if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change at which it fails, and
-    `effect` the one that is ruled out where it passes, as `ratio` or `points` is. `contract` is the text of a contract,
-    of Metric.CONTRACT alone. Of the tail, `ratio` is new / (`wall_growth` x reference): see `Comparison`.
+    `ratio` is new / reference; of what may be 0 it is None and `points` is new - reference, in its base unit.
+    `launches` is the number of new launches (pairs) behind the decision, `more` how many more would settle an
+    inconclusive one, None if unknown; `beyond` says that its estimate is worse than the effect. `allowed` is the change
+    at which it fails, and `effect` the one that is ruled out where it passes, as `ratio` or `points` is. `contract` is
+    the text of a contract, of Metric.CONTRACT alone. Of the tail, `ratio` is new / (`wall_growth` x reference): see
+    `Comparison`.
 
     `now` is the figure of the launches that were judged, `was` that of what they were compared with: the medians and
     means of a table, each read from its own side alone, in the base unit of the metric table (ns, bytes, a fraction).

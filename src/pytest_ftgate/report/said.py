@@ -59,16 +59,20 @@ LEAST_DECIDED = 0.1
 
 
 def change_text(judged: MetricVerdict) -> str:
-    """The change with its interval: in percent, or in percentage points of a share."""
+    """The change with its interval: in percent, or as a difference."""
     if judged.points is not None:
-        return units.points_and_ends(judged.points)
+        return units.difference_and_ends(metrics.row(judged.metric).unit, judged.points)
     return units.change_and_ends(judged.ratio) + units.beyond_body(judged.wall_growth) if judged.ratio else ""
 
 
 def allowed(judged: MetricVerdict) -> str:
     """`allowed +2 %`: the change up to which nothing fails; empty where it is unknown."""
-    shown = units.points if judged.points else units.change
-    return "" if judged.allowed is None else f"allowed {shown(judged.allowed).replace('.0 %', ' %')}"
+    return "" if judged.allowed is None else f"allowed {_shown(judged, judged.allowed).replace('.0 %', ' %')}"
+
+
+def _shown(judged: MetricVerdict, change: float) -> str:
+    """A change in the form of the judged one."""
+    return units.difference(metrics.row(judged.metric).unit, change) if judged.points else units.change(change)
 
 
 def rules_out(judged: MetricVerdict) -> str:
@@ -174,9 +178,8 @@ def _figure_and_limit(judged: MetricVerdict, row: Row) -> str:
     difference = judged.points or judged.ratio
     if difference is None:
         return f"{judged.metric}: {judged.reason}" if judged.reason else ""
-    shown = units.points if judged.points else units.change
     values = now_and_was(judged, row)
-    text = f"{judged.metric} {shown(difference.value)}{units.beyond_body(judged.wall_growth)}"
+    text = f"{judged.metric} {_shown(judged, difference.value)}{units.beyond_body(judged.wall_growth)}"
     return ", ".join(filter(None, (text + (f" ({values})" if values else ""), allowed(judged))))
 
 

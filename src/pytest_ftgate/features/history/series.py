@@ -80,7 +80,7 @@ def series(recordings: Sequence[Recording], metric: str, *, fingerprint: str, bu
             rank_tests.geometric_mean(level) if all(value > 0 for value in level) else sum(level) / len(level)
             for level in (centres[low:index], centres[index:high])
         )
-        if before > 0 and not metrics.is_share(metric):
+        if before > 0 and not metrics.by_difference(metric):
             changes.append(LevelChange(index=index, ratio=after / before))
         else:
             changes.append(LevelChange(index=index, difference=after - before))

@@ -68,12 +68,14 @@ def varied(rows: Iterable[Row]) -> tuple[str, ...]:
 def _changes(row: Row, values: Values | None) -> dict[str, Any]:
     """What was compared, the time and each metric that decided: the interval, the limits, and the change of each pair.
 
-    Changes are new / reference, of a share new - reference. Against recordings there are no pairs.
+    Changes are new / reference, of a share new - reference. Other differences have only their text. Against recordings
+    there are no pairs.
     """
     judged = [
         each
         for each in row.verdict.metrics
-        if (each.ratio or each.points) and (each.metric == Metric.WALL or each.decision not in UNPLOTTED)
+        if (each.ratio or (each.points and metrics.row(each.metric).unit == "share"))
+        and (each.metric == Metric.WALL or each.decision not in UNPLOTTED)
     ]
     known = [each.metric for each in row.verdict.metrics if metrics.known(each.metric)]
     sides = compare.paired(values, known) if values is not None and row.verdict.basis == "paired" else {}

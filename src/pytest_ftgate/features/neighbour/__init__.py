@@ -40,7 +40,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
         row._replace(
             name="lag",
             read=of_observed(lambda launch: launch.peaks.get("lag")),
-            may_be_zero=True,
+            scale="difference",
             applies=is_tasks,
             why_none="only tasks have an event loop of ours",
             meaning="the longest delay of a timer in the event loop of tasks, without what its thread waits for a core",
@@ -49,7 +49,7 @@ def ftgate_metrics() -> Sequence[MetricRow]:
             name="neighbour_wait",
             unit="share",
             read=of_observed(lambda launch: launch.ratio("neighbour late", "neighbour time")),
-            scale="share",
+            scale="difference",
             paired=share,
             apart=share,
             spread=0.15,
