@@ -1214,6 +1214,13 @@ def test_no_iteration_begins_that_would_end_too_late(tenths: int) -> None:
     assert max(event.ended_ns for event in long) <= limits.budget_s * 1e9
 
 
+def test_a_cold_iteration_that_takes_most_of_the_time_leaves_room_for_others() -> None:
+    launcher = FakeLauncher(wall_ns=lambda at: 10_000 * MS if at.event in (COLD, CHECKED_COLD) else 100 * MS)
+    times: dict[str, frozenset[Need]] = {THREADS: frozenset({"time"})}
+    (sample,) = paired(launcher, stopping_rule=lambda _: times, limits=Allowance(budget_s=25.0)).measure()
+    assert len(sample.launches) == 1
+
+
 def test_a_round_that_the_end_cut_counts_with_all_iterations_and_the_counters_of_these() -> None:
     launcher = FakeLauncher()
     timed(paired(launcher, limits=Allowance(launches=3, iterations=40)))

@@ -28,7 +28,7 @@ from ..model.sample import (
     outcomes,
 )
 from ..model.spec import WINDOW_S, Cell, Environment, Interpreter, Spec
-from ..runner.protocol import CHECK, MEASURED
+from ..runner.protocol import CHECK, CHECKED_COLD, COLD, MEASURED
 from .launch import CellUnsupported, Handle, LaunchRole, Request, error_of
 from .plan import OutOfTime, RoundPlan
 
@@ -263,6 +263,8 @@ class RunningLaunch:
         self.values: list[float] = []
         self.latest_wall_ns: int | None = None
         self.latest_work_ns: int | None = None
+        self.warm_wall_ns: int | None = None
+        """What its latest iteration took, measured or not, but for the cold one."""
         self.call_ns = 0.0
         """What one loop took, in the latest iteration that was not measured."""
         self.first_share = 0.0
@@ -285,9 +287,12 @@ class RunningLaunch:
 
     @property
     def next_ns(self) -> float:
-        """What its next iteration takes, by its latest one or by its cell's latest launch; 0 if not known."""
-        of_cell = 0.0 if self.request.stand_in else self.cell_run.longest_ns
-        return float(self.latest_wall_ns or 0) or of_cell
+        """What its next iteration takes, by its latest one or by its cell's latest launch; 0 if not known.
+
+        The cold one tells nothing of it: it may be far longer.
+        """
+        of_cell = [] if self.request.stand_in else [iteration.wall_ns for iteration in self.cell_run.latest]
+        return float(self.warm_wall_ns or min(of_cell, default=0))
 
     @property
     def has_results(self) -> bool:
@@ -327,11 +332,13 @@ class RunningLaunch:
         iteration = self.handle.iteration(kind, loops, 0 if checks else self.window_ns)
         self.latest_wall_ns = iteration.wall_ns - (iteration.join_ns if checks else 0)
         self.latest_work_ns = iteration.work_ns
+        self.warm_wall_ns = None if kind in (COLD, CHECKED_COLD) else self.latest_wall_ns
         self.call_ns = iteration.wall_ns / loops
         return iteration
 
     def measured(self) -> None:
         iteration = self.handle.iteration(MEASURED, self.loops, self.window_ns)
+        self.warm_wall_ns = iteration.wall_ns
         self.values.append(iteration_value(iteration, self.loops, per_op=bool(self.plan.window_ns)))
 
     def kill(self) -> None:
