@@ -43,6 +43,7 @@ DECLARING = {
     "pytest_ftgate.judge.metrics",
     "pytest_ftgate.judge.limits",
     "pytest_ftgate.model",
+    "pytest_ftgate.kit.units",
     "pytest_ftgate.kit.values",
     "pytest_ftgate.model.report",
     "pytest_ftgate.model.sample",

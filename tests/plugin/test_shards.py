@@ -100,11 +100,11 @@ def test_shards_say_what_one_run_says(example: Example, capsys: pytest.CaptureFi
     assert sum(found["deselected"] for found in outcomes) == 2 * (10 + 5), "all parts but one deselect each item"
     plain = [line for result in results for line in result.outlines if line.startswith("test_plain.py ")]
     assert sum(line.count(".") - 1 for line in plain) == 5, "plain tests run in one part each"
-    assert {(report["shard"]["alpha"], report["shard"]["hypotheses"]) for report in reports} == {(0.01, 37)}
+    assert {(report["shard"]["alpha"], report["shard"]["hypotheses"]) for report in reports} == {(0.01, 46)}
     capsys.readouterr()
     assert cli.main(["merge", "s2.json", "s3.json", "s1.json", "-o", "all.json"]) == 1 == whole.ret
     assert capsys.readouterr().out.endswith(
-        "3 of 3 shards, one error budget: each verdict is at alpha 0.01 / 37, split over the hypotheses of the whole "
+        "3 of 3 shards, one error budget: each verdict is at alpha 0.01 / 46, split over the hypotheses of the whole "
         "run\n"
     )
     joined = example.report("all.json")

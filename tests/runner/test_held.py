@@ -209,7 +209,7 @@ def test_a_thread_that_idles_beside_the_workers_is_none_of_them(
     bench: Bench, executor: Executor, parameter: BodyKind, running: float
 ) -> None:
     """A listener, a heartbeat, and one that `threading` does not know. A pool's worker counts, also without work."""
-    work = "list(executor.map(loop, [0]))" if parameter == "executor" else "loop(0)"
+    work = "driven(executor)" if parameter == "executor" else "loop(0)"
     bench.write(f"""
         import _thread, threading, time
 
@@ -226,6 +226,13 @@ def test_a_thread_that_idles_beside_the_workers_is_none_of_them(
 
         def loop(_):
             sum(range(50_000))
+
+        both = threading.Barrier(2)
+
+        def driven(executor):
+            if len(executor._threads) < 2:  # a pool starts a worker only if none is idle
+                list(executor.map(lambda _: both.wait(), range(2)))
+            list(executor.map(loop, [0]))
 
         @ftgate.compare(threads)
         def test_it({parameter}):
