@@ -208,7 +208,7 @@ def test_of_a_body_longer_than_the_window_there_is_one_call(bench: Bench) -> Non
 def test_a_thread_that_idles_beside_the_workers_is_none_of_them(
     bench: Bench, executor: Executor, parameter: BodyKind, running: float
 ) -> None:
-    """A listener, a heartbeat, and one that `threading` does not know. A pool's worker counts, also without work."""
+    """A listener, a heartbeat, and one that `threading` does not know. A pool's worker counts, also if it waits."""
     work = "driven(executor)" if parameter == "executor" else "loop(0)"
     bench.write(f"""
         import _thread, threading, time
@@ -227,11 +227,9 @@ def test_a_thread_that_idles_beside_the_workers_is_none_of_them(
         def loop(_):
             sum(range(50_000))
 
-        both = threading.Barrier(2)
-
         def driven(executor):
-            if len(executor._threads) < 2:  # a pool starts a worker only if none is idle
-                list(executor.map(lambda _: both.wait(), range(2)))
+            if not executor._threads:  # one worker sleeps for longer than is sampled
+                executor.submit(time.sleep, 1)
             list(executor.map(loop, [0]))
 
         @ftgate.compare(threads)
