@@ -323,9 +323,8 @@ def shared() -> set[Path]:
     return {path for path in found if path.lstat().st_uid == os.getuid()}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the names are those of Linux")
-@pytest.mark.parametrize("tracker", ["tracked", "its tracker is dead"])
-def test_a_killed_launch_leaves_no_shared_memory(bench: Bench, tracker: str) -> None:
+def holding(bench: Bench) -> tuple[WorkloadHandle, str]:
+    """A launch in whose body shared memory and a semaphore are held, and the name of the memory."""
     bench.write(HOLDS.format(folder=bench.folder))
     handle = bench.start(THREADS, workers=1)
     assert isinstance(handle, WorkloadHandle)
@@ -334,7 +333,14 @@ def test_a_killed_launch_leaves_no_shared_memory(bench: Bench, tracker: str) -> 
     holds = bench.folder / "holds"
     while not (holds.exists() and holds.read_text()):
         time.sleep(0.01)
-    memory = Path("/dev/shm", holds.read_text())
+    return handle, holds.read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the names are those of Linux")
+@pytest.mark.parametrize("tracker", ["tracked", "its tracker is dead"])
+def test_a_killed_launch_leaves_no_shared_memory(bench: Bench, tracker: str) -> None:
+    handle, name = holding(bench)
+    memory = Path("/dev/shm", name)
     assert memory.exists()
     maps = Path(f"/proc/{handle.process.pid}/maps").read_text()
     (semaphore,) = {Path(line.split()[-1]) for line in maps.splitlines() if "/dev/shm/sem." in line}
@@ -351,14 +357,7 @@ def test_a_killed_launch_leaves_no_shared_memory(bench: Bench, tracker: str) -> 
 @pytest.mark.skipif(sys.platform != "linux", reason="the names are those of Linux")
 def test_semaphores_of_a_tree_that_was_killed_whole_are_removed_by_their_names(bench: Bench) -> None:
     """Nobody has them open any more, and their tracker has died with them."""
-    bench.write(HOLDS.format(folder=bench.folder))
-    handle = bench.start(THREADS, workers=1)
-    assert isinstance(handle, WorkloadHandle)
-    handle.ready()
-    handle.channel.send({"do": "iteration", "kind": COLD, "loops": 1, "window_ns": 0})
-    holds = bench.folder / "holds"
-    while not (holds.exists() and holds.read_text()):
-        time.sleep(0.01)
+    handle, name = holding(bench)
     family = processes.marked(handle.mark)
     for process in family:
         process.suspend()
@@ -366,7 +365,7 @@ def test_semaphores_of_a_tree_that_was_killed_whole_are_removed_by_their_names(b
         process.kill()
     processes.wait_for(family, 60.0)
     named = Path("/dev/shm").glob(f"sem.mp-{handle.mark}-*")
-    left, memory = [*named], Path("/dev/shm", holds.read_text())
+    left, memory = [*named], Path("/dev/shm", name)
     memory.unlink()
     assert len(left) == 1
     guard.end(handle.mark, [])
