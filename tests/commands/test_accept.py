@@ -16,23 +16,29 @@ from pytest_ftgate.report import json
 
 CELL = f"{TEST}[3.14t-threads-w2]"
 OTHER = f"{TEST}[3.14t-threads-w4]"
+FINE = f"{TEST}_all[3.14t-threads-w2]"
+GROWN = f"{TEST}_all[3.14t-threads-w4]"
 TRAILER = f"Ftgate-Accept: {CELL} wall+14%: the index costs it"
 WORDS = ("accept", CELL, "wall", "the index\n costs it")
 
 
-def row(label: str, **decisions: Decision) -> Row:
+def row(label: str, test: str = TEST, **decisions: Decision) -> Row:
     change = Interval(value=1.09, low=1.08, high=1.1, level=0.95)
+    grown = Interval(value=49_600.0, low=49_000.0, high=51_000.0, level=0.95)
     judged = tuple(
-        MetricVerdict(metric=name, decision=each, ratio=change, effect=1.05) for name, each in decisions.items()
+        MetricVerdict(metric=name, decision=each, points=grown, effect=65_536.0)
+        if name == "growth"
+        else MetricVerdict(metric=name, decision=each, ratio=change, effect=1.05)
+        for name, each in decisions.items()
     )
     worst = Decision.REGRESSED if Decision.REGRESSED in decisions.values() else Decision.PASSED
-    sample = make_sample(label)
+    sample = make_sample(label, test=test)
     return Row(cell=sample.cell, verdict=Verdict(decision=worst, metrics=judged), sample=sample)
 
 
 @pytest.fixture
 def project(tmp_path: Path, bare_git: None, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a commit and the report of a run in which two cells regressed; one file is staged."""
+    """A repository with a commit and the report of a run in which three cells regressed; one file is staged."""
     for name, value in NOBODY.items():
         monkeypatch.setenv(name, value)
     folder = tmp_path / "project"
@@ -45,6 +51,8 @@ def project(tmp_path: Path, bare_git: None, monkeypatch: pytest.MonkeyPatch) -> 
     rows = (
         row("3.14t-threads-w2", wall=Decision.REGRESSED, uss=Decision.REGRESSED),
         row("3.14t-threads-w4", wall=Decision.REGRESSED, uss=Decision.PASSED),
+        row("3.14t-threads-w2", f"{TEST}_all", wall=Decision.PASSED, uss=Decision.PASSED),
+        row("3.14t-threads-w4", f"{TEST}_all", growth=Decision.REGRESSED),
     )
     report = Report(
         version="0.1.0",
@@ -78,6 +86,7 @@ def test_it_makes_an_empty_commit_and_leaves_what_is_staged(project: Path, capsy
         f"accepts {CELL}: wall +9.0 % (95 % CI +8.0 % to +10.0 %)",
         f"still fails {CELL}: uss +9.0 % (95 % CI +8.0 % to +10.0 %)",
         f"still fails {OTHER}: wall +9.0 % (95 % CI +8.0 % to +10.0 %)",
+        f"still fails {GROWN}: growth +48.4 KiB (95 % CI +47.9 KiB to +49.8 KiB)",
     ]
 
 
@@ -108,7 +117,33 @@ def test_of_several_metrics_it_names_what_each_accepts(project: Path, capsys: py
         f"accepts {CELL}: wall",
         f"accepts {CELL}: uss",
         f"accepts {OTHER}: wall",
+        f"still fails {GROWN}: growth",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "metrics", "trailers"),
+    [
+        (("test_count[3.14t-threads-w2]",), "wall,uss", [f"{CELL} wall+14%,uss+14%"]),
+        (("test_count",), "wall", [f"{TEST} wall+14%"]),
+        (("TestA::test_count[3.14t-threads-w4]", CELL), "wall", [f"{OTHER} wall+14%", f"{CELL} wall+14%"]),
+        (("test_count", "test_count_all"), "wall,growth", [f"{TEST} wall+14%", f"{TEST}_all growth+113KiB"]),
+        ((CELL, OTHER), "wall,uss", [f"{CELL} wall+14%,uss+14%", f"{OTHER} wall+14%"]),
+        ((GROWN,), "growth", [f"{GROWN} growth+113KiB"]),
+        ((GROWN,), "growth+1.5MiB", [f"{GROWN} growth+1.5MiB"]),
+    ],
+)
+def test_parts_of_names_and_several_cells_each_get_what_regressed_in_them(
+    project: Path, capsys: pytest.CaptureFixture[str], cells: tuple[str, ...], metrics: str, trailers: list[str]
+) -> None:
+    assert cli.main(("accept", *cells, metrics, "why", "--print")) == 0
+    written = capsys.readouterr().out
+    assert written.splitlines() == [f"Ftgate-Accept: {each}: why" for each in trailers]
+    assert cli.main(("accept", *cells, metrics, "why")) == 0
+    assert cli.main(("accept", *cells, metrics, "so", "--amend")) == 0
+    all_of_them = f"{written}{written.replace('why', 'so')}".strip()
+    assert message(project).endswith(f"\n\n{all_of_them}")
+    assert git(project, "log", "-1", "--format=%(trailers:key=Ftgate-Accept)") == all_of_them, "they are git's trailers"
 
 
 def test_how_much_is_accepted_can_be_said(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,9 +164,11 @@ def test_it_prints_the_trailer_alone(project: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("cells", "metric", "code", "said"),
     [
-        (OTHER, "uss", 3, f"uss of {OTHER} did not regress in the run; uss regressed in {CELL}; nothing was written"),
-        (CELL, "wall,tail", 3, f"tail of {CELL} did not regress in the run; nothing was written"),
-        ("test_count[3.14t-threads-w2]", "wall", 3, f"write the whole node id, or a pattern: {CELL}; nothing"),
+        (OTHER, "uss", 3, "uss did not regress in it: wall did; nothing was written"),
+        (CELL, "wall,tail", 3, "tail did not regress in it: wall and uss did; nothing was written"),
+        (FINE, "uss", 3, f"uss did not regress in it; it did in {CELL}; nothing was written"),
+        ("test_count", "tail,lock_wait", 3, "tail and lock_wait did not regress in them: wall and uss did; nothing"),
+        ("test_", "wall", 2, "test_ fits several, name one of them"),
         ("no::such", "wall", 3, "the run has no cell no::such; nothing was written"),
         (CELL, "wal", 2, "did you mean 'wall'?"),
         (CELL, "contract", 2, "@ftgate.xfail('broken')"),

@@ -62,6 +62,10 @@ def test_the_trailers_of_a_message(message: str, found: list[str]) -> None:
         ("t.py::test_x wall,tail+7.5%: why: so", "t.py::test_x", {"wall": None, "tail": 0.075}),
         ("t.py::test_x timer.ack_wait+120%: why: so", "t.py::test_x", {"timer.ack_wait": 1.2}),
         ("t.py::test_x timer.a+b: why: so", "t.py::test_x", {"timer.a+b": None}),
+        ("t.py::test_x counter.a+5: why: so", "t.py::test_x", {"counter.a+5": None}),
+        ("t.py::test_x growth+48KiB: why: so", "t.py::test_x", {"growth": 49152.0}),
+        ("t.py::test_x gil_wait_p95+1.5ms: why: so", "t.py::test_x", {"gil_wait_p95": 1.5e6}),
+        ("t.py::test_x errors+3: why: so", "t.py::test_x", {"errors": 3.0}),
     ],
 )
 def test_cells_metric_and_reason(trailer: str, cells: str, names: dict[str, float | None]) -> None:
@@ -81,6 +85,8 @@ def test_cells_metric_and_reason(trailer: str, cells: str, names: dict[str, floa
         ("t.py::test_x wal: why", "did you mean 'wall'?"),
         ("t.py::test_x contract: why", "@ftgate.xfail('broken')"),
         ("t.py::test_x wall,tal: why", "did you mean 'tail'?"),
+        ("t.py::test_x growth+14%: why", "'growth+14%' is not a metric"),
+        ("t.py::test_x wall+2ms: why", "'wall+2ms' is not a metric"),
         ("", "it names no metric"),
     ],
 )
@@ -158,28 +164,31 @@ def test_cells_are_a_name_or_a_pattern(cells: str, accepted: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "most", "accepted"),
+    ("name", "field", "value", "words", "accepted"),
     [
-        ({"ratio": 1.14}, 0.15, True),
-        ({"ratio": 1.16}, 0.15, False),
-        ({"ratio": 9.0}, None, True),
-        ({"points": 0.05}, 0.06, True),
-        ({"points": 0.07}, 0.06, False),
+        ("wall", "ratio", 1.14, "wall+15%", True),
+        ("wall", "ratio", 1.16, "wall+15%", False),
+        ("wall", "ratio", 9.0, "wall", True),
+        ("lock_wait", "points", 0.05, "lock_wait+6%", True),
+        ("lock_wait", "points", 0.07, "lock_wait+6%", False),
+        ("growth", "points", 49152, "growth+48KiB", True),
+        ("growth", "points", 49153, "growth+48KiB", False),
+        ("gil_wait_p95", "points", 1.6e6, "gil_wait_p95+1.5ms", False),
+        ("errors", "points", 4.0, "errors+3", False),
+        ("growth", "points", 2.0**40, "growth", True),
     ],
 )
 def test_what_became_worse_than_was_accepted_still_fails(
-    change: dict[str, float], most: float | None, accepted: bool
+    name: str, field: str, value: float, words: str, accepted: bool
 ) -> None:
-    ((field, value),) = change.items()
-    name = "wall" if field == "ratio" else "lock_wait"
     seen = {field: Interval(value=value, low=value, high=value, level=0.95)}
     judged = MetricVerdict(metric=name, decision=REGRESSED, reason="it is so", **seen)  # type: ignore[arg-type]
-    given = Acceptance(cells="*", metric=name, reason="why", commit=COMMIT, most=most)
+    (given,) = accept.parsed(f"* {words}: why", COMMIT)
     found = accept.with_accepted(Verdict(decision=REGRESSED, metrics=(judged,)), NODE, [given])
     assert (found.decision is ACCEPTED) == accepted
     if not accepted:
-        assert found.metrics[0].reason == f"it is so; commit 1eb3b87e5d accepts +{100 * (most or 0):.0f} %"
-        wider = Acceptance(cells="*", metric=name, reason="why", commit="0lder", most=1.0)
+        assert found.metrics[0].reason == f"it is so; commit 1eb3b87e5d accepts {words}"
+        wider = Acceptance(cells="*", metric=name, reason="why", commit="0lder", most=1e12)
         assert accept.with_accepted(found, NODE, [given, wider]).decision is ACCEPTED, "another commit accepts more"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from pytest_ftgate.report.said import (
     error_text,
     exception,
     headline,
+    meant,
     origin,
     rate_text,
     severity,
@@ -281,3 +283,42 @@ def test_long_output_is_searched_once(output: str) -> None:
     error = WorkloadError(reason="it failed", detail=output)
     assert origin(error) is None
     assert error_text(error).endswith(output.rstrip())
+
+
+# ---- how what regressed is accepted
+
+
+def accept_line(*rows: Row) -> list[str]:
+    return shlex.split(meant(*rows))
+
+
+def test_all_that_regressed_is_accepted_at_once() -> None:
+    """After a commit accepted the waits alone, the next run failed by the time, which had been slower all along."""
+    beyond = judged(Metric.TAIL, Decision.INCONCLUSIVE, 1.4, beyond=True)
+    likely = judged(Metric.USS, Decision.SUSPECT, 1.2)
+    open_one = judged(Metric.SCALING, Decision.INCONCLUSIVE, 0.99)
+    row = of(Decision.REGRESSED, wall(4.0, 3.0), beyond, likely, open_one, waits(0.3))
+    assert accept_line(row) == ["ftgate", "accept", "t.py::test[3.14t-threads-w8]", "wall,tail,uss,lock_wait", "why"]
+    assert f"      meant?     {meant(row)}" in f"      {cell_text(row)}".splitlines()
+    assert meant(of(Decision.BROKEN, open_one)) == ""
+
+
+def test_cells_with_one_finding_are_accepted_by_one_line() -> None:
+    rows = [
+        msgspec.structs.replace(of(Decision.REGRESSED, wall(4.0, 3.0)), cell=cell(f"t.py::{test}", "3.14t", "fork", n))
+        for test in ("test_a", "test_b")
+        for n in (2, 4)
+    ]
+    named = [f"t.py::test_a[3.14t-fork-w{n}]" for n in (2, 4)]
+    assert accept_line(*rows[:2]) == ["ftgate", "accept", *named, "wall", "why"]
+    assert accept_line(*rows) == ["ftgate", "accept", "t.py::test_a", "t.py::test_b", "wall", "why"]
+
+
+def test_where_no_commit_can_say_it_the_cell_is_recorded() -> None:
+    name = "t.py::test[3.14t-threads-w8]"
+    row = of(Decision.REGRESSED, wall(4.0, 3.0), basis="stored")
+    assert accept_line(row) == ["pytest", f"--ftgate-update={name}", name]
+    assert accept_line(of(Decision.REGRESSED, wall(4.0, 3.0), basis="stored", commit="1a2b3c"))[:2] == [
+        "ftgate",
+        "accept",
+    ]

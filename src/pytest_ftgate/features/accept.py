@@ -18,15 +18,17 @@ import msgspec
 from ..hookspec import Subparsers, hookimpl
 from ..judge import decide, metrics
 from ..judge.limits import worse
+from ..kit import units
 from ..kit.errors import FtgateError
 from ..kit.git import DEEPEN, AgainstError, Repository, shown
-from ..kit.text import COMMIT_DIGITS, listed, plain
-from ..kit.values import Metric
+from ..kit.text import COMMIT_DIGITS, listed, plain, split_nodeid
+from ..kit.values import Metric, grouped
 from ..model.report import Row
 from ..model.verdict import Acceptance, Decision, MetricVerdict, Verdict
 from ..report import said
 from ..run.sides import worktrees
 from ..store.names import matches, named
+from .baseline import NAMES
 from .last_run import FINE, last_run, no_run, nothing, project, read
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ _LINE: Final = re.compile(rf"{KEY}:(.*)", re.IGNORECASE)
 _ENDS: Final = re.compile(r"\s*$|[A-Z][\w-]*: |\* ")
 """A line that continues none: an empty one, another trailer, the next commit in a squashed message."""
 _METRIC: Final = re.compile(r"\s(\S+):(?=\s|$)")
-_AMOUNT: Final = re.compile(r"(.+?)\+(\d+(?:\.\d+)?)%")
+_AMOUNT: Final = re.compile(r"(.+?)\+(\d+(?:\.\d+)?)(%|[A-Za-z]*)")
 
 
 # ---- trailers
@@ -65,7 +67,7 @@ def trailers(message: str) -> list[str]:
 def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
     """An acceptance for each metric of a trailer, `CELLS METRIC+N%: REASON` or `CELLS METRIC,METRIC: REASON`.
 
-    Without a percentage any change is accepted. CELLS may contain spaces and colons: the first word before a colon that
+    Without an amount any change is accepted. CELLS may contain spaces and colons: the first word before a colon that
     is a metric ends it. Raises FtgateError, which names the commit.
     """
     # In a node id, `::` and `a:b` are no ends.
@@ -90,9 +92,47 @@ def parsed(trailer: str, commit: str) -> tuple[Acceptance, ...]:
 
 
 def _amounts(words: str) -> dict[str, float | None]:
-    """Metric -> the largest change that is accepted, of `wall+14%,tail`; None for any."""
-    found = ((each, _AMOUNT.fullmatch(each)) for each in words.split(","))
-    return {match[1] if match else each: float(match[2]) / 100 if match else None for each, match in found}
+    """Metric -> the largest change that is accepted, of `wall+14%,growth+48KiB,tail`; None for any."""
+    return dict(map(_amount, words.split(",")))
+
+
+def _amount(word: str) -> tuple[str, float | None]:
+    """A metric and the largest change that is accepted; the word itself if its unit is not that of the metric."""
+    match = _AMOUNT.fullmatch(word)
+    size = dict(_scales(match[1])).get(match[3]) if match and metrics.known(match[1]) else None
+    return (match[1], float(match[2]) * size) if match and size else (word, None)
+
+
+def _scales(metric: str) -> units.Scales:
+    """The units of what is accepted of a metric, each with its size in what `worse` gives."""
+    of = metrics.row(metric)
+    if of.scale != "difference" or of.unit == "share":
+        return (("%", 0.01),)
+    times = tuple((name.replace("\u00b5", "u"), size) for name, size in units.TIMES)
+    return {"time": times, "size": units.SIZES}.get(of.unit, (("", 1.0),))
+
+
+def _scale(metric: str, change: float) -> tuple[str, float]:
+    """The largest unit in which a change is at least one."""
+    scales = _scales(metric)
+    return next((each for each in reversed(scales) if change >= each[1]), scales[0])
+
+
+def _with_amount(metric: str, most: float | None) -> str:
+    """`wall+14%`, `growth+48KiB`: a metric and the largest change that is accepted of it."""
+    if most is None:
+        return metric
+    name, size = _scale(metric, most)
+    return f"{metric}+{most / size:.12g}{name}"
+
+
+def _rounded_up(metric: str, change: float) -> float | None:
+    """A change as it is written: in whole percents, else with three digits; None if it is not known."""
+    if change <= 0:
+        return None
+    name, size = _scale(metric, change)
+    least = 1.0 if name == "%" else 10.0 ** (math.floor(math.log10(change / size)) - 2)
+    return math.ceil(round(change / size / least, 6)) * least * size
 
 
 def written(cells: str, names: Mapping[str, float | None], reason: str) -> str:
@@ -100,7 +140,7 @@ def written(cells: str, names: Mapping[str, float | None], reason: str) -> str:
 
     Raises FtgateError for what no trailer can say.
     """
-    words = (name if most is None else f"{name}+{100 * most:g}%" for name, most in names.items())
+    words = (_with_amount(name, most) for name, most in names.items())
     trailer = " ".join(f"{cells} {','.join(words)}: {reason}".split())
     found = parsed(trailer, "")
     if [(each.cells, each.metric) for each in found] != [(" ".join(cells.split()), name) for name in names]:
@@ -116,11 +156,6 @@ def quoted(commit: str, trailer: str) -> str:
 # ---- verdicts
 
 
-def acceptable(judged: MetricVerdict) -> bool:
-    """Whether a metric's verdict can be accepted: it regressed, or is open at a change beyond the effect."""
-    return not judged.contract and (judged.decision.worse or judged.beyond)
-
-
 def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptance]) -> Verdict:
     """The verdict of a cell in which each metric that a trailer accepts is accepted; the first trailer counts.
 
@@ -131,10 +166,12 @@ def with_accepted(verdict: Verdict, nodeid: str, acceptances: Iterable[Acceptanc
     judged: list[MetricVerdict] = []
     found: list[Acceptance] = []
     for each in verdict.metrics:
-        of_metric = [one for one in known if one.metric == each.metric] if acceptable(each) else []
+        of_metric = [one for one in known if one.metric == each.metric] if each.acceptable else []
         acceptance = next((one for one in of_metric if one.most is None or worse(each) <= one.most), None)
         if acceptance is None:
-            less = [f"commit {one.commit[:COMMIT_DIGITS]} accepts +{100 * (one.most or 0):g} %" for one in of_metric]
+            less = [
+                f"commit {said.commit(one.commit)} accepts {_with_amount(each.metric, one.most)}" for one in of_metric
+            ]
             reason = "; ".join(filter(None, (each.reason, *less[:1])))
             judged.append(msgspec.structs.replace(each, reason=reason))
             continue
@@ -177,7 +214,7 @@ class Acceptances:
         """Accept what the commits since a row's reference accept."""
 
         def amended(row: Row) -> Verdict:
-            if not any(map(acceptable, row.verdict.metrics)):
+            if not any(each.acceptable for each in row.verdict.metrics):
                 return row.verdict
             return with_accepted(row.verdict, row.cell.nodeid, self.since(row.verdict.commit))
 
@@ -279,7 +316,7 @@ DESCRIPTION = (
 def ftgate_commands(subparsers: Subparsers) -> None:
     text = "accept a regression by a commit's trailer (ftgate baseline update stores figures)"
     parser = subparsers.add_parser("accept", help=text, description=DESCRIPTION, exits=(3,))
-    parser.add_argument("cells", metavar="CELLS", help="a node id, a test's, or either with * and ?; [ and ] are plain")
+    parser.add_argument("cells", metavar="CELL", nargs="+", help=f"cells or tests: {NAMES}; [ and ] are plain")
     parser.add_argument("metric", metavar="METRIC", help="what regressed, such as wall; several with commas")
     parser.add_argument("reason", metavar="REASON", help="why it is meant, in a line")
     how = parser.add_mutually_exclusive_group()
@@ -292,36 +329,36 @@ def ftgate_commands(subparsers: Subparsers) -> None:
 
 
 def accept(args: argparse.Namespace) -> int:
-    """Write the trailer; 3 without a run, or if it would accept nothing in it. Raises FtgateError."""
+    """Write the trailers; 3 without a run, or if they would accept nothing in it. Raises FtgateError."""
     names = _amounts(args.metric)
-    written(args.cells, names, args.reason)
+    written(args.cells[0], names, args.reason)
 
     # What regressed in the run.
     report = read(args.report) if args.report else last_run()
     if report is None:
         return no_run()
     rows = report.rows
-    chosen = [row for row in rows if matches(args.cells, row.cell.nodeid)]
-    if not chosen:
-        try:
-            meant = named(args.cells, [row.cell.nodeid for row in rows])
-        except FtgateError as error:
-            return nothing(str(error))
-        hint = f"; write the whole node id, or a pattern: {listed(meant[:3])}" if meant else ""
-        return nothing(f"the run has no cell {args.cells}{hint}; nothing was written")
-    for name, most in names.items():
-        of_metric = ((row, each) for row in rows for each in row.verdict.metrics if each.metric == name)
-        judged = [(row, each) for row, each in of_metric if acceptable(each)]
-        regressed = [row for row, _ in judged]
-        if not any(matches(args.cells, row.cell.nodeid) for row in regressed):
-            others = [row.cell.nodeid for row in regressed[:3]]
-            hint = f"; {name} regressed in {listed(others, 'and')}" if others else ""
-            return nothing(f"{name} of {args.cells} did not regress in the run{hint}; nothing was written")
+    accepted: dict[str, dict[str, float | None]] = {}
+    """CELLS of a trailer -> its metrics, each with the largest change that is accepted."""
+    for cells in dict.fromkeys(pattern for name in args.cells for pattern in _patterns(name, rows)):
+        regressed = _regressed(row for row in rows if matches(cells, row.cell.nodeid))
         # Up to what was seen plus the effect: what becomes worse still is no longer what was accepted.
-        seen = [worse(each) + worse(each, pass_limit=True) for row, each in judged if row in chosen]
-        if most is None:
-            names[name] = math.ceil(round(100 * max(seen), 6)) / 100 or None
-    trailer = written(args.cells, names, args.reason)
+        accepted[cells] = {
+            name: most if most is not None else _rounded_up(name, max(map(_most, regressed[name])))
+            for name, most in names.items()
+            if name in regressed
+        }
+    if not accepted:
+        return nothing(f"the run has no cell {' or '.join(args.cells)}; nothing was written")
+    if missed := [name for name in names if not any(name in each for each in accepted.values())]:
+        chosen = [row for row in rows if any(matches(cells, row.cell.nodeid) for cells in accepted)]
+        did, where = [*_regressed(chosen)], "it" if len(chosen) == 1 else "them"
+        others = [row.cell.nodeid for row in rows if missed[0] in _regressed([row])][:3]
+        hint = f": {listed(did, 'and')} did" if did else f"; it did in {listed(others, 'and')}" if others else ""
+        return nothing(f"{listed(missed, 'and')} did not regress in {where}{hint}; nothing was written")
+    accepted = {cells: of_cells for cells, of_cells in accepted.items() if of_cells}
+    trailers = [written(cells, of_cells, args.reason) for cells, of_cells in accepted.items()]
+    trailer = "\n".join(trailers)
     if args.only_print:
         print(trailer)
         return FINE
@@ -332,9 +369,9 @@ def accept(args: argparse.Namespace) -> int:
         repository = Repository(root)
     except AgainstError:
         raise FtgateError(f"{root} is in no git repository; with --print the trailer is printed") from None
-    how = ["-m", f"Accept the change of {listed([*names], 'and')} in {args.cells}", "-m", trailer]
+    how = ["-m", f"Accept the change of {listed([*names], 'and')} in {said.cells(accepted)}", "-m", trailer]
     if args.amend:
-        how = ["--amend", "--no-edit", "--trailer", trailer]
+        how = ["--amend", "--no-edit", *(word for each in trailers for word in ("--trailer", each))]
         holding = repository.git("for-each-ref", "--contains=HEAD", "--format=%(refname:short)", "refs/remotes").split()
         if holding:
             raise FtgateError(
@@ -349,13 +386,34 @@ def accept(args: argparse.Namespace) -> int:
         raise FtgateError("git made no commit, see above; with --print the trailer is printed, for a commit of yours")
 
     # What is accepted from now on, and what still fails.
-    print(plain(f"commit {said.commit(after)}: {trailer}"))
+    for each in trailers:
+        print(plain(f"commit {said.commit(after)}: {each}"))
     for row in rows:
-        for each in row.verdict.metrics:
-            named_here = row in chosen and each.metric in names
-            accepted = named_here and acceptable(each)
-            if accepted or each.decision.missed:
-                found = said.metric_text(each, row)
-                word = "accepts" if accepted else "still fails"
-                print(plain(f"{word} {row.cell.nodeid}: {each.contract or found.metric} {found.change}".rstrip()))
+        meant = {name for cells, names in accepted.items() if matches(cells, row.cell.nodeid) for name in names}
+        for judged in row.verdict.metrics:
+            accepts = judged.metric in meant and judged.acceptable
+            if accepts or judged.decision.missed:
+                found = said.metric_text(judged, row)
+                word = "accepts" if accepts else "still fails"
+                print(plain(f"{word} {row.cell.nodeid}: {judged.contract or found.metric} {found.change}".rstrip()))
     return FINE
+
+
+def _patterns(name: str, rows: Iterable[Row]) -> list[str]:
+    """What a trailer says for a CELL: a node id, a test's or a pattern is written as it is given, and a part of a name
+    as what it is a part of. None if the run has no such cell; raises FtgateError where a part fits several tests.
+    """
+    found = named(name, [row.cell.nodeid for row in rows])
+    if any(matches(name, nodeid) for nodeid in found):
+        return [name]
+    return found if name.endswith("]") else [*dict.fromkeys(split_nodeid(nodeid)[0] for nodeid in found)]
+
+
+def _regressed(rows: Iterable[Row]) -> dict[str, list[MetricVerdict]]:
+    """By metric, what can be accepted of these cells."""
+    return grouped((each.metric, each) for row in rows for each in row.verdict.metrics if each.acceptable)
+
+
+def _most(judged: MetricVerdict) -> float:
+    """The change that was seen plus the effect."""
+    return worse(judged) + worse(judged, pass_limit=True)

@@ -190,6 +190,8 @@ def _details(block: Sequence[Row]) -> Iterator[str]:
     if beside := "; ".join(filter(None, (found.against and f"against {found.against}", by))):
         yield text(beside)
     yield " then ".join(map(code, said.commands(*block)))
+    if meant := said.meant(*block):
+        yield f"meant? {code(meant)}"
 
 
 def _output(row: Row) -> str:

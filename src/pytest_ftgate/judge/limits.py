@@ -302,12 +302,10 @@ def allowed(metric: str, limit: float) -> float:
 
 
 def worse(judged: MetricVerdict, *, pass_limit: bool = False) -> float:
-    """How much worse a metric is, or its pass limit: a fraction of the reference, of a share points.
+    """How much worse a metric is, or its pass limit: a fraction of the reference, or a difference in its base unit.
 
-    0 if that is unknown, and of other differences, which no percentage says.
+    0 if that is unknown.
     """
-    if judged.points is not None and metrics.row(judged.metric).unit != "share":
-        return 0.0
     change = judged.points or judged.ratio
     value = judged.effect if pass_limit else change.value if change else None
     if judged.points is not None or not value:

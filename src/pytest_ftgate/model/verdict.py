@@ -204,6 +204,11 @@ class MetricVerdict(Struct, frozen=True, kw_only=True):
     stored: float | None = None
     wall_growth: float = 1.0
 
+    @property
+    def acceptable(self) -> bool:
+        """Whether a commit can accept it: it regressed, or is open at a change beyond the effect."""
+        return not self.contract and (self.decision.worse or self.beyond)
+
 
 class Expected(Struct, frozen=True, kw_only=True):
     """A known failure (REGRESSED or BROKEN), as @ftgate.xfail in line `line` of the test's file says.
@@ -220,7 +225,8 @@ class Expected(Struct, frozen=True, kw_only=True):
 class Acceptance(Struct, frozen=True, kw_only=True):
     """A regression that is meant, as the trailer `Ftgate-Accept: CELLS METRIC+N%: REASON` of a commit says.
 
-    `most` is the largest change that it accepts, as a fraction, of a share in points; None: any.
+    `most` is the largest change that it accepts, as a fraction, or as a difference in the metric's base unit; None:
+    any.
     """
 
     cells: str

@@ -217,9 +217,9 @@ def where(row: Row) -> str:
 
 
 def severity(row: Row) -> float:
-    """How much worse a cell is, by the metric that its headline begins with; 0 where that has no change."""
+    """How much worse a cell is, by the metric that its headline begins with; 0 where no percentage says it."""
     first = next(iter(_deciding(row)), None)
-    if first is None or first.contract:
+    if first is None or first.contract or (first.points and metrics.row(first.metric).unit != "share"):
         return 0.0
     return limits.worse(first)
 
@@ -348,12 +348,27 @@ def commands(*rows: Row) -> tuple[str, ...]:
         measures = [] if is_against(row) else [asked or "--ftgate"]
         reruns.setdefault((*measures, *row.options), []).append(row.cell.nodeid)
         stored = stored or bool(row.verdict.baseline and not asked)
-    named = {
-        words: cells if len(cells) <= NAMED else dict.fromkeys(split_nodeid(cell)[0] for cell in cells)
-        for words, cells in reruns.items()
-    }
-    texts = (plain(shlex.join(["pytest", *words, *cells])) for words, cells in named.items())
+    texts = (plain(shlex.join(["pytest", *words, *_cells_or_tests(cells)])) for words, cells in reruns.items())
     return (*texts, *(["ftgate baseline diff"] if stored else []))
+
+
+def meant(*rows: Row) -> str:
+    """The command that accepts what regressed in these cells, with all metrics that did; empty where none has.
+
+    Outside of git, where no commit can say so, the one that records them.
+    """
+    regressed = dict.fromkeys(each.metric for row in rows for each in row.verdict.metrics if each.acceptable)
+    cells = _cells_or_tests([row.cell.nodeid for row in rows])
+    if not regressed:
+        return ""
+    if all(row.verdict.basis == "stored" and not row.verdict.commit for row in rows):
+        return plain(shlex.join(["pytest", *(f"--ftgate-update={cell}" for cell in cells), *cells]))
+    return plain(f"{shlex.join(['ftgate', 'accept', *cells, ','.join(regressed)])} 'why'")
+
+
+def _cells_or_tests(cells: Sequence[str]) -> list[str]:
+    """The node ids that a command names: of many cells their tests'."""
+    return [*cells] if len(cells) <= NAMED else [*dict.fromkeys(split_nodeid(cell)[0] for cell in cells)]
 
 
 def commit(text: str) -> str:
@@ -722,7 +737,7 @@ def recording_commands(rows: Sequence[Row]) -> list[str]:
     stored_here = ((row.verdict.basis == "stored", row.cell.nodeid) for row in rows if not row.verdict.decision.worse)
     texts = []
     for stored, cells in sorted(grouped(stored_here).items()):
-        named = cells if len(cells) <= NAMED else list(dict.fromkeys(split_nodeid(cell)[0] for cell in cells))
+        named = _cells_or_tests(cells)
         updates = [f"--ftgate-update={name}" for name in named] if stored else ["--ftgate-update=new"]
         if not stored and len(named) > NAMED:
             named = list(dict.fromkeys(name.partition("::")[0] for name in named))

@@ -300,6 +300,8 @@ def _finding(row: Row, style: Style) -> list[str]:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
             rerun, *others = said.commands(row)  # never wrapped, so that they can be copied
             commands = [f"      {style.paint('rerun', 'dim')}      {rerun}", *(" " * 17 + other for other in others)]
+            if meant := said.meant(row):
+                commands += [f"      {style.paint('meant?', 'dim')}     {meant}"]
             return [*_measured(row, style), *commands]
         case Decision.ERROR:
             return _error([row], style)
