@@ -12,13 +12,13 @@ qualifier  = start method | "w" worker count | "wcores" | role with its worker c
 
 from __future__ import annotations
 
-import itertools
+import ast
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple, NoReturn, TypeAlias, get_args
+from typing import Final, NoReturn, TypeAlias, get_args
 
 from ..kit.errors import FtgateError
 from ..kit.text import did_you_mean, listed
@@ -62,8 +62,7 @@ KINDS: tuple[str, ...] = get_args(ExecutorKind)
 METHODS: tuple[str, ...] = get_args(StartMethod)
 COMPARISONS = ("<", "<=", ">", ">=", "==")
 LONGEST = 400
-DEEPEST = 40
-"""Limits of a contract's length and depth, far below the interpreter's recursion limit."""
+"""A contract's length, far below what Python's parser and its limit of recursion take."""
 
 
 class ContractError(FtgateError):
@@ -139,212 +138,171 @@ class Contract(Struct, frozen=True, kw_only=True):
         return self.operator == "=="
 
 
-# ---- tokens
+# ---- the text
 
-
-class Token(NamedTuple):
-    """A piece of an expression; `kind` is number, name, brackets (with what is between them), sign, or end."""
-
-    kind: str
-    text: str
-    at: int
-
-
-_TOKEN = re.compile(
+_WORD = r"[^\W\d]\w*"
+_OURS = "|".join((*METRICS, *OWN, *KINDS))
+_PIECE = re.compile(
     r"(?P<number>(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<name>[^\W\d]\w*)"
-    r"|(?P<sign><=|>=|==|[-+*/()<>%.])"
+    rf"(?:\s*(?P<unit>%|(?!(?:{_OURS})\b){_WORD}))?"
+    rf"|(?P<first>{_WORD})"
+    r"(?:\s*(?P<brackets>\[(?:[^\[\]]|\[[^\[\]]*\])*\]))?"  # a target has brackets of its own: `[3.14t[gil=on]]`
+    rf"(?P<dotted>(?:\s*\.\s*{_WORD})*(?:\s*\.)?)"
 )
+"""A number with its unit, or a name with its cell."""
+_COMPARING = "=!\u2264\u2265\u2260"
+_UNREADABLE = re.compile(r"(?<![<>=])=(?!=)|[^N_ ()<>=*/+-]")
+_MISPLACED = re.compile(r"(?:^|[-+*/(]|[<>]=?+|==)\s*(?P<part>[-+*/<>=)]|$)|[N_)]\s*(?P<sign>[N(])")
+"""What is wrong once numbers and names are replaced: characters, then the order of names and signs."""
+_SIGN = re.compile(r"[-+*/<>=]+")
+_STATE = re.compile(r"\s*(on|off)\b\s*")
+_WORDS = re.compile(_WORD)
+_COMMA = re.compile(r",(?![^\[\]]*\])")
 _WORKERS = re.compile(r"w([0-9]+|cores)")
 _ROLE = re.compile(r"[^\W\d]\w*[0-9]")
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)[:=](?!\\)(.*)", re.ASCII)
 _TARGET = re.compile(r"[0-9]|.*[/\\]|~", re.DOTALL)
 VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?t?(?:\[.*\])?|.*[/\\].*|~.*", re.DOTALL)
 """A word that can only be a target: a program may be called `2x5`."""
+FIELDS: Final = {"method": "start method", "workers": "worker count", "target": "target"}
+"""The parts of a cell that stand once in its brackets."""
 
 
-def _tokens(text: str) -> Iterator[Token]:
-    """All tokens and the end. Raises ContractError."""
-    if len(text) > LONGEST:
-        raise ContractError(f"a contract has at most {LONGEST} characters, this one {len(text)}", text[:40] + "...", 40)
-    at = 0
-    while at < len(text):
-        if text[at] == "[":  # up to the bracket that closes it: a target has brackets of its own
-            depths = itertools.accumulate({"[": 1, "]": -1}.get(char, 0) for char in text[at:])
-            length = next((count for count, depth in enumerate(depths, 1) if not depth), None)
-            if length is None:
-                raise ContractError("this bracket is never closed", text, at)
-            token = Token("brackets", text[at : at + length], at)
-        elif match := _TOKEN.match(text, at):
-            token = Token(match.lastgroup or "", match[0], at)
-        elif text[at] in "=!\u2264\u2265\u2260":
-            raise ContractError(f"a comparison is {listed(COMPARISONS)}", text, at)
-        elif not text[at].isspace():
-            raise ContractError(f"{text[at]!r} has no meaning here", text, at)
-        else:
-            at += 1
-            continue
-        yield token
-        at += len(token.text)
-    yield Token("end", "", len(text.rstrip()))
-
-
-# ---- parsing
-
-
-class _Parser:
-    """Recursive descent over the tokens of one expression."""
+class _Reader:
+    """Reads an expression: `ast` parses it once each number and each name is replaced by a plain name."""
 
     def __init__(self, text: str) -> None:
+        if len(text) > LONGEST:
+            too_long = f"a contract has at most {LONGEST} characters, this one {len(text)}"
+            raise ContractError(too_long, f"{text[:40]}...", 40)
         self.text = text
-        self.tokens = list(_tokens(text))
-        self.next = 0
-        self.depth = 0
-
-    @property
-    def token(self) -> Token:
-        return self.tokens[self.next]
+        self.pieces = {piece.start(): piece for piece in _PIECE.finditer(text)}
+        # Each by a name of its length, so that columns stay: `N___ < N____`.
+        replaced = _PIECE.sub(lambda piece: "N".ljust(len(piece[0]), "_"), text)
+        self.replaced = re.sub(r"\s", " ", replaced)
 
     def fail(self, problem: str, at: int) -> NoReturn:
         raise ContractError(problem, self.text, at)
 
-    def taken(self, *texts: str) -> Token | None:
-        """The current token if it is a sign among `texts`, which is then consumed; else None."""
-        token = self.token
-        if token.kind != "sign" or token.text not in texts:
-            return None
-        self.next += 1
-        return token
+    def next_at(self, at: int) -> int:
+        """The column of what follows the blanks at a column."""
+        return len(self.text) - len(self.text[at:].lstrip())
 
     def contract(self) -> Contract:
-        left = self.sum()
-        comparison = self.taken(*COMPARISONS)
-        if comparison is None:
-            self.fail(f"expected {listed(COMPARISONS)}", self.token.at)
-        if comparison.text == "==":  # only the GIL is compared with `on` and `off`
-            if not isinstance(left, Name) or left.metric != "gil":
-                self.fail("== is for the GIL alone: measured figures are never equal; write <= or >=", comparison.at)
-            word = self.token
-            if word.text not in ("on", "off"):
-                self.fail("the GIL is on or off", word.at)
-            self.next += 1
-            right: Node = Number(value=float(word.text == "on"), dimension=PLAIN, at=word.at)
-        else:
-            right = self.sum()
-        if self.token.kind != "end":
-            more = self.token.text in COMPARISONS
-            self.fail("a contract has one comparison" if more else "expected an operator or the end", self.token.at)
-        return Contract(text=self.text, left=left, operator=comparison.text, right=right)
+        tree = self.tree()
+        if not isinstance(tree, ast.Compare) or tree.col_offset:  # none, or it is in parentheses
+            self.node(tree)
+            self.fail(f"expected {listed(COMPARISONS)}", len(self.text))
+        if len(tree.ops) > 1:
+            self.fail("a contract has one comparison", self.sign_after(tree.comparators[0]).start())
+        left, sign = self.node(tree.left), self.sign_after(tree.left)
+        right = self.state(left, sign) if sign[0] == "==" else self.node(tree.comparators[0])
+        return Contract(text=self.text, left=left, operator=sign[0], right=right)
 
-    def sum(self) -> Node:
-        return self.chain(self.product, "+", "-")
+    def state(self, left: Node, sign: re.Match[str]) -> Node:
+        """What the GIL is compared with; nothing else is compared with `==`."""
+        if not isinstance(left, Name) or left.metric != "gil":
+            self.fail("== is for the GIL alone: measured figures are never equal; write <= or >=", sign.start())
+        state = _STATE.match(self.text, sign.end())
+        if state is None:
+            self.fail("the GIL is on or off", self.next_at(sign.end()))
+        if state.end() < len(self.text):
+            self.fail("expected an operator or the end", state.end())
+        return Number(value=float(state[1] == "on"), dimension=PLAIN, at=state.start(1))
 
-    def product(self) -> Node:
-        return self.chain(self.part, "*", "/")
-
-    def chain(self, part: Callable[[], Node], *operators: str) -> Node:
-        left = part()
-        while operator := self.taken(*operators):
-            left = Operation(operator=operator.text, left=left, right=part(), at=operator.at)
-        return left
-
-    def part(self) -> Node:
-        token = self.token
-        self.next += token.kind != "end"
-        if token.kind == "number":
-            return self.number(token)
-        if token.kind == "name":
-            return self.name(token)
-        if token.text != "(":
-            self.fail("expected a metric, a number or a parenthesis", token.at)
-        self.depth += 1
-        if self.depth > DEEPEST:
-            self.fail("these parentheses are too deep", token.at)
-        inner = self.sum()
-        if not self.taken(")"):
-            self.fail("expected )", self.token.at)
-        self.depth -= 1
-        return inner
-
-    def number(self, token: Token) -> Number:
-        unit, (size, dimension) = self.token, (1.0, PLAIN)
-        if unit.text in UNITS:
-            self.next += 1
-            size, dimension = UNITS[unit.text]
+    def tree(self) -> ast.expr:
+        """What Python makes of the names, signs and parentheses."""
+        # 1. What Python would say in other words, or would take.
+        if wrong := _UNREADABLE.search(self.replaced):
+            char, at = wrong[0], wrong.start()
+            if char in _COMPARING:
+                self.fail(f"a comparison is {listed(COMPARISONS)}", at)
+            unclosed = char == "[" and "]" not in self.text[at:]
+            self.fail("this bracket is never closed" if unclosed else f"{char!r} has no meaning here", at)
+        if wrong := _MISPLACED.search(self.replaced):
+            at = wrong.start(wrong.lastgroup or "")
+            for piece in self.pieces.values():  # a word that means nothing is the nearer reason
+                if piece.start() < at:
+                    self.leaf(piece)
+            if wrong["part"] is not None:
+                self.fail("expected a metric, a number or a parenthesis", at)
+            word = self.pieces[at]["first"] or self.pieces[at]["number"] if at in self.pieces else "("
+            self.fail(f"expected an operator such as * before {word}", at)
+        # 2. Names and signs alternate: only a parenthesis can be wrong.
         try:
-            value = size * float(token.text)
+            return ast.parse(self.replaced, mode="eval").body
+        except SyntaxError as error:
+            at = (error.offset or 1) - 1
+            closes = self.replaced[at] == ")"
+            self.fail("expected an operator or the end" if closes else "this parenthesis is never closed", at)
+
+    def sign_after(self, left: ast.expr) -> re.Match[str]:
+        sign = _SIGN.search(self.replaced, left.end_col_offset or 0)
+        assert sign  # every part but the last has one
+        return sign
+
+    def node(self, tree: ast.expr) -> Node:
+        if isinstance(tree, ast.Name):
+            return self.leaf(self.pieces[tree.col_offset])
+        if isinstance(tree, ast.Compare):
+            self.fail("expected )", self.sign_after(tree.left).start())
+        assert isinstance(tree, ast.BinOp), tree
+        sign = self.sign_after(tree.left)
+        return Operation(operator=sign[0], left=self.node(tree.left), right=self.node(tree.right), at=sign.start())
+
+    def leaf(self, piece: re.Match[str]) -> Number | Name:
+        return self.number(piece) if piece["number"] else self.name(piece)
+
+    def number(self, piece: re.Match[str]) -> Number:
+        """`20 ms`."""
+        text, unit = piece["number"], piece["unit"]
+        if unit and unit not in UNITS:
+            units = f"{ITS_UNITS[TIME]}, {ITS_UNITS[SIZE]}".replace(" or", ",")
+            self.fail(f"{unit!r} is not a unit{did_you_mean(unit, list(UNITS))}; use {units} or %", piece.start("unit"))
+        size, dimension = UNITS[unit] if unit else (1.0, PLAIN)
+        try:
+            value = size * float(text)
         except ValueError:  # `1__0` matches the pattern
             value = math.inf
-        if unit.kind == "name" and unit.text not in UNITS:
-            if unit.text in (*METRICS, *OWN, *KINDS):
-                self.fail(f"expected an operator such as * before {unit.text}", unit.at)
-            units = f"{ITS_UNITS[TIME]}, {ITS_UNITS[SIZE]}".replace(" or", ",")
-            near = did_you_mean(unit.text, list(UNITS))
-            self.fail(f"{unit.text!r} is not a unit{near}; use {units} or %", unit.at)
         if not math.isfinite(value):
-            self.fail(f"{token.text} is not a finite number", token.at)
-        return Number(value=value, dimension=dimension, at=token.at)
+            self.fail(f"{text} is not a finite number", piece.start())
+        return Number(value=value, dimension=dimension, at=piece.start())
 
-    # -- names
+    def name(self, piece: re.Match[str]) -> Name:
+        """`wall`, `threads.wall` or `processes[spawn, w8].timer.ack_wait`."""
+        first, at, after = piece["first"], piece.start(), self.next_at(piece.end())
+        words = [(word[0], word.start()) for word in _WORDS.finditer(self.text, *piece.span("dotted"))]
+        dots = piece["dotted"].count(".")
+        where, columns = None, dict[str, int]()
+        if first in OWN or not (piece["brackets"] or dots):
+            words.insert(0, (first, at))
+        else:
+            where, columns = self.where(piece)
+            if not dots:
+                self.fail(f"expected . and a metric, as in {first}.wall", after)
+            if not words:
+                self.fail(f"expected a metric: {metrics.WHICH}", after)
+            dots -= 1
+        metric, metric_at = words.pop(0)
+        if metric in OWN:  # of the workload's own
+            if not dots:
+                self.fail(f"say which {metric}: {metric}.NAME, as the workload calls it", metric_at)
+            if not words:
+                self.fail(f"expected the name of a {metric}", after)
+            metric, dots = f"{metric}.{words.pop(0)[0]}", dots - 1
+        else:
+            self.check_metric(metric, metric_at)
+        if dots:
+            self.fail("expected an operator or the end", words[0][1] if words else after)
+        return Name(metric=metric, where=where, at=at, columns=columns)
 
-    def name(self, token: Token) -> Name:
-        """`wall`, `threads.wall` or `processes[spawn, w8].wall`, whose first word is `token`."""
-        bare = self.token.kind != "brackets" and self.token.text != "."
-        if bare or token.text in OWN:
-            return Name(metric=self.metric(token), where=None, at=token.at, columns={})
-        if token.text not in KINDS:
-            self.fail(self.no_executor(token.text), token.at)
-        fields: dict[str, str] = {}
-        columns = {"kind": token.at}
-        if self.token.kind == "brackets":
-            for item, at in self.items(self.token):
-                field, value = self.qualifier(token.text, item, at)
-                if field in fields:
-                    second = f"is a second {FIELDS[field]}" if field in FIELDS else "stands there twice"
-                    self.fail(f"{item} {second}; one is enough", at)
-                fields[field], columns[field] = value, at
-            self.next += 1
-        if not self.taken("."):
-            self.fail(f"expected . and a metric, as in {token.text}.wall", self.token.at)
-        metric = self.token
-        if metric.kind != "name":
-            self.fail(f"expected a metric: {metrics.WHICH}", metric.at)
-        self.next += 1
-        roles, words, variables = (
-            tuple(value for field, value in fields.items() if field.startswith(kind))
-            for kind in ("role ", "word ", "variable ")
-        )
-        workers = fields.get("workers", "cores")
-        where = Where(
-            kind=token.text,
-            method=fields.get("method"),
-            workers=None if workers == "cores" else int(workers),
-            cores=fields.get("workers") == "cores",
-            target=fields.get("target"),
-            roles=roles,
-            words=words,
-            variables=variables,
-        )
-        return Name(metric=self.metric(metric), where=where, at=token.at, columns=columns)
-
-    def metric(self, token: Token) -> str:
-        word = token.text
-        if word in OWN:  # `timer.ack_wait`, a metric of the workload's own
-            if not self.taken("."):
-                self.fail(f"say which {word}: {word}.NAME, as the workload calls it", token.at)
-            name = self.token
-            if name.kind != "name":
-                self.fail(f"expected the name of a {word}", name.at)
-            self.next += 1
-            return f"{word}.{name.text}"
+    def check_metric(self, word: str, at: int) -> None:
         if word in KINDS:
-            self.fail(f"{word} is an executor: say which of its figures, as in {word}.wall", token.at)
+            self.fail(f"{word} is an executor: say which of its figures, as in {word}.wall", at)
         if word in METHODS:
-            self.fail(self.no_executor(word), token.at)
+            self.fail(self.no_executor(word), at)
         if word not in METRICS:
-            near = did_you_mean(word, [*METRICS, *OWN, *KINDS])
-            self.fail(f"{word!r} is not a metric{near}; {metrics.WHICH}", token.at)
-        return word
+            self.fail(f"{word!r} is not a metric{did_you_mean(word, [*METRICS, *OWN, *KINDS])}; {metrics.WHICH}", at)
 
     @staticmethod
     def no_executor(word: str) -> str:
@@ -354,15 +312,38 @@ class _Parser:
         of_program = "" if near else f" (a program's name stands in brackets: command[{word}].wall)"
         return f"{word!r} is not an executor{near}; there are {listed(KINDS)}{of_program}"
 
-    def items(self, brackets: Token) -> Iterator[tuple[str, int]]:
-        """The comma-separated items of a pair of brackets, each with its column."""
-        inner, depth, begin = brackets.text[1:-1] + ",", 0, 0
-        for place, char in enumerate(inner):
-            depth += {"[": 1, "]": -1}.get(char, 0)
-            if char == "," and not depth:
-                piece = inner[begin:place]
-                yield piece.strip(), brackets.at + 1 + begin + len(piece) - len(piece.lstrip())
-                begin = place + 1
+    def where(self, piece: re.Match[str]) -> tuple[Where, dict[str, int]]:
+        """The cell of a name, and the column of each of its parts."""
+        kind = piece["first"]
+        if kind not in KINDS:
+            self.fail(self.no_executor(kind), piece.start())
+        fields: dict[str, str] = {}
+        columns = {"kind": piece.start()}
+        begin = piece.start("brackets") + 1
+        for written in _COMMA.split(piece["brackets"][1:-1]) if piece["brackets"] else ():
+            item, at = written.strip(), begin + len(written) - len(written.lstrip())
+            field, value = self.qualifier(kind, item, at)
+            if field in fields:
+                second = f"is a second {FIELDS[field]}" if field in FIELDS else "stands there twice"
+                self.fail(f"{item} {second}; one is enough", at)
+            fields[field], columns[field] = value, at
+            begin += len(written) + 1
+        roles, words, variables = (
+            tuple(value for field, value in fields.items() if field.startswith(kind))
+            for kind in ("role ", "word ", "variable ")
+        )
+        workers = fields.get("workers", "cores")
+        where = Where(
+            kind=kind,
+            method=fields.get("method"),
+            workers=None if workers == "cores" else int(workers),
+            cores=fields.get("workers") == "cores",
+            target=fields.get("target"),
+            roles=roles,
+            words=words,
+            variables=variables,
+        )
+        return where, columns
 
     def qualifier(self, kind: str, item: str, at: int) -> tuple[str, str]:
         workers = _WORKERS.fullmatch(item)
@@ -394,9 +375,6 @@ class _Parser:
         return "target", item.replace(" ", "")
 
 
-FIELDS: Final = {"method": "start method", "workers": "worker count", "target": "target"}
-
-
 def dimension_of(metric: str) -> Dimension:
     """The dimension of a metric of the table, or of one of the workload's own."""
     return METRICS[metric] if metric in METRICS else OWN[metric.partition(".")[0]]
@@ -405,7 +383,7 @@ def dimension_of(metric: str) -> Dimension:
 @lru_cache  # asked for after each round
 def parse(text: str) -> Contract:
     """The contract that `text` spells. Raises ContractError, which points at the column."""
-    contract = _Parser(text).contract()
+    contract = _Reader(text.strip()).contract()
     if not all_names(contract):
         raise ContractError("it names no metric", contract.text, 0)
     if not contract.is_gil:
