@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -215,7 +216,13 @@ def test_known_failures_name_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"workers": "core"}, "workers= takes a whole number from 1, 'cores', or a list of them, not 'core'"),
         ({"workers": {"a": "cores", "b": 1}}, "workers= takes a whole number from 1 for each role"),
-        ({"min_cores": 0}, "min_cores= takes a whole number above 0, not 0"),
+        ({"duration": math.inf}, "duration= takes a number of seconds above 0, not inf"),
+        ({"iterations": True}, "iterations= takes a whole number from 1, not True"),
+        (
+            {"packages": {"flask": ""}},
+            "packages= takes a list of requirements such as ['flask>=3'], not {'flask': str}",
+        ),
+        ({"min_cores": 0}, "min_cores= takes a whole number from 1, not 0"),
         ({"pin": "all"}, "pin= takes True or False, not 'all'"),
     ],
 )

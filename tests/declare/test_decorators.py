@@ -96,7 +96,7 @@ def test_values() -> None:
 def test_a_duration_keeps_its_workers_and_warms_up_in_windows() -> None:
     found = spec(threads, duration=2, warmup=3)
     assert (found.duration_s, found.reuse, found.warmup) == (2.0, "pool", 3)
-    with pytest.raises(DeclarationError, match="warmup= takes a whole number above 0"):
+    with pytest.raises(DeclarationError, match="warmup= takes a whole number from 1"):
         spec(threads, duration=2, warmup=0)
     with pytest.raises(DeclarationError, match="warmup= takes a whole number from 0"):
         spec(threads, warmup=0.5)

@@ -249,7 +249,7 @@ ARGUMENTS = {
     "threads, workers=True": "workers= takes a whole number",
     "threads, reuse='never'": "reuse= takes fresh or pool, not 'never'",
     "threads, reuse='fresh', duration=1": "drop reuse='fresh', or use iterations=",
-    "threads, iterations=1.5": "iterations= takes a whole number above 0, not 1.5",
+    "threads, iterations=1.5": "iterations= takes a whole number from 1, not 1.5",
     "threads, duration=float('nan')": "duration= takes a number of seconds above 0, not nan",
     "threads, duration=1, iterations=3": "it takes iterations= or duration=, not both",
     "threads, warmup=-1": "warmup= takes a whole number from 0, not -1",

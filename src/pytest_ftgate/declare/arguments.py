@@ -5,8 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NoReturn, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, get_args
+
+import msgspec
+from msgspec import Meta
 
 from ..kit.errors import FtgateError
 from ..kit.hiding import is_secret, without_secrets
@@ -18,6 +22,7 @@ from ..model.spec import (
     Generator,
     Load,
     Program,
+    Reuse,
     RoleCounts,
     Service,
     Source,
@@ -50,8 +55,6 @@ OWN = ("worker", "executor", "server")
 EXAMPLE = "@ftgate.compare(threads, processes=['fork', 'spawn'])"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 CONNECTIONS: Final = 10
-HTTP_METHODS: Final = get_args(signatures.HttpMethod)
-GENERATORS: Final = get_args(Generator)
 LONGEST_MIX: Final = 1000
 """The most requests of a round of a mix."""
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -67,6 +70,65 @@ LAUNCHES = {
     "PYTHONHASHSEED": "differs in each launch, so that no figure depends on it",
 }
 """Variables of a workload in Python that a test cannot set."""
+
+
+class Takes(NamedTuple):
+    """The values that a keyword takes: as a type for msgspec, and in words."""
+
+    type: Any
+    words: str
+
+
+def _one_of(literal: Any) -> Takes:
+    return Takes(literal, listed(get_args(literal)))
+
+
+_COUNT = Annotated[int, Meta(ge=1)]
+_POSITIVE = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
+_WORD = Annotated[str, Meta(min_length=1)]
+_WORDS = Annotated[list[str], Meta(min_length=1)]
+_WORKERS = _COUNT | Literal["cores"] | Annotated[list[_COUNT | Literal["cores"]], Meta(min_length=1)]
+COUNT = Takes(_COUNT, "a whole number from 1")
+SECONDS = Takes(_POSITIVE, "a number of seconds above 0")
+ARGV = Takes(_WORDS, "a command line as a list of strings")
+VARIABLES = Takes(dict[str, str], "a dict of strings")
+KEYWORDS: Mapping[str, Takes] = {
+    "duration": SECONDS,
+    "window": SECONDS,
+    "timeout": SECONDS,
+    "iterations": COUNT,
+    "min_cores": COUNT,
+    "connections": COUNT,
+    "warmup": Takes(Annotated[int, Meta(ge=0)], "a whole number from 0"),
+    "pin": Takes(bool, "True or False"),
+    "processes": Takes(bool, "True or False"),  # those of executor()
+    "reuse": _one_of(Reuse),
+    "pythons": Takes(str | _WORDS, "a list of targets such as ['3.14', '3.14t']"),
+    "packages": Takes(list[_WORD], "a list of requirements such as ['flask>=3']"),
+    "programs": Takes(dict[_WORD, _WORD], "a dict such as {'cargo': 'apt install cargo'}"),
+    "env": Takes(
+        dict[str, str] | list[dict[str, str]],
+        "a dict of strings such as {'OMP_NUM_THREADS': '1'}, or a list of them",
+    ),
+    "ready": Takes(Annotated[str, Meta(pattern="^https?://")], "the URL that answers once the server is ready"),
+    "rate": Takes(_POSITIVE, "requests per second above 0"),
+    "generator": _one_of(Generator),
+    "method": _one_of(signatures.HttpMethod),
+    "headers": Takes(dict[Any, Any], "a dict such as {'Content-Type': 'application/json'}"),
+}
+"""What each keyword of a decorator takes; `command(env=)` takes one dict, and `warmup=` of windows at least one."""
+_CELLS = Takes(_WORD | Annotated[list[_WORD], Meta(min_length=1)], "texts such as '3.14t'")
+FILTERS = {"pythons": _CELLS, "cells": _CELLS, "workers": Takes(_WORKERS, "whole numbers or 'cores'")}
+"""What chooses the cells of @ftgate.xfail."""
+
+
+def fits(value: Any, kind: Any) -> bool:
+    """Whether msgspec converts a value to a type."""
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 class DeclarationError(FtgateError):
@@ -109,12 +171,17 @@ class Reader:
             if name not in known:
                 self.fail(f"unknown argument {name!r}{did_you_mean(name, known)}; it takes {listed(known)}")
 
-    def take(self, name: str, fits: Callable[[Any], bool], takes: str, default: Any = None) -> Any:
-        """A keyword argument, checked; the default where it is not given."""
-        value = self.kwargs.get(name, default)
-        if value is not default and not fits(value):
-            self.fail(f"{name}= takes {takes}, not {kinds(value)}")
-        return value
+    def take(self, name: str, default: Any = None, takes: Takes | None = None) -> Any:
+        """A keyword argument, converted; the default where it is not given."""
+        value = self.kwargs.get(name)
+        return default if value is None else self.converted(f"{name}=", value, takes or KEYWORDS[name])
+
+    def converted(self, what: str, value: Any, takes: Takes, example: str = "") -> Any:
+        """A value as msgspec converts it: a tuple to a list, an integer to a float where that is taken."""
+        try:
+            return msgspec.convert(value, takes.type)
+        except msgspec.ValidationError:
+            self.fail(f"{what} takes {takes.words}, not {kinds(value)}{example}")
 
     def fixture(self, name: str, what: str = "fixture") -> NoReturn:
         """Refuse a value that a fixture makes: fixtures exist in this interpreter only."""
@@ -126,12 +193,10 @@ class Reader:
 
     def targets(self) -> tuple[str, ...] | None:
         """The targets of `pythons=`, each once; None where it is not given."""
-        value = self.kwargs.get("pythons")
+        value = self.take("pythons")
         if value is None:
             return None
         names = [value] if isinstance(value, str) else value
-        if isinstance(names, dict) or not names or not are_texts(names):
-            self.fail(f"pythons= takes a list of targets such as ['3.14', '3.14t'], not {value!r}")
         for name in names:
             try:
                 parse_target(name)
@@ -266,7 +331,7 @@ class Reader:
                     )
                     self.fail(f"{word}({name!r}) takes a function that gets {of}, not {token.factory!r}")
                 options = self.within(f"executor({name!r})", token.options, signatures.ExecutorOptions)
-                own = options.take("processes", is_bool, "True or False", False)
+                own = options.take("processes", False)
                 made = Executor(kind=word, name=name, in_processes=own)  # type: ignore[arg-type]
                 if made in found:  # it does not hold its factory, so the second one would be dropped
                     self.fail(f"two executors are named {made.label!r}; give each its own name")
@@ -314,25 +379,18 @@ class Reader:
         name, options = token.name, token.options
         self._name(name, "command")
         inner = self.within(f"command({name!r})", options, signatures.CommandOptions)
-        environment = options.get("env") or {}
-        if not isinstance(environment, dict) or not are_texts(environment):
-            inner.fail(f"env= takes a dict of strings, not {kinds(environment)}")
+        environment = inner.take("env", {}, VARIABLES)
         if options.get("build") and self.declared.decorator == "serve":
             inner.fail("build= is for commands of @ftgate.compare; a server has no build step")
         if options.get("pythons") is not None and self.declared.decorator == "compare":
             inner.fail("pythons= is for servers; a command of @ftgate.compare runs once for all targets")
         return Program(
             name=name,
-            argv=self._words(name, token.argv),
-            build=self._words(name, options["build"], "build=") if options.get("build") else (),
+            argv=tuple(self.converted(f"command {name!r}: it", token.argv, ARGV)),
+            build=tuple(inner.take("build", (), ARGV)) if options.get("build") else (),
             pythons=inner.targets(),
             environment=tuple(environment.items()),
         )
-
-    def _words(self, name: str, words: Any, what: str = "it") -> tuple[str, ...]:
-        if isinstance(words, dict) or not words or not are_texts(words):
-            self.fail(f"command {name!r}: {what} takes a command line as a list of strings, not {kinds(words)}")
-        return tuple(words)
 
     def workers(self) -> dict[str, Any]:
         """The worker counts, each once, with roles the roles of each, and what "cores" stands for: see `Spec`."""
@@ -350,12 +408,12 @@ class Reader:
                         "workers= takes two or more roles whose names are letters, such as "
                         f"{{'producer': 8, 'writer': 4}}: {roles!r}"
                     )
-                if not all(is_count(count) for count in roles.values()):
+                if not fits([*roles.values()], list[_COUNT]):
                     self.fail(f"workers= takes a whole number from 1 for each role, not {roles!r}")
             role_counts = tuple(dict.fromkeys(tuple(roles.items()) for roles in counts))
             totals = tuple(sum(number for _, number in role_count) for role_count in role_counts)
             return {"workers": totals, "role_counts": role_counts}
-        if not counts or not all(is_count(count) or count == CORES for count in counts):
+        if not fits(counts, _WORKERS):
             self.fail(f"workers= takes a whole number from 1, {CORES!r}, or a list of them, not {value!r}")
         # "cores": those of this process, with pin= those that can be pinned to.
         cores = 0
@@ -366,26 +424,11 @@ class Reader:
         numbers = tuple(dict.fromkeys(cores if count == CORES else count for count in counts))
         return {"workers": numbers, "cores": cores, "cores_named": CORES in counts and cores not in counts}
 
-    def positive(self, name: str, *, whole: bool = False, zero: bool = False) -> Any:
-        """A number above zero (or from zero), or None where it is not given."""
-        kinds = (int,) if whole else (int, float)
-        takes = f"{'a whole number' if whole else 'a number of seconds'} {'from 0' if zero else 'above 0'}"
-
-        def fits(value: Any) -> bool:
-            return _is_number(value, *kinds) and (0 < value < math.inf or (zero and value == 0))
-
-        return self.take(name, fits, takes)
-
     def environments(self) -> tuple[Environment, ...]:
         """The environments of the cells, each once; a list of several multiplies them."""
-        value = self.kwargs.get("env") or {}
-        dicts = value if isinstance(value, (list, tuple)) else [value]
+        written = self.take("env") or {}
+        dicts = written if isinstance(written, list) else [written]
         for each in dicts:
-            if not isinstance(each, dict) or not are_texts(each):
-                self.fail(
-                    f"env= takes a dict of strings such as {{'OMP_NUM_THREADS': '1'}}, or a list of them, "
-                    f"not {kinds(each)}"
-                )
             for name, text in each.items():
                 if not VARIABLE.fullmatch(name) or "\0" in text:
                     self.fail(f"env=: {name!r} is no variable (letters, digits and _), or its value has a zero byte")
@@ -413,9 +456,8 @@ class Reader:
 
     def service(self) -> Service:
         """When a server is ready, and the load on it."""
-        ready, token = self.kwargs.get("ready"), self.kwargs.get("load")
-        if not isinstance(ready, str) or not ready.startswith(("http://", "https://")):
-            self.fail(f"ready= takes the URL that answers once the server is ready, not {ready!r}: {SERVE_EXAMPLE}")
+        token = self.kwargs.get("load")
+        ready = self.converted("ready=", self.kwargs.get("ready"), KEYWORDS["ready"], f": {SERVE_EXAMPLE}")
         if not isinstance(token, LoadToken):
             self.fail(f"load= takes load(path, connections=...), not {kinds(token)}: {SERVE_EXAMPLE}")
         given, several = token.path, isinstance(token.path, (dict, list, tuple))
@@ -427,14 +469,10 @@ class Reader:
         if not isinstance(body, (str, bytes)):
             fix = "; json.dumps(...) makes a text of it" if isinstance(body, (dict, list)) else ""
             inner.fail(f"body= takes a text or bytes, not {kinds(body)}{fix}")
-        rate = inner.take(
-            "rate", lambda value: _is_number(value, int, float) and 0 < value < math.inf, "requests per second above 0"
-        )
-        generator = inner.take("generator", lambda value: value in GENERATORS, listed(GENERATORS))
+        rate, generator = inner.take("rate"), inner.take("generator")
         if rate and generator == "wrk":
             inner.fail("wrk cannot send at a constant rate=; take generator='oha', or drop rate=")
-        example = "a dict such as {'Content-Type': 'application/json'}"
-        headers = inner.take("headers", lambda value: isinstance(value, dict), example, {})
+        headers = inner.take("headers", {})
         for name, value in headers.items():
             if not isinstance(name, str) or not _HEADER.fullmatch(name):
                 inner.fail(f"headers= takes names of headers such as 'Content-Type', not {name!r}")
@@ -448,7 +486,7 @@ class Reader:
         if several and len(set(paths)) < len(paths):
             inner.fail(f"a path is twice in {given!r}; a dict says how often each comes: {{'/a': 3, '/b': 1}}")
         times = list(given.values()) if isinstance(given, dict) else [1] * len(paths)
-        if not all(map(is_count, times)):
+        if not fits(times, list[_COUNT]):
             inner.fail(f"each path comes a whole number of times from 1: {given!r}")
         divisor = math.gcd(*times)
         if sum(times) // divisor > LONGEST_MIX:
@@ -457,13 +495,13 @@ class Reader:
         usual = "POST" if body else "GET"
         load = Load(
             path=mix if several else given,
-            connections=inner.take("connections", is_count, "a whole number from 1", CONNECTIONS),
+            connections=inner.take("connections", CONNECTIONS),
             generator="oha" if rate else generator,
-            method=inner.take("method", lambda value: value in HTTP_METHODS, listed(HTTP_METHODS), usual),
+            method=inner.take("method", usual),
             body=body if isinstance(body, str) else "",
             body_bytes=body if isinstance(body, bytes) else b"",
             headers=tuple(headers.items()),
-            rate=None if rate is None else float(rate),
+            rate=rate,
         )
         return Service(ready=ready, load=load)
 
@@ -478,7 +516,7 @@ def check_token(token: Any, kinds: Sequence[str], fail: Callable[[str], NoReturn
         fail(f"{token!r} is no executor: write {fix}{loop}")
     if not isinstance(token, MethodsToken):
         return
-    if not token.methods or not are_texts(token.methods):
+    if not fits(token.methods, _WORDS):
         fail(f"processes= takes start methods such as ['fork', 'spawn'], not {token.written!r}")
     for method in token.methods:
         if method not in METHODS:
@@ -522,22 +560,3 @@ def kinds(value: Any) -> str:
 def _in_id(text: str) -> str:
     """A variable's value in the characters that an id has."""
     return re.sub(r"[^A-Za-z0-9_.:+/-]", "_", re.sub(r"[{}]", "", without_secrets(text)))
-
-
-def is_count(value: Any) -> bool:
-    """Whether it is a whole number from 1."""
-    return _is_number(value, int) and value >= 1
-
-
-def is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: Any, *kinds: type) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def are_texts(values: Any, least: int = 0) -> bool:
-    """Whether a list, or a dict on both sides, holds texts alone, each of `least` characters."""
-    words = [word for pair in values.items() for word in pair] if isinstance(values, dict) else values
-    return isinstance(words, (list, tuple)) and all(isinstance(word, str) and len(word) >= least for word in words)

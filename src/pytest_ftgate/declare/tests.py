@@ -7,34 +7,34 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 import msgspec
 
 from ..judge import contract_grammar, contracts, limits
 from ..kit.text import did_you_mean, listed, placeholders
 from ..kit.values import Threshold
-from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Reuse, Source, Spec, Xfail
+from ..model.spec import PLACEHOLDERS, BodyKind, DeclaredContract, Executor, Param, Source, Spec, Xfail
 from ..model.verdict import Decision
 from ..runner import signatures
 from ..runner.api import CommandToken, Declaration, Note
 from ..runner.loading import imported, is_named, shape_of
 from .arguments import (
     CORES,
+    COUNT,
     EXAMPLE,
+    FILTERS,
     KINDS,
     OWN,
     ParameterError,
     Reader,
-    are_texts,
     fault,
-    is_bool,
+    fits,
     named,
 )
 
 KNOWN = {"compare": [*signatures.CompareOptions.__annotations__], "serve": [*signatures.ServeOptions.__annotations__]}
 """The arguments of each decorator."""
-REUSES: tuple[str, ...] = get_args(Reuse)
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 BRACKETS: dict[type, tuple[str, str]] = {list: ("[", "]"), tuple: ("(", ",)"), set: ("{", "}")}
@@ -155,17 +155,9 @@ class Notes:
                 self.fail(note, f"it needs a reason, such as an issue: {NOTE_EXAMPLES['xfail']}")
             if not isinstance(strict, bool):
                 self.fail(note, f"strict= takes True or False, not {strict!r}")
-            texts = {
-                name: self._several(note, name, lambda value: type(value) is str and value, "texts such as '3.14t'")
-                for name in ("pythons", "cells")
-            }
+            texts = {name: self._several(note, name) for name in ("pythons", "cells")}
             executors = named(tokens, spec.executors, (*KINDS, "command"), partial(self.fail, note))
-            counts = self._several(
-                note,
-                "workers",
-                lambda value: value == CORES or (type(value) is int and value > 0),
-                "whole numbers or 'cores'",
-            )
+            counts = self._several(note, "workers")
             known = [*spec.numbers, *([CORES] if spec.cores else [])]
             if unknown := [each for each in counts if each not in known]:
                 there = listed([str(each) for each in known])
@@ -183,13 +175,14 @@ class Notes:
             )
         return tuple(found)
 
-    def _several(self, note: Note, name: str, fits: Callable[[Any], Any], what: str) -> tuple[Any, ...]:
+    def _several(self, note: Note, name: str) -> tuple[Any, ...]:
         """One value or a list of them; nothing where it is not given."""
         value = note.kwargs[name]
-        values = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-        if not all(map(fits, values)) or (value is not None and not values):
-            self.fail(note, f"{name}= takes {what}, one or a list of them, not {value!r}")
-        return tuple(values)
+        if value is None:
+            return ()
+        if not fits(value, FILTERS[name].type):
+            self.fail(note, f"{name}= takes {FILTERS[name].words}, one or a list of them, not {value!r}")
+        return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
     def _of(self, decorator: str) -> list[Note]:
         notes = [note for note in self.notes if note.decorator == decorator]
@@ -229,15 +222,12 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
             reader.fail(f"{kind} is no keyword: write {kind} as in {EXAMPLE}")
     reader.only(KNOWN[declared.decorator])
     own = _compared(reader) if declared.decorator == "compare" else _served(reader)
-    pythons, timeout_s = reader.targets(), reader.positive("timeout")
+    pythons, timeout_s = reader.targets(), reader.take("timeout")
     # Requirements to install together with the project, and programs, each with the command that installs it.
-    takes = "a list of requirements such as ['flask>=3']"
-    packages = reader.take("packages", lambda words: not isinstance(words, dict) and are_texts(words, 1), takes, ())
+    packages, programs = reader.take("packages", ()), reader.take("programs", {})
     for word in packages:
         if word.startswith("-"):
             reader.fail(f"packages= takes requirements only, and {word!r} is an option; options go into ftgate_install")
-    takes = "a dict such as {'cargo': 'apt install cargo'}"
-    programs = reader.take("programs", lambda words: isinstance(words, dict) and are_texts(words, 1), takes, {})
     spec = Spec(
         nodeid=nodeid,
         source=source,
@@ -246,7 +236,7 @@ def spec_of(declared: Declaration, source: Source, nodeid: str) -> Spec:
         packages=tuple(packages),
         programs=tuple(programs.items()),
         environments=reader.environments(),
-        min_cores=reader.positive("min_cores", whole=True),
+        min_cores=reader.take("min_cores"),
         **own,
     )
     notes = Notes(declared, source)
@@ -261,19 +251,19 @@ def _compared(reader: Reader) -> dict[str, Any]:
     workers = reader.workers()
     reader.roles(chosen, workers.get("role_counts", ()))
     reader.setups(chosen)
-    duration, window = reader.positive("duration"), reader.positive("window")
-    iterations = reader.positive("iterations", whole=True)
+    duration, window = reader.take("duration"), reader.take("window")
+    iterations = reader.take("iterations")
     if duration is not None and iterations is not None:
         reader.fail("it takes iterations= or duration=, not both")
     if window is not None and duration is None:
         reader.fail("window= is the length of an iteration of duration=, which is missing")
     # Workers are kept by default, and always with duration=.
-    reuse = reader.take("reuse", lambda value: value in REUSES, listed(REUSES))
+    reuse = reader.take("reuse")
     if duration is not None and reuse == "fresh":
         reader.fail("duration= keeps its workers between windows; drop reuse='fresh', or use iterations=")
-    warmup = reader.positive("warmup", whole=True, zero=duration is None)
+    warmup = reader.take("warmup", takes=None if duration is None else COUNT)
     # Threads and processes of ours can have cores of their own.
-    pin = reader.take("pin", is_bool, "True or False", False)
+    pin = reader.take("pin", False)
     for executor in chosen if pin else ():
         if executor.kind == "tasks":
             reader.fail("pin=True: tasks share one thread, so none can have a core of its own; remove tasks")
@@ -287,8 +277,8 @@ def _compared(reader: Reader) -> dict[str, Any]:
         "reuse": reuse or "pool",
         "iterations": iterations,
         "one_call": duration is None and any(scope == "iteration" for _, scope, _ in reader.declared.setups),
-        "duration_s": None if duration is None else float(duration),
-        "window_s": None if window is None else float(window),
+        "duration_s": duration,
+        "window_s": window,
         "warmup": warmup,
         "pin": pin,
     }
@@ -313,14 +303,14 @@ def _served(reader: Reader) -> dict[str, Any]:
     environments = reader.environments()
     if "workers" in reader.kwargs and not any(each.counted(other) for each in chosen for other in environments):
         reader.fail("workers= is the value of {workers}, which no command line has, nor env=")
-    duration, window = reader.positive("duration"), reader.positive("window")
+    duration, window = reader.take("duration", SERVE_DURATION_S), reader.take("window", SERVE_WINDOW_S)
     return workers | {
         "body": "server",
         "executors": chosen,
         "reuse": "pool",
-        "duration_s": float(SERVE_DURATION_S if duration is None else duration),
-        "window_s": float(SERVE_WINDOW_S if window is None else window),
-        "warmup": reader.positive("warmup", whole=True),
+        "duration_s": duration,
+        "window_s": window,
+        "warmup": reader.take("warmup", takes=COUNT),
         "service": reader.service(),
     }
 
