@@ -7,7 +7,7 @@ Each pair is two fresh interpreters that are started together and interleaved: o
 while the other one is idle. Effects come in bursts of some rounds of all cells, in random order over and over: all
 effects see the same states of the machine, and a burst is what a user would measure at one time. An effect that is
 listed more than once comes more often. As in the product, each side starts first in one of two pairs, which one being
-random; hash seed and padding are new for each launch.
+random; hash seed and padding are new for each pair.
 A pair is appended to the file when it ends: interrupt the script at any time, and start it again to continue.
 
 Each worker runs an LCG loop, as in scenario 1; the changed side does more rounds, so that the whole iteration (with
@@ -123,6 +123,7 @@ def measured(bench: Bench, calibration: Calibration, effect: float, iterations: 
     """One pair."""
     began, at_s, load = time.monotonic(), time.time(), os.getloadavg()[0]
     doses = (calibration.dose, calibration.changed(effect))
+    bench.workloads.draw()
     requests = [bench.request(calibration.cell, dose) for dose in doses]
     sides, started, order = bench.interleaved(requests, iterations)
     return Pair(
@@ -143,6 +144,7 @@ def calibrate(bench: Bench, cell: str, dose: int) -> Calibration:
     """How the cell's time depends on the dose, from interleaved launches with one dose and with two."""
     single, ratios = [], []
     for _ in range(CALIBRATION_LAUNCHES):
+        bench.workloads.draw()
         sides, _, _ = bench.interleaved(
             [bench.request(cell, dose), bench.request(cell, 2 * dose)], CALIBRATION_ITERATIONS
         )

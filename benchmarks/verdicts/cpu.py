@@ -164,6 +164,7 @@ def measured(workloads: Workloads, body: str, busy: float, iterations: int) -> R
     """One round."""
     test, build, executor, dose = BODIES[body]
     doses = [dose, *(round(dose * (1 + effect)) for effect in EFFECTS)]
+    workloads.draw()
     with others_busy(busy), contextlib.ExitStack() as running:
         monitor = ConditionsMonitor().start()
         handles = []

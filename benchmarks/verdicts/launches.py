@@ -33,6 +33,11 @@ class Workloads:
         self.path = folder / "workload.py"
         self.path.write_text(source, encoding="utf-8")
         self.launcher = WorkloadLauncher(install_runner(folder / "runner"), folder / "launches")
+        self.draw()
+
+    def draw(self) -> None:
+        """Begin a round: its launches share a hash seed and a padding, as in the product."""
+        self.drawn = {"hash_seed": random.randrange(1, 2**32), "padding": random.randrange(4096)}
 
     def request(
         self,
@@ -41,7 +46,7 @@ class Workloads:
         executor: Executor,
         params: tuple[Param, ...] = (),
     ) -> Request:
-        """A launch of a test in two fresh workers; hash seed and padding are new."""
+        """A launch of a test in two fresh workers."""
         target = parse_target(build)
         where = Source(
             path=str(self.path), line=1, module=self.path.stem, qualname=test, sys_path=(str(self.path.parent),)
@@ -55,9 +60,8 @@ class Workloads:
             role="own",
             expect_gil=not build.endswith("t"),
             environment=environment_variables(target.settings),
-            hash_seed=random.randrange(1, 2**32),
-            padding=random.randrange(4096),
             timeout_s=60.0,
+            **self.drawn,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import signal
 import subprocess
@@ -404,6 +405,13 @@ def test_what_a_dead_owner_left_is_swept_and_nothing_of_a_live_one(tmp_path: Pat
         for each in sleeping:
             each.kill()
             each.wait()
+
+
+def test_the_tenth_launch_has_a_name_as_long_as_the_ninth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "_counts", itertools.count(9))
+    ninth, tenth = itertools.islice(marks.marks(), 2)
+    assert len(ninth) == len(tenth), "the two sides of a pair: it is in their arguments and their environment"
+    assert [Owner.of(name) for name in (ninth, tenth)] == [Owner.of(f"{marks.run_mark()}{n}") for n in (9, 10)]
 
 
 def test_a_pid_that_is_another_process_by_now_is_a_dead_owner() -> None:

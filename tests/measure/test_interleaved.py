@@ -373,16 +373,37 @@ def test_a_long_launch_with_the_lock_probe_has_no_cold_iteration() -> None:
         assert [event.at.event for event in launcher.of(COLD, WARMUP, side="locks")] == kinds
 
 
-def test_each_launch_gets_a_hash_seed_and_a_layout_of_its_own() -> None:
+def draws(launcher: FakeLauncher, measurement: Measurement) -> dict[int, set[tuple[int, int]]]:
+    """The hash seeds and paddings of each round's launches, filled while they are measured."""
+    found: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    launcher.on_start = lambda each: found[measurement.plan.rounds].add((each.hash_seed, each.padding))
+    return found
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_all_launches_of_a_round_share_one_draw_and_the_next_round_has_another(paired: bool) -> None:
     launcher = FakeLauncher()
-    run_of(launcher).measure()
-    assert (
-        len({request.hash_seed for request in launcher.requests})
-        == len(launcher.requests)
-        == 3 * (3 * 4 + 1)  # own, control, locks and memory in each round, and one floor for each executor
+    measurement = run_of(
+        launcher, group_of("threads", "fork", targets=("3.14", "3.14t")), paired=paired, observers=("beat.py",)
     )
-    assert len({request.padding for request in launcher.requests}) > 20
+    found = draws(launcher, measurement)
+    measurement.measure()
+    beside = {("locks", True), ("observed", True)} if paired else {("control", False)}
+    assert {(each.role, each.reference) for each in launcher.requests} >= beside | {("own", paired), ("empty", False)}
+    assert [len(each) for each in found.values()] == [1, 1, 1]
+    assert len(set.union(*found.values())) == 3
     assert all(0 < request.hash_seed < 2**32 and 0 <= request.padding < 4096 for request in launcher.requests)
+
+
+def test_a_round_draws_the_same_however_many_iterations_came_before() -> None:
+    def drawn(iterations: int) -> dict[int, set[tuple[int, int]]]:
+        launcher = FakeLauncher()
+        measurement = run_of(launcher, limits=Allowance(launches=3, iterations=iterations))
+        found = draws(launcher, measurement)
+        measurement.measure()
+        return found
+
+    assert drawn(2) == drawn(5)
 
 
 def test_a_seed_repeats_the_order_and_another_does_not() -> None:

@@ -97,9 +97,9 @@ def tool_mark() -> str:
 
 
 def marks() -> Iterator[str]:
-    """Names for launches, unique on this machine."""
+    """Names for launches, unique on this machine, and of one length: it is part of a launch's memory layout."""
     while True:
-        yield f"{run_mark()}{next(_counts)}"
+        yield f"{run_mark()}{next(_counts):04}"
 
 
 def carries(pid: int, mark: str) -> bool:

@@ -74,10 +74,10 @@ class Measurement:
     most_batches: int = dataclasses.field(init=False, default=1)
 
     def __post_init__(self) -> None:
-        # Each of its own: whether cells take turns changes nothing else, and a test's launches are the same whichever
-        # test of the run has measured the empty launches.
+        # Each of its own: whether cells take turns changes nothing else, and a round draws the same however many
+        # launches and iterations came before it.
         self._turns = random.Random(repr(self.rng.getstate())).sample(self.cell_runs, len(self.cell_runs))
-        self._empty_rng = random.Random(self.rng.getrandbits(64))
+        self._draws = self.rng.getrandbits(64)
         self._share = 1.0
         """Launches that are still needed, also of cells whose turn has not come, over those of the last round."""
         self._done = 0
@@ -259,14 +259,16 @@ class Measurement:
     def start(
         self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
     ) -> RunningLaunch:
-        """Start a launch with a hash seed and a memory layout of its own.
+        """Start a launch with the hash seed and the memory layout of its round.
+
+        They are the same for every launch of a round: what they cost must not lie between two sides.
 
         Raises LaunchFailed and CellUnsupported, and OutOfTime if the time is over.
         """
         self.plan.check()
         target = cell_run.target
         gil_on = cell_run.cell.target.settings.gil == "on"
-        rng = self._empty_rng if role == "empty" else self.rng
+        draw = random.Random(f"{self._draws}:{self.plan.rounds}")
         request = Request(
             cell=cell_run.cell,
             spec=cell_run.spec,
@@ -274,8 +276,8 @@ class Measurement:
             role=role,
             expect_gil=gil_on or not target.interpreter.free_threaded,
             environment=target.environment,
-            hash_seed=rng.randrange(1, 2**32),
-            padding=rng.randrange(4096),
+            hash_seed=draw.randrange(1, 2**32),
+            padding=draw.randrange(4096),
             timeout_s=cell_run.spec.timeout_s or self.plan.limits.timeout_s,
             waits_unavailable=target.waits_unavailable,
             settled=settled,
