@@ -240,6 +240,23 @@ class TestNeeds:
     def test_what_is_open_beside_a_regression_needs_nothing(self) -> None:
         assert need(with_reference(measured(rounds=8, wall=2.0, uss=1.042))) == [NOTHING]
 
+    def test_what_has_probably_regressed_too_is_measured_on(self) -> None:
+        """Memory had, and was accepted; the next run failed by the time, which had been 22 % slower all along."""
+
+        def beside(rounds: int, wall: float, noise: float = 0.03) -> list[frozenset[str]]:
+            sample = with_reference(measured(rounds=rounds, wall=wall, uss=3.0, noise=noise, seed="newb"))
+            judge = judge_of(sample)
+            (needed,) = judge.needs([sample]).values()
+            decisions = {each.metric: each.decision for each in judge.so_far(sample.cell).verdict.metrics}
+            assert decisions[Metric.USS] is Decision.REGRESSED
+            assert (decisions[Metric.WALL] is Decision.REGRESSED) == (wall == 1.22 and rounds == 4)
+            return [needed]
+
+        assert beside(3, 1.22) == [{"time"}], "the estimate is beyond the effect"
+        assert beside(4, 1.22) == [NOTHING]
+        assert beside(3, 1.02) == [NOTHING], "it is not"
+        assert beside(3, 1.3, noise=0.2) == [NOTHING], "a few rounds do not decide it"
+
 
 class TestNeedsOfScaling:
     ONE, FOUR, OTHER = cells_of(1, 4)[0], cells_of(1, 4)[1], cells_of(1, executors=("fork",))[0]

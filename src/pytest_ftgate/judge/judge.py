@@ -36,6 +36,8 @@ from .values import CONTROL, Side, TestValues, Values, figure_of
 PAIRED_ROUNDS = alpha_spending.LOOKS[-1]
 LEAST_ROUNDS = 5
 """Rounds of a cell without a comparison: enough for intervals of its figures."""
+ALONG_ROUNDS = 8
+"""Beside a metric that has regressed others are measured for up to so many rounds, or twice as many as that took."""
 HOPELESS_ROUNDS = 3
 """After this many rounds without a value of a metric, no further value is expected."""
 
@@ -168,9 +170,10 @@ class Judge:
             if reading.compared and rounds < (HOPELESS_ROUNDS if sample.reference is not None else 1):
                 for metric in set(self.policy.metrics) - reading.comparisons.keys() - {Metric.SCALING, Metric.TAIL}:
                     own |= self._kinds(metric, reading.basis)
-            # 2. What is open and may be decided by more launches: contracts, and metrics unless one has regressed,
-            # which fails the cell whatever the others are.
-            failed = any(each.decision is Decision.REGRESSED for each in decide.explained(judged))
+            # 2. What is open and may be decided by more launches: contracts, and metrics. Once one has regressed, which
+            # fails the cell whatever the others are, those that probably have too: they are to be accepted together.
+            regressed = (each.launches for each in decide.explained(judged) if each.decision is Decision.REGRESSED)
+            failed = min(regressed, default=0)
             rounds = max(rounds, len(sample.of("memory")))
             for each in judged:
                 at_most = self.rounds if each.contract else self._at_most(reading.basis)
@@ -181,7 +184,7 @@ class Judge:
                     contract = contract_grammar.parse(each.contract)
                     for other in contracts.involved(contract, values.cell, test.cells):
                         needs[other.nodeid] |= contracts.metrics_needed(contract)
-                elif not failed:
+                elif not failed or _soon_worse(each, max(ALONG_ROUNDS, 2 * failed)):
                     own |= self._kinds(each.metric, reading.basis)
                     if each.metric == Metric.SCALING and (one := one_worker_cell(values.cell, test.cells)):
                         needs[one.nodeid].add("time")
@@ -332,6 +335,12 @@ def _with_figures(judged: MetricVerdict, reading: Reading) -> MetricVerdict:
         was=figure_of(judged.metric, others, [values]),
         stored=None if values.reference is None else figure_of(judged.metric, recordings),
     )
+
+
+def _soon_worse(judged: MetricVerdict, rounds: int) -> bool:
+    """Whether the estimate of an open metric lies beyond the effect, and so many rounds in all will decide it."""
+    beyond = limits.worse(judged) > limits.worse(judged, pass_limit=True)
+    return beyond and judged.more is not None and judged.launches + judged.more <= rounds
 
 
 def not_there(commit: str, why: str, *, stale: bool = True) -> str:
