@@ -49,7 +49,7 @@ recordings: setup ## baselines/ anew, from a clean commit; KEEP=1 keeps what is 
 	@mkdir -p .ftgate && rm -rf $(MEASURED) $(RECORDED) $(if $(KEEP),&& cp -r baselines $(RECORDED)); status=0; \
 	$(PY) -m pytest --ftgate-update=new -o ftgate_baselines=$(RECORDED) --ftgate-test-time 5m \
 	  -o ftgate_launches=3 --ftgate-report json:$(MEASURED) $(EXAMPLES:%=examples/%) || status=$$?; \
-	test -d $(RECORDED) && rm -rf baselines && mv $(RECORDED) baselines && $(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
+	test -d $(RECORDED) && cp baselines/README.md $(RECORDED) && rm -rf baselines && mv $(RECORDED) baselines && $(PY) benchmarks/examples/tables.py $(MEASURED) && exit $$status
 
 adopt: setup ## adopt five published projects from their source distributions, and write docs/appendix/adopted.md (40 minutes)
 	$(PY) benchmarks/adopt/adopt.py --log docs/appendix/adopted.md

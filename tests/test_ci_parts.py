@@ -172,6 +172,24 @@ def rows() -> Iterator[str]:
         yield f"| `{name}` | {default} | {where}{each['description']} |"
 
 
+WORKFLOWS = [*(ROOT / ".github").glob("workflows/*.yml"), *(ROOT / "examples" / "ci").glob("*.yml")]
+TEMPLATES = ROOT / "src" / "pytest_ftgate" / "features" / "init" / "templates"
+
+
+def test_all_workflows_use_one_version_of_each_action() -> None:
+    text = "".join(path.read_text("utf-8") for path in [*WORKFLOWS, ROOT / "action.yml", TEMPLATES / "github.yml"])
+    used = set(re.findall(r"uses: ([\w./-]+)@(\S+)", text))
+    assert len(used) == len({action for action, _ in used}) > 5, used
+
+
+def test_workflows_of_this_repository_run_targets_that_the_makefile_has() -> None:
+    steps = [step for path in WORKFLOWS for job in yaml.safe_load(path.read_text("utf-8"))["jobs"].values()
+             for step in job["steps"]]  # fmt: skip
+    run = {words[1] for step in steps if (words := step.get("run", "").split())[:1] == ["make"]}
+    assert run == {"test", "demo", "docs", "release"}
+    assert run <= set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executables: dict[str, str], bare_git: None) -> Path:
     """A project in a folder of its repository, whose last commit made it slower. No interpreter is downloaded."""

@@ -25,7 +25,8 @@ from pytest_ftgate.judge import metrics
 from pytest_ftgate.targets.environments import find_uv
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")])
+FOLDERS = [ROOT / name / "README.md" for name in ("baselines", "benchmarks", "examples", "tests")]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md"), *FOLDERS])
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 

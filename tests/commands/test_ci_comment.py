@@ -50,7 +50,7 @@ def test_it_runs_nothing_of_the_pull_request_and_may_only_comment() -> None:
     job = WORKFLOW["jobs"]["comment"]
     assert WORKFLOW["permissions"] == {}
     assert job["permissions"] == {"actions": "read", "pull-requests": "write"}
-    assert [step["uses"] for step in job["steps"] if "uses" in step] == ["astral-sh/setup-uv@v7"]
+    assert [step["uses"] for step in job["steps"] if "uses" in step] == ["astral-sh/setup-uv@v8.3.2"]
     scripts = [step["run"] for step in job["steps"] if "run" in step]
     assert not any("${{" in script for script in scripts), "what others named reaches a shell as a variable only"
     assert "secrets." not in json.dumps(WORKFLOW)
