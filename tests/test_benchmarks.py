@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 import runpy
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +51,24 @@ def test_options_and_keys_that_scripts_give_exist() -> None:
     assert len(named) > 8
     known = {option.cli for option in table() if not option.ini_only} | {option.dest for option in table()}
     assert named - known == set()
+
+
+def test_the_scatter_of_few_pairs_is_that_of_many_and_a_wild_one_does_not_widen_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS / "verdicts"))
+    scatter = runpy.run_path(str(BENCHMARKS / "verdicts" / "kinds.py"))["scatter"]
+    rng = random.Random(1)
+    for count in (6, 11, 12, 40):
+        series = [[rng.gauss(7, 3) for _ in range(count)] for _ in range(400)]
+        assert statistics.fmean(map(scatter, series)) == pytest.approx(3, rel=0.08)
+    assert scatter([*series[0], 1e6]) < 1.2 * scatter(series[0])
+
+
+def test_each_kind_of_unchanged_code_is_measured_in_pairs() -> None:
+    words = [sys.executable, str(BENCHMARKS / "verdicts" / "kinds.py"), "--minutes=0", "--rounds=2", "--only=sleep"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "| sleep | 2 |" in done.stdout, done.stderr
 
 
 APPENDIX = BENCHMARKS.parent / "docs" / "appendix"

@@ -256,16 +256,17 @@ def committed(folder: Path, workload: Workload) -> Path:
     return root
 
 
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--ftgate", "--ftgate-against=HEAD~1")
-UNCHANGED = "-oftgate_unchanged=measure"
-"""Measures cells of which only a comment has changed, too."""
+OPTIONS = ("-q", "-p", "no:cacheprovider", "--ftgate", "--ftgate-against=HEAD~1", "-oftgate_unchanged=measure")
+"""Cells of which only a comment has changed are measured, too."""
+ELSEWHERE = "import sys; sys.path.insert(0, {!r}); import pytest; sys.exit(pytest.console_main())"
 
 
-def measure(root: Path, results: Results) -> None:
-    """One run of the product."""
+def measure(root: Path, results: Results, *options: str, source: Path | None = None) -> None:
+    """One run of the product, or of that whose sources are in another folder."""
     report = root.parent / "report.json"
     report.unlink(missing_ok=True)
     began = time.monotonic()
-    ended([*PYTEST, UNCHANGED, f"--ftgate-report=json:{report}", "test_work.py"], root)
+    pytest = ["-c", ELSEWHERE.format(str(source))] if source else ["-m", "pytest"]
+    ended([sys.executable, *pytest, *OPTIONS, *options, f"--ftgate-report=json:{report}", "test_work.py"], root)
     results.seconds.append(time.monotonic() - began)
     results.rows += [row for table in parse(report.read_text(encoding="utf-8")).tables for row in table.rows]
