@@ -55,7 +55,7 @@ class Sender(Quiet):
         self.sending = threading.Lock()
         self.timers: list[threading.Timer] = []
 
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+    def advance(self, label: str, phase: str, number: int, of: int, left_s: float | None) -> None:
         self.events += 1
         if self.chance is not None and self.events >= self.event and not self.sent:
             self.timers.append(threading.Timer(self.chance.choice((0.0, 0.002, 0.02)), self.send))

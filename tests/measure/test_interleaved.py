@@ -69,8 +69,8 @@ class Recorder(Quiet):
         super().__init__()
         self.calls: list[tuple[str, str, int, int, float | None]] = []
 
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        self.calls.append((label, phase, done, wanted, left_s))
+    def advance(self, label: str, phase: str, number: int, of: int, left_s: float | None) -> None:
+        self.calls.append((label, phase, number, of, left_s))
 
 
 def run_of(
@@ -435,16 +435,21 @@ def test_a_timeout_of_the_test_goes_before_that_of_the_run() -> None:
     assert [request.timeout_s for request in launcher.requests] == [7.0] * 10 + [3.0] * 10
 
 
-def test_progress_names_every_cell_and_the_time_that_is_left() -> None:
+def test_progress_names_every_cell_and_the_most_that_is_left() -> None:
     listener = Recorder()
-    launcher = FakeLauncher()
-    run_of(launcher, listener=listener).measure()
+    run_of(FakeLauncher(), listener=listener).measure()
     assert {label for label, *_ in listener.calls} == set(LABELS)
     assert {phase for _, phase, *_ in listener.calls} >= {"measuring", "measuring memory of", "warming up"}
-    assert {left for _, _, done, _, left in listener.calls if not done} == {None}
-    third = [left for _, _, done, _, left in listener.calls if done == 2]
-    # The rounds are nearly alike: only the first two measure an empty workload as well.
-    assert third[0] == pytest.approx(launcher.clock() / 3, rel=0.2)
+    assert {(number, of) for _, _, number, of, _ in listener.calls} == {(1, 3), (2, 3), (3, 3)}
+    left_s = [left for *_, left in listener.calls]
+    assert left_s == sorted(filter(None, left_s), reverse=True)
+    assert left_s[0] == THREE.budget_s
+
+
+def test_the_number_of_rounds_is_unsaid_while_nobody_knows_it() -> None:
+    listener = Recorder()
+    run_of(FakeLauncher(), limits=ADAPTING, listener=listener).measure()
+    assert {of for _, _, _, of, _ in listener.calls} == {0}
 
 
 # -- windows of a duration -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pytest_ftgate.measure.memory_round import BARRIERS
 from pytest_ftgate.model.report import Row
 from pytest_ftgate.model.spec import Group
 from pytest_ftgate.model.verdict import Decision
+from pytest_ftgate.report import said
 from pytest_ftgate.runner.protocol import BARRIER, MEASURED
 
 CELLS = ("threads", "fork", "spawn", "interpreters")
@@ -87,7 +88,7 @@ def test_twenty_cells_of_one_second_take_a_round_of_twenty(project: Project, bud
     rows = finish(trial)
     assert len(rows) == 20
     assert trial.rounds == 1
-    assert not project.listener.warnings
+    assert trial.shortfall is None
     windows = Counter(event.at.label for event in launcher.of(MEASURED))
     assert set(windows.values()) == ({10} if budget_s == 120 else {6})
     assert launcher.clock() < 28
@@ -99,7 +100,8 @@ def test_a_time_without_a_round_asks_for_two_rounds_at_most(project: Project) ->
     launcher = launcher_of({})
     trial = project.trial(launcher, twenty("threads.ops_per_s > 0.5 * serial.ops_per_s"), test_time=4.0)
     rows = finish(trial)
-    (warning,) = project.listener.warnings
-    assert warning.endswith("about 1 is needed to decide: use --ftgate-test-time=30s or fewer cells")
+    assert trial.shortfall is not None
+    text = said.shortfall_text(trial.shortfall)
+    assert text.endswith("about 1 is needed to decide: use --ftgate-test-time=30s or fewer cells")
     assert {row.verdict.decision for row in rows_of(trial).values()} == {Decision.ERROR}
     assert len(rows) == 20

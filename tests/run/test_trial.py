@@ -29,7 +29,7 @@ from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES, MOST_LAUNCHES
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row
+from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row, Shortfall
 from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
@@ -376,7 +376,7 @@ class TestBudget:
 
     @pytest.mark.parametrize("wall_ns", [2 * MS, 1500 * MS])
     @pytest.mark.parametrize("basis", ["paired", "stored", "contract", "run"])
-    def test_a_time_that_is_too_short_is_said_early_and_the_recommended_one_decides(
+    def test_of_a_time_that_is_too_short_the_recommended_one_decides(
         self, project: Project, basis: str, wall_ns: int
     ) -> None:
         if basis == "stored":
@@ -385,40 +385,38 @@ class TestBudget:
         group = required(TWO, "threads.wall < 2 * processes[fork].wall") if basis == "contract" else TWO
         against = "main" if basis in ("paired", "run") else ""
 
-        def measured(budget_s: float) -> tuple[list[Row], list[int]]:
+        def measured(budget_s: float) -> tuple[list[Row], Shortfall | None]:
             given = {"time": budget_s, "test_time": 1e6} if basis == "run" else {"test_time": budget_s}
-            trial, said = (
-                project.trial(FakeLauncher(wall_ns=noisy(wall_ns, 0.03, seed=3)), group, against=against, **given),
-                [],
-            )
+            launcher = FakeLauncher(wall_ns=noisy(wall_ns, 0.03, seed=3))
+            trial = project.trial(launcher, group, against=against, **given)
             while trial.open:
                 left_s = trial.run.time.left_s
                 trial.step(left_s, left_s)
-                said.append(len(project.listener.warnings))
-            return trial.rows(), said
+            assert not project.listener.warnings, "nothing is said before the end: all may be decided by then"
+            return trial.rows(), trial.shortfall
 
         round_s = (8 * wall_ns + 700 * MS) / 1e9
-        rows, said = measured({"stored": 4, "contract": 0.1}.get(basis, 2) * round_s)
-        (warning,) = project.listener.warnings
-        assert said[0] == 1, "with the first round"
+        rows, short = measured({"stored": 4, "contract": 0.1}.get(basis, 2) * round_s)
+        assert short is not None
         option = "--ftgate-time" if basis == "run" else "--ftgate-test-time"
         asked = re.search(
-            rf"of these 2 cells, about \d+ (?:is|are) needed to decide: use {option}=(\S+) or fewer", warning
+            rf"of these 2 cells, about \d+ (?:is|are) needed to decide: use {option}=(\S+) or fewer",
+            said.shortfall_text(short),
         )
         assert asked is not None
         undecided = [row for row in rows if row.verdict.decision is Decision.INCONCLUSIVE]
         assert {row.cell.nodeid for row in rows if row.shortfall} <= {row.cell.nodeid for row in undecided}
         assert all(row.shortfall for row in undecided)
-        rows, _ = measured(seconds(asked[1]))
+        rows, short = measured(seconds(asked[1]))
+        assert short is None
         assert {row.verdict.decision for row in rows} <= {Decision.PASSED, Decision.NO_BASELINE}
         assert rows[0].verdict.decision is Decision.PASSED
-        assert not project.listener.warnings
         assert not any(row.shortfall for row in rows)
 
     def test_what_is_not_judged_needs_no_rounds(self, project: Project) -> None:
-        launcher = day()
-        finish(project.trial(launcher, TWO, test_time=2.0))
-        assert not project.listener.warnings
+        trial = project.trial(day(), TWO, test_time=2.0)
+        finish(trial)
+        assert trial.shortfall is None
 
     def test_pairs_have_room_for_all_their_rounds(self, project: Project) -> None:
         launcher = day(cells_slower(1.05, THREADS), between=0.01)

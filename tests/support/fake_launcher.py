@@ -107,14 +107,9 @@ class Quiet:
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
-        self.reasons: list[str] = []
 
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
+    def advance(self, label: str, phase: str, number: int, of: int, left_s: float | None) -> None:
         """Forget it."""
-
-    def expect_more(self, why: str) -> None:
-        """Keep why the estimate grows."""
-        self.reasons.append(why)
 
     def warn(self, text: str) -> None:
         """Keep it."""

@@ -17,11 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from ..kit.processes import kill_marked, run_mark
-from ..kit.text import percent
 from ..kit.values import grouped
 from ..model.sample import Need, Sample
 from ..runner.protocol import CHECKED_COLD, COLD
-from ..stats import rank_tests
 from .capacity import Capacity
 from .cell_run import CellRun, EmptyLaunches, RunningLaunch, disagreements, roles
 from .conditions import ConditionsMonitor
@@ -228,11 +226,7 @@ class Measurement:
         # 3. The rounds.
         known = [[each for each in launches if each] for launches in ratios]
         values = [[statistics.median(map(math.log, each)) for each in launches] for launches in known if launches]
-        before = plan.rounds_wanted
         plan.plan_rounds(values, until_settled=self.stopping_rule is not None)
-        if self.stopping_rule is None and plan.rounds_wanted > before:
-            vary = math.expm1(max(map(rank_tests.gini_deviation, values)))
-            self.listener.expect_more(f"more rounds: the cells vary by {percent(round(vary, 2))}")
 
     # -- what the time launches and the memory launches share ---------------------------------------------------
 
@@ -325,8 +319,9 @@ class Measurement:
             launch.kill()
 
     def report(self, cell_run: CellRun, phase: str) -> None:
-        plan = self.plan
-        self.listener.advance(cell_run.cell.label, phase, plan.rounds, plan.rounds_wanted, plan.remaining_s)
+        plan, number = self.plan, self.plan.rounds + 1
+        of = 0 if self.stopping_rule else plan.limits.launches or 0
+        self.listener.advance(cell_run.cell.label, phase, number, of if number <= of else 0, plan.left_s)
 
     def sample_conditions(self) -> None:
         """Read this run's CPU time before launches end: afterwards a forkserver's time is on no account."""

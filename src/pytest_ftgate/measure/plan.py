@@ -43,12 +43,10 @@ RESOLUTIONS_PER_VALUE, LEAST_VALUE_NS = 1000, 100_000
 class Listener(Protocol):
     """Receives the progress of a run."""
 
-    def advance(self, label: str, phase: str, done: int, wanted: int, left_s: float | None) -> None:
-        """One step: a phrase that the label of a cell or target ends, rounds done and wanted (or 0), seconds left."""
-        ...
-
-    def expect_more(self, why: str) -> None:
-        """More will be measured than was estimated, for this reason."""
+    def advance(self, label: str, phase: str, number: int, of: int, left_s: float | None) -> None:
+        """One step: a phrase that the label of a cell or target ends, its round (or 0), `of` how many if that is known
+        (else 0), the most seconds left.
+        """
         ...
 
     def warn(self, text: str) -> None:
@@ -164,13 +162,6 @@ class RoundPlan:
     @property
     def spent_s(self) -> float:
         return self._ended_rounds_s + self.round_so_far_s
-
-    @property
-    def remaining_s(self) -> float | None:
-        """Seconds that the rounds still wanted will probably take; None before the first round has ended."""
-        if not self.rounds:
-            return None
-        return min(self.left_s, self.spent_s / self.rounds * (self.rounds_wanted - self.rounds))
 
     def spares(self, cost_ns: float, share: float) -> bool:
         """Whether something that informs but does not decide takes at most this share of a round."""

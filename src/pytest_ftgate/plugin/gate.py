@@ -112,7 +112,9 @@ class Gate:
                 item.add_marker(pytest.mark.flaky(reruns=0), append=False)
         yield
 
+    @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Plan the run; below pytest's line of what was collected, which it rewrites until then."""
         planned: Plan = plan.plan_of(item.stash[CELL] for item in session.items if CELL in item.stash)
         if planned and threads_are_greenlets():
             raise pytest.UsageError(
@@ -129,7 +131,7 @@ class Gate:
             raise pytest.UsageError(plain(str(error))) from None
         self.run.collect(planned, self.whole)
         self.planned = self.run.planned()
-        self.progress.start(len(planned), self.run.time.left_s)  # collecting has taken some of it
+        self.progress.start(len(planned), self.run.time.left_s, self.run.config.test_time)  # collecting took some of it
         self.run.tell_new()
 
     def pytest_report_header(self) -> list[str]:
@@ -154,13 +156,14 @@ class Gate:
         shown = capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext()
         try:
             with shown:
-                placed = self.run.row(item.stash[CELL][1].nodeid)
+                try:
+                    placed = self.run.row(item.stash[CELL][1].nodeid)
+                finally:
+                    self.progress.clear()  # before pytest captures what is written
         except (FtgateError, OSError) as error:  # the text of an OSError names its file
             text = plain(str(error))
             item.stash[HEADLINE] = text.partition("\n")[0]
             raise pytest.fail.Exception(text, pytrace=False) from None
-        finally:
-            self.progress.clear()
         item.stash[PLACED_ROW] = placed
         row = placed.row
         item.user_properties += measured.properties(row)  # pytest's own reports have them
@@ -400,4 +403,7 @@ def _progress(config: pytest.Config) -> Progress:
         if writer.width_of_current_line:  # letters, under pytest-xdist
             writer.line()
 
-    return Progress(writer._file, mode_of(writer._file, quiet=False), new_line=new_line)
+    def written() -> int:
+        return int(writer.width_of_current_line)
+
+    return Progress(writer._file, mode_of(writer._file, quiet=False), written=written, new_line=new_line)

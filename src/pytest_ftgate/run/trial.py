@@ -22,7 +22,6 @@ from ..model.report import Conditions, Row, Shortfall, failed_row, first_line
 from ..model.sample import executor_cell
 from ..model.spec import Cell, Group
 from ..model.verdict import Decision, Verdict
-from ..report import said
 from ..targets import environments
 from . import explaining
 from .compared import Reference, references_of
@@ -134,12 +133,9 @@ class Trial:
         # 1. Explain what is decided, in the time of the test.
         if self.run.config.explain:
             self.explainer.follow(phase, self._left_s(phase))
-        # 2. Say once that the time is too short for a decision, as soon as that is known.
+        # 2. What the time lacks, which is said of what is undecided at the end: an early forecast may prove wrong.
         tests = left_s / share_s if share_s and left_s else None
-        lacking = shortfall(phase, self.run.config.test_time, self.run.time, tests)
-        if lacking and not self.shortfall:
-            self.run.listener.warn(f"{self.group.key}: {said.shortfall_text(lacking)}")
-        self.shortfall = lacking
+        self.shortfall = shortfall(phase, self.run.config.test_time, self.run.time, tests)
         if not more:
             self.close()
 

@@ -117,7 +117,7 @@ class RaceSearch:
         hang_s = max(HANG_S, HANG_TIMES * side.longest_s) if side.longest_s else side.timeout_s
         cell_run.spec = replace(cell_run.spec, timeout_s=min(side.timeout_s, hang_s))
         told = f"{plural(side.failures, 'failure')} in {side.iterations:,} iterations, a {kind} launch of"
-        self.run.listener.advance(cell_run.cell.label, told, plan.rounds, 0, plan.left_s)
+        self.run.listener.advance(cell_run.cell.label, told, 0, 0, plan.left_s)
         checks = cell_run.probed and not plan.window_ns
         done, failing = 0, True
         try:
