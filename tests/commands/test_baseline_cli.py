@@ -117,6 +117,20 @@ def test_show_gives_the_figures_of_one_test(ftgate: Ftgate, store: Store) -> Non
     check_golden("baseline_show.txt", ftgate("show", TEST))
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_what_is_stored_and_what_changed_fit_the_terminal(
+    ftgate: Ftgate, store: Store, project: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr("pytest_ftgate.features.baseline.terminal_width", lambda: width)
+    long = "3.14t-threads-receiver1-w2"
+    store.save(TEST, [change(long), change(), change(machine=OTHER_MACHINE)])
+    leave_run(project, *rows(), make_row(make_sample(long, scale=2), Decision.REGRESSED))
+    for words, code in ((["show", TEST], 0), (["diff"], 1)):
+        lines = ftgate(*words, code=code).splitlines()
+        assert max(len(line) for line in lines if " " in line.strip()) <= max(width, 66)
+        assert any(long in line for line in lines)
+
+
 def test_show_of_an_unknown_test_finds_nothing(ftgate: Ftgate, store: Store) -> None:
     stored(store)
     assert "nowhere.py::test_n" in ftgate("show", "nowhere.py::test_n", code=3)

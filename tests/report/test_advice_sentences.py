@@ -30,6 +30,19 @@ def test_a_stream_that_is_not_unicode_gets_ascii() -> None:
     assert "5.32 us" in text
 
 
+def test_a_test_of_many_places_has_seven_lines_of_times() -> None:
+    first, *_ = sentences.of_report(report_by_hand.report())
+    times = [sentence for sentence in first.sentences if sentence.topic == "time"]
+    first = first._replace(sentences=(*first.sentences[:1], *times * 3, *first.sentences[-1:]))
+    advice, *lines = sentences.render([first]).splitlines()[1:]
+    assert advice.split()[0] == "advice"
+    began = next(number for number, line in enumerate(lines) if line.split()[0] == "time")
+    times_shown = lines[began : began + sentences.TABLE]
+    assert times_shown[-1].strip() == f"{18 - sentences.TABLE + 1} lines more with -v"
+    assert lines[began + sentences.TABLE].split()[0] in ("hazard", "from")
+    assert sentences.render([first], verbose=True).count("takes 1.83 ms") == 3
+
+
 def test_the_advice_comes_first_and_the_weights_are_in_it() -> None:
     report = msgspec.structs.replace(report_by_hand.report(), weights=(("time", 1.0), ("memory", 0.5)))
     for each in sentences.of_report(report):

@@ -8,20 +8,20 @@ from itertools import groupby
 
 from ..hookspec import Subparsers, hookimpl
 from ..judge.values import entries_of
-from ..kit.text import plain, split_nodeid
+from ..kit.text import plain, plural, split_nodeid
 from ..kit.values import grouped
-from ..report.baselines import FIGURES, NOTHING, CellSummary, summary, update_lines
-from ..report.details import GAP, padded, plain_units
+from ..report.baselines import FIGURES, NOTHING, summary, update_lines
+from ..report.details import GAP, Style, entry, padded, plain_units, tie, wrapped
 from ..report.said import accepted_texts, machine_parts
 from ..store.names import named
 from ..store.schema import StoredCell, TestBaseline
 from ..store.update import Difference, apply_updates, differences, prunable, prune, update_plan
-from .last_run import FINE, REGRESSED, last_run, no_run, nothing, project, unicode
+from .last_run import FINE, REGRESSED, last_run, no_run, nothing, project, terminal_width, unicode
 from .last_run import store as store_of
 
 ACCEPT = "ftgate baseline update "
-ALWAYS = ("wall", "to control", "uss")
-"""Figures that stand in every table."""
+LONGEST = 30
+"""Columns of a cell's label; a longer one moves what is said of its cell."""
 NAMES = "node ids, their ends, files, or unique parts; * and ? match anything"
 
 
@@ -69,7 +69,7 @@ def show_test(args: argparse.Namespace) -> int:
     found = [stored[test] for test in named(args.test, stored)]
     if not found:
         return nothing(f"no baseline of {args.test} in {store.root}: see ftgate baseline list")
-    return _print("\n".join(render_test(baseline) for baseline in found))
+    return _print("\n".join(render_test(baseline, terminal_width()) for baseline in found))
 
 
 def diff_run(args: argparse.Namespace) -> int:
@@ -84,7 +84,7 @@ def diff_run(args: argparse.Namespace) -> int:
     rows = [row for row in report.rows if row.cell.nodeid in chosen]
     entries = entries_of(report, report.rows)
     found = differences(rows, entries, store_of(), fingerprint=report.machine.fingerprint)
-    _print(render_diff(found))
+    _print(render_diff(found, terminal_width()))
     return REGRESSED if any(row.verdict.decision.worse for row, *_ in found) else FINE
 
 
@@ -126,12 +126,6 @@ def _print(text: str) -> int:
 # ---- as text
 
 
-def _shown(sides: Iterable[CellSummary]) -> list[str]:
-    """The figures that every test has, and those that any of these has."""
-    known = list(sides)
-    return [name for name in FIGURES if name in ALWAYS or any(side.value(name) is not None for side in known)]
-
-
 def render_list(baselines: Iterable[TestBaseline]) -> str:
     """One block per test, in it one per machine and build; a line per stored cell: cell, launches, time and commit."""
     header = ("cell", "launches", "recorded", "commit")
@@ -146,47 +140,59 @@ def render_list(baselines: Iterable[TestBaseline]) -> str:
     return _blocks(blocks)
 
 
-def render_test(baseline: TestBaseline) -> str:
+def render_test(baseline: TestBaseline, width: int = 80) -> str:
     """The stored figures of one test: medians over launches, and the machines and interpreters they are of."""
-    entries = [(label, key.partition("/"), entry, summary(entry)) for label, key, entry in _entries(baseline)]
-    shown = _shown(side for *_, side in entries)
-    header = ("cell", "machine", "build", *shown, "launches", "recordings", "recorded", "commit")
-    rows, about = [], []
-    for label, (fingerprint, _, build), entry, side in entries:
-        figures = [side.text(name) for name in shown]
-        counts = (str(side.launches), str(len(entry.recordings)))
-        rows.append((label, fingerprint, build, *figures, *counts, side.recorded_at, side.commit))
-        python = entry.interpreter
-        parts = [f"{python.implementation} {python.version}{'t' if python.free_threaded else ''}"]
-        parts += [f"GIL {'on' if python.gil_enabled else 'off'}", python.build, python.compiler]
-        parts += [word for word in ("pgo", "lto", "shared", "debug") if getattr(python, word)]
-        about.append(f"build {build}: {', '.join(filter(None, parts))}")
+    style = Style(max(width, 40))
+    lines, builds = [baseline.test], dict[str, None]()
+    places = grouped((key, (label, entry)) for label, key, entry in _entries(baseline))
+    for key, cells in places.items():
+        said = []
+        for label, stored in cells:
+            side = summary(stored)
+            counts = f"{plural(side.launches, 'launch', 'launches')} in {plural(len(stored.recordings), 'recording')}"
+            figures = [f"{name} {side.text(name)}" for name in FIGURES if side.text(name) != NOTHING]
+            said.append((label, [*figures, counts, f"{side.recorded_at} {side.commit}"]))
+            python = stored.interpreter
+            parts = [f"{python.implementation} {python.version}{'t' if python.free_threaded else ''}"]
+            parts += [f"GIL {'on' if python.gil_enabled else 'off'}", python.build, python.compiler]
+            parts += [word for word in ("pgo", "lto", "shared", "debug") if getattr(python, word)]
+            builds[f"build {key.partition('/')[2]}: {', '.join(filter(None, parts))}"] = None
+        lines += [f"  {key.replace('/', ', ', 1)}", *_cells(said, style, indent=4)]
     machines = [f"machine {name}: {', '.join(machine_parts(of))}" for name, of in sorted(baseline.machines.items())]
-    return _blocks([[baseline.test, *_table(header, rows)], [*machines, *sorted({*about})]])
+    about = [line for text in (*machines, *sorted(builds)) for line in wrapped(text, style, indent=0, hanging=2)]
+    return _blocks([lines, about])
 
 
-def render_diff(differences: Sequence[Difference]) -> str:
+def render_diff(differences: Sequence[Difference], width: int = 80) -> str:
     """The cells of a run with their baselines, one block per test; `was -> is` and the change of each figure."""
-    blocks = []
+    style, blocks = Style(max(width, 40)), []
     for test, group in groupby(differences, key=lambda difference: split_nodeid(difference[0].cell.nodeid)[0]):
-        cells = list(group)
-        sides = [(summary(old), summary(new)) for _, old, new, _ in cells]
-        shown = _shown(side for both in sides for side in both)
-        header = ("cell", *(head for name in shown for head in (name, "change")), "verdict", "baseline")
-        rows = []
-        for (row, old, _, _), (was, now) in zip(cells, sides, strict=True):
-            figures = []
-            for name in shown:
-                before, after = was.text(name), now.text(name)
-                arrow = after if before == NOTHING else f"{before} -> {after}"
-                figures += [arrow, now.change(name, was)]
-            baseline = f"{was.recorded_at} {was.commit}" if old else NOTHING
-            rows.append((split_nodeid(row.cell.nodeid)[1], *figures, str(row.verdict.decision), baseline))
-        reasons = [(row, why) for row, _, _, why in cells if why]
-        accepted = [(row, text) for row, _, new, _ in cells if new for text in accepted_texts(row.verdict.accepted)]
-        notes = [f"  {split_nodeid(row.cell.nodeid)[1]}: {text}" for row, text in (*reasons, *accepted)]
-        blocks.append([test, *_table(header, rows), *notes])
+        said, notes = [], []
+        for row, old, new, why in group:
+            label, was, now = split_nodeid(row.cell.nodeid)[1], summary(old), summary(new)
+            parts = [str(row.verdict.decision)]
+            for name in FIGURES:
+                before, after, change = was.text(name), now.text(name), now.change(name, was)
+                if (before, after) != (NOTHING, NOTHING):
+                    arrow = after if before == NOTHING else f"{before} -> {after}"
+                    parts.append(f"{name} {arrow}" + (f" ({change})" if change != NOTHING else ""))
+            said.append((label, [*parts, *([f"baseline {was.recorded_at} {was.commit}"] if old else [])]))
+            accepted = accepted_texts(row.verdict.accepted) if new else []
+            notes += [f"{label}: {text}" for text in (why, *accepted) if text]
+        lines = [line for note in notes for line in wrapped(note, style, indent=2, hanging=4)]
+        blocks.append([test, *_cells(said, style, indent=2), *lines])
     return _blocks(blocks)
+
+
+def _cells(said: Sequence[tuple[str, Sequence[str]]], style: Style, indent: int) -> list[str]:
+    """The parts of what is said of each cell beside its label; lines are broken between parts."""
+    column = max((len(label) for label, _ in said if len(label) <= LONGEST), default=0) + len(GAP)
+    room = style.width - indent - column - 1  # and the comma
+    return [
+        line
+        for label, parts in said
+        for line in entry(label, ", ".join(tie(part, room) for part in parts), style, indent, column)
+    ]
 
 
 def _entries(baseline: TestBaseline) -> list[tuple[str, str, StoredCell]]:

@@ -33,6 +33,7 @@ class CellSummary(NamedTuple):
 
     recordings: tuple[Recording, ...] = ()
     recorded_at: str = NOTHING
+    """The day."""
     commit: str = NOTHING
 
     @property
@@ -65,7 +66,7 @@ def summary(entry: StoredCell | None) -> CellSummary:
     if entry is None:
         return CellSummary()
     newest = entry.recordings[-1]
-    return CellSummary(entry.recordings, newest.recorded_at or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
+    return CellSummary(entry.recordings, newest.recorded_at[:10] or NOTHING, newest.commit[:SHORT_COMMIT] or NOTHING)
 
 
 def update_lines(updates: Iterable[Update], *, naming: str = UPDATE_OPTION) -> tuple[str, ...]:

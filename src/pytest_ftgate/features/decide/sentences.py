@@ -33,6 +33,8 @@ UNFAIR = 1.25
 """From this imbalance of its workers on a candidate is named."""
 FIRST = ("advice", "time", "hazard")
 """What is said first."""
+TABLE = 7
+"""Lines of the times that are shown by default."""
 WEIGH = "to choose, say in the ini what counts, such as ftgate_weights = time=1 memory=0.5"
 KINDS = {"lock": "for locks", "gil": "for the GIL", "unattributed": "unattributed"}
 MOST_NAMED = 6
@@ -104,25 +106,29 @@ def as_json(found: Iterable[Advice]) -> str:
 def render(advised: Iterable[Advised], width: int = 80, *, unicode: bool = True, verbose: bool = False) -> str:
     """The sentences as lines of at most `width` columns, a paragraph each, the topic in a column of its own.
 
-    Unless `verbose` the topics are those of FIRST, and the others are named.
+    Unless `verbose` the topics are those of FIRST, with TABLE lines of times, and the others are named.
     """
     style = Style(max(width, 40), unicode=unicode)
     blocks = []
     for each in advised:
         title = f"{each.test} ({each.place})" if each.place else each.test
-        lines = [title, *entry("from", each.source, style, indent=2, column=12)]
+        lines = [title]
         shown = [sentence for sentence in each.sentences if verbose or sentence.topic in FIRST]
         left = dict.fromkeys(sentence.topic for sentence in each.sentences if sentence not in shown)
         left.pop("not known", None)
+        shown.append(Sentence("from", each.source))
         if left:
             shown.append(Sentence("with -v", listed([*left], "and")))
         for topic, texts in groupby(shown, key=lambda sentence: sentence.topic):
+            began = len(lines)
             for number, sentence in enumerate(texts):
                 text = sentence.text if unicode else plain_units(sentence.text)
                 head, *below = text.split("\n")
                 lines += entry("" if number else topic, head, style, indent=2, column=12)
                 for line in below:
                     lines += wrapped(line, style, indent=14, hanging=18 if line[:1] == " " else None)
+            if topic == "time" and not verbose and len(lines) - began > TABLE:
+                lines[began + TABLE - 1 :] = wrapped(f"{len(lines) - began - TABLE + 1} lines more with -v", style, 14)
         blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks).encode("utf-8" if unicode else "ascii", "backslashreplace").decode()
 
