@@ -18,6 +18,7 @@ from pytest_ftgate.declare.options import Options
 from pytest_ftgate.features import bisect
 from pytest_ftgate.features.bisect import steps
 from pytest_ftgate.features.bisect.search import ERROR, FALSE_ALARM, MISS, Search
+from pytest_ftgate.features.last_run import LAST_RUN
 from pytest_ftgate.kit.git import Repository
 from pytest_ftgate.kit.values import Interval
 from pytest_ftgate.model.report import Report, Row, Table
@@ -184,7 +185,7 @@ def test_the_time_ends_between_runs(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--cell", "other"), 3, "other is not one that failed against a commit in the last run: run pytest"),
+        (("--cell", "other"), 3, "no cell of the last run, named other, failed against a commit: run pytest"),
         (("--time", "soon"), 2, "--time takes a duration above 0 such as 90s"),
         (("nowhere",), 2, "nowhere: git knows no such revision; name a branch, a tag or a commit"),
         (("HEAD",), 3, "no commit lies between"),
@@ -195,6 +196,13 @@ def test_what_cannot_be_searched(
 ) -> None:
     assert said in ftgate("bisect", *words, code=code)
     assert runs.compared == []
+
+
+def test_without_a_run_it_says_which_to_make(runs: Scripted, ftgate: Callable[..., str]) -> None:
+    (runs.project / LAST_RUN).unlink()
+    said = ftgate("bisect", code=3)
+    assert "no run was recorded" in said
+    assert "run pytest --ftgate-against=REV first" in said
 
 
 @pytest.mark.parametrize("worse", [1.05, 2.0, 3.0, 1000.0])

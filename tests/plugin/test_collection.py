@@ -372,7 +372,7 @@ OTHERS = {
     ),
     "method without self": (
         "class TestIt:\n    @ftgate.compare(threads)\n    def test_it(worker): ...",
-        "test_it is in a class, so its first parameter is self",
+        "test_it is in a class and takes self first: def test_it(self, worker)",
     ),
     "variant without self": (
         (
@@ -382,7 +382,7 @@ OTHERS = {
             "    @test_it.variant(tasks)\n"
             "    async def other(worker): ..."
         ),
-        "other is in a class, so its first parameter is self",
+        "other is in a class and takes self first: def other(self, worker)",
     ),
     "shared without self": (
         (
@@ -392,7 +392,7 @@ OTHERS = {
             "    @test_it.shared\n"
             "    def make(context): ..."
         ),
-        "make is @test.shared, which takes self and one argument: the executor's context",
+        "make is in a class and takes self first: def make(self, context)",
     ),
     "setup without self": (
         (
@@ -411,7 +411,7 @@ OTHERS = {
             "@given(n=strategies.integers())\n"
             "def test_it(worker, n): ..."
         ),
-        "@given of hypothesis runs it in pytest's process",
+        "remove @given, and take the values from pytest.mark.parametrize",
     ),
     "unittest": (
         (

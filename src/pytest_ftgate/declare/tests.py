@@ -197,8 +197,8 @@ def check_function(declared: Declaration, source: Source, function: object, name
     reader = Reader(declared, source)
     if hasattr(declared.body, "hypothesis"):
         reader.fail(
-            "@given of hypothesis runs it in pytest's process, not where the body runs; take the given values from "
-            "pytest.mark.parametrize, or from a generator with a seed in the body"
+            "@given of hypothesis draws values in pytest's process, and the body runs in another: remove @given, and "
+            "take the values from pytest.mark.parametrize, or from random.Random(SEED) in the body"
         )
     if "<locals>" in source.qualname or "<locals>" in declared.body.__qualname__:
         reader.fail(
@@ -332,8 +332,11 @@ def check_arguments(
     # 0. In a class all of them take self.
     functions = [body for _, body in declared.variants] + [body for _, _, body in (*declared.roles, *declared.setups)]
     for method in filter(None, (declared.body, *functions, declared.shared, declared.check, declared.stop)):
-        if after_self and next(iter(inspect.signature(method).parameters), "") in ("", *OWN):
-            reader.fail(f"{method.__name__} is in a class, so its first parameter is self")
+        taken = list(inspect.signature(method).parameters.values()) if after_self else []
+        alone = method not in (declared.body, *functions) and len(taken) == 1 and taken[0].kind not in VARIADIC
+        if after_self and (not taken or taken[0].name in OWN or (alone and taken[0].name != "self")):
+            fixed = ", ".join(["self", *map(str, taken)])
+            reader.fail(f"{method.__name__} is in a class and takes self first: def {method.__name__}({fixed})")
     # 1. What is parametrized or requested is neither of the cell nor made by a fixture.
     for name in requested:
         reader.fixture(name)

@@ -101,9 +101,9 @@ def read_so_far() -> str:
     return " or ".join(dict.fromkeys(map(str, READ)))
 
 
-def no_run() -> int:
-    """Say that there is no run; the exit code."""
-    return nothing(f"no run was recorded in {project().rootpath / LAST_RUN}: run pytest --ftgate first")
+def no_run(command: str = "pytest --ftgate") -> int:
+    """Say that there is no run, and which command makes one; the exit code."""
+    return nothing(f"no run was recorded in {project().rootpath / LAST_RUN}: run {command} first")
 
 
 def nothing(text: str) -> int:

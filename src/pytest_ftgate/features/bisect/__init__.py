@@ -25,7 +25,7 @@ from ...kit.values import Struct
 from ...model.report import Report, Row
 from ...model.verdict import Decision
 from ...report import json, said
-from ..last_run import FINE, LAST_RUN, last_run, nothing, project, read
+from ..last_run import FINE, LAST_RUN, last_run, no_run, nothing, project, read
 from . import steps
 from .search import Search
 from .steps import Step
@@ -165,10 +165,12 @@ def run(args: argparse.Namespace) -> int:
     report = last_run()
 
     # 1. What got worse, and the steps between both commits.
-    row = None if report is None else worst(report, args.cell)
-    if report is None or row is None:
-        who = f"{args.cell} is not" if args.cell else "no cell is"
-        return nothing(f"{who} one that failed against a commit in the last run: run pytest --ftgate-against=REV first")
+    if report is None:
+        return no_run("pytest --ftgate-against=REV")
+    row = worst(report, args.cell)
+    if row is None:
+        of = f", named {args.cell}," if args.cell else ""
+        return nothing(f"no cell of the last run{of} failed against a commit: run pytest --ftgate-against=REV first")
     repository = Repository(root)
     good, bad = steps.ends(repository, args.good or row.verdict.commit, args.bad or "HEAD")
     path = steps.commits(repository, good, bad)

@@ -16,9 +16,10 @@ import msgspec
 
 from ...declare.options import metric as known_metric
 from ...hookspec import Subparsers, hookimpl
+from ...judge import metrics
 from ...kit.errors import FtgateError
 from ...kit.git import AgainstError, Repository
-from ...kit.text import plural
+from ...kit.text import did_you_mean, listed, plural
 from ...kit.values import Metric, grouped
 from ...store import names
 from ...store.folder import Store
@@ -54,8 +55,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the histories; 3 without one. Raises FtgateError."""
     try:
         metric = known_metric(args.metric)
-    except ValueError as error:
-        raise FtgateError(f"--metric takes {error}") from None
+    except ValueError:
+        hint = did_you_mean(args.metric, metrics.NAMES)
+        raise FtgateError(f"--metric takes a metric, not {args.metric!r}{hint}; {metrics.WHICH}") from None
     if args.last < 1:
         raise FtgateError(f"--last takes a number from 1, not {args.last}")
     root, baselines = project().rootpath, store()
@@ -75,7 +77,16 @@ def run(args: argparse.Namespace) -> int:
             print(f"ftgate: {files} of {test} {are} of another format and left out", file=sys.stderr)
         found += [(names.join_nodeid(test, label), each) for label, each in histories]
     if not found:
-        return nothing(f"no recording of {args.test} has {metric}: take another --metric")
+        recordings = (
+            recording
+            for baseline in baselines.baselines()
+            for label, builds in baseline.cells.items()
+            if label in cells.get(baseline.test, ())
+            for cell in builds.values()
+            for recording in cell.recordings
+        )
+        recorded = dict.fromkeys(name for each in recordings for name in each.values if metrics.known(name))
+        return nothing(f"no recording of {args.test} has {metric}; --metric takes {listed([*recorded])}")
     if args.json:
         shown_cells = [
             {
