@@ -478,6 +478,19 @@ def test_the_page_is_never_wider_than_the_screen(page: Page, width: int) -> None
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+WIDE = "[...document.querySelectorAll('.scroll')].map(each => [each.scrollWidth > each.clientWidth, each.matches('.wide')])"
+
+
+def test_a_table_that_is_wider_than_the_screen_says_that_it_scrolls(page: Page) -> None:
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.wait_for_function(f"{WIDE}.every(([wider, says]) => wider === says)")
+        if width == 390:
+            assert page.evaluate(f"{WIDE}.some(([wider]) => wider)")
+            shown = page.evaluate("getComputedStyle(document.querySelector('.scroll.wide'), '::after').content")
+            assert "scroll sideways" in shown
+
+
 CONTRAST = """
 () => {
   const parts = color => color.match(/[\\d.]+/g).map(Number);

@@ -173,6 +173,7 @@ def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Said]:
                     "allowed": {each.metric: said.allowed(each) for each in row.verdict.metrics},
                     "open": [] if tested else shown,
                     "why": shown if tested else [],
+                    "meant": said.meant(*block) if row.verdict.decision.fails else "",
                 }
             )
         judged = [item["found"] for item in items if item["row"].verdict.decision is not Decision.ERROR]

@@ -37,6 +37,12 @@
     header.firstElementChild.addEventListener("click", () => sort(header));
   }
 
+  // A table that is wider than the screen says that it scrolls.
+  const scrolls = new ResizeObserver(found => {
+    for (const { target } of found) target.classList.toggle("wide", target.scrollWidth > target.clientWidth);
+  });
+  for (const each of document.querySelectorAll(".scroll")) scrolls.observe(each);
+
   // ---- pieces of plots
 
   function time(ns) {
