@@ -478,7 +478,10 @@ def test_the_page_is_never_wider_than_the_screen(page: Page, width: int) -> None
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-WIDE = "[...document.querySelectorAll('.scroll')].map(each => [each.scrollWidth > each.clientWidth, each.matches('.wide')])"
+WIDE = (
+    "[...document.querySelectorAll('.scroll')]"
+    ".map(each => [each.scrollWidth > each.clientWidth, each.matches('.wide')])"
+)
 
 
 def test_a_table_that_is_wider_than_the_screen_says_that_it_scrolls(page: Page) -> None:
