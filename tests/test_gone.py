@@ -129,6 +129,7 @@ GONE: Final = {
         ),
     ),
     "tools of a release among the tests": Gone(words=("support/release", "support/smoke")),
+    "the estimate of the rounds and of the time left": Gone(words=("expect_more", "remaining_s")),
 }
 # Locked requirements of others, and this table.
 OTHERS: Final = ("requirements.txt", "tests/test_gone.py", "src/pytest_ftgate/features/html/assets/")

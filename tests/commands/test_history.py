@@ -183,7 +183,7 @@ def test_files_of_another_format_are_counted(project: Path, ftgate: Ftgate, text
     ("arguments", "code", "said"),
     [
         (["test_other"], 3, "no baseline of test_other"),
-        (["test_count", "--metric", "latency_p99"], 3, "has latency_p99; --metric takes wall"),
+        (["test_count", "--metric", "latency_p99"], 3, "has latency_p99; --metric takes cold, cores"),
         (["test_count", "--metric", "walll"], 2, "takes a metric, not 'walll' (did you mean 'wall'?); wall"),
         (["test_count", "--last", "0"], 2, "--last takes a number from 1, not 0"),
     ],

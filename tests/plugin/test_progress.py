@@ -252,7 +252,7 @@ def test_line_stays_within_the_terminal(columns: int) -> None:
 
 
 def test_long_title_keeps_its_end() -> None:
-    run = Run(columns=100)
+    run = Run(columns=91)
     run.progress.start(1)
     run.progress.begin("tests/unit/deep/down/test_words.py::test_tokenise", CELLS)
     run.clock.now += 1
@@ -333,7 +333,7 @@ def test_a_terminal_shows_nothing_of_the_line_at_the_end(
     assert "\rftgate 1/1 test_a.py::test_it" in text
     lines = [line.rstrip() for line in screen(text)[0]]
     assert "ftgate: main has no test_a.py" in lines
-    assert not [line for line in lines if re.search(r"ftgate \d|ftgate: [a-z]+ing (for|out|the)|^collecting", line)]
+    assert not [line for line in lines if re.search(r"ftgate \d+/\d|ftgate: [a-z]+ing (for|out|the)|^collecting", line)]
     if options == ("-p", "no:terminal"):
         assert [*filter(None, lines)] == ["ftgate: main has no test_a.py"]
     elif options == ("-v",):
@@ -341,7 +341,7 @@ def test_a_terminal_shows_nothing_of_the_line_at_the_end(
         assert len(words) == 2
         assert all(words)
     elif options != ("-n", "1"):
-        assert [line for line in lines if re.match(r"test_a\.py \.\.( |$)", line)], lines
+        assert [line for line in lines if re.match(r"test_a\.py \?\?( |$)", line)], "\n".join(lines)
 
 
 def test_plain_line_now_and_then() -> None:

@@ -332,10 +332,10 @@ def check_arguments(
     # 0. In a class all of them take self.
     functions = [body for _, body in declared.variants] + [body for _, _, body in (*declared.roles, *declared.setups)]
     for method in filter(None, (declared.body, *functions, declared.shared, declared.check, declared.stop)):
-        taken = list(inspect.signature(method).parameters.values()) if after_self else []
-        alone = method not in (declared.body, *functions) and len(taken) == 1 and taken[0].kind not in VARIADIC
-        if after_self and (not taken or taken[0].name in OWN or (alone and taken[0].name != "self")):
-            fixed = ", ".join(["self", *map(str, taken)])
+        written = [*inspect.signature(method).parameters.values()] if after_self else []
+        alone = method not in (declared.body, *functions) and len(written) == 1 and written[0].kind not in VARIADIC
+        if after_self and (not written or written[0].name in OWN or (alone and written[0].name != "self")):
+            fixed = ", ".join(["self", *(str(each) for each in written)])
             reader.fail(f"{method.__name__} is in a class and takes self first: def {method.__name__}({fixed})")
     # 1. What is parametrized or requested is neither of the cell nor made by a fixture.
     for name in requested:
