@@ -83,10 +83,10 @@ def test_it_makes_an_empty_commit_and_leaves_what_is_staged(project: Path, capsy
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"commit {git(project, 'rev-parse', 'HEAD')[:10]}: {TRAILER}",
-        f"accepts {CELL}: wall +9.0 % (95 % CI +8.0 % to +10.0 %)",
-        f"still fails {CELL}: uss +9.0 % (95 % CI +8.0 % to +10.0 %)",
-        f"still fails {OTHER}: wall +9.0 % (95 % CI +8.0 % to +10.0 %)",
-        f"still fails {GROWN}: growth +48.4 KiB (95 % CI +47.9 KiB to +49.8 KiB)",
+        f"accepts {CELL}: wall +9.0 % (+8.0 to +10.0)",
+        f"still fails {CELL}: uss +9.0 % (+8.0 to +10.0)",
+        f"still fails {OTHER}: wall +9.0 % (+8.0 to +10.0)",
+        f"still fails {GROWN}: growth +48.4 KiB (+47.9 to +49.8)",
     ]
 
 

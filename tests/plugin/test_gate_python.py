@@ -71,7 +71,7 @@ def test_a_run_says_which_targets_it_takes_where_none_is_named(
     monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
     project = f'[project]\nname = "a"\nversion = "1"\nrequires-python = "{requires}"\n[tool.pytest.ini_options]\n'
     example = Example(pytester, {"pyproject.toml": project, "test_a.py": WORKLOAD})
-    result = example.run_fresh("--ftgate", "--deselect=test_a.py")
+    result = example.run_fresh("--ftgate", "-v", "--deselect=test_a.py")
     assert re.search(f"ftgate: {said}", result.stdout.str())
-    named = example.run_pytest("--ftgate", "--ftgate-python=3.14", "--deselect=test_a.py")
+    named = example.run_pytest("--ftgate", "-v", "--ftgate-python=3.14", "--deselect=test_a.py")
     assert "that name none" not in named.stdout.str()

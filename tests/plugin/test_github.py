@@ -58,13 +58,14 @@ def test_each_test_has_one_annotation_that_names_its_cells() -> None:
     assert cache == (
         "::error file=tests/test_cache.py,line=34,title=ftgate%3A 3 of 4 decided%2C "
         "1 regressed%2C 1 not compared::test_lookup[3.14t-threads-w8]: "
-        "lock_wait +4.1 points (31.2 %25, was 27.1 %25); scaling -12.3 %25 (1.72x, was 1.96x)"
+        "lock_wait +4.1 points (+2.0 to +6.2): 31.2 %25, was 27.1 %25; "
+        "scaling -12.3 %25 (-15.3 to -9.3): 1.72x, was 1.96x"
     )
     title = "ftgate%3A 6 of 8 decided%2C 2 regressed%2C 1 broken%2C 1 error%2C 2 not compared"
     assert words.startswith(f"::error file=tests/test_words.py,line=12,title={title}::")
     assert [line.partition(": ")[0] for line in words.partition("compared::")[2].split("%0A")] == [
-        "test_tokenise[3.14-forkserver-w8]",
         "test_tokenise[3.14-fork-w8]",
+        "test_tokenise[3.14-forkserver-w8]",
         "test_tokenise[3.14t-fork-w8]",
         "test_tokenise[3.14-tasks-w8]",
     ]
@@ -108,7 +109,9 @@ def test_names_cannot_give_commands() -> None:
 
     def renamed(row: Row) -> Row:
         of = msgspec.structs.replace(row.cell, nodeid=f"a,b%0A\r\n.py::{hostile}")
-        return msgspec.structs.replace(row, cell=of, verdict=Verdict(decision=Decision.REGRESSED, reason=hostile))
+        # Each for a reason of its own: those of one reason are one line.
+        verdict = Verdict(decision=Decision.REGRESSED, reason=hostile, why=row.cell.nodeid)
+        return msgspec.structs.replace(row, cell=of, verdict=verdict)
 
     (line,) = commands(changed(renamed))
     assert COMMAND.fullmatch(line), line

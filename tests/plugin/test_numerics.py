@@ -72,6 +72,6 @@ def test_in_any_other_project_nothing_is_imported(root: Path) -> None:
 def test_a_checkout_of_numpy_is_gated(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("")  # puts its folder first on sys.path
     pytester.mkpydir("numpy").joinpath("__init__.py").write_text("raise ImportError('from its source directory')")
-    done = pytester.runpytest_subprocess("--ftgate")
+    done = pytester.runpytest_subprocess("--ftgate", "-v")
     done.stdout.fnmatch_lines("ftgate: measuring, seed *")
     assert "INTERNALERROR" not in done.stdout.str() + done.stderr.str()

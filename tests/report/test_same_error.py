@@ -46,12 +46,12 @@ def test_cells_of_one_error_are_named_together() -> None:
     assert said.cells("abcdefgh") == "8 cells: a, b, c, and 5 more"
 
 
-def test_other_errors_and_other_decisions_stay_alone() -> None:
+def test_other_errors_stay_alone_and_one_failure_of_a_test_is_one() -> None:
     one = failed("t.py::test", 1)
     slow = [Row(cell=one.cell, verdict=Verdict(decision=Decision.REGRESSED))] * 2
     own = failed_row(one.cell, "its baseline cannot be read", "a.json: no such cell")
     other = msgspec.structs.replace(own, error=WorkloadError(reason=own.verdict.reason, detail="b.json: no such cell"))
-    assert [len(block) for block in said.blocks([one, *slow, own, other, one])] == [2, 1, 1, 1, 1]
+    assert [len(block) for block in said.blocks([one, *slow, own, other, one])] == [2, 2, 1, 1]
 
 
 def test_the_terminal_has_it_below_the_first_test_and_at_the_end() -> None:

@@ -396,7 +396,7 @@ class Options:
     seed: int = row(
         -1,  # the run draws one
         whole,
-        "seed of the order, hash seeds and paddings; each run prints its own",
+        "seed of the order, hash seeds and paddings; with -v each run prints its own",
         metavar="N",
         of_a_cell=False,
         shard_own=True,

@@ -395,7 +395,8 @@ def accept(args: argparse.Namespace) -> int:
             if accepts or judged.decision.missed:
                 found = said.metric_text(judged, row)
                 word = "accepts" if accepts else "still fails"
-                print(plain(f"{word} {row.cell.nodeid}: {judged.contract or found.metric} {found.change}".rstrip()))
+                named = "" if judged.contract else f"{found.metric} "
+                print(plain(f"{word} {row.cell.nodeid}: {named}{found.change}".rstrip()))
     return FINE
 
 

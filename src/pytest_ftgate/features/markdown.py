@@ -18,7 +18,7 @@ from ..kit.values import Metric
 from ..model.report import Format, Report, Row, Table
 from ..model.verdict import Decision
 from ..report import said
-from ..report.measured import COLUMNS, judged_wall
+from ..report.measured import COLUMNS, wall_change
 
 MARKER = "<!-- ftgate -->"
 """The first line: by it a comment is found that is to be edited in place."""
@@ -121,7 +121,7 @@ def _sections(report: Report) -> Iterator[Section]:
                 pieces.append(Piece((f"- {code(row.cell.nodeid)}: {text(words)}\n", "")))
             yield Section(f"{head}\n\n", tuple(pieces))
         elif decision.needs_attention or not passes:
-            yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(rows)))
+            yield Section(head + ": no failure in this run" * passes + "\n", tuple(_in_full(report, rows)))
     if report.tables:
         total = sum(len(table.rows) for table in report.tables)
         tables = []
@@ -147,8 +147,8 @@ END = "\n</details>\n"
 # ---- cells
 
 
-def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
-    """Each block, below the name of its test: in full, as its figure, and as its figure with short names."""
+def _in_full(report: Report, rows: Sequence[Row]) -> Iterator[Piece]:
+    """Each block, below the name of its test: in full, as its figures, and as its figure with short names."""
     test = ""
     order = list(map(said.test_of, rows))
     for block in sorted(said.blocks(rows), key=lambda block: order.index(said.test_of(block[0]))):
@@ -157,12 +157,15 @@ def _in_full(rows: Sequence[Row]) -> Iterator[Piece]:
         short_of = code(_short_name(tests[0])) if len(tests) == 1 else of
         name, short_name = (f"\n**{each}**\n\n" if of != test else "" for each in (of, short_of))
         test = of
-        labels = said.names(block)
-        line = f"- {said.cells(map(code, labels))}: **{text(said.in_one_line(block[0]))}**\n"
-        details = "".join(f"  - {each}\n" for each in _details(block))
+        every = [row for row in report.rows if said.test_of(row) in tests]
+        line = f"- {said.in_block(block, every, code)}: **{text(said.in_one_line(block[0]))}**\n"
+        if block[0].verdict.decision is not Decision.ERROR:  # the others of an error have the same one
+            for row in block[1:]:
+                line += f"  - {code(_label(row))}: {text(said.headline(row))}\n"
+        details = "".join(f"  - {each}\n" for each in _details(report, block))
         if block[0].verdict.decision is Decision.ERROR:
             details += _output(block[0])
-        few = said.cells(code(_short_name(label)) for label in labels)
+        few = said.cells(code(_short_name(label)) for label in said.names(block))
         short = f"- {few} {text(_short_name(said.in_one_line(block[0])))}\n"
         yield Piece((name + line + details, name + line, short_name + short), len(block))
 
@@ -171,24 +174,26 @@ def _label(row: Row) -> str:
     return row.cell.label or row.cell.executor.label
 
 
-def _details(block: Sequence[Row]) -> Iterator[str]:
-    """What is beneath the figure of a block: intervals, reasons, what changed, the reference, how to repeat it."""
+def _details(report: Report, block: Sequence[Row]) -> Iterator[str]:
+    """What is beneath the figure of a block: why, other metrics, reasons, the reference, how to repeat it."""
     row = block[0]
-    found, line = said.finding(row), said.in_one_line(row)
+    found, line = said.finding(*block), said.in_one_line(row)
     yield from map(text, found.explanation)
     for each in found.changes:
-        reason = "" if each.reason in line else each.reason
-        interval = each.change.partition(" (")[2].partition(")")[0]
-        if parts := "; ".join(filter(None, (interval, reason))):
-            yield f"{text(each.metric)}: {text(parts)}"
+        other = "" if each.text(row.verdict.decision) in line else f"{each.metric} {each.text()}"
+        if parts := "; ".join(filter(None, (other, "" if each.reason in line else each.reason))):
+            yield text(parts if other else f"{each.metric}: {parts}")
     if found.reason and found.reason not in line and row.verdict.decision is not Decision.ERROR:
         yield text(found.reason)
     if row.verdict.decision is Decision.ERROR and (whose := said.whose(row)):
         yield text(whose)
     yield from map(text, said.shortfalls([row]))
     by = f"judged by {found.basis}" if row.verdict.basis else found.basis
-    if beside := "; ".join(filter(None, (found.against and f"against {found.against}", by))):
-        yield text(beside)
+    beside = [found.against and f"against {found.against}", by]
+    if said.against(report) and row.verdict.basis == "paired":  # the head says it
+        beside = []
+    if any(beside):
+        yield text("; ".join(filter(None, beside)))
     yield " then ".join(map(code, said.commands(*block)))
     if meant := said.meant(*block):
         yield f"meant? {code(meant)}"
@@ -210,7 +215,6 @@ def _output(row: Row) -> str:
 
 def _table(report: Report, table: Table) -> str:
     """All cells of a test with their figures, and why cells are open; columns without a value are left out."""
-    walls = [judged_wall(row) for row in table.rows]
     columns = {
         "cell": [code(_label(row), in_table=True) for row in table.rows],
         "verdict": [row.verdict.decision.value for row in table.rows],
@@ -218,10 +222,9 @@ def _table(report: Report, table: Table) -> str:
     for name in (Metric.WALL, "ratio", Metric.SCALING, Metric.USS, Metric.LOCK_WAIT):
         columns[name] = COLUMNS[name].texts(table.rows)
         if name == Metric.WALL:
-            columns["change"] = [said.change_text(wall) if wall else "" for wall in walls]
-            columns["rules out"] = [said.rules_out(wall) if wall else "" for wall in walls]
+            columns["change"] = list(map(wall_change, table.rows))
     columns = {head: texts for head, texts in columns.items() if any(texts)}
-    for head in columns.keys() & {"verdict", Metric.WALL, Metric.USS, Metric.LOCK_WAIT, "rules out"}:
+    for head in columns.keys() & {"verdict", Metric.WALL, Metric.USS, Metric.LOCK_WAIT}:
         columns[head] = [each.replace(" ", "\u00a0") for each in columns[head]]  # no line ends there, on a phone too
     ratio = f"; ratio to {code(table.reference)}" if "ratio" in columns else ""
     lines = [

@@ -159,9 +159,16 @@ def beyond_body(growth: float) -> str:
 
 
 def change_and_ends(ratio: Interval) -> str:
-    """A change with its interval: `+31.2 % (95 % CI +28.1 % to +34.0 %)`."""
-    ends = UNKNOWN if ratio.unknown else f"{change(ratio.low)} to {change(ratio.high)}"
-    return f"{change(ratio.value)} ({level(ratio.level)} CI {ends})"
+    """A change with its interval: `+31.2 % (+28.1 to +34.0)`."""
+    return _and_ends(*map(change, (ratio.low, ratio.value, ratio.high)), unknown=ratio.unknown)
+
+
+def _and_ends(low: str, value: str, high: str, *, unknown: bool) -> str:
+    """A change and the ends of its interval, which have no unit where it is that of the change."""
+    unit = f" {value.rsplit(maxsplit=1)[-1]}"
+    if low.endswith(unit) and high.endswith(unit):
+        low, high = low.removesuffix(unit), high.removesuffix(unit)
+    return f"{value} ({f'interval {UNKNOWN}' if unknown else f'{low} to {high}'})"
 
 
 def share(fraction: float) -> str:
@@ -200,10 +207,9 @@ def difference(unit: str, value: float, more: int = 0) -> str:
 
 def difference_and_ends(unit: str, interval: Interval) -> str:
     """A difference with its interval; that of two shares may be any from 100 points on."""
-    low, value, high = (difference(unit, each) for each in (interval.low, interval.value, interval.high))
     unknown = unit == "share" and interval.high - interval.low >= 1
-    ends = UNKNOWN if unknown else f"{low.removesuffix(' points')} to {high.removesuffix(' points')}"
-    return f"{value} ({level(interval.level)} CI {ends})"
+    ends = (difference(unit, each) for each in (interval.low, interval.value, interval.high))
+    return _and_ends(*ends, unknown=unknown)
 
 
 def level(value: float) -> str:

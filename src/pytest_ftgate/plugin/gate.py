@@ -135,9 +135,11 @@ class Gate:
         self.run.tell_new()
 
     def pytest_report_header(self) -> list[str]:
-        """The seed, with which a run can be repeated, and the targets of tests that name none."""
-        lines = [f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})"]
-        if not self.run.config.python:
+        """With -v the seed, with which a run can be repeated, and the targets of tests that name none."""
+        lines, verbose = list[str](), self.config.get_verbosity() > 0
+        if verbose:
+            lines.append(f"ftgate: measuring, seed {self.seed} (repeat with --ftgate-seed {self.seed})")
+        if verbose and not self.run.config.python:
             pair = default_pair(self.config)
             lines.append(f"ftgate: targets of tests that name none: {' and '.join(pair.targets)}, {pair.why}")
         if own := libraries.note(self.config.rootpath):

@@ -153,8 +153,8 @@ def detail_lines(row: Row, style: Style) -> list[str]:
     """The lines below a row of the table; may be empty.
 
     Always: the workload's own counters, timers and peaks, what features observed, a server's response times, the worst
-    lock and queue sites, scaling, and a certain growth. With -v also phases, every site, where threads wait, CPU,
-    memory by role, and the overhead of each probe.
+    lock and queue sites and who held them, an odd scaling, and a certain growth. With -v also phases, every site and
+    how long waits are, scaling, where threads wait, CPU, memory by role, and the overhead of each probe.
     """
     figures, every = row.figures, style.verbosity > 0
 
@@ -199,15 +199,18 @@ def detail_lines(row: Row, style: Style) -> list[str]:
     if (scaling := figures.scaling) is not None:
         efficiency, serial = figures.efficiency, figures.serial_fraction
         aside = [] if efficiency is None else [f"efficiency {units.whole_share(efficiency)}"]
+        odd = True
         if scaling.value < 1:
             aside.append("slower than one worker")
         elif scaling.low > SUPERLINEAR * row.cell.workers:  # a short recording beside other work shows any value
             aside.append("more than linear: does the body split its work?")
-        elif serial is not None and serial >= 0:
-            aside.append(f"serial fraction {units.whole_share(serial)}")
+        else:
+            odd = False
+            aside += [f"serial fraction {units.whole_share(serial)}"] if serial is not None and serial >= 0 else []
         text = units.ratio_below(scaling.value, 1) if scaling.value < 1 else units.ratio(scaling.value)
         text += f"{_ends(scaling, units.ratio_ends) if every else ''} of {row.cell.workers}"
-        facts.append(("scaling", [[text + (f" ({', '.join(aside)})" if aside else "")]]))
+        if odd or every:  # else its column says it
+            facts.append(("scaling", [[text + (f" ({', '.join(aside)})" if aside else "")]]))
 
     # Memory that grows with the iterations, and why there is no figure of memory.
     growth = figures.growth_bytes
@@ -251,11 +254,13 @@ def _sites(figures: Figures, style: Style) -> Iterator[Fact]:
             per_s, part = units.rate(site.contended_per_s), site.contended_ratio
             waits = f"{per_s} {word}" if part is None else f"{units.whole_share(part)} {word} ({per_s})"
             times = ((name, getattr(site, f"{name}_ns")) for name in ("p50", "p95", "p99", "max"))
-            parts = [f"{tie(place, room)}{GAP}{tie(share, room)}", waits]
-            parts += [f"{name} {units.time(ns, digits=2)}" for name, ns in times]
+            parts = [f"{tie(place, room)}{GAP}{tie(share, room)}"]
+            if style.verbosity > 0:
+                parts += [waits, *(f"{name} {units.time(ns, digits=2)}" for name, ns in times)]
             for holder in site.holders[: None if style.verbosity > 0 else 1]:
                 parts.append(tie(held_by(holder, short_path(holder.file, style)), room))
-                parts.append(f"waits in {short_path(holder.waiter_file, style)}:{holder.waiter_line}")
+                waiter = f"waits in {short_path(holder.waiter_file, style)}:{holder.waiter_line}"
+                parts += [waiter] if style.verbosity > 0 else []
             yield waits_for, [parts, cost]
             cost = []
         rest = sites[len(shown) :] if style.verbosity > 0 else worth[len(shown) :]

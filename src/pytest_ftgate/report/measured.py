@@ -36,13 +36,21 @@ class Column(NamedTuple):
     text: Callable[[float], str]
 
     def value(self, row: Row) -> float | None:
-        """The figure of a cell, without its interval."""
-        figure = row.figures.of(self.metric)
+        """The figure of a cell, without its interval: what was compared, where that was."""
+        verdict = judged(row, self.metric)
+        figure = row.figures.of(self.metric) if verdict is None or verdict.now is None else verdict.now
         return figure.value if isinstance(figure, Interval) else figure
 
     def texts(self, rows: Iterable[Row]) -> list[str]:
-        """The figure of each cell; empty where there is none."""
-        return ["" if value is None else self.text(value) for value in map(self.value, rows)]
+        """The figure of each cell, and its change where that counts; empty where there is none."""
+        return list(map(self._text, rows))
+
+    def _text(self, row: Row) -> str:
+        value, verdict = self.value(row), judged(row, self.metric)
+        text = "" if value is None else self.text(value)
+        if verdict is None or self.metric == Metric.WALL or not moved(verdict):
+            return text
+        return f"{text} ({said.change_text(verdict).partition(' (')[0].removesuffix(' points')})".lstrip()
 
 
 COLUMNS = {
@@ -73,8 +81,25 @@ def interval_head(rows: Iterable[Row]) -> str:
     return f"{levels.pop()} CI" if len(levels) == 1 else "CI"
 
 
+def judged(row: Row, metric: str) -> MetricVerdict | None:
+    return next((each for each in row.verdict.metrics if each.metric == metric), None)
+
+
 def judged_wall(row: Row) -> MetricVerdict | None:
-    return next((each for each in row.verdict.metrics if each.metric == Metric.WALL), None)
+    return judged(row, Metric.WALL)
+
+
+def moved(verdict: MetricVerdict) -> bool:
+    """Whether a metric has changed by more than its limit, or probably."""
+    worse = verdict.decision.worse or verdict.beyond
+    return worse or verdict.decision in (Decision.ACCEPTED, Decision.IMPROVED)
+
+
+def wall_change(row: Row, *, with_ends: bool = True) -> str:
+    """The change of the wall time; empty where it was compared with nothing."""
+    wall = judged_wall(row)
+    text = said.change_text(wall) if wall else ""
+    return text if with_ends else text.partition(" (")[0]
 
 
 # ---- metrics as numbers
@@ -111,7 +136,7 @@ def measured(row: Row) -> list[Measured]:
     A value is the figure of the report's table, with the interval that it has there, else that of the median over
     launches. One of the workload's own needs the launches.
     """
-    judged = {each.metric: each for each in row.verdict.metrics}
+    verdicts = {each.metric: each for each in row.verdict.metrics}
     named = (
         ("counter", row.figures.counters_per_s),
         ("timer", row.figures.timers_mean_ns),
@@ -137,7 +162,7 @@ def measured(row: Row) -> list[Measured]:
             else:
                 estimate = Interval(value=figure, low=figure, high=figure, level=0.0)
         if math.isfinite(estimate.value):
-            found.append(Measured(metric, estimate, judged.get(name)))
+            found.append(Measured(metric, estimate, verdicts.get(name)))
     return found
 
 

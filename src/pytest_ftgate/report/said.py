@@ -16,7 +16,7 @@ from ..judge import contract_grammar, limits, metrics
 from ..kit import units
 from ..kit.text import COMMIT_DIGITS, listed, plain, plural, split_nodeid
 from ..kit.values import Metric, grouped
-from ..model.report import OWN_CODE, Explanation, Machine, Moved, Report, Row, Shortfall
+from ..model.report import OWN_CODE, Explanation, FunctionTime, Machine, Moved, Report, Row, Shortfall
 from ..model.sample import MEASURED, WorkloadError, outcomes
 from ..model.verdict import CANNOT_RUN, NOT_AT_HAND, Acceptance, Decision, MetricVerdict, Verdict
 from ..stats.rates import clopper_pearson
@@ -43,8 +43,14 @@ STATES = {
     "asleep": ("asleep", "asleep (I/O, sleep)"),
 }
 """The states of the workers' threads, by their name in WaitFigures: in a line of figures, and in a sentence."""
+_P_VALUE = re.compile(r": p = .*")
+_SAID_BY_CHANGE = re.compile(r".* is (?:beyond|above|below) (?:.*: p = .*|.*, the limit .*|the range predicted .*)")
+"""The reason of a decision that is said by the change and its interval."""
 UNKNOWN = "not known"
-"""What is not known has no sentence; the JSON report says why."""
+"""How the reason begins why functions are not named; it follows in brackets."""
+_OVER_ALL = re.compile(r" \(p < [^)]*\)")
+NEARLY_ALL = 0.9
+"""A function that takes such a part of what the one that is named first takes is not named beside it."""
 AGAINST = "--ftgate-against "
 BASES = {
     "stored": "stored figures",
@@ -67,19 +73,10 @@ def change_text(judged: MetricVerdict) -> str:
 
 def allowed(judged: MetricVerdict) -> str:
     """`allowed +2 %`: the change up to which nothing fails; empty where it is unknown."""
-    return "" if judged.allowed is None else f"allowed {_shown(judged, judged.allowed).replace('.0 %', ' %')}"
-
-
-def _shown(judged: MetricVerdict, change: float) -> str:
-    """A change in the form of the judged one."""
-    return units.difference(metrics.row(judged.metric).unit, change) if judged.points else units.change(change)
-
-
-def rules_out(judged: MetricVerdict) -> str:
-    """`+25 %`, of a metric that passed or was left open; empty where nothing is known to be ruled out."""
-    if judged.ruled_out is None or judged.decision not in (Decision.PASSED, Decision.INCONCLUSIVE):
+    if judged.allowed is None:
         return ""
-    return limits.worse_text(judged.metric, judged.ruled_out)
+    unit, limit = metrics.row(judged.metric).unit, judged.allowed
+    return f"allowed {units.difference(unit, limit) if judged.points else units.change(limit)}".replace(".0 %", " %")
 
 
 def now_and_was(judged: MetricVerdict, row: Row) -> str:
@@ -107,31 +104,45 @@ class MetricText(NamedTuple):
 
     metric: str
     decision: Decision
-    now: str
-    """`4.09 ms, was 3.12 ms`; of a contract its text."""
     change: str
-    """`+31.2 % (95 % CI +28.1 % to +34.0 %)`."""
+    """`+31.2 % (+28.1 to +34.0)`; of a contract its text."""
+    now: str
+    """`4.09 ms, was 3.12 ms`; of a contract its value."""
     reason: str
+    """What is to be known beside these, such as what would settle it."""
     evidence: str
-    """What is ruled out, and the p-value."""
+    """The level of the interval, the limit, what is ruled out, and the whole reason with its p-value."""
 
-    @property
-    def text(self) -> str:
-        """`4.09 ms, was 3.12 ms, +31.2 % (95 % CI +28.1 % to +34.0 %)`."""
-        return ", ".join(filter(None, (self.now, self.change)))
+    def text(self, but: Decision | None = None) -> str:
+        """`+31.2 % (+28.1 to +34.0), regressed: 4.09 ms, was 3.12 ms`, without the decision where it is that one."""
+        decided = "" if self.decision is but else self.decision
+        return ": ".join(filter(None, (", ".join(filter(None, (self.change, decided))), self.now)))
 
 
 def metric_text(judged: MetricVerdict, row: Row) -> MetricText:
-    ruled = "" if "rules out" in judged.reason else rules_out(judged)
+    interval, reason = judged.points or judged.ratio, judged.reason.split("; ")
+    told = [_P_VALUE.sub("", each) for each in reason if not _SAID_BY_CHANGE.fullmatch(each)]
+    if judged.contract:
+        change, (now, *told) = judged.contract, told or [""]
+        # The value of the other side is said where it is one of another cell.
+        if len(contract_grammar.all_names(contract_grammar.parse(change))) == 1:
+            now = now.partition(" against ")[0]
+        told = [] if judged.decision is Decision.BROKEN else told
+    else:
+        change, now = change_text(judged), now_and_was(judged, row)
     p = {Decision.PASSED: judged.p_pass, Decision.IMPROVED: None}.get(judged.decision, judged.p_fail)
-    evidence = (f"rules out {ruled}" if ruled else "", "" if p is None else units.p_value(p))
+    level = f"{units.level(interval.level)} CI" if interval and interval.level > 0 else ""
+    found = [level, allowed(judged) if judged.decision.fails else ""]
+    if judged.ruled_out is not None and judged.decision is Decision.PASSED:
+        found.append(f"rules out {limits.worse_text(judged.metric, judged.ruled_out)}")
+    found += ["" if p is None or ": p = " in judged.reason else units.p_value(p)]
     return MetricText(
         metric=judged.metric,
         decision=judged.decision,
-        now=plain(judged.contract) or now_and_was(judged, row),
-        change="" if judged.contract else change_text(judged),
-        reason=plain(judged.reason),
-        evidence=", ".join(filter(None, evidence)),
+        change=plain(change),
+        now=plain(now),
+        reason=plain("; ".join(told)),
+        evidence=plain("; ".join(filter(None, (", ".join(filter(None, found)), judged.reason)))),
     )
 
 
@@ -141,8 +152,8 @@ def metric_text(judged: MetricVerdict, row: Row) -> MetricText:
 def headline(row: Row) -> str:
     """What pytest's summary says of a cell after its node id, the figure first, because long lines are cut there.
 
-    `wall +182 % (12.3 ms, was 4.36 ms), allowed +2 %`, `threads.scaling >= 1.6: 1.12x`, `KeyError: 'missing'`; of an
-    open cell `wall +3.1 % (95 % CI -2.0 % to +8.2 %), uss too; rules out +21 %; +5 % needs about 14 more pairs, 40 s`.
+    `wall +182 % (+171 to +193): 12.3 ms, was 4.36 ms`, `threads.scaling >= 1.6: 1.12x`, `KeyError: 'missing'`; of an
+    open cell `wall +3.1 % (-2.0 to +8.2), uss too; rules out +21 %; +5 % needs about 14 more pairs, 40 s`.
     """
     verdict = row.verdict
     if verdict.decision is Decision.ERROR:
@@ -154,7 +165,7 @@ def headline(row: Row) -> str:
         texts = [*(f"{each.metric} {change_text(each)}{too}" for each in compared[:1]), settles]
         texts += [": ".join(filter(None, (each.contract or each.metric, each.reason))) for each in bare]
     else:
-        texts = [_figure_and_limit(each, row) for each in _deciding(row)]
+        texts = [_worded(metric_text(each, row), verdict.decision) for each in told(row)]
     text = "; ".join(filter(None, texts)) or verdict.reason or verdict.why
     return plain(text.partition("\n")[0])
 
@@ -167,38 +178,35 @@ def skip_reason(row: Row) -> str:
     return ": ".join(filter(None, (verdict.decision, headline(row))))
 
 
-def _figure_and_limit(judged: MetricVerdict, row: Row) -> str:
-    """A metric with its change and limit; a contract with its value."""
-    if judged.contract:
-        value = judged.reason.partition("; ")[0]
-        # The value of the other side is said where it is one of another cell.
-        if len(contract_grammar.all_names(contract_grammar.parse(judged.contract))) == 1:
-            value = value.partition(" against ")[0]
-        return f"{judged.contract}: {value}" if value else judged.contract
-    difference = judged.points or judged.ratio
-    if difference is None:
-        return f"{judged.metric}: {judged.reason}" if judged.reason else ""
-    values = now_and_was(judged, row)
-    text = f"{judged.metric} {_shown(judged, difference.value)}{units.beyond_body(judged.wall_growth)}"
-    return ", ".join(filter(None, (text + (f" ({values})" if values else ""), allowed(judged))))
+def _worded(each: MetricText, but: Decision) -> str:
+    """A metric with its name and its decision, unless it is that of its cell; of one without a change its reason."""
+    name = "" if each.metric == Metric.CONTRACT else each.metric
+    if each.change:
+        return " ".join(filter(None, (name, each.text(but))))
+    return f"{name}: {each.reason}" if each.reason else ""
 
 
 def open_metrics(row: Row) -> tuple[list[MetricVerdict], list[MetricVerdict], str]:
     """Of an open cell the metrics with a change, those without figures, and what would settle what needs most."""
-    left = _deciding(row)
+    left = told(row)
     compared = [each for each in left if each.ratio or each.points]
     most = max(compared, key=lambda each: each.more or math.inf, default=None)
     settles = most.reason if most else "" if left else row.verdict.reason
     return compared, [each for each in left if each not in compared], settles
 
 
-def _deciding(row: Row) -> list[MetricVerdict]:
-    return [each for each in row.verdict.metrics if each.decision is row.verdict.decision]
+def told(row: Row) -> list[MetricVerdict]:
+    """The metrics that led to a verdict; of a cell that fails all that are worse, or may be, the wall time first."""
+    decision = row.verdict.decision
+    if not decision.missed:
+        return [each for each in row.verdict.metrics if each.decision is decision]
+    worse = [each for each in row.verdict.metrics if each.decision.missed or each.beyond]
+    return sorted(worse, key=lambda each: each.metric != Metric.WALL)
 
 
 def shortened(text: str) -> str:
     """What is kept of a headline where there is no room: `wall +182 %`."""
-    return re.split(r" \(| beyond the body's own ", text, maxsplit=1)[0]
+    return text.partition(" (")[0]
 
 
 def in_one_line(row: Row) -> str:
@@ -218,20 +226,25 @@ def where(row: Row) -> str:
 
 def severity(row: Row) -> float:
     """How much worse a cell is, by the metric that its headline begins with; 0 where no percentage says it."""
-    first = next(iter(_deciding(row)), None)
+    first = next(iter(told(row)), None)
     if first is None or first.contract or (first.points and metrics.row(first.metric).unit != "share"):
         return 0.0
     return limits.worse(first)
+
+
+def slower(row: Row) -> bool:
+    """Whether a cell fails by its wall time, or may."""
+    return row.verdict.decision.missed and any(each.metric == Metric.WALL for each in told(row)[:1])
 
 
 # ---- a cell at length
 
 
 class Finding(NamedTuple):
-    """What is said of one cell."""
+    """What is said of the cells of a block."""
 
     changes: tuple[MetricText, ...]
-    """Of the metrics that decided, or of all."""
+    """Of the metrics that led to the verdict, or of all."""
     reason: str
     """Where the changes have none."""
     against: str
@@ -242,27 +255,44 @@ class Finding(NamedTuple):
     """A sentence for each thing that changed beneath a regression."""
 
 
-def finding(row: Row, *, every: bool = False) -> Finding:
-    """What is said of a cell; with `every` of all its metrics, not only of those that decided."""
-    verdict = row.verdict
-    broken = verdict.decision is Decision.BROKEN  # which ends the measurement: other contracts are left undecided
-    shown = [
-        each
-        for each in verdict.metrics
-        if every
-        or each.decision in (verdict.decision, Decision.ACCEPTED)
-        or (broken and each.contract and each.decision is Decision.INCONCLUSIVE)
-    ]
-    said = any(each.reason and each.reason in verdict.reason for each in shown)
+def finding(row: Row, *others: Row, every: bool = False) -> Finding:
+    """What is said of a cell and the others of its block, of which it is the worst; with `every` of all its metrics.
+
+    A cell that fails by another metric says whether its time has changed.
+    """
+    verdict, changes = row.verdict, dict[str, MetricText]()
+    for of in (row, *others):
+        for each in of.verdict.metrics if every else _shown(of):
+            text = metric_text(each, of)
+            if (
+                verdict.decision.missed
+                and each.decision is Decision.INCONCLUSIVE
+                and not (each.contract or each.beyond)
+            ):
+                text = text._replace(reason="")  # what would settle it is of no use to a cell that fails
+            where = "" if of is row else f" ({plain(of.cell.label)})"
+            changes.setdefault(each.contract or each.metric, text._replace(now=text.now + where))
+    said = any(each.reason and each.reason in verdict.reason for each in verdict.metrics)
     baseline, at = verdict.baseline, commit(verdict.commit)
     against = " at ".join(filter(None, (baseline, "" if at and at in baseline else at)))
+    own = (each.explanation for each in (row, *others) if each.explanation and not each.explanation.like)
     return Finding(
-        changes=tuple(metric_text(each, row) for each in shown),
+        changes=tuple(changes.values()),
         reason="" if said else plain(verdict.reason),
         against=plain("; ".join(filter(None, (against, stored_text(verdict))))),
         basis=plain(basis(verdict)),
-        explanation=explained(row.explanation),
+        explanation=explained(next(own, row.explanation)),
     )
+
+
+def _shown(row: Row) -> list[MetricVerdict]:
+    verdict, found = row.verdict, told(row)
+    for each in verdict.metrics:
+        open_too = verdict.decision is Decision.BROKEN and each.contract and each.decision is Decision.INCONCLUSIVE
+        time_too = verdict.decision.missed and each.metric == Metric.WALL and each.ratio is not None
+        if each not in found and (each.decision is Decision.ACCEPTED or open_too or time_too):
+            found.append(each)
+    return found
 
 
 def stored_text(verdict: Verdict) -> str:
@@ -286,7 +316,7 @@ def basis(verdict: Verdict) -> str:
 def explained(explanation: Explanation | None) -> tuple[str, ...]:
     """What changed beneath a regression, the functions that take the added time first; empty without an explanation.
 
-    `38.0 ms of the 41.2 ms added are spent in iterencode, json/encoder.py:204`.
+    `38.0 ms of the 41.2 ms added are spent in iterencode, json/encoder.py:204`. What is not known is said, too.
     """
     if explanation is None:
         return ()
@@ -295,18 +325,16 @@ def explained(explanation: Explanation | None) -> tuple[str, ...]:
         return f"{units.whole_share(moved.before)} -> {units.whole_share(moved.after)}"
 
     texts = []
-    for each in explanation.functions:
-        # One that takes more than was added, because something else takes less, takes all of it.
-        part = "all" if each.added_ns > explanation.added_ns else units.time(each.added_ns)
-        place = f"{each.file}:{each.line}" if each.line else each.file
+    if explanation.functions:
         there = f"as in {explanation.like}: " if explanation.like else ""
-        spent = f"{there}{part} of the {units.time(explanation.added_ns)} added are spent in {each.name}, {place}"
-        texts.append(f"{spent}, which changed" if each.changed else spent)
+        texts.append(there + _spent(explanation.functions, explanation.added_ns))
     if explanation.part:
         texts.append(
             "the sampled stacks are so deep that they filled their space: only the first iterations were sampled"
         )
-    if explanation.refused and not explanation.refused.startswith(UNKNOWN):
+    if explanation.refused.startswith(UNKNOWN) and not explanation.functions:
+        texts.append(f"no function is named: {_OVER_ALL.sub('', explanation.refused[len(UNKNOWN) + 2 : -1])}")
+    elif explanation.refused and not explanation.functions:
         texts.append(f"functions that take the added time: {explanation.refused}")
     texts += [f"waits at {site.name}: {shares(site)} of the workers' time" for site in explanation.sites]
     if explanation.shares:
@@ -317,6 +345,24 @@ def explained(explanation: Explanation | None) -> tuple[str, ...]:
         texts.append(f"cores kept busy: {units.cores(busy.before)} -> {units.cores(busy.after)}")
     texts += [f"{phase.name}: {units.time(phase.before)} -> {units.time(phase.after)}" for phase in explanation.phases]
     return tuple(map(plain, texts))
+
+
+def _spent(functions: Sequence[FunctionTime], added_ns: float) -> str:
+    """`all 12.3 ms that were added are spent in encode, words.py:3, which changed; 4.15 ms of them in dumps, ...`.
+
+    Of the others those that take visibly less, and those that changed: the same time is said once.
+    """
+    whole, texts = units.time(added_ns), list[str]()
+    for each in functions:
+        if texts and each.added_ns >= NEARLY_ALL * functions[0].added_ns and not each.changed:
+            continue
+        place = f"{each.file}:{each.line}" if each.line else each.file
+        name = f"{each.name}, {place}" + ", which changed" * each.changed
+        # One that takes more than was added, because something else takes less, takes all of it.
+        part = units.time(min(each.added_ns, added_ns))
+        of_whole = f"all {whole} that were added are" if part == whole else f"{part} of the {whole} added are"
+        texts.append(f"{part} of them in {name}" if texts else f"{of_whole} spent in {name}")
+    return "; ".join(texts)
 
 
 def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:
@@ -433,12 +479,18 @@ def origin(error: WorkloadError) -> tuple[str, int] | None:
 
 
 def block_of(row: Row) -> tuple[object, ...]:
-    """What the rows have in common that are shown as one: an error and what is said of it; each other row is alone.
+    """What the rows have in common that are shown as one; each row that needs no attention is alone.
 
-    Of an exception it is its type and its calls, else all of the text. A detail that begins with the reason says the
-    same at length, with what is its own, such as temporary folders.
+    Of cells that fail their test, what failed first, where it is, and what they were compared with. Of an exception its
+    type and its calls, else all of the text. A detail that begins with the reason says the same at length, with what is
+    its own, such as temporary folders.
     """
-    if row.verdict.decision is not Decision.ERROR:
+    verdict = row.verdict
+    if verdict.decision.missed:
+        first = next(iter(told(row)), None)
+        failed = (first.contract or first.metric) if first else verdict.reason
+        return (verdict.decision, test_of(row), failed, where(row), verdict.baseline, verdict.basis, verdict.why)
+    if verdict.decision is not Decision.ERROR:
         return (object(),)
     error = error_of(row)
     found, frames = RAISED.fullmatch(error.reason), FRAME.findall(error.detail)
@@ -448,7 +500,7 @@ def block_of(row: Row) -> tuple[object, ...]:
 
 
 def blocks(rows: Iterable[Row]) -> list[list[Row]]:
-    """The rows as every form shows them, one block after the other: cells with the same error are one."""
+    """The rows as every form shows them, one block after the other: cells with one error, or one cause, are one."""
     return [*grouped((block_of(row), row) for row in rows).values()]
 
 
@@ -469,8 +521,20 @@ def name(row: Row) -> str:
 
 
 def together(block: Sequence[Row]) -> str:
-    """The name of a block: that of its cell, or how many cells it has."""
-    return f"{len(block)} cells" if len(block) > 1 else plain(name(block[0]))
+    """The name of a block: that of its cell, or how many cells it has, `test_put, 4 cells`."""
+    if len(block) == 1:
+        return plain(name(block[0]))
+    tests = {split_nodeid(name(row))[0] for row in block}
+    return ", ".join([*(map(plain, tests) if len(tests) == 1 else ()), f"{len(block)} cells"])
+
+
+def in_block(block: Sequence[Row], rows: Iterable[Row], written: Callable[[str], str] = plain) -> str:
+    """The cells of a block, among the rows of their test: `all 4 cells, most in 3.14-threads-w2`."""
+    found = list(map(written, names(block)))
+    if len(block) == 1 or block[0].verdict.decision is Decision.ERROR:
+        return cells(found)
+    every = all(any(row is each for each in block) for row in rows)
+    return f"{f'all {len(block)} cells' if every else cells(found)}, most in {found[0]}"
 
 
 def test_of(row: Row) -> str:
@@ -618,27 +682,27 @@ def first_line(report: Report, rows: Sequence[Row] | None = None) -> str:
 
 
 def worst(report: Report, rows: Sequence[Row] | None = None) -> list[Row]:
-    """The worst of the cells that fail, with those that have the same error; empty if none fails."""
+    """The worst of the cells that fail, by its time or else by what failed, with its block; empty if none fails."""
     failing = [row for row in (report.rows if rows is None else rows) if fails(report, row)]
-    return next(iter(blocks(sorted(failing, key=lambda row: place(report, row)))), [])
+    return next(iter(blocks(sorted(failing, key=lambda row: (not slower(row), place(report, row))))), [])
 
 
 def about(report: Report) -> str:
-    """What was measured, against what: `words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`.
-
-    Against what all cells were compared with, else against the commit that is the same for all.
-    """
+    """What was measured, against what: `words, branch faster at 1a2b3c4d5e, against main (2b3c4d5e6f)`."""
     branch, at = f"branch {report.branch}" if report.branch else "", commit(report.commit)
     here = " at ".join(filter(None, (branch, at))) if branch else at and f"commit {at}"
+    other = against(report)
+    return plain(", ".join(filter(None, (report.project, here, other and f"against {other}"))))
+
+
+def against(report: Report) -> str:
+    """What all cells were compared with, else the commit that is the same for all; empty without such."""
     verdicts = [row.verdict for row in report.rows if row.verdict.baseline]
     names = {each.baseline for each in verdicts if each.basis == "paired"}
     commits = {commit(each.commit) for each in verdicts}
-    against = ""
     if len(names) == 1 and all(each.basis == "paired" for each in verdicts):
-        against = f"against {names.pop()}"
-    elif len(commits) == 1 and "" not in commits:
-        against = f"against commit {commits.pop()}"
-    return plain(", ".join(filter(None, (report.project, here, against))))
+        return names.pop()
+    return f"commit {commits.pop()}" if len(commits) == 1 and "" not in commits else ""
 
 
 def undecided(report: Report) -> str:
@@ -694,10 +758,10 @@ def worst_first(report: Report) -> list[Row]:
     return sorted(report.rows, key=lambda row: place(report, row))
 
 
-def place(report: Report, row: Row) -> tuple[bool, int, float]:
-    """Where a cell is said: those that fail first, then by decision; of those that fail the larger change first."""
+def place(report: Report, row: Row) -> tuple[bool, int, bool, float]:
+    """Where a cell is said: those that fail first, then by decision; of those that fail the slower, then the worse."""
     failing = fails(report, row)
-    return not failing, row.verdict.decision.severity, -severity(row) if failing else 0.0
+    return not failing, row.verdict.decision.severity, failing and not slower(row), -severity(row) * failing
 
 
 def machines(report: Report) -> list[Machine]:

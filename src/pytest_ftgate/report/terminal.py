@@ -10,21 +10,19 @@ from functools import partial
 
 from ..judge import decide
 from ..kit import units
-from ..kit.text import listed, plain, plural
+from ..kit.text import plain, plural
 from ..kit.values import Metric, grouped
 from ..model.report import Report, Row, Table
 from ..model.verdict import Decision, Verdict
 from . import said
 from .details import GAP, Style, detail_lines, entry, padded, printable, wrapped
-from .measured import COLUMNS, interval_head, judged_wall, wall_interval
+from .measured import COLUMNS, interval_head, wall_change, wall_interval
 
 START_SHARE = 0.9
 """The share of start and join in the time from which a report says how to leave them out."""
 SUMMED = 10
 """Cells that fail and are named again at the end of a report."""
-FEW_CELLS = 4
-"""Of more cells the report gives the range of what they rule out."""
-GIVE_WAY = ("pss", "ops_per_s", "scaling", "cores", "interval", "uss", "lock_wait")
+GIVE_WAY = ("pss", "ops_per_s", "cores", "scaling", "interval", "ratio", "lock_wait", "uss", "change")
 """The columns of a table that are left out where there is no room for all, the first one first."""
 LEFT = ("cell", "verdict")
 """Those whose texts begin at the left."""
@@ -53,7 +51,9 @@ def cell_text(row: Row, verbosity: int = 0, *, decorated: bool = False) -> str:
     """
     if row.verdict.decision is not Decision.ERROR:
         style = Style(100, verbosity=verbosity)
-        return printable("\n".join(_finding(row, style)), style).strip() or plain(row.verdict.reason)
+        return printable("\n".join(_finding([row], style, [row], alone=True)), style).strip() or plain(
+            row.verdict.reason
+        )
     error = said.error_of(row)
     raised = said.RAISED.fullmatch(error.reason)
     lines = [said.error_text(error), *filter(None, [said.whose(row)])]
@@ -67,22 +67,27 @@ def cell_text(row: Row, verbosity: int = 0, *, decorated: bool = False) -> str:
 
 
 def _header(report: Report, style: Style) -> list[str]:
-    run = [f"pytest-ftgate {report.version}", report.started_at]
-    run += [f"commit {said.commit(report.commit)}"] if report.commit else []
-    run += [report.shard.name] if report.shard else []
-    entries = [("run", style.separator.join(filter(None, run)))]
-    for number, machine in enumerate(said.machines(report)):
-        text = style.separator.join([machine.fingerprint, *said.machine_parts(machine)])
-        entries.append(("" if number else "machine", text))
+    """What is measured against what, and on what; with -v all of the machine, and the command that repeats the run."""
+    machines, every = said.machines(report), style.verbosity > 0
+    if every:
+        run = [f"pytest-ftgate {report.version}", report.started_at]
+        run += [f"commit {said.commit(report.commit)}"] if report.commit else []
+    else:
+        run = [said.about(report)]
+    entries = [("run", [*filter(None, run), *([report.shard.name] if report.shard else [])])]
+    for number, machine in enumerate(machines):
+        parts = said.machine_parts(machine)
+        entries.append(("" if number else "machine", [machine.fingerprint, *parts] if every else parts[:2]))
     for number, interpreter in enumerate(report.interpreters):
         parts = [f"{interpreter.name:<8} {'GIL on' if interpreter.gil_enabled else 'GIL off'}"]
         parts += ["JIT on"] if interpreter.jit_enabled else []
         parts += ["debug build: times are not representative"] if interpreter.debug else []
-        parts += [interpreter.build, interpreter.executable]
-        entries.append(("" if number else "python", style.separator.join(parts)))
-    lines = [line for name, text in entries for line in entry(name, text, style, indent=0, column=9)]
+        parts += [interpreter.build, interpreter.executable] if every else []
+        entries.append(("" if number else "python", parts))
+    found = ((name, style.separator.join(parts)) for name, parts in entries if parts)
+    lines = [line for name, text in found for line in entry(name, text, style, indent=0, column=9)]
     repeat = [f"{style.paint('repeat', 'dim')}   {plain(report.command)}"]  # never wrapped, so that it can be copied
-    return lines + repeat if report.command else lines
+    return lines + repeat if report.command and every else lines
 
 
 def _footer(report: Report, style: Style) -> list[str]:
@@ -139,11 +144,10 @@ def _failed(report: Report, style: Style) -> list[str]:
         return []
     lines = []
     blocks = said.blocks(rows)
-    for row, *others in blocks[:SUMMED]:
-        names = said.cells(each.cell.nodeid for each in (row, *others))
-        lines += _worded(row.verdict.decision, names, style, indent=0)
-        why = said.finding(row).explanation[:1]
-        for text in (said.headline(row), *why):
+    for block in blocks[:SUMMED]:
+        lines += _worded(block[0].verdict.decision, said.cells(row.cell.nodeid for row in block), style, indent=0)
+        why = said.finding(*block).explanation[:1]
+        for text in (said.headline(block[0]), *why):
             lines += wrapped(plain(text), style, indent=4)
     more = sum(map(len, blocks[SUMMED:]))
     return [*lines, *([f"and {plural(more, 'more cell')}, above"] if more > 0 else []), ""]
@@ -153,10 +157,12 @@ def _failed(report: Report, style: Style) -> list[str]:
 
 
 def _table(report: Report, table: Table, style: Style) -> list[str]:
-    # The title, how many cells were decided, and what `ratio` refers to at the right end of the line that has room.
-    aside = f"ratio to {table.reference}" if any(row.figures.ratio is not None for row in table.rows) else ""
-    result = said.result(report, table.rows)
-    title, more = f"{table.title}: {result}", list[str]()
+    # The title, how many cells were decided, which the last line says of the only test, and what `ratio` refers to at
+    # the right end of the line that has room.
+    columns = _columns(table, style)
+    aside = f"ratio to {table.reference}" if "ratio" in columns else ""
+    result = said.result(report, table.rows) if len(report.tables) > 1 else ""
+    title, more = ": ".join(filter(None, (table.title, result))), list[str]()
     if len(title) + (len(GAP + aside) if aside else 0) > style.width:
         title, more = table.title, wrapped(result, style, indent=2)
     room = style.width - len(title) - len(aside)
@@ -166,8 +172,12 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
         lines = [style.paint(title, "bold")] + ([GAP + style.paint(aside, "dim")] if aside else [])
     note = textwrap.wrap(table.note, style.width - len(GAP))
     lines += [*more, *(GAP + style.paint(line, "dim") for line in note)]
-    if table.rows:
-        lines += _grid(table, style)
+    if columns:
+        head, *texts = zip(*columns.values(), strict=True)
+        lines.append(style.paint(GAP.join(["", *head]).rstrip(), "dim"))
+        for row, (*figures, verdict) in zip(table.rows, texts, strict=True):
+            decision = style.paint(verdict.rstrip(), row.verdict.decision.color)
+            lines += [GAP.join(["", *figures, decision]), *detail_lines(row, style)]
 
     # The cells that need attention, worst first.
     below: list[str] = []
@@ -186,20 +196,20 @@ def _table(report: Report, table: Table, style: Style) -> list[str]:
             # An inconclusive cell without figures has its reason alone, which all cells of a test may share.
             bare = [row for row in rows if decision is Decision.INCONCLUSIVE and not row.verdict.metrics]
             below += _by_reason(bare, style)
-            below += [line for row in rows if row not in bare for line in _finding(row, style)]
+            full = sorted((row for row in rows if row not in bare), key=lambda row: said.place(report, row))
+            for block in said.blocks(full) if style.verbosity <= 0 else ([row] for row in full):
+                below += _finding(block, style, table.rows, alone=not said.against(report))
 
     # What is said of several cells at once.
-    def basis(verdict: Verdict) -> str:
-        return said.basis(verdict) if verdict.basis and style.verbosity <= 0 else ""  # with -v a cell names its own
+    def basis(verdict: Verdict) -> str:  # with -v a cell names its own
+        return said.basis(verdict) if verdict.basis == "stored" and style.verbosity <= 0 else ""
 
     conditions = (text for row in table.rows for text in decide.remarks(row.conditions, row.cell.workers))
     named = (
-        ("unchanged", _once(table, Decision.UNCHANGED, lambda verdict: verdict.reason)),
-        ("passed", _once(table, Decision.PASSED, said.uncompared)),
-        ("passed by", _once(table, Decision.PASSED, basis)),
-        ("judged by", _once(table, Decision.INCONCLUSIVE, basis)),
-        ("ruled out", _ruled_out(table)),
-        ("ratio", said.ratios_of_rounds(table.rows)),
+        ("unchanged", _once(table, lambda verdict: verdict.reason * (verdict.decision is Decision.UNCHANGED))),
+        ("passed", _once(table, said.uncompared)),
+        ("judged by", _once(table, basis)),
+        ("ratio", said.ratios_of_rounds(table.rows) if style.verbosity > 0 else []),
         ("budget", said.shortfalls(table.rows)),
         ("hint", _hints(table)),
         ("machine", dict.fromkeys(conditions)),
@@ -226,29 +236,11 @@ def _unmeasured(tables: Sequence[Table], style: Style) -> list[str]:
     return lines
 
 
-def _once(table: Table, decision: Decision, text_of: Callable[[Verdict], str]) -> list[str]:
-    """What is said of the cells of a decision: each text once, with those that it holds for unless it holds for all."""
-    said_of = ((text_of(row.verdict), row.cell.label) for row in table.rows if row.verdict.decision is decision)
-    labels = grouped((text, label) for text, label in said_of if text)
+def _once(table: Table, text_of: Callable[[Verdict], str]) -> list[str]:
+    """What is said of cells: each text once, with those that it holds for unless it holds for all."""
+    labels = grouped((text_of(row.verdict), row.cell.label) for row in table.rows)
     every = len(table.rows)
-    return [text if len(cells) == every else f"{text}: {', '.join(cells)}" for text, cells in labels.items()]
-
-
-def _ruled_out(table: Table) -> list[str]:
-    """What change of the wall time is ruled out for the cells that did not fail; of many cells the range."""
-    found = {}
-    for row in table.rows:
-        wall = judged_wall(row)
-        if wall and (text := said.rules_out(wall)):
-            found[row.cell.label] = wall.ruled_out, text
-    if not found:
-        return []
-    if len(found) <= FEW_CELLS:
-        changes = ", ".join(f"{text} ({label})" for label, (_, text) in found.items())
-    else:
-        (_, low), (_, high) = (bound(found.values()) for bound in (min, max))
-        changes = low if low == high else f"{low} to {high}"
-    return [f"a wall time of {changes}"]
+    return [f"{text}: {', '.join(cells)}" if len(cells) < every else text for text, cells in labels.items() if text]
 
 
 def _hints(table: Table) -> list[str]:
@@ -267,99 +259,83 @@ def _hints(table: Table) -> list[str]:
     return [f'{share} of {of} is start and join: leave out reuse="fresh"']
 
 
-def _grid(table: Table, style: Style) -> list[str]:
-    """All columns in which a row has a value, as far as there is room; details below each row."""
+def _columns(table: Table, style: Style) -> dict[str, list[str]]:
+    """All columns in which a row has a value, as far as there is room, each text at the width of its column."""
     rows, half = table.rows, partial(units.half_width, unicode=style.unicode)
     walls = [wall_interval(row) for row in rows]
     every = {"cell": ["", *(row.cell.label or row.cell.executor.label for row in rows)]}
     for name, column in COLUMNS.items():
         every[name] = [name, *column.texts(rows)]
         if name == Metric.WALL:
-            every["interval"] = [interval_head(rows), *(half(wall) if wall else "" for wall in walls)]
+            every["change"] = ["change", *(wall_change(row, with_ends=style.verbosity > 0) for row in rows)]
+            if style.verbosity > 0 or not any(every["change"][1:]):
+                every["interval"] = [interval_head(rows), *(half(wall) if wall else "" for wall in walls)]
     every["verdict"] = ["verdict", *(row.verdict.decision.value for row in rows)]
+    if style.verbosity <= 0 and not any(row.figures.lock_wait for row in rows):
+        del every[Metric.LOCK_WAIT]
     columns = {
         name: padded(texts, str.ljust if name in LEFT else str.rjust) for name, texts in every.items() if any(texts[1:])
     }
     for name in GIVE_WAY:
         if sum(len(GAP) + len(texts[0]) for texts in columns.values()) > style.width:
             columns.pop(name, None)
-    head, *lines = zip(*columns.values(), strict=True)
-    found = [style.paint(GAP.join(["", *head]).rstrip(), "dim")]
-    for row, (*texts, verdict) in zip(rows, lines, strict=True):
-        decision = style.paint(verdict.rstrip(), row.verdict.decision.color)
-        found += [GAP.join(["", *texts, decision]), *detail_lines(row, style)]
-    return found
+    return columns if rows else {}
 
 
 # ---- what needs attention
 
 
-def _finding(row: Row, style: Style) -> list[str]:
-    """The lines about one cell; without -v none for a cell that needs no attention."""
+def _finding(block: Sequence[Row], style: Style, test: Sequence[Row], *, alone: bool) -> list[str]:
+    """The lines about the cells of a block; without -v none for one that needs no attention.
+
+    `test` are all cells of the test. `alone`: nothing else says what they were compared with.
+    """
+    row = block[0]
     match row.verdict.decision:
         case Decision.REGRESSED | Decision.SUSPECT | Decision.BROKEN:
-            rerun, *others = said.commands(row)  # never wrapped, so that they can be copied
+            rerun, *others = said.commands(*block)  # never wrapped, so that they can be copied
             commands = [f"      {style.paint('rerun', 'dim')}      {rerun}", *(" " * 17 + other for other in others)]
-            if meant := said.meant(row):
+            if meant := said.meant(*block):
                 commands += [f"      {style.paint('meant?', 'dim')}     {meant}"]
-            return [*_measured(row, style), *commands]
+            return [*_measured(block, style, test, alone=alone), *commands]
         case Decision.ERROR:
-            return _error([row], style)
+            return _error(block, style)
         case Decision.INCONCLUSIVE if style.verbosity <= 0:
-            return _open(row, style)
+            return _worded(row.verdict.decision, said.in_block(block, test), style) + wrapped(
+                said.headline(row), style, 6
+            )
         case Decision.INCONCLUSIVE | Decision.IMPROVED | Decision.ACCEPTED:
-            return _measured(row, style)
+            return _measured(block, style, test, alone=alone)
         case Decision.UNSUPPORTED:
             return _by_reason([row], style)
         case Decision.XPASSED | Decision.XFAILED:
             # What was expected, and with -v what was measured.
-            heading, *measured = _measured(row, style)
+            heading, *measured = _measured(block, style, test, alone=alone)
             expected = wrapped(said.known_text(row.verdict), style, indent=6)
             return [heading, *expected, *(measured if style.verbosity > 0 else [])]
         case Decision.PASSED if style.verbosity > 0:
-            return _measured(row, style)
+            return _measured(block, style, test, alone=alone)
     return []
 
 
-def _measured(row: Row, style: Style) -> list[str]:
-    """A heading, a line for each metric that led to the decision, the reason, the reference and the basis."""
-    found = said.finding(row, every=style.verbosity > 0)
-    limits = {each.metric: said.allowed(each) for each in row.verdict.metrics if not each.contract}
-    lines = _named(row, style)
+def _measured(block: Sequence[Row], style: Style, test: Sequence[Row], *, alone: bool) -> list[str]:
+    """A heading, a line for each metric that led to the decision, the reason, why; the reference and the basis."""
+    row, every = block[0], style.verbosity > 0
+    found = said.finding(*block, every=every)
+    lines = _worded(row.verdict.decision, said.in_block(block, test), style)
     for each in found.changes:
-        evidence = each.evidence if style.verbosity > 0 else ""  # the reason has what decided
-        limit = limits.get(each.metric, "") if each.decision.fails else ""
-        text = ", ".join(filter(None, (each.text, limit, evidence)))
-        first, *rest = [text for text in (text, each.reason) if text] or [""]
+        first, *rest = filter(None, (each.text(), each.evidence if every else each.reason))
         lines += entry(each.metric, first, style, indent=6, column=11)
         lines += wrapped(" ".join(rest), style, indent=17)
     lines += wrapped(found.reason, style, indent=6)
     for number, text in enumerate(found.explanation):
-        lines += entry("" if number else "changed", text, style, indent=6, column=11)
-    if found.against:
+        lines += entry("" if number else "why", text, style, indent=6, column=11)
+    if found.against and (every or alone):
         lines += entry("against", found.against, style, indent=6, column=11)
-    if found.basis:
+    if found.basis and (every or alone or not row.verdict.basis):
         name = "judged by" if row.verdict.basis else "baseline"
         lines += entry(name, found.basis, style, indent=6, column=11)
     return lines
-
-
-def _open(row: Row, style: Style) -> list[str]:
-    """An inconclusive cell in few lines: the first open metric, the names of the others, and what would settle them.
-
-    What has no figures, a contract too, says why.
-    """
-    compared, bare, settles = said.open_metrics(row)
-    lines = _named(row, style)
-    for each in compared[:1]:
-        others = [other.metric for other in compared[1:]]
-        more = f"; {listed(others, 'and')} too (-v)" if others else ""
-        found = said.metric_text(each, row)
-        lines += entry(found.metric, found.text + more, style, indent=6, column=11)
-    for each in bare:
-        text = ": ".join(filter(None, (each.contract, each.reason)))
-        lines += entry(each.metric, text, style, indent=6, column=11)
-    return lines + wrapped(plain(settles), style, indent=6)
 
 
 def _error(block: Sequence[Row], style: Style) -> list[str]:
@@ -385,10 +361,6 @@ def _by_reason(rows: Sequence[Row], style: Style) -> list[str]:
 
 
 # ---- lines
-
-
-def _named(row: Row, style: Style) -> list[str]:
-    return _worded(row.verdict.decision, row.cell.label or row.cell.nodeid, style)
 
 
 def _worded(decision: Decision, text: str, style: Style, indent: int = 2) -> list[str]:

@@ -46,8 +46,8 @@ def render(report: Report) -> str:
     # The plots get as much room as there is, those of the tests that fail first.
     left, fails = PLOTS_BYTES, partial(said.fails, report)
 
-    def place(test: Said) -> tuple[bool, int, float]:
-        return min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, 0.0))
+    def place(test: Said) -> tuple[bool, int, bool, float]:
+        return min((said.place(report, cell["row"]) for cell in test["cells"]), default=(True, 0, False, 0.0))
 
     for test in sorted(tests, key=place):
         rows = [cell["row"] for cell in test["cells"]]
@@ -158,7 +158,7 @@ def _groups(rows: Sequence[Row], anchors: dict[int, str]) -> list[Said]:
         items: list[Said] = []
         for block in blocks:
             # The first cell with what is said of it, and the names of all with their places.
-            row, found = block[0], said.finding(block[0])
+            row, found = block[0], said.finding(*block)
             accepted = " ".join(said.accepted_texts(row.verdict.accepted))
             error = said.exception(said.error_of(row)) if row.verdict.decision is Decision.ERROR else ""
             reasons = [*(each.reason or each.evidence for each in found.changes), found.reason]
