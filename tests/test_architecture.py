@@ -35,8 +35,8 @@ WINGS = (
     "__init__",
     "model",
     "stats",
-    "runner",
     "kit",
+    "runner",
 )
 STRANGERS = {("judge", "measure"), ("report", "measure")}
 """Wings with wings below them that they must not know, although the order would allow it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import random
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pytest_ftgate.measure.watch.lock_waits import SiteRecord, lived_ns, merged,
 from pytest_ftgate.model.spec import BodyKind, Cell, Executor, parse_target
 from pytest_ftgate.runner.locks.lifetimes import Lifetimes
 from pytest_ftgate.runner.locks.sites import Book, Site, bucket_of
+from pytest_ftgate.runner.protocol import MARSHAL
 from pytest_ftgate.stats.histogram import percentile
 
 
@@ -92,10 +94,27 @@ def test_read_takes_what_a_book_wrote(tmp_path: Path) -> None:
     assert (site.total_ns, site.max_ns) == (1_000_005, 1_000_000)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"sites": [{"file": 3}]}', b'{"lifetimes": [3]}', b"\xff"])
-def test_a_broken_file_is_named(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / "12-0.json").write_bytes(text)
-    with pytest.raises(FtgateError, match=r"12-0\.json"):
+class Word(str):
+    """As a member of a StrEnum is: a text that marshal does not take."""
+
+
+SURROGATE = {"file": "\udc80.py", "line": 3, "kind": "Lock", "waits_for": "lock"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"{", b"[]", b"\xff"),
+        marshal.dumps([], MARSHAL),
+        marshal.dumps({"sites": [{"file": 3}]}, MARSHAL),
+        marshal.dumps({"lifetimes": [3]}, MARSHAL),
+        marshal.dumps({"sites": [SURROGATE]}, MARSHAL),
+        marshal.dumps({"sites": []}, MARSHAL)[:-1],
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "12-0.waits").write_bytes(content)
+    with pytest.raises(FtgateError, match=r"12-0\.waits"):
         read(tmp_path)
 
 
@@ -104,8 +123,8 @@ def test_an_empty_folder_has_no_sites(tmp_path: Path) -> None:
 
 
 def test_lives_count_as_far_as_they_lie_in_the_measured_iterations(tmp_path: Path) -> None:
-    (tmp_path / "1-0.json").write_text('{"sites":[],"lifetimes":[[0,100],[12,15]]}', encoding="utf-8")
-    (tmp_path / "2-0.json").write_text('{"sites":[],"lifetimes":[[18,35],[20,30],[40,50]]}', encoding="utf-8")
+    for name, lives in (("1-0.waits", [(0, 100), (12, 15)]), ("2-0.waits", [(18, 35), (20, 30), (40, 50)])):
+        (tmp_path / name).write_bytes(marshal.dumps({"sites": [], "lifetimes": lives}, MARSHAL))
     _, lifetimes = read(tmp_path)
     spans = [(10, 20), (30, 40)]
     assert lived_ns(lifetimes, spans) == (10 + 10) + 3 + (2 + 5)
@@ -155,22 +174,30 @@ def test_percentiles_at_the_ends() -> None:
 
 
 def test_a_file_that_a_full_disk_cut_is_an_error_and_one_that_was_being_written_is_none(tmp_path: Path) -> None:
-    (tmp_path / "12-0.json.part").write_bytes(b"[")
+    (tmp_path / "12-0.waits.part").write_bytes(b"[")
     assert read(tmp_path)[0] == ()
-    (tmp_path / "13-0.json.broken").write_bytes(b"[")
-    with pytest.raises(FtgateError, match=r"13-0\.json\.broken: the lock waits of one process are not whole"):
+    (tmp_path / "13-0.waits.broken").write_bytes(b"[")
+    with pytest.raises(FtgateError, match=r"13-0\.waits\.broken: the lock waits of one process are not whole"):
         read(tmp_path)
 
 
 def test_what_a_process_writes_is_read_whatever_its_names_hold(tmp_path: Path) -> None:
-    names = ("plain", 'quo"te\\', "n\newline", "\u00fc\u20ac", "\U0001f600", "\x00")
+    names = (
+        "plain",
+        Word("of an enum"),
+        'quo"te\\',
+        "n\newline",
+        "\u00fc\u20ac",
+        "\U0001f600",
+        "\x00",
+    )
     sites = []
     for name in names:
-        site = Site(name, 3, "Lock", "lock", name)
+        site = Site("".join(name), 3, "Lock", "lock", name)
         site.tally().waits += [1, 100, 5_000_000]
         site.fold()
-        sites.append(site.as_json())
-    (tmp_path / "1-0.json").write_text(f'{{"sites":[{",".join(sites)}]}}', encoding="utf-8")
+        sites.append(site.as_dict())
+    (tmp_path / "1-0.waits").write_bytes(marshal.dumps({"sites": sites}, MARSHAL))
     found, _ = read(tmp_path)
     assert {site.file for site in found} == {site.name for site in found} == set(names)
     assert all(sum(site.histogram.values()) == site.contended == 3 for site in found)

@@ -76,6 +76,7 @@ RUNNING = {
     "pytest_ftgate.runner.gil",
     "pytest_ftgate.runner.held",
     "pytest_ftgate.runner.primitives",
+    "pytest_ftgate.runner.proc",
     "pytest_ftgate.runner.results",
     "pytest_ftgate.runner.stacks",
     "pytest_ftgate.runner.worker",

@@ -93,8 +93,8 @@ def _read_load(content: bytes) -> None:
 
 def _read_locks(content: bytes) -> bool:
     try:
-        file = msgspec.json.decode(content, type=lock_waits.File)
-    except (ValueError, RecursionError):
+        file = lock_waits.file_of(content)
+    except ValueError:
         return False
     lock_waits.merged([file.sites])
     return True
@@ -133,14 +133,15 @@ def _read_report(content: bytes) -> bool:
     return True
 
 
-LOCKS = b'{"sites":[{"file":"w.py","line":7,"kind":"Lock","waits_for":"lock","contended":2,"total_ns":9,"max_ns":5}]}'
+SITE = {"file": "w.py", "line": 7, "kind": "Lock", "waits_for": "lock", "contended": 2, "total_ns": 9, "max_ns": 5}
+LOCKS = marshal.dumps({"sites": [SITE]}, MARSHAL)
 PROGRAM = b'{"counters":{"inserts":5},"timers":{"ack":{"count":1,"total_ns":5,"max_ns":5}},"peaks":{"depth":3}}'
 OHA = (Path(__file__).parents[1] / "golden" / "oha.json").read_bytes()
 KINDS = (
     Kind("baseline", baseline_file(), _ours(read_baseline)),
     Kind("report", msgspec.json.encode(small_report()), _read_report),
     Kind("result", result_file(), _read_result, binary=True),
-    Kind("locks", LOCKS, _read_locks),
+    Kind("locks", LOCKS, _read_locks, binary=True),
     Kind("program", PROGRAM, _read_program),
     Kind("load", OHA, _ours(_read_load)),
 )

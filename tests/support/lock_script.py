@@ -12,7 +12,7 @@ from bench import runner_home
 
 from pytest_ftgate.measure.watch.lock_waits import read
 from pytest_ftgate.model.sample import LockSite
-from pytest_ftgate.runner.locks.sites import FOLDER, RECORD, WINDOW
+from pytest_ftgate.runner.locks.sites import FOLDER, RECORD, WAITS, WINDOW
 
 START_METHODS = ("fork", "forkserver", "spawn")
 
@@ -85,7 +85,7 @@ class Script:
 
     def processes(self) -> set[int]:
         """The processes that left a file in the last run."""
-        return {int(path.name.partition("-")[0]) for path in self.folder.glob("*.json")}
+        return {int(path.name.partition("-")[0]) for path in self.folder.glob("*" + WAITS)}
 
     def line(self, text: str) -> int:
         """The number of the one line that holds `text`."""

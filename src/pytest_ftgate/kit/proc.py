@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ..runner.proc import children_of_thread, cpu_ns, read, stat_fields
+
 # psutil is imported where the kernel says nothing itself: a plain run does without it.
 
 # As multiprocessing, and loky as it does, start servers; a word of a workload's may hold the module's name.
@@ -107,7 +109,7 @@ class Proc:
             if kept is None:
                 path = f"/proc/{pid}/task/{thread}/{name}"
                 if sum(map(len, self._kept.values())) >= _OPEN_FILES:
-                    return _read(path)
+                    return read(path)
                 kept = self._kept[name][thread] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             return os.pread(kept, 256, 0)
         except (FileNotFoundError, ProcessLookupError):
@@ -123,7 +125,7 @@ class Proc:
         if words and words[0].startswith("("):
             return words[0].strip("() ").partition(":")[0]
         with _gone():
-            return os.fsdecode(_read(f"/proc/{pid}/comm")).strip()
+            return os.fsdecode(read(f"/proc/{pid}/comm")).strip()
         return ""
 
     def is_tracker(self, pid: int) -> bool:
@@ -133,8 +135,8 @@ class Proc:
     def account(self, pid: int, thread: int) -> Account | None:
         folder = f"/proc/{pid}/task/{thread}"
         with _gone():
-            running, runnable = _read(f"{folder}/schedstat").split()[:2]
-            status = _read(f"{folder}/status")
+            running, runnable = read(f"{folder}/schedstat").split()[:2]
+            status = read(f"{folder}/status")
             if b"\nState:\tZ" not in status:  # ended, but nobody has asked for its exit code yet
                 switches = [int(line.split()[1]) for line in status.splitlines() if b"_switches" in line]
                 return Account(int(running), int(runnable), *switches)
@@ -143,11 +145,11 @@ class Proc:
     def cpu_s(self, pid: int) -> float | None:
         """CPU time of a process with all threads it ever had, in s; on any system, and never PermissionError.
 
-        A process's clock, as clock_getcpuclockid gives it: no clock ticks. Off Linux psutil's user and system time.
+        Off Linux psutil's user and system time.
         """
         if on_linux():
             with contextlib.suppress(OSError):
-                return time.clock_gettime(((~pid) << 3) | 2)
+                return cpu_ns(pid) / 1e9
             return None
         import psutil
 
@@ -159,7 +161,7 @@ class Proc:
     def maps(self, pid: int) -> str:
         """Its address space, in the kernel's words."""
         with _gone():
-            return os.fsdecode(_read(f"/proc/{pid}/maps"))
+            return os.fsdecode(read(f"/proc/{pid}/maps"))
         return ""
 
     def link(self, pid: int, name: str) -> str:
@@ -178,7 +180,7 @@ class Proc:
     def local_sockets(self, pid: int) -> frozenset[str]:
         """The inodes of the Unix sockets that it could have."""
         with _gone():
-            rows = [line.split() for line in os.fsdecode(_read(f"/proc/{pid}/net/unix")).splitlines()[1:]]
+            rows = [line.split() for line in os.fsdecode(read(f"/proc/{pid}/net/unix")).splitlines()[1:]]
             return frozenset(row[6] for row in rows if len(row) > 6)
         return frozenset()
 
@@ -208,7 +210,7 @@ def children(pid: int) -> list[int]:
     with _gone():
         for thread in os.listdir(f"/proc/{pid}/task"):
             with _gone():  # of a thread that ended: it has handed its children on to another one
-                found += _children(pid, thread)
+                found += children_of_thread(pid, thread)
     return found
 
 
@@ -218,20 +220,21 @@ def children_of(pids: Collection[int]) -> set[int] | None:
     Source: Linux's /proc/PID/task/TID/children, which takes far less than to go through all processes of the machine.
     """
     try:
-        return {child for pid in pids for thread in os.listdir(f"/proc/{pid}/task") for child in _children(pid, thread)}
+        return {
+            child
+            for pid in pids
+            for thread in os.listdir(f"/proc/{pid}/task")
+            for child in children_of_thread(pid, thread)
+        }
     except OSError:
         return None
-
-
-def _children(pid: int, thread: int | str) -> list[int]:
-    return [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
 
 
 def command(pid: int) -> list[str]:
     """The words of a process's command line; none of one that is gone, a zombie, or hidden from this user."""
     if on_linux():
         with contextlib.suppress(OSError):
-            words = os.fsdecode(_read(f"/proc/{pid}/cmdline")).removesuffix("\0")
+            words = os.fsdecode(read(f"/proc/{pid}/cmdline")).removesuffix("\0")
             return words.split("\0") if words else []
         return []
     import psutil
@@ -256,14 +259,9 @@ def threads(pid: int) -> list[int]:
 def catches(pid: int, number: int) -> bool | None:
     """Whether a process has a handler for a signal, be it one in C; None of one that is gone, and off Linux."""
     with contextlib.suppress(OSError):
-        caught = re.search(rb"^SigCgt:\s*(\w+)", _read(f"/proc/{pid}/status"), re.MULTILINE)
+        caught = re.search(rb"^SigCgt:\s*(\w+)", read(f"/proc/{pid}/status"), re.MULTILINE)
         return caught and bool(int(caught[1], 16) >> (number - 1) & 1)
     return None
-
-
-def stat_fields(pid: int | str) -> list[bytes]:
-    """The fields of /proc/PID/stat from the third on: the name before them may hold anything. Raises OSError."""
-    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def environment_bytes(pid: int) -> bytes | None:
@@ -273,13 +271,13 @@ def environment_bytes(pid: int) -> bytes | None:
     """
     if not _ENVIRONMENTS:
         return None
-    found = _read(f"/proc/{pid}/environ")
+    found = read(f"/proc/{pid}/environ")
     for _ in range(_EXEC_LOOKS):
         # In the middle of an exec it is empty; a kernel thread and a zombie, whose is always empty, have no program.
         if found or not _has_program(pid):
             break
         time.sleep(_EXEC_S)
-        found = _read(f"/proc/{pid}/environ")
+        found = read(f"/proc/{pid}/environ")
     return found
 
 
@@ -327,11 +325,6 @@ def _gone() -> contextlib.suppress:
 
 def on_linux() -> bool:
     return sys.platform.startswith("linux")
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.readall()
 
 
 # Which process of a launch does what, as the launch itself reports it.

@@ -27,9 +27,10 @@ import filelock
 import msgspec
 import psutil
 
+from ..runner.proc import stat_fields
 from .errors import FtgateError
 from .files import found_in
-from .proc import FORKSERVER, TRACKER, ProcessMap, children, command, environment_bytes, runs, stat_fields
+from .proc import FORKSERVER, TRACKER, ProcessMap, children, command, environment_bytes, runs
 from .text import plain
 
 # ---- whose a process is: a mark in its environment and, on Linux, in a limit that also an emptied environment leaves

@@ -8,7 +8,6 @@ import marshal
 import math
 import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import Pipe
@@ -31,6 +30,7 @@ from ...runner.stacks import THREADS_S
 from .. import memory_round, stacks
 from ..launch import LEFT_FIX, THREADS_FIX, Answered, CellUnsupported, HeldIteration, LaunchFailed, Request, setup_of
 from ..machine import pinned
+from ..marshalled import BrokenMessage, unmarshalled
 from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
 from ..watch.native import waits_in
@@ -42,14 +42,6 @@ from .words import workload_variables
 LONGEST: Final = 16 << 20
 """The bytes of a message at most; ours name the processes of a launch and no more."""
 CHUNK: Final = 65536
-WIDTHS: Final = {**dict.fromkeys(b"NTF0{", 0), ord("i"): 4, ord("g"): 8}
-"""The bytes after the first of what marshal writes of a value without a length."""
-UNITS: Final = {ord("["): 0, ord("("): 0, ord("u"): 1, ord("s"): 1, ord("l"): 2}
-"""The bytes of one unit of a length: the items of a container follow as values of their own."""
-
-
-class BrokenMessage(Exception):
-    """What a launch has sent is no message: the workload can write to the pipe, too."""
 
 
 class ControlChannel:
@@ -111,34 +103,6 @@ class ControlChannel:
         if not (isinstance(message, dict) and isinstance(message.get("event"), str)):
             raise BrokenMessage(f"{repr(message)[:80]} in place of a message")
         return message
-
-
-def unmarshalled(content: bytes) -> Any:
-    """Plain values of a launch. Raises BrokenMessage for anything else."""
-    try:
-        _check_lengths(content)
-        if sys.version_info >= (3, 13):
-            return marshal.loads(content, allow_code=False)
-        return marshal.loads(content)
-    except Exception as error:  # of bytes that are nothing, also MemoryError
-        raise BrokenMessage(f"{len(content):,} bytes that cannot be read: {type(error).__name__}: {error}") from error
-
-
-def _check_lengths(content: bytes) -> None:
-    """Raise ValueError for lengths that exceed the content: marshal allocates what a container claims to hold."""
-    at = items = 0
-    while at < len(content):
-        kind, at = content[at], at + 1
-        width = WIDTHS.get(kind)
-        if width is None:
-            if kind not in UNITS:
-                raise ValueError(f"a value of kind {kind:#x}")
-            length = int.from_bytes(content[at : at + LENGTH_BYTES], "little", signed=True)
-            width = LENGTH_BYTES + UNITS[kind] * abs(length)
-            items += 0 if UNITS[kind] else max(0, length)
-        at += width
-        if max(at, items) > len(content):
-            raise ValueError("a length that exceeds them")
 
 
 # ---- the clock of a launch

@@ -13,7 +13,8 @@ from ...kit.errors import FtgateError
 from ...kit.values import Struct, grouped
 from ...model.sample import LockHolder, LockSite, WaitsFor
 from ...model.spec import Cell
-from ...runner.locks.sites import BROKEN
+from ...runner.locks.sites import BROKEN, WAITS
+from ..marshalled import BrokenMessage, unmarshalled
 
 
 class SiteRecord(Struct, frozen=True, kw_only=True):
@@ -66,20 +67,30 @@ def thread_ns(cell: Cell, work_ns: int, lived_ns: int) -> int:
 
 
 def read(folder: Path) -> tuple[tuple[LockSite, ...], list[tuple[int, int]]]:
-    """The merged sites and the lifetimes in all `*.json` of a launch's folder.
+    """The merged sites and the lifetimes in all files of a launch's folder.
 
     Raises FtgateError that names a file that cannot be understood.
     """
     for broken in folder.glob("*" + BROKEN):
         raise FtgateError(f"{broken}: the lock waits of one process are not whole; make room on the disk")
     files: list[File] = []
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob("*" + WAITS)):
         try:
-            files.append(msgspec.json.decode(path.read_bytes(), type=File))
-        except (OSError, ValueError, RecursionError) as error:
+            files.append(file_of(path.read_bytes()))
+        except (OSError, ValueError) as error:
             fix = "run again; a disk that is full leaves such a file"
             raise FtgateError(f"{path}: the lock waits of one process cannot be read: {error}; {fix}") from error
     return merged(file.sites for file in files), [each for file in files for each in file.lifetimes]
+
+
+def file_of(content: bytes) -> File:
+    """What one process and interpreter wrote. Raises ValueError for anything else."""
+    try:
+        file = msgspec.convert(unmarshalled(content), File)
+    except (BrokenMessage, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    msgspec.json.encode(file)  # a name that no report can hold is an error here
+    return file
 
 
 def merged(files: Iterable[Iterable[SiteRecord]]) -> tuple[LockSite, ...]:

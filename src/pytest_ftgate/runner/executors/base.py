@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
+from ..proc import children_of_thread, cpu_ns, read, stat_fields
 from ..protocol import Failure, Unsupported
 from ..worker import AT_BARRIER, Order, collect_garbage, worker_name
 
@@ -179,7 +179,7 @@ def own_workers() -> list[int]:
     found = []
     for pid in sorted(_below(os.getpid())):
         try:
-            command = _read(f"/proc/{pid}/cmdline")
+            command = read(f"/proc/{pid}/cmdline")
         except OSError:
             continue
         if command and b"resource_tracker" not in command:
@@ -198,10 +198,9 @@ def others_cpu_ns(without: Iterable[int | None] = (), *, with_ended: bool = True
     spent_ns = 0
     for pid in _below(os.getpid()) - set(without):
         try:
-            spent_ns += time.clock_gettime_ns((~pid << 3) | 2)  # as clock_getcpuclockid
+            spent_ns += cpu_ns(pid)
             if with_ended:
-                fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-                spent_ns += sum(map(int, fields[13:15])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+                spent_ns += sum(map(int, stat_fields(pid)[13:15])) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         except OSError:
             pass  # it has ended
     return spent_ns
@@ -230,22 +229,10 @@ def _listed(pid: int) -> set[int]:
     children: set[int] = set()
     for thread in threads:
         try:
-            children |= set(map(int, _read(f"/proc/{pid}/task/{thread}/children").split()))
+            children |= set(children_of_thread(pid, thread))
         except ProcessLookupError:
             pass
         except FileNotFoundError:
             if thread == str(pid) == str(os.getpid()):
                 raise
     return children
-
-
-def _read(path: str) -> bytes:
-    """A whole file, read without a file object: its buffer would count as memory of the workload."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        found = b""
-        while part := os.read(descriptor, 4096):
-            found += part
-        return found
-    finally:
-        os.close(descriptor)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from marshal import dumps
+
+from ..protocol import MARSHAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ STATE = 3
 """The bits of the byte that hold one of OFF, RECORD and COUNT."""
 OPENINGS = 64
 """The number of windows that the byte can distinguish."""
+WAITS = ".waits"
+"""The suffix of the files of processes and interpreters, which are marshalled."""
 BROKEN = ".broken"
 """The suffix of a file that is incomplete because the disk was full."""
 
@@ -161,17 +166,12 @@ class Site:
             self.total_ns += sum(waits)
             self.max_ns = max(self.max_ns, max(waits, default=0))
 
-    def as_json(self) -> str:
-        """As the controller reads it. Made without `json`, which every child would have to import."""
-        texts = [f'"{name}":{_quoted(getattr(self, name))}' for name in ("file", "kind", "waits_for", "name", "key")]
-        counts = [f'"{name}":{getattr(self, name)}' for name in _COUNTS]
-        holders = [
-            '{"file":%s,"line":%d,"function":%s,"waiter_file":%s,"waiter_line":%d,"waited_ns":%d,"held":{%s}}'  # noqa: UP031
-            % (_quoted(file), line, _quoted(name), _quoted(waiter), waiter_line, waited_ns, _counts(held))
-            for (file, line, name, waiter, waiter_line), (waited_ns, held) in self.holders.items()
-        ]
-        lists = f'"histogram":{{{_counts(self.histogram)}}},"holders":[{",".join(holders)}]'
-        return "{%s,%s,%s}" % (",".join(texts), ",".join(counts), lists)  # noqa: UP031
+    def as_dict(self) -> dict[str, Any]:
+        """As the controller reads it."""
+        site = {name: getattr(self, name) for name in self.__slots__ if name != "tallies"}
+        holders = [(*place, *waits) for place, waits in self.holders.items()]
+        site["name"] = "".join(self.name)  # marshal takes no subclass of str, such as a member of a StrEnum
+        return site | {"holders": [dict(zip(_HOLDER, holder, strict=True)) for holder in holders]}
 
 
 class Book:
@@ -279,14 +279,14 @@ class Book:
         if not self.folder:
             return
         self.fold()
-        sites = [site.as_json() for site in self._all() if site.contended or site.acquired or site.key]
-        lifetimes = [f"[{began_ns},{ended_ns}]" for began_ns, ended_ns in self.lifetimes.noted()]
+        sites = [site.as_dict() for site in self._all() if site.contended or site.acquired or site.key]
+        lifetimes = self.lifetimes.noted()
         if not (sites or lifetimes):
             return
-        text = '{"sites":[%s],"lifetimes":[%s]}' % (",".join(sites), ",".join(lifetimes))  # noqa: UP031
-        path = os.path.join(self.folder, f"{os.getpid()}-{interpreter()}.json")
+        content = dumps({"sites": sites, "lifetimes": lifetimes}, MARSHAL)
+        path = os.path.join(self.folder, f"{os.getpid()}-{interpreter()}{WAITS}")
         try:
-            os.replace(path + ".part", path if _written(path + ".part", text.encode()) else path + BROKEN)
+            os.replace(path + ".part", path if _written(path + ".part", content) else path + BROKEN)
         except OSError:
             pass
 
@@ -296,10 +296,6 @@ def taker(frame: Any) -> Taker:
     while frame.f_back is not None and (_module(frame) in THROUGH or is_inner(_module(frame), frame.f_code)):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname
-
-
-def _counts(histogram: dict[int, int]) -> str:
-    return ",".join([f'"{bucket}":{count}' for bucket, count in histogram.items()])
 
 
 def _module(frame: FrameType) -> str:
@@ -326,11 +322,11 @@ def _user_of(frame: FrameType | None) -> FrameType | None:
     return frame if caller is None or is_inner(_module(caller), caller.f_code) else caller
 
 
-def _written(path: str, text: bytes) -> bool:
+def _written(path: str, content: bytes) -> bool:
     """Write the file; False if there was no room for all of it."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        return os.write(descriptor, text) == len(text)
+        return os.write(descriptor, content) == len(content)
     except OSError:
         return False
     finally:
@@ -344,20 +340,7 @@ def is_inner(module: str, code: CodeType) -> bool:
     return (module, code.co_qualname) != SERVED
 
 
-def _quoted(text: str) -> str:
-    """A JSON string."""
-    return '"' + "".join([letter if letter in _PLAIN else _escaped(letter) for letter in text]) + '"'
-
-
-def _escaped(letter: str) -> str:
-    code = ord(letter)
-    if code < 0x10000:
-        return f"\\u{code:04x}"
-    return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
-
-
-_COUNTS = ("line", "contended", "total_ns", "max_ns", "acquired")
-_PLAIN = frozenset(map(chr, range(32, 127))) - frozenset('"\\')
+_HOLDER = ("file", "line", "function", "waiter_file", "waiter_line", "waited_ns", "held")
 _UNKNOWN: Any = object()
 _FIRST = frozenset(name.partition(".")[0] for name in INNER)
 
