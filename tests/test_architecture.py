@@ -60,7 +60,7 @@ PROCESSES = (
     "measure/",
     "targets/",
     "kit/git",
-    "kit/processes",
+    "kit/waiting",
     "run/sides/",
     "run/plain",
     "features/",

@@ -29,8 +29,8 @@ from pathlib import Path
 
 import psutil
 
-from pytest_ftgate.kit.proc import ProcessMap
 from pytest_ftgate.measure.launchers.workload import install_runner, lock_environment
+from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch.memory import MemorySampler
 
 ROOT = Path(__file__).resolve().parents[2]

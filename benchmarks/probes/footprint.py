@@ -17,9 +17,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from pytest_ftgate.kit.proc import ProcessMap
 from pytest_ftgate.measure.launch import LaunchRole, Request
 from pytest_ftgate.measure.launchers.workload import WorkloadHandle, WorkloadLauncher, install_runner
+from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch.memory import barrier_point
 from pytest_ftgate.model.spec import Cell, Executor, Source, Spec, Target, parse_target
 from pytest_ftgate.targets.find import find_interpreter

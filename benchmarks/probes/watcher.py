@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pytest_ftgate.kit.proc import ProcessMap
+from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch.threads import ThreadSampler
 from pytest_ftgate.model.spec import parse_target
 from pytest_ftgate.stats.rank_tests import location

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from bench import THREADS, Bench
 
-from pytest_ftgate.kit import git, processes
+from pytest_ftgate.kit import git, waiting
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers import workload
@@ -241,10 +241,10 @@ def test_the_last_message_of_a_launch_that_has_ended_counts(bench: Bench, monkey
 HOLDS = """
     import sys, time
     from pathlib import Path
-    from pytest_ftgate.kit import processes
+    from pytest_ftgate.kit import waiting
 
-    processes.begin("20260101-000000-abcd", None, print)
-    with processes.locked(Path(sys.argv[1])):
+    waiting.begin("20260101-000000-abcd", None, "--ftgate-time", print)
+    with waiting.locked(Path(sys.argv[1])):
         print("held", flush=True)
         time.sleep(600)
 """
@@ -265,16 +265,16 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float | None], list[str]]]:
     """Begins a run that waits in silence for a moment only; what it warns of."""
-    monkeypatch.setattr(processes, "SAID_AFTER_S", 0.1)
-    monkeypatch.setattr(processes, "LEAST_S", 0.1)
+    monkeypatch.setattr(waiting, "SAID_AFTER_S", 0.1)
+    monkeypatch.setattr(waiting, "LEAST_S", 0.1)
     warnings: list[str] = []
 
     def begin(budget_s: float | None) -> list[str]:
-        processes.begin("this run", budget_s, warnings.append)
+        waiting.begin("this run", budget_s, "--ftgate-time", warnings.append)
         return warnings
 
     yield begin
-    processes.begin("", None, lambda _: None)
+    waiting.begin("", None, "--ftgate-time", lambda _: None)
 
 
 def test_who_holds_a_lock_is_said_and_its_death_frees_it(
@@ -318,7 +318,7 @@ def test_of_one_run_each_waits_for_the_other_in_silence(
     with subprocess.Popen([sys.executable, "-c", holds, str(lock)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        with processes.locked(lock):
+        with waiting.locked(lock):
             pass
     assert warnings == []
 
@@ -331,8 +331,8 @@ def test_a_command_ends_with_the_time_of_the_run_and_all_that_it_started(
 ) -> None:
     begin(0.3)
     words = ["/bin/sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid; wait"]
-    with pytest.raises(processes.TooLong, match=r"`/bin/sh -c .*` did not end within 0.\d+ s: --ftgate-time was over"):
-        processes.run_within(words, environment=os.environ)
+    with pytest.raises(waiting.TooLong, match=r"`/bin/sh -c .*` did not end within 0.\d+ s: --ftgate-time was over"):
+        waiting.run_within(words, environment=os.environ)
     pid = int((tmp_path / "pid").read_text(encoding="utf-8"))
     for _ in range(1000):
         if not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -344,9 +344,9 @@ def test_a_command_ends_with_the_time_of_the_run_and_all_that_it_started(
 
 def test_a_command_has_a_limit_of_its_own_where_the_run_has_none(begin: Callable[[float | None], list[str]]) -> None:
     begin(None)
-    with pytest.raises(processes.TooLong, match=r"`sleep 600` did not end within 0.2 s: that is the limit of such a"):
-        processes.run_within(["sleep", "600"], environment=os.environ, own_s=0.2)
-    done = processes.run_within(["cat"], environment=os.environ, given="a text")
+    with pytest.raises(waiting.TooLong, match=r"`sleep 600` did not end within 0.2 s: that is the limit of such a"):
+        waiting.run_within(["sleep", "600"], environment=os.environ, own_s=0.2)
+    done = waiting.run_within(["cat"], environment=os.environ, given="a text")
     assert (done.returncode, done.stdout) == (0, "a text")
 
 

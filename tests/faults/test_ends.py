@@ -21,11 +21,10 @@ from bench import THREADS, Bench
 from example import Example
 from project import commit, git
 
-from pytest_ftgate.kit import processes
-from pytest_ftgate.kit import processes as marks
+from pytest_ftgate.kit import marks, processes
 from pytest_ftgate.kit.files import remove
+from pytest_ftgate.kit.marks import Owner
 from pytest_ftgate.kit.proc import TRACKER, runs
-from pytest_ftgate.kit.processes import Owner
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers import guard
 from pytest_ftgate.measure.launchers import process as endings
@@ -438,7 +437,7 @@ def test_a_forked_child_does_not_keep_the_guard_from_noticing(tmp_path: Path) ->
     script = """
         import os, signal, subprocess, sys, time
         from pytest_ftgate.measure.launchers import guard
-        from pytest_ftgate.kit import processes as marks
+        from pytest_ftgate.kit import marks
 
         guard.ensure()
         if not os.fork():

@@ -17,8 +17,7 @@ from fake_launcher import EXECUTORS, FakeLauncher, measurement_of, spec_of
 from project import executable
 
 from pytest_ftgate.judge.judge import hypotheses
-from pytest_ftgate.kit import processes
-from pytest_ftgate.kit import processes as marks
+from pytest_ftgate.kit import marks, processes
 from pytest_ftgate.kit.text import expanded
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, request_here

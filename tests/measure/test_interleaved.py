@@ -34,7 +34,7 @@ from fake_launcher import (
 
 from pytest_ftgate.judge.readers import counter_values
 from pytest_ftgate.judge.values import TestValues
-from pytest_ftgate.kit.processes import run_mark
+from pytest_ftgate.kit.marks import run_mark
 from pytest_ftgate.measure import group, time_round
 from pytest_ftgate.measure.cell_run import BARE_LOCKS, CellRun, EmptyLaunches
 from pytest_ftgate.measure.conditions import ConditionsMonitor

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from fake_launcher import group_of, spec_of
 
-from pytest_ftgate.kit import processes
+from pytest_ftgate.kit import marks
 from pytest_ftgate.kit.errors import FtgateError
 from pytest_ftgate.measure import launch
 from pytest_ftgate.measure.cell_run import CellRun, RunningLaunch
@@ -112,7 +112,7 @@ CALLERS = {
     "COV_CORE_SOURCE": "calc",
     "COVERAGE_PROCESS_START": ".coveragerc",
     "COVERAGE_PROCESS_CONFIG": "{}",
-    processes.MARK: "an outer launch",
+    marks.MARK: "an outer launch",
 }
 
 
@@ -123,7 +123,7 @@ def test_the_caller_s_python_settings_reach_no_launch(tmp_path: Path) -> None:
         "PYTHONPATH": str(tmp_path),
         "PYTHONHASHSEED": "7",
         "FTGATE_PADDING": "x" * 100,
-        processes.MARK: "mark",
+        marks.MARK: "mark",
     }
 
 

@@ -19,8 +19,11 @@ from bench import BUILDS
 from physical import confirmed
 from pytest_ftgate.kit import proc
 from pytest_ftgate.kit import processes as processes_module
-from pytest_ftgate.kit.proc import FORKSERVER, ProcessMap, children_of
-from pytest_ftgate.kit.processes import MARK, kill_all, leftovers, marked, marks
+from pytest_ftgate.kit.marks import MARK, marks
+from pytest_ftgate.kit.proc import FORKSERVER, children_of
+from pytest_ftgate.kit.processes import kill_all, leftovers, marked
+from pytest_ftgate.measure import process_map
+from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch import memory
 from pytest_ftgate.measure.watch.memory import run_samplers
 from pytest_ftgate.model.sample import Footprint, MemoryPoint
@@ -193,7 +196,7 @@ def test_a_look_is_the_sum_over_the_tree() -> None:
     ],
 )
 def test_each_process_has_its_role(process: FakeProcess, role: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes_module, "runs", lambda _, server: server in process.command)
+    monkeypatch.setattr(process_map, "runs", lambda _, server: server in process.command)
     point = surely(point_of(process, roles=ProcessMap(main=PID, workers=(PID + 1,), servers={PID + 2: "Manager"})))
     assert list(point.roles) == [role]
 

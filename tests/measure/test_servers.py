@@ -22,7 +22,8 @@ from project import executable
 
 from physical import confirm, confirmed
 from pytest_ftgate import Server
-from pytest_ftgate.kit.processes import MARK, marked, run_mark, tree
+from pytest_ftgate.kit.marks import MARK, run_mark
+from pytest_ftgate.kit.processes import marked, tree
 from pytest_ftgate.measure.launch import CellUnsupported, LaunchFailed, Request, request_here
 from pytest_ftgate.measure.launchers import load as load_generators
 from pytest_ftgate.measure.launchers import process as output

@@ -18,7 +18,8 @@ from waits_seen import fraction, parts_of
 
 from physical import Inconclusive, confirm
 from pytest_ftgate.judge.readers import PAUSES_CROWDED
-from pytest_ftgate.kit.proc import CALLS, Proc, ProcessMap
+from pytest_ftgate.kit.proc import CALLS, Proc
+from pytest_ftgate.measure.process_map import ProcessMap
 from pytest_ftgate.measure.watch.threads import ThreadSampler, self_test, unsupported
 from pytest_ftgate.model.sample import Waits
 from pytest_ftgate.stats.histogram import percentile

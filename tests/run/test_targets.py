@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from fake_launcher import GIL, Quiet, group_of
 
-from pytest_ftgate.kit import processes
+from pytest_ftgate.kit import waiting
 from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.measure.watch import threads
@@ -195,10 +195,10 @@ def test_a_commit_whose_build_took_longer_than_the_run_may_is_tried_again_with_m
     """Else each run would spend all of its time on it, and measure nothing."""
 
     def make(side: str, number: str, on_step: OnStep) -> None:
-        raise processes.TooLong("`make` did not end within 59 s: --ftgate-time was over")
+        raise waiting.TooLong("`make` did not end within 59 s: --ftgate-time was over")
 
     def why(left_s: float) -> str:
-        monkeypatch.setattr(processes, "left_s", lambda: left_s)
+        monkeypatch.setattr(waiting, "left_s", lambda: left_s)
         fresh = Targets(RunFolder(tmp_path), (), Quiet(), Spent(time.monotonic))
         checkout = Checkout(label="old", commit="1" * 40, root=str(tmp_path / "old"))
         found = fresh.lookup(sides.cell(0), sides.group.spec, checkout)

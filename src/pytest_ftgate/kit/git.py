@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from . import processes
+from . import waiting
 from .errors import FtgateError
 from .text import COMMIT_DIGITS
 from .values import Struct
@@ -72,7 +72,7 @@ def git(
     """
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     try:
-        done = processes.run_within(
+        done = waiting.run_within(
             ["git", *settings, *arguments],
             cwd=folder,
             environment=environment() | dict(variables or {}),
@@ -80,7 +80,7 @@ def git(
             errors="surrogateescape",
             named=f"git {shlex.join(arguments)}",
         )
-    except processes.TooLong as late:
+    except waiting.TooLong as late:
         raise AgainstError(str(late)) from late
     except OSError as error:  # it is missing, or no process can be started
         raise AgainstError(f"{OPTION} needs git, which could not be run: {error}") from error

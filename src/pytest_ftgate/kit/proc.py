@@ -10,8 +10,6 @@ import time
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-import msgspec
-
 from ..runner.proc import children_of_thread, cpu_ns, read, stat_fields
 
 # psutil is imported where the kernel says nothing itself: a plain run does without it.
@@ -325,30 +323,3 @@ def _gone() -> contextlib.suppress:
 
 def on_linux() -> bool:
     return sys.platform.startswith("linux")
-
-
-# Which process of a launch does what, as the launch itself reports it.
-
-
-class ProcessMap(msgspec.Struct, frozen=True, kw_only=True):
-    """The processes of a launch at the time of a held window."""
-
-    main: int
-    workers: tuple[int, ...] = ()
-    """The worker processes in the order of their index; none where workers are threads or interpreters of `main`."""
-    threads: tuple[int, ...] = ()
-    """The ids of the workers that are threads of `main`."""
-    servers: dict[int, str] = {}
-    """The name of each server by its pid: `forkserver`, `Manager`."""
-    main_works: bool = False
-    """The main thread of `main` runs the workload itself: serial, tasks, an executor body whose pool runs it inline.
-
-    Elsewhere it only waits for reports or for a pool. So it is left out where workers are threads or interpreters of
-    `main`. Where they are processes, all threads of `main` are: they feed and manage the pool."""
-    own_gils: bool = False
-    """Sub-interpreters with a GIL of their own are at work: only then is a wait on the heap with a timeout for a GIL.
-
-    Elsewhere it is an extension module's or that of a lock of 3.13."""
-    all_work: bool = False
-    """`main` is the first process of a tree that is no launch of ours, such as a server's. Every thread of every
-    process of it counts, whenever it comes; `workers`, `servers` and `main_works` then say nothing."""

@@ -1,353 +1,25 @@
-"""Processes of a launch: the tree, what carries its mark, what it leaves, and its end."""
+"""Processes of a launch: the tree, what it leaves, and its end."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
-import itertools
 import math
 import os
-import platform
 import re
-import shlex
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final
 
-import filelock
-import msgspec
 import psutil
 
-from ..runner.proc import stat_fields
-from .errors import FtgateError
-from .files import found_in
-from .proc import FORKSERVER, TRACKER, ProcessMap, children, command, environment_bytes, runs
-from .text import plain
-
-# ---- whose a process is: a mark in its environment and, on Linux, in a limit that also an emptied environment leaves
-#
-# A mark is `PID.BEGAN.PLACE-COUNT`: the owner's process id, when the owner began, the machine (as it was started) and
-# pid namespace of the owner, and the number of the launch. All marks of an owner begin with its run mark.
-
-if sys.platform == "linux":
-    import resource
-
-MARK: Final = "FTGATE_LAUNCH"
-TOOL: Final = 0
-"""The count of what is no launch: uv, git, the steps of a build."""
-_PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.([0-9a-f]{6})-(\d+)")
-_BITS: Final = 20
-_LOW: Final = (1 << _BITS) - 1
-# RLIMIT_RTTIME is in microseconds and concerns real-time threads alone: from here on it is no limit, but a mark.
-_TAGGED: Final = 1 << 62
-_counts = itertools.count(TOOL + 1)
-
-
-class Owner(NamedTuple):
-    """The process that started a marked one; `place` is unknown ("") where only the limit tells."""
-
-    pid: int
-    began: int
-    place: str
-    number: int
-
-    @classmethod
-    def of(cls, text: str) -> Owner | None:
-        """The owner that the first mark in a text names."""
-        found = _PATTERN.search(text)
-        return found and cls(int(found[1]), int(found[2]), found[3], int(found[4]))
-
-    @property
-    def tag(self) -> int:
-        """The mark as a limit; of the time when the owner began it has the last digits."""
-        return _TAGGED | self.pid << 2 * _BITS | (self.began & _LOW) << _BITS | self.number & _LOW
-
-    @property
-    def gone(self) -> bool:
-        """Whether it has certainly ended: another process with its pid began at another time."""
-        if self.place and self.place != _place():
-            return False
-        try:
-            process = psutil.Process(self.pid)
-            if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
-                return True
-            return bool((_began(self.pid) ^ self.began) & _LOW)
-        except psutil.NoSuchProcess:
-            return True
-        except (psutil.Error, OSError):
-            return False
-
-
-def run_mark() -> str:
-    """What the marks of all launches of this process begin with."""
-    return f"{_own(os.getpid())}-"
-
-
-def tool_mark() -> str:
-    """The mark of what this process starts that is no launch."""
-    return f"{run_mark()}{TOOL}"
-
-
-def marks() -> Iterator[str]:
-    """Names for launches, unique on this machine, and of one length: it is part of a launch's memory layout."""
-    while True:
-        yield f"{run_mark()}{next(_counts):04}"
-
-
-def carries(pid: int, mark: str) -> bool:
-    """Whether a process has this launch's mark, or one that begins with a run mark. Raises psutil.Error, OSError."""
-    whole = not mark.endswith("-")
-    owner, tag = Owner.of(mark if whole else f"{mark}{TOOL}"), _tag(pid)
-    left_out = 0 if whole else _BITS
-    if owner is not None and tag is not None and tag >> left_out == owner.tag >> left_out:
-        return True
-    environment = environment_bytes(pid)
-    if environment is None:
-        found = str(psutil.Process(pid).environ().get(MARK, ""))
-        return found == mark or (not whole and found.startswith(mark))
-    # Its bytes are searched as they are: every process of the machine is asked at each launch's end.
-    end = "\0" if whole else ""
-    return f"\0{MARK}={mark}{end}".encode() in b"\0" + environment + b"\0"
-
-
-def owner_of(pid: int) -> Owner | None:
-    """Who started a process of this pid namespace; None without a mark. Raises psutil.Error, OSError."""
-    if _namespace(pid) != _namespace(os.getpid()):
-        return None
-    if (tag := _tag(pid)) is not None:
-        return Owner(tag >> 2 * _BITS & (1 << 22) - 1, tag >> _BITS & _LOW, "", tag & _LOW)
-    environment = environment_bytes(pid)
-    if environment is None:
-        return Owner.of(str(psutil.Process(pid).environ().get(MARK, "")))
-    found = re.search(rb"\0%b=([^\0]*)" % MARK.encode(), b"\0" + environment)
-    return Owner.of(found[1].decode(errors="replace")) if found else None
-
-
-@contextlib.contextmanager
-def tagged(mark: str = "") -> Iterator[None]:
-    """Processes that are started in here get this mark as a limit, or none without a mark; only on Linux."""
-    owner = Owner.of(mark)
-    if sys.platform != "linux":
-        yield
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
-    wanted = owner.tag if owner is not None else hard
-    try:
-        with contextlib.suppress(OSError, ValueError):  # a lower limit holds, or a sandbox allows no change
-            resource.setrlimit(resource.RLIMIT_RTTIME, (wanted, hard))
-        yield
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_RTTIME, (soft, hard))
-
-
-@contextlib.contextmanager
-def marked_tools() -> Iterator[None]:
-    """All that is started in here has the mark of a tool, unless it gets another."""
-    before = os.environ.get(MARK)
-    os.environ[MARK] = tool_mark()
-    try:
-        yield
-    finally:
-        del os.environ[MARK]
-        if before is not None:
-            os.environ[MARK] = before
-
-
-def _tag(pid: int) -> int | None:
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # another user's
-            soft, _ = resource.prlimit(pid, resource.RLIMIT_RTTIME)
-            return soft if soft >> 62 == 1 else None
-    return None
-
-
-@functools.cache
-def _own(pid: int) -> str:
-    return f"{pid}.{_began(pid)}.{_place()}"
-
-
-def _began(pid: int) -> int:
-    """When a process began: on Linux in ticks since the machine's start, which no step of the clock changes."""
-    try:
-        return int(stat_fields(pid)[19])
-    except FileNotFoundError:
-        return int(100 * psutil.Process(pid).create_time())
-
-
-@functools.cache
-def _place() -> str:
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    words = (platform.node(), boot.read_text() if boot.exists() else "", _namespace(os.getpid()))
-    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:6]
-
-
-def _namespace(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return os.readlink(f"/proc/{pid}/ns/pid")
-    return ""
-
-
-# ---- how long this process waits for others: for a lock that another holds, and for git, uv and what they start
-
-OWN_S: Final = 1800.0
-"""How long a command may take where the run has no time of its own."""
-LEAST_S: Final = 10.0
-"""What a command may take at least, also when the time of the run is over: baselines are stored then."""
-SAID_AFTER_S: Final = 2.0
-"""How long a lock is waited for in silence."""
-
-
-class TooLong(FtgateError):
-    """A command that did not end in its time; the text names it and the time."""
-
-
-class _Patience:
-    """The run in this process: its id, when its time is over, and whom to tell that it waits."""
-
-    run = ""
-    ends_s = math.inf
-
-    @staticmethod
-    def warn(text: str) -> object:
-        """Nobody listens."""
-
-
-_patience = _Patience()
-
-
-def begin(run: str, budget_s: float | None, warn: Callable[[str], object]) -> None:
-    """A run begins in this process: nothing is waited for once its `budget_s` is over."""
-    _patience.run, _patience.warn = run, warn  # type: ignore[method-assign, assignment]
-    _patience.ends_s = math.inf if budget_s is None else time.monotonic() + budget_s
-
-
-def left_s() -> float:
-    """Seconds that the run has left for a command; OWN_S at most."""
-    return min(OWN_S, max(LEAST_S, _patience.ends_s - time.monotonic()))
-
-
-def run_within(
-    words: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    cwd: Path | None = None,
-    given: str | None = None,
-    stderr: int = subprocess.PIPE,
-    errors: str = "replace",
-    named: str = "",
-    own_s: float = OWN_S,
-    on_wait: Callable[[], object] = lambda: None,
-) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; its output is text. `given` is its input, `on_wait` is called every second.
-
-    An error has the words, or what they are `named`.
-
-    Raises TooLong once `own_s` or the time of the run is over; then it is killed with all that it started. Raises
-    OSError if it cannot be started.
-    """
-    left_s = max(LEAST_S, _patience.ends_s - time.monotonic())
-    limit_s = min(own_s, left_s)
-    ends_s = time.monotonic() + limit_s
-    with subprocess.Popen(
-        words,
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        encoding="utf-8",
-        errors=errors,
-        start_new_session=True,  # Ctrl-C is ours to pass on
-    ) as process:
-        try:
-            while True:
-                on_wait()
-                try:
-                    output, told = process.communicate(given, timeout=min(1.0, max(0.0, ends_s - time.monotonic())))
-                    return subprocess.CompletedProcess(process.args, process.returncode, output, told)
-                except subprocess.TimeoutExpired:
-                    given = None  # it has been sent
-                if time.monotonic() > ends_s:
-                    why = "--ftgate-time was over" if left_s < own_s else "that is the limit of such a command"
-                    raise TooLong(f"`{plain(named or shlex.join(words))}` did not end within {limit_s:.3g} s: {why}")
-        except BaseException:
-            kill_tree(process.pid)  # it would else go on; and what is below it keeps its output open
-            raise
-
-
-def kill_tree(pid: int) -> None:
-    """Kill a process that leads its group and that nobody has waited for yet, all below it, and its group."""
-    with contextlib.suppress(psutil.Error):
-        process = psutil.Process(pid)
-        for each in (*process.children(recursive=True), process):
-            with contextlib.suppress(psutil.Error):
-                each.kill()
-    _kill_group(pid)
-
-
-def group_lives(group: int) -> bool:
-    """Whether a process is in this group; while one is, no other group gets its number."""
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, 0)
-            return True
-    return False
-
-
-def _kill_group(group: int) -> None:
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; while another process holds it, say after a moment who that is.
-
-    Another thread of the same run is waited for in silence, as it works for both. The lock of a process that has
-    died is free: the kernel sees to it. Raises FtgateError once the time of the run is over, and OSError.
-    """
-    # The holder's own note: its process, its run, and the time since when.
-    note, lock = path.with_suffix(".holder"), filelock.FileLock(path)
-    began_s, said = time.monotonic(), False
-    while not lock.is_locked:
-        try:
-            lock.acquire(timeout=min(1.0, SAID_AFTER_S))
-        except filelock.Timeout:
-            holder = "another process"
-            if (known := found_in(note, tuple[int, str, str])) is not None:
-                pid, run, since = known
-                if run and run == _patience.run:
-                    continue
-                holder = plain(f"process {pid}{run and f' of run {run}'} (since {since})")
-            if time.monotonic() - began_s < SAID_AFTER_S:
-                continue
-            if time.monotonic() > _patience.ends_s:
-                text = f"--ftgate-time was over while {holder} held {path}; run again when it has ended"
-                raise FtgateError(text) from None
-            if not said:
-                said = True
-                _patience.warn(f"waiting for {holder} to release {path}")
-    try:
-        with contextlib.suppress(OSError):  # it is a courtesy
-            now = datetime.now().astimezone().isoformat(timespec="seconds")
-            note.write_bytes(msgspec.json.encode((os.getpid(), _patience.run, now)))
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            note.unlink()
-        lock.release()
-
+from .marks import TOOL, Owner, carries, owner_of
+from .proc import FORKSERVER, TRACKER, children, command, runs
 
 # ---- what killed processes leave in the file system: named semaphores, shared memory, folders of multiprocessing
 
@@ -421,7 +93,6 @@ def _mapped(pid: int) -> set[Path]:
 
 # ---- the tree of a launch
 
-ProcessGroup: TypeAlias = Literal["main", "workers", "servers", "others"]
 _LOOK_S = 0.003
 _KILLED_S = 0.5
 TRACKER_S = 1.0
@@ -456,19 +127,6 @@ def cpu_s(pid: int) -> float:
             with contextlib.suppress(psutil.Error):  # it may end at any moment
                 used_s += sum(each.cpu_times()[:4])  # user and system, its own and those of children that have ended
     return used_s
-
-
-def group_of(process: psutil.Process, known: ProcessMap) -> ProcessGroup:
-    """The group of a process of the tree; multiprocessing's forkserver is known by its command line."""
-    if process.pid == known.main:
-        return "main"
-    if process.pid in known.workers:
-        return "workers"
-    with contextlib.suppress(psutil.Error):
-        # Its children have a forkserver's command line too, but not its parent.
-        if process.pid in known.servers or (process.ppid() == known.main and runs(process.pid, FORKSERVER)):
-            return "servers"
-    return "others"
 
 
 def alive(process: psutil.Process) -> bool:
@@ -587,6 +245,31 @@ def orphans() -> list[psutil.Process]:
             if owners[whose]:
                 found.append(psutil.Process(pid))
     return [process for process in found if alive(process)]
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process that leads its group and that nobody has waited for yet, all below it, and its group."""
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (*process.children(recursive=True), process):
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+    _kill_group(pid)
+
+
+def group_lives(group: int) -> bool:
+    """Whether a process is in this group; while one is, no other group gets its number."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, 0)
+            return True
+    return False
+
+
+def _kill_group(group: int) -> None:
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
 
 
 def _left(mark: str) -> list[psutil.Process]:

@@ -16,7 +16,8 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from ..kit.processes import kill_marked, run_mark
+from ..kit.marks import run_mark
+from ..kit.processes import kill_marked
 from ..kit.values import grouped
 from ..model.sample import Need, Sample
 from ..runner.protocol import CHECKED_COLD, COLD

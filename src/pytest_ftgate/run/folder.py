@@ -9,8 +9,8 @@ from pathlib import Path
 from ..kit.errors import FtgateError
 from ..kit.files import hide_from_git, write_whole
 from ..kit.git import AgainstError, Repository
-from ..kit.processes import locked
 from ..kit.text import first_of
+from ..kit.waiting import locked
 from ..model.report import Report
 from ..report import json
 from ..targets.environments import prune_environments
@@ -36,7 +36,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Wait until no other run of this project holds the lock of this name; see `kit.processes.locked`."""
+        """Wait until no other run of this project holds the lock of this name; see `kit.waiting.locked`."""
         self.make()
         with locked(self.path / f"{name}.lock"):
             yield

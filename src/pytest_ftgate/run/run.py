@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from ..declare.options import Options
-from ..kit import git, processes
+from ..kit import git, waiting
 from ..kit.errors import FtgateError
 from ..kit.plugins import features
 from ..kit.text import plural, split_nodeid
@@ -114,7 +114,7 @@ class Run:
         self.machine: Machine = read_machine()
         self.time = RunTime(self.config.time, self.clock)
         self.stored = StoredBaselines(self.config, self.folder, self.machine, self.targets)
-        processes.begin(self.id, self.time.left_s, self.listener.warn)
+        waiting.begin(self.id, self.time.left_s, "--ftgate-time", self.listener.warn)
         self.hooks.ftgate_begin(run=self)
 
     def check_out(self) -> None:

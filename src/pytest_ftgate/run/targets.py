@@ -15,12 +15,12 @@ import msgspec
 
 from ..declare.options import STORED
 from ..declare.plan import one_per_target
-from ..kit import processes
+from ..kit import waiting
 from ..kit.errors import FtgateError
 from ..kit.files import found_in, write_whole
 from ..kit.git import OPTION, Checkout
-from ..kit.processes import TooLong
 from ..kit.values import Struct
+from ..kit.waiting import TooLong
 from ..measure import machine
 from ..measure.cell_run import PreparedTarget
 from ..measure.launchers.factory import lacking
@@ -222,7 +222,7 @@ class Targets:
         folder = environments.environment_folder(
             interpreter, root=self.folder.path / "envs", project=project, install=moved
         )
-        failed, left_s = folder.with_name(f"{folder.name}.failed"), processes.left_s()
+        failed, left_s = folder.with_name(f"{folder.name}.failed"), waiting.left_s()
         if checkout and checkout.commit:
             _refuse_again(failed, left_s)
 

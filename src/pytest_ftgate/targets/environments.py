@@ -28,7 +28,7 @@ from ..kit.errors import FtgateError
 from ..kit.files import content_of, found_in, hide_from_git, regular, write_whole
 from ..kit.git import AgainstError, git
 from ..kit.hiding import without_secrets
-from ..kit.processes import locked, run_within
+from ..kit.waiting import locked, run_within
 from ..model.spec import Interpreter
 
 # ---- uv

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ...kit.files import hide_from_git
 from ...kit.git import AgainstError, Repository, shown
-from ...kit.processes import locked
 from ...kit.values import Struct
+from ...kit.waiting import locked
 from ...run.sides.worktrees import snapshot
 
 

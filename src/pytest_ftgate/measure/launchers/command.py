@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from ...kit.proc import ProcessMap
-from ...kit.processes import kill_marked, marks
+from ...kit.marks import marks
+from ...kit.processes import kill_marked
 from ...kit.text import expanded
 from ...kit.values import LARGEST, Figure, Natural
 from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, WorkloadError
@@ -19,6 +19,7 @@ from ...runner.clock import resolution_ns
 from ...runner.protocol import HOLD, LONGEST_NAME, MEASURED
 from ...runner.record import LaunchRecord
 from ..launch import Answered, HeldIteration, LaunchFailed, Request, recorded, request_here
+from ..process_map import ProcessMap
 from ..watch.memory import SAMPLED, sample_tree
 from .process import PipeOutput, Process, exit_text, left_behind
 from .words import decimal, path_with, required, values_of, variables_of, which

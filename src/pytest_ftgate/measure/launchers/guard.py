@@ -17,7 +17,8 @@ from typing import Final
 import psutil
 
 from ...kit.files import remove
-from ...kit.processes import MARK, Owner, end_run, kill, left_in, marked_tools, orphans, run_mark, tagged
+from ...kit.marks import MARK, Owner, marked_tools, run_mark, tagged
+from ...kit.processes import end_run, kill, left_in, orphans
 
 GRACE_S: Final = 1.0
 """How long what a killed run leaves may take to end by itself, as a server does, before it is killed."""

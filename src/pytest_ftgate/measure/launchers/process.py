@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple, TypeVar
 
-from ...kit.processes import MARK, group_lives, kill_all, leftovers, tagged
+from ...kit.marks import MARK, tagged
+from ...kit.processes import group_lives, kill_all, leftovers
 from ...kit.text import plural
 from ...kit.values import grouped
 from ...model.sample import WorkloadError

@@ -25,21 +25,9 @@ from typing import Final
 import msgspec
 import psutil
 
-from ...kit.proc import Proc, ProcessMap
-from ...kit.processes import (
-    GRACE_S,
-    MARK,
-    SCRATCH,
-    alive,
-    described,
-    kill,
-    kill_marked,
-    marked,
-    marks,
-    run_mark,
-    terminate,
-    tree,
-)
+from ...kit.marks import MARK, marks, run_mark
+from ...kit.proc import Proc
+from ...kit.processes import GRACE_S, SCRATCH, alive, described, kill, kill_marked, marked, terminate, tree
 from ...kit.text import expanded
 from ...model.sample import Barrier, Iteration, Launch, MemoryPoint, Waits, WorkloadError
 from ...model.spec import Cell, Generator, Service, Spec
@@ -48,6 +36,7 @@ from ...runner.client import Server, ask, below
 from ...runner.protocol import COLD, WARMUP
 from .. import machine, stacks
 from ..launch import Answered, CellUnsupported, HeldIteration, LaunchFailed, Request, recorded, request_here, setup_of
+from ..process_map import ProcessMap
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, sample_cost_s, sample_tree
 from . import load as load_generators
 from .command import program_environment

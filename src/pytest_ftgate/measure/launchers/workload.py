@@ -18,8 +18,8 @@ import msgspec
 
 from ...kit.errors import FtgateError
 from ...kit.files import remove
-from ...kit.proc import ProcessMap
-from ...kit.processes import GRACE_S, MARK, marked, marks, semaphore_prefix, temporary_folder, tree
+from ...kit.marks import MARK, marks
+from ...kit.processes import GRACE_S, marked, semaphore_prefix, temporary_folder, tree
 from ...kit.values import Natural
 from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, LockWaits, MemoryPoint, Waits, WorkloadError
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
@@ -31,6 +31,7 @@ from .. import memory_round, stacks
 from ..launch import LEFT_FIX, THREADS_FIX, Answered, CellUnsupported, HeldIteration, LaunchFailed, Request, setup_of
 from ..machine import pinned
 from ..marshalled import BrokenMessage, unmarshalled
+from ..process_map import ProcessMap
 from ..watch import lock_waits
 from ..watch.memory import SAMPLED, barrier_point, hold_needed_s, point_of_all, sample_cost_s, sample_tree
 from ..watch.native import waits_in

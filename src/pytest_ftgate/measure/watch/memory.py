@@ -10,9 +10,9 @@ from typing import Protocol
 import psutil
 
 from ...kit import proc, processes
-from ...kit.proc import ProcessMap
-from ...kit.processes import ProcessGroup, tree
+from ...kit.processes import tree
 from ...model.sample import Footprint, MemoryPoint, Waits
+from ..process_map import ProcessGroup, ProcessMap
 from .threads import ThreadSampler
 
 FORK_S = 0.1
@@ -50,7 +50,7 @@ def memory_point(live: Iterable[psutil.Process], known: ProcessMap) -> MemoryPoi
     try:
         for process in live:
             footprint, of_this_one = _footprint(process)
-            parts.setdefault(processes.group_of(process, known), []).append(footprint)
+            parts.setdefault(known.group_of(process), []).append(footprint)
             shares = shares or of_this_one
     except psutil.Error:
         return None

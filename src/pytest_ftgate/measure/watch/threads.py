@@ -19,10 +19,12 @@ import msgspec
 
 from ...kit.errors import FtgateError
 from ...kit.files import found_in, write_whole
-from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, ProcessMap, on_linux
-from ...kit.processes import kill_tree, locked
+from ...kit.proc import CALLS, NO_CALLS, UNBORN, Account, Proc, on_linux
+from ...kit.processes import kill_tree
+from ...kit.waiting import locked
 from ...model.sample import Waits
 from ...targets.describe import scrubbed_environment
+from ..process_map import ProcessMap
 from .gil_waits import Asking, Episodes, Sleepers, Where, lengths
 from .native import NativeWaits
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...kit.files import hide_from_git
 from ...kit.git import AgainstError, Repository
-from ...kit.processes import locked
+from ...kit.waiting import locked
 from ...store.names import is_recording
 from . import worktrees
 

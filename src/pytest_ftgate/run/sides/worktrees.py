@@ -25,8 +25,8 @@ from packaging.utils import canonicalize_name
 from ...kit.errors import FtgateError
 from ...kit.files import found_in, hide_from_git, remove, write_whole
 from ...kit.git import DEEPEN, OPTION, AgainstError, Checkout, GitFailed, Repository, committed_by_us, mapped, shown
-from ...kit.processes import locked
 from ...kit.values import Struct
+from ...kit.waiting import locked
 from ...model.spec import Spec, is_path, parse_target
 from ...store.names import is_recording
 from ...store.update import source_is_gone
