@@ -16,11 +16,11 @@ from example import Example
 from project import commit, git
 
 from pytest_ftgate.kit.errors import FtgateError
-from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.launch import LaunchFailed
 from pytest_ftgate.measure.launchers.workload import CLOCK, clock_error, install_runner
 from pytest_ftgate.run.folder import refuse_tracked
 from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.checkout import Checkout
 from pytest_ftgate.runner.protocol import CHECKED_COLD, MEASURED
 from pytest_ftgate.targets.environments import STAMP
 

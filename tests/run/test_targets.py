@@ -14,12 +14,12 @@ import pytest
 from fake_launcher import GIL, Quiet, group_of
 
 from pytest_ftgate.kit import waiting
-from pytest_ftgate.kit.git import Checkout
 from pytest_ftgate.measure.spent import Spent
 from pytest_ftgate.measure.watch import threads
 from pytest_ftgate.model.spec import Cell, Executor, Group, Interpreter, Program, parse_target
 from pytest_ftgate.run.folder import RunFolder
 from pytest_ftgate.run.sides import references
+from pytest_ftgate.run.sides.checkout import Checkout
 from pytest_ftgate.run.targets import REMEMBERED_S, Targets
 from pytest_ftgate.targets import environments, find
 from pytest_ftgate.targets.environments import InstallError, OnStep

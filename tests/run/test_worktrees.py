@@ -16,10 +16,11 @@ import pytest
 from project import NOBODY, commit, git
 
 from pytest_ftgate.kit import git as git_module
-from pytest_ftgate.kit.git import AgainstError, Checkout
+from pytest_ftgate.kit.git import AgainstError
 from pytest_ftgate.model.spec import Executor, Interpreter, Source, Spec
 from pytest_ftgate.run.sides import references as installs
 from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.checkout import Checkout
 from pytest_ftgate.run.sides.worktrees import NothingToCompare, Pair
 from pytest_ftgate.store.names import file_name
 from pytest_ftgate.targets import describe, environments

@@ -26,6 +26,7 @@ from pytest_ftgate.model.verdict import Decision, MetricVerdict
 from pytest_ftgate.run import run as run_module
 from pytest_ftgate.run.run import Run
 from pytest_ftgate.run.sides import worktrees
+from pytest_ftgate.run.sides.checkout import Checkout
 from pytest_ftgate.run.sides.references import Newest, References
 from pytest_ftgate.run.targets import TargetLookup, Targets, target_of
 from pytest_ftgate.run.trial import Trial
@@ -147,7 +148,7 @@ class Project:
         monkeypatch.setattr(Targets, "lookup", lambda _, cell, spec, checkout=None: self.lookup(cell, checkout))
         monkeypatch.setattr(Targets, "build", lambda _, cell, spec: self.build(cell))
 
-    def lookup(self, cell: Cell, checkout: git.Checkout | None = None) -> TargetLookup:
+    def lookup(self, cell: Cell, checkout: Checkout | None = None) -> TargetLookup:
         """The target of a cell, whose version and settings are what it is called."""
         target = target_of(cell, checkout)
         for name in (target.spec, cell.nodeid):
@@ -182,8 +183,8 @@ class Project:
         if not self.paired:
             raise git.AgainstError("no git here")
         return worktrees.Pair(
-            reference=git.Checkout(label=label, commit=commit, root=str(self.root / "old"), python=python),
-            changed=git.Checkout(label="work tree", commit="2", root=str(self.root / "new")),
+            reference=Checkout(label=label, commit=commit, root=str(self.root / "old"), python=python),
+            changed=Checkout(label="work tree", commit="2", root=str(self.root / "new")),
         )
 
     def _requested(self, against: str) -> worktrees.Pair:
@@ -263,7 +264,7 @@ recordings: dict[tuple[object, ...], dict[str, bytes]] = {}
 """What `record` leaves in `baselines`."""
 
 
-def relocated(spec: Spec, checkout: git.Checkout) -> Spec:
+def relocated(spec: Spec, checkout: Checkout) -> Spec:
     """A test in a checkout."""
     source = msgspec.structs.replace(spec.source, path=f"{checkout.root}/{spec.source.path}")
     return msgspec.structs.replace(spec, source=source)

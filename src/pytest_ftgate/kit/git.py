@@ -13,9 +13,7 @@ from typing import Final
 from . import waiting
 from .errors import FtgateError
 from .text import COMMIT_DIGITS
-from .values import Struct
 
-OPTION: Final = "--ftgate-against"
 DEEPEN: Final = (
     "deepen it with `git fetch --unshallow` or `git fetch --deepen=100`; in CI let the checkout step fetch the history "
     "(`fetch-depth: 0` of actions/checkout, `GIT_DEPTH: 0` of GitLab)"
@@ -83,7 +81,7 @@ def git(
     except waiting.TooLong as late:
         raise AgainstError(str(late)) from late
     except OSError as error:  # it is missing, or no process can be started
-        raise AgainstError(f"{OPTION} needs git, which could not be run: {error}") from error
+        raise AgainstError(f"comparing commits needs git, which could not be run: {error}") from error
     if done.returncode in allowed:
         return done.stdout
     words = done.stderr.strip().encode(errors="replace").decode() or f"exit code {done.returncode}"
@@ -108,9 +106,9 @@ class Repository:
         except NotTrusted:
             raise
         except GitFailed as failed:
-            raise AgainstError(f"{OPTION} needs {self.root} to be in a git repository: {failed}") from failed
+            raise AgainstError(f"comparing commits needs {self.root} to be in a git repository: {failed}") from failed
         if answer[0] != "true":
-            raise AgainstError(f"{OPTION} needs {self.root} to be in a git worktree; this is a bare repository")
+            raise AgainstError(f"comparing commits needs {self.root} to be in a worktree; this is a bare repository")
         self.prefix = answer[1] if len(answer) > 1 else ""
 
     def git(
@@ -219,35 +217,6 @@ def committed_by_us(made_at: str) -> dict[str, str]:
         for role in ("AUTHOR", "COMMITTER")
         for field, value in (("NAME", "pytest-ftgate"), ("EMAIL", "pytest-ftgate@invalid"), ("DATE", made_at))
     }
-
-
-class Checkout(Struct, frozen=True, kw_only=True):
-    """One side of a comparison, checked out."""
-
-    label: str
-    """For people: `main (1eb3b87e5d)`, `working tree (uncommitted changes)`, `numpy==2.1.0`."""
-    commit: str
-    """What is checked out: for uncommitted changes a snapshot that no branch holds, for a distribution ""."""
-    root: str
-    """The project's folder in this checkout."""
-    prefix: str = ""
-    """The path of that folder below the repository's top; "" at the top."""
-    install: tuple[str, ...] = ()
-    """Arguments for `uv pip install` after the usual ones."""
-    copied: str = ""
-    """A project that is installed as a copy, because the other side has a wheel of it: an editable install runs code
-    when the interpreter starts."""
-    python: str = ""
-    """A target that runs in place of each cell's own; "" for none."""
-
-    @property
-    def project(self) -> Path:
-        return Path(self.root)
-
-    def top(self, root: Path) -> Path:
-        """The repository's top, of the project at `root`."""
-        depth = len(Path(self.prefix).parts)
-        return root.parents[depth - 1] if depth else root
 
 
 def mapped(path: str, old_root: Path, new_root: Path) -> str:

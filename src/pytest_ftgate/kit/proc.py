@@ -22,9 +22,6 @@ _EXEC_LOOKS: Final = 20
 _EXEC_S: Final = 0.001
 _FORKED: Final = 0x40  # PF_FORKNOEXEC
 _OPEN_FILES: Final = 256
-PRIVATE: Final = 0x80  # FUTEX_PRIVATE_FLAG
-STACK_BYTES: Final = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
-GIL_BYTES: Final = 256  # the two conditions of a GIL are this near to each other
 
 
 class Slices(NamedTuple):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..judge import explain, metrics
 from ..judge.judge import ComparedWith
 from ..kit.errors import FtgateError
-from ..kit.git import Checkout, mapped
+from ..kit.git import mapped
 from ..kit.text import listed
 from ..kit.values import Metric
 from ..measure.memory_round import measure_profiles
@@ -20,6 +20,7 @@ from ..model.sample import Launch, Profile, Sample
 from ..model.spec import Cell
 from ..model.verdict import Decision
 from .phase import Phase
+from .sides.checkout import Checkout
 from .sides.references import shown_path
 
 EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)

@@ -18,7 +18,6 @@ from ..judge.judge import Judge
 from ..judge.metrics import LEAST_TAIL_ITERATIONS
 from ..judge.values import TestValues
 from ..kit.errors import FtgateError
-from ..kit.git import Checkout
 from ..measure.cell_run import CellRun, PreparedTarget
 from ..measure.conditions import ConditionsMonitor
 from ..measure.group import Measurement
@@ -28,6 +27,7 @@ from ..model.sample import Need, Sample
 from ..model.spec import Cell, Group
 from .compared import Reference
 from .sides import worktrees
+from .sides.checkout import Checkout
 from .targets import target_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from ..declare.plan import one_per_target
 from ..kit import waiting
 from ..kit.errors import FtgateError
 from ..kit.files import found_in, write_whole
-from ..kit.git import OPTION, Checkout
 from ..kit.values import Struct
 from ..kit.waiting import TooLong
 from ..measure import machine
@@ -33,6 +32,7 @@ from ..targets.find import InterpreterNotFound
 from .folder import RunFolder
 from .privacy import public
 from .sides import references, worktrees
+from .sides.checkout import OPTION, Checkout
 from .sides.references import steps_of
 from .sides.worktrees import note_built
 

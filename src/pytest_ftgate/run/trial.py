@@ -13,7 +13,6 @@ from ..judge import decide, figures
 from ..judge.judge import doubted
 from ..judge.values import TestValues, Values
 from ..kit.errors import FtgateError
-from ..kit.git import Checkout
 from ..kit.values import grouped
 from ..measure import machine
 from ..measure.conditions import ConditionsMonitor
@@ -27,6 +26,7 @@ from . import explaining
 from .compared import Reference, references_of
 from .explaining import Explainer
 from .phase import Phase, shortfall
+from .sides.checkout import Checkout
 from .targets import same, unavailable
 
 if TYPE_CHECKING:

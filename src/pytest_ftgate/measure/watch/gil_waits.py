@@ -17,7 +17,7 @@ from itertools import groupby
 from statistics import median
 from typing import Literal, NamedTuple
 
-from ...kit.proc import GIL_BYTES, PRIVATE, STACK_BYTES, Calls, Proc, Slices
+from ...kit.proc import Calls, Proc, Slices
 from ...runner.locks.sites import bucket_of
 
 _ARM_NS = 25_000  # CPU time of a wake-up in which a waiter only asks for the GIL again: learned, this to begin with
@@ -28,6 +28,9 @@ _ASKED_NS, _RAN_NS = 25_000, 50_000  # more CPU time than that of the arms: so m
 _UNCLEAR = 0.2  # of the waits
 _ENOUGH = 20  # waits that ended, for what a pace of sampling says of them
 _SHORTER = 0.15  # of the waits
+_PRIVATE = 0x80  # FUTEX_PRIVATE_FLAG
+_STACK_BYTES = 16 << 10  # how far above the stack pointer a frame stands in which a thread waits in a futex
+_GIL_BYTES = 256  # the two conditions of a GIL are this near to each other
 
 
 class Asking(NamedTuple):
@@ -314,11 +317,11 @@ class Sleepers:
         mutexes. A GIL of a sub-interpreter is on the heap, always waited for with a timeout but for the short time in
         which a thread that was asked to drop it waits for the other to have it.
         """
-        if not operation & PRIVATE:
+        if not operation & _PRIVATE:
             if not _within(address, self._shared) and not self._has_maps:
                 self._read_maps()
             return "process" if _within(address, self._shared) else "futex"
-        if 0 <= address - stack < STACK_BYTES:
+        if 0 <= address - stack < _STACK_BYTES:
             return "futex"
         if not self._interpreter:
             self._read_maps()
@@ -327,7 +330,7 @@ class Sleepers:
         if self._own_gils and timed:
             self._gils.add(address)
             return "gil"
-        return "gil" if any(abs(address - gil) < GIL_BYTES for gil in self._gils) else "futex"
+        return "gil" if any(abs(address - gil) < _GIL_BYTES for gil in self._gils) else "futex"
 
     def _read_maps(self) -> None:
         self._has_maps = True

@@ -14,7 +14,7 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from ...kit.git import AgainstError, Checkout, Repository, mapped, shown
+from ...kit.git import AgainstError, Repository, mapped, shown
 from ...measure.plan import Listener
 from ...model.report import Figures, SiteFigures
 from ...model.spec import Spec
@@ -22,6 +22,7 @@ from ...targets import environments
 from ...targets.environments import Step, Steps
 from ..folder import RunFolder
 from . import trees, worktrees
+from .checkout import Checkout
 
 INSTALLED = re.compile(r".*(?:^|/)(lib(?:64)?/python\d+\.\d+t?/.*)", re.DOTALL)
 

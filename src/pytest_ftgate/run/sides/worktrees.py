@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 
 from ...kit.errors import FtgateError
 from ...kit.files import found_in, hide_from_git, remove, write_whole
-from ...kit.git import DEEPEN, OPTION, AgainstError, Checkout, GitFailed, Repository, committed_by_us, mapped, shown
+from ...kit.git import DEEPEN, AgainstError, GitFailed, Repository, committed_by_us, mapped, shown
 from ...kit.values import Struct
 from ...kit.waiting import locked
 from ...model.spec import Spec, is_path, parse_target
@@ -33,6 +33,7 @@ from ...store.update import source_is_gone
 from ...targets import find
 from ...targets.describe import settings_unsupported
 from ...targets.environments import distribution_of, forget_environments, prune_environments, site_packages
+from .checkout import OPTION, Checkout
 
 # ---- submodules: the commits that each side names
 
