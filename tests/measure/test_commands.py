@@ -104,9 +104,9 @@ def test_what_is_missing_names_the_mend() -> None:
     assert words.missing(needs[:1]) == ""
     assert words.missing(needs[:2]) == "needs no-such-wrk: install it with `apt install wrk`"
     assert words.missing(needs).endswith(", and no-such-apxs: install it with `apt install apache2-dev`")
-    assert words.absent("no-such-wrk", needs) == words.missing(needs[:2])
-    assert words.absent("other", needs) == "needs other, which is not on PATH"
-    assert words.absent("./other", needs) == "needs ./other, which is not there"
+    assert words.reason_without("no-such-wrk", needs) == words.missing(needs[:2])
+    assert words.reason_without("other", needs) == "needs other, which is not on PATH"
+    assert words.reason_without("./other", needs) == "needs ./other, which is not there"
 
 
 # -- what a run says -----------------------------------------------------------------------------------------------

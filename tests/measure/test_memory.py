@@ -398,13 +398,18 @@ def test_a_tree_that_is_gone_gives_no_look_and_the_watch_ends(looks_at: MakeLook
     assert looks.time.now == pytest.approx(1.0)
 
 
+def share_of(sampler: memory.MemorySampler) -> float:
+    """The share of the time that its looks took."""
+    return sampler.spent_s / (sampler.clock() - sampler._began)
+
+
 def test_a_look_that_is_dropped_is_counted_and_soon_repeated(looks_at: MakeLooks) -> None:
     looks = looks_at(0.001, *[[FakeProcess(looks=0)] for _ in range(6)], [FakeProcess()])
     sampler = looks.watched(1.0)
     assert sampler.dropped == 6
     assert looks.gaps[:6] == pytest.approx([0.001] * 6)  # until there is one sample; then 2 % of the time
     assert len(sampler.points) == 14
-    assert sampler.share <= 0.02
+    assert share_of(sampler) <= 0.02
     none = looks_at(0.001, [FakeProcess(looks=0)])
     assert not none.watched(10.0).points
     assert none.gaps[: memory._RETRIES] == pytest.approx([0.001] * memory._RETRIES)
@@ -416,8 +421,7 @@ def test_looking_takes_2_percent_of_the_time(looks_at: MakeLooks, cost_s: float,
     looks = looks_at(cost_s)
     looks.time.now = 50.0
     sampler = looks.watched(10.0)
-    assert sampler.share == pytest.approx(sampler.spent_s / (looks.time.now - 50))
-    assert sampler.share <= 0.02
+    assert share_of(sampler) <= 0.02
     assert looks.gaps[1:] == pytest.approx([apart_s] * (len(looks.gaps) - 1))
     assert len(sampler.points) >= 10.0 / apart_s - 1
 
@@ -426,7 +430,7 @@ def test_a_look_that_gets_dearer_is_taken_more_rarely(looks_at: MakeLooks) -> No
     looks = looks_at(lambda look: 0.001 * 1.1**look)
     sampler = looks.watched(10.0)
     # A look is reckoned with what the last ones cost: the last look alone can be dearer than that, here by a tenth.
-    assert sampler.share <= 0.02 + 0.1 * sampler.cost_s / looks.time.now
+    assert share_of(sampler) <= 0.02 + 0.1 * sampler.cost_s / looks.time.now
     assert all(later > earlier for earlier, later in zip(looks.gaps[1:], looks.gaps[2:], strict=False))
     assert len(sampler.points) > 20
 
@@ -434,7 +438,7 @@ def test_a_look_that_gets_dearer_is_taken_more_rarely(looks_at: MakeLooks) -> No
 def test_one_dear_look_is_paid_back_by_a_pause(looks_at: MakeLooks) -> None:
     looks = looks_at(lambda look: 0.05 if look == 10 else 0.001)
     sampler = looks.watched(10.0)
-    assert sampler.share <= 0.02
+    assert share_of(sampler) <= 0.02
     assert looks.gaps[9] > 2.0
     assert looks.gaps[-1] == pytest.approx(0.05)
 
@@ -452,14 +456,14 @@ def test_a_look_costs_what_the_dearest_of_the_last_three_did(looks_at: MakeLooks
 def test_a_hold_as_long_as_needed_has_three_looks_for_2_percent(looks_at: MakeLooks, cost_s: float) -> None:
     sampler = looks_at(cost_s).watched(memory.hold_needed_s(cost_s) * 1.001)
     assert len(sampler.points) in (3, 4)
-    assert sampler.share <= 0.02 * 4 / 3
+    assert share_of(sampler) <= 0.02 * 4 / 3
 
 
 def test_the_longest_hold_has_fewer_looks_and_not_dearer_ones(looks_at: MakeLooks) -> None:
     assert memory.hold_needed_s(0.05) == memory.LONGEST_HOLD_S == 5.0
     sampler = looks_at(0.04).watched(memory.hold_needed_s(0.04))
     assert len(sampler.points) == 2
-    assert sampler.share <= 0.02
+    assert share_of(sampler) <= 0.02
 
 
 def test_a_look_costs_what_it_takes_of_the_cpu_however_long_a_busy_machine_makes_it_wait(looks_at: MakeLooks) -> None:

@@ -82,14 +82,14 @@ def truth(text: str) -> bool:
 
 
 def some(what: str) -> Callable[[str], str]:
-    """Reads any text but an empty one."""
+    """Takes any text but an empty one as it is."""
 
-    def parse(text: str) -> str:
+    def not_empty(text: str) -> str:
         if not text.strip():
             raise ValueError(what)
         return text
 
-    return parse
+    return not_empty
 
 
 def one_of(*words: str) -> Callable[[str], str]:

@@ -55,7 +55,7 @@ class ConditionsMonitor:
         self.began_throttles = throttle_counts(self.root, self.cpus)
         return self
 
-    def calibrate(self) -> None:
+    def time_fixed_work(self) -> None:
         """Time a fixed piece of work in this process, while no launch is at work."""
         self.calibration_ns.append(calibration_ns())
         self.sample()

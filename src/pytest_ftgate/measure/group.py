@@ -187,7 +187,7 @@ class Measurement:
     def _calibrate(self) -> None:
         if self.monitor is not None:
             with self.spent.on("controls"):
-                self.monitor.calibrate()
+                self.monitor.time_fixed_work()
 
     def _run_references(self) -> None:
         """Run the reference of a cell that has failed as often as the cell itself: it may have the same error."""

@@ -49,9 +49,11 @@ class GilWatch:
         listen.of = self  # type: ignore[attr-defined]
         warnings.showwarning = listen
 
-    def enabled(self) -> bool:
-        """Whether the GIL is on, where it was off for longer than an import: CPython turns it on while any thread
-        loads an extension module, and off again once that has said that it can do without.
+    def wait_and_ask(self) -> bool:
+        """Whether the GIL is on; where it was off, for longer than an import, which this waits for.
+
+        CPython turns it on while any thread loads an extension module, and off again once that has said that it can do
+        without.
         """
         for _ in range(LOOKS if self.was_off else 0):
             if not gil_enabled():

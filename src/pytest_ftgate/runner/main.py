@@ -246,7 +246,7 @@ class MeasuredCell:
 
     def check_gil(self, enabled: bool, module: str) -> None:
         """Raise Failure where a cell must run without the GIL and has it: an error, never a slow result."""
-        if self.expects_gil_off and (enabled or watch.enabled()):
+        if self.expects_gil_off and (enabled or watch.wait_and_ask()):
             by = f"module {module or watch.module!r} turned it on" if module or watch.module else "no module was named"
             raise Failure(
                 f"the GIL came back on: {by}",

@@ -295,7 +295,7 @@ def close_report(report: dict[str, Any], worker: Worker, order: Order, result: A
         cpu_ns = process_time_ns() + ended_cpu_ns() if own_cpu else 0
         report["cpu_ns"] = cpu_ns - worker._cpu_ns
         worker._cpu_ns = cpu_ns
-        report["gil"] = watch.enabled()
+        report["gil"] = watch.wait_and_ask()
         report["gil_module"] = watch.module
         report["counters"] = counters = {name: counter.total for name, counter in worker.counters.items()}
         report["peaks"] = dict(worker.peaks)
@@ -578,6 +578,6 @@ def start_pool_worker(setup: Setup, shared: Any) -> None:
 
 def note_gil(path: str) -> None:
     """Leave a note if this worker has the GIL: tasks of a pool send no report, and checking in each would cost time."""
-    if watch.enabled():
+    if watch.wait_and_ask():
         with open(path, "w", encoding="utf-8") as file:
             file.write(watch.module)

@@ -71,7 +71,7 @@ def worst(report: Report, nodeid: str | None = None) -> Row | None:
     return min(wanted, key=lambda row: said.place(report, row), default=None)
 
 
-def watched(row: Row, good: str, bad: str, words: Sequence[str] = ()) -> Watched:
+def what_to_watch(row: Row, good: str, bad: str, words: Sequence[str] = ()) -> Watched:
     """How the states between two commits are told apart: by the metric that regressed most, or by the verdict."""
     judged = [each for each in row.verdict.metrics if each.decision.worse and not each.contract]
     sizes = {each.metric: max(each.ratio.value, 1 / each.ratio.value) for each in judged if each.ratio}
@@ -180,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
         return nothing(f"no commit lies between {shown(good)} and {shown(bad)}")
 
     # 2. The search; runs leave reports of their own, and the last run's stays.
-    wanted = watched(row, good, path[-1].commit, shlex.split(args.pytest))
+    wanted = what_to_watch(row, good, path[-1].commit, shlex.split(args.pytest))
     runs = Runs(root, wanted, until)
     _say(f"{wanted.nodeid}: {plural(len(path), 'step')} from {shown(good)} to {path[-1].text}")
     kept = (root / LAST_RUN).read_bytes()

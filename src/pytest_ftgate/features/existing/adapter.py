@@ -29,7 +29,7 @@ def declared(test: Callable[..., Any], owner: type | None) -> Declaration:
     function: Any = test
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    needed = arguments(function)[owner is not None :]
+    needed = required_parameters(function)[owner is not None :]
     debugged = hasattr(owner, "debug") and hasattr(owner, "setUpClass")
 
     def body(worker: Any, **params: Any) -> None:
@@ -53,7 +53,7 @@ def declared(test: Callable[..., Any], owner: type | None) -> Declaration:
     return declaration
 
 
-def arguments(function: Any) -> tuple[str, ...]:
+def required_parameters(function: Any) -> tuple[str, ...]:
     """The parameters of a function that have no default."""
     code, defaults = function.__code__, function.__defaults__ or ()
     by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
@@ -77,7 +77,7 @@ def made(names: Iterable[str], module: dict[str, Any], stack: ExitStack) -> dict
             values[name] = Path(stack.enter_context(TemporaryDirectory(prefix="ftgate-")))
             return values[name]
         function = fixture(name, module)
-        value = function(**{each: make(each) for each in arguments(function)})
+        value = function(**{each: make(each) for each in required_parameters(function)})
         if function.__code__.co_flags & GENERATOR:
             stack.callback(next, value, None)
             value = next(value)

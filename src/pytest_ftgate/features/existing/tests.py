@@ -185,7 +185,7 @@ def _unmeasurable(test: pytest.Function, function: Any, owner: type | None) -> s
     for name, indirect in parametrized.items():
         if indirect:
             return f"fixture {name!r} is parametrized indirectly"
-    needed = adapter.arguments(inspect.unwrap(function))[owner is not None :]
+    needed = adapter.required_parameters(inspect.unwrap(function))[owner is not None :]
     return next(filter(None, (_of_fixture(test, name, ()) for name in needed if name not in parametrized)), "")
 
 
@@ -225,5 +225,5 @@ def _of_fixture(test: pytest.Function, name: str, within: tuple[str, ...]) -> st
         return f"{what} is async"
     if why := _unsafe(_names(function)):
         return f"{what} uses {why}"
-    needed = (_of_fixture(test, each, (*within, name)) for each in adapter.arguments(function))
+    needed = (_of_fixture(test, each, (*within, name)) for each in adapter.required_parameters(function))
     return next(filter(None, needed), "")

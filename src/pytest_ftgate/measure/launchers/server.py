@@ -155,9 +155,10 @@ class ServerProcess:
     def must_run(self, when: str) -> None:
         """Raises LaunchFailed where it has ended."""
         if self.process.exit is not None:
-            raise self.died(when)
+            raise self.exit_failure(when)
 
-    def died(self, when: str) -> LaunchFailed:
+    def exit_failure(self, when: str) -> LaunchFailed:
+        """The error of a server that has ended; the caller raises it."""
         assert self.process.exit is not None
         code = self.process.exit.code
         hint = "; it has to stay in the foreground" if code == 0 else ""
@@ -434,7 +435,7 @@ class ServerHandle:
                 lost = PORT_TAKEN.search(self.server.output.text)
                 if lost:
                     return lost[0]
-                raise self.server.died("before it was ready")
+                raise self.server.exit_failure("before it was ready")
             refusal = no_answer(url, min(next(patience), max(POLL_S, deadline - self.clock())))
             if not refusal:
                 return self.server.strangers()

@@ -72,7 +72,7 @@ def required(request: Request, program: str) -> str:
     reason = missing(request.spec.programs, request.python)
     path = which(program, request.python, folder_of(request.spec))
     if reason or path is None:
-        raise CellUnsupported(reason or absent(program, request.spec.programs))
+        raise CellUnsupported(reason or reason_without(program, request.spec.programs))
     return path
 
 
@@ -82,7 +82,7 @@ def missing(needs: Sequence[tuple[str, str]], python: str = "") -> str:
     return f"needs {', and '.join(absent)}" if absent else ""
 
 
-def absent(program: str, needs: Sequence[tuple[str, str]]) -> str:
+def reason_without(program: str, needs: Sequence[tuple[str, str]]) -> str:
     """The reason of a cell that cannot run without a program, in the words of `missing`."""
     return f"needs {_fix(program, dict(needs).get(program, ''))}"
 

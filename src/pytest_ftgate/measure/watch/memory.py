@@ -203,10 +203,6 @@ class MemorySampler:
         """What a sample costs: the dearest of the last three, in seconds; 0 before the first."""
         return max(self._costs, default=0.0)
 
-    @property
-    def share(self) -> float:
-        return self.spent_s / max(self.clock() - self._began, self.spent_s, 1e-9)
-
     def step(self) -> None:
         began, cost_began = self.clock(), self.cost_clock()
         # The tree is taken again where there is a child that was not there before, be it one that the tree leaves out.
