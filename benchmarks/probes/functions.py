@@ -68,8 +68,8 @@ def test_work(worker):
 """
 
 
-def request(folder: Path, build: str, role: LaunchRole) -> Request:
-    """A launch of the workload in a folder."""
+def request(folder: Path, build: str, role: LaunchRole, seed: int) -> Request:
+    """A launch of the workload in a folder; the sides of a pair have the same seed, as in the product."""
     interpreter = find_interpreter(parse_target(build))
     assert interpreter is not None
     executor = Executor(kind="threads")
@@ -85,8 +85,8 @@ def request(folder: Path, build: str, role: LaunchRole) -> Request:
         role=role,
         expect_gil=build == "3.14",
         environment={},
-        hash_seed=random.randrange(1 << 16),
-        padding=random.randrange(1 << 12),
+        hash_seed=seed,
+        padding=seed % (1 << 12),
         timeout_s=60,
         sampling_ns=1_000_000,
     )
@@ -104,16 +104,17 @@ def started(launcher: WorkloadLauncher, one: Request) -> WorkloadHandle:
 
 def timed(launcher: WorkloadLauncher, folder: Path, build: str, order: int) -> dict[str, Launch]:
     """A timing launch of each side, interleaved."""
-    handles = {side: started(launcher, request(folder / side, build, "own")) for side in SIDES}
+    seed = random.randrange(1 << 16)
+    handles = {side: started(launcher, request(folder / side, build, "own", seed)) for side in SIDES}
     for _ in range(TURNS):
         for side in random.sample(SIDES, len(SIDES)):
             handles[side].iteration(MEASURED)
     return {side: msgspec.structs.replace(handle.finish(), order=order) for side, handle in handles.items()}
 
 
-def profiled(launcher: WorkloadLauncher, folder: Path, build: str) -> Profile:
+def profiled(launcher: WorkloadLauncher, folder: Path, build: str, seed: int) -> Profile:
     """The samples of about WORK_NS of work."""
-    handle = started(launcher, request(folder, build, "profile"))
+    handle = started(launcher, request(folder, build, "profile", seed))
     work_ns = 0
     while work_ns < WORK_NS:
         work_ns += max(1, handle.iteration(MEASURED).work_ns)
@@ -159,7 +160,8 @@ def main() -> None:
             alike, others, scans, grew = Counter[str](), Counter[str](), 0, 0
             wrong = [0, 0]
             for _ in range(options.pairs):
-                profiles = {side: profiled(launcher, folder / side, build) for side in random.sample(SIDES, len(SIDES))}
+                sides, seed = random.sample(SIDES, len(SIDES)), random.randrange(1 << 16)
+                profiles = {side: profiled(launcher, folder / side, build, seed) for side in sides}
                 drawn = random.sample(launches, DRAWN)
                 same, slower = (named(profiles, drawn, side, build) for side in SIDES[1:])
                 alike.update(same or ())

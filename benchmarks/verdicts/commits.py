@@ -258,7 +258,7 @@ def committed(folder: Path, workload: Workload) -> Path:
 
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--ftgate", "--ftgate-against=HEAD~1", "-oftgate_unchanged=measure")
 """Cells of which only a comment has changed are measured, too."""
-ELSEWHERE = "import sys; sys.path.insert(0, {!r}); import pytest; sys.exit(pytest.console_main())"
+ELSEWHERE = "import sys; sys.path.insert(0, {!r}); import pytest; sys.exit(pytest.main())"
 
 
 def measure(root: Path, results: Results, *options: str, source: Path | None = None) -> None:

@@ -37,7 +37,7 @@ class Workloads:
 
     def draw(self) -> None:
         """Begin a round: its launches share a hash seed and a padding, as in the product."""
-        self.drawn = {"hash_seed": random.randrange(1, 2**32), "padding": random.randrange(4096)}
+        self.hash_seed, self.padding = random.randrange(1, 2**32), random.randrange(4096)
 
     def request(
         self,
@@ -60,8 +60,9 @@ class Workloads:
             role="own",
             expect_gil=not build.endswith("t"),
             environment=environment_variables(target.settings),
+            hash_seed=self.hash_seed,
+            padding=self.padding,
             timeout_s=60.0,
-            **self.drawn,
         )
 
 
