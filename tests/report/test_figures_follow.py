@@ -196,8 +196,8 @@ def test_each_number_of_a_row_follows_from_its_launches(report: Report) -> None:
     expected = [
         TWO.label,
         units.time(found["wall"]),
-        units.half_width(Interval(value=found["wall"], low=next(ends), high=next(ends), level=0.95)),
         said.change_text(judged["wall"]),
+        units.half_width(Interval(value=found["wall"], low=next(ends), high=next(ends), level=0.95)),
         units.ratio(1.0),
         moved("cores", units.cores(found["cores"])),
         moved("uss", units.size(found["uss"])),
