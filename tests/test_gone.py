@@ -58,6 +58,9 @@ def _features(dotted: list[str]) -> list[str]:
 
 
 GONE: Final = {
+    "time of a test that is reserved to explain it, and functions that explain everything": Gone(
+        words=("FunctionTime", "reserved_s", "RESERVED_SHARE", "memory_round.read")
+    ),
     "a screen against stored figures, and a second measurement after a miss": Gone(
         options=("escalate",),
         words=(

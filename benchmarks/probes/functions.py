@@ -135,11 +135,11 @@ def named(profiles: dict[str, Profile], launches: list[dict[str, Launch]], after
         Sample(cell=cell, interpreter=interpreter, key="", all_launches=tuple(each[side] for each in launches))
         for side in ("reference", after)
     ]
-    time = added_time(msgspec.structs.replace(sides[1], reference=sides[0]))
+    time = added_time(sides[1], sides[0])
     assert time is not None
     found = slower_functions(profiles["reference"], profiles[after], time)
     grew = time.grew or after == "same"  # the samples alone are put to the test where nothing changed
-    return ([] if isinstance(found, str) else [each.name for each in found]) if grew else None
+    return [each.name for each in found.parts] if grew else None
 
 
 def main() -> None:

@@ -10,17 +10,21 @@ import pytest
 from report_by_hand import FREE_THREADED, cell
 from values import iteration, probed, sample_of
 
-from pytest_ftgate.judge import explain
+from pytest_ftgate.judge import explain, metrics
 from pytest_ftgate.judge.explain import AddedTime
-from pytest_ftgate.model.report import Explanation, FunctionTime
+from pytest_ftgate.model.report import Cause, Explanation, Part
 from pytest_ftgate.model.sample import (
     Function,
+    Held,
+    Import,
     Launch,
+    Loads,
     Profile,
     Sample,
     StackSamples,
     Waits,
 )
+from pytest_ftgate.model.verdict import Decision, MetricVerdict, Verdict
 
 SLOWER = AddedTime(before_ns=40e6, after_ns=80e6, error=0.01)
 
@@ -39,9 +43,9 @@ def profile(*stacks: tuple[float, str], blocks: int = 20, samples: int = 100, se
     return Profile(functions=functions, samples=tuple(found))
 
 
-def named(found: tuple[FunctionTime, ...] | str) -> list[str]:
-    assert not isinstance(found, str), found
-    return [each.name for each in found]
+def named(found: Cause) -> list[str]:
+    assert found.parts, found
+    return [each.name for each in found.parts]
 
 
 class TestFunctions:
@@ -50,18 +54,35 @@ class TestFunctions:
         after = profile((0.55, "body parse scan"), (0.45, "body write"), seed=1)
         found = explain.slower_functions(before, after, SLOWER)
         assert named(found) == ["scan"]
-        assert isinstance(found[0], FunctionTime)
-        assert found[0].before == pytest.approx(0.1, abs=0.03)
-        assert found[0].after == pytest.approx(0.55, abs=0.04)
-        assert found[0].added_ns == pytest.approx(40e6, rel=0.1)
+        assert found.added == 40e6
+        assert found.parts[0].before == pytest.approx(0.1, abs=0.03)
+        assert found.parts[0].after == pytest.approx(0.55, abs=0.04)
+        assert found.parts[0].added == pytest.approx(40e6, rel=0.1)
 
-    def test_a_changed_function_is_first_also_where_those_that_it_calls_take_the_time(self) -> None:
+    @pytest.mark.parametrize(
+        ("changed", "expected"),
+        [
+            ({("src/work.py", "parse"), ("other.py", "scan"), ("work.py", "write")}, ["parse"]),
+            ({("work.py", "scan")}, ["scan"]),
+            ({("work.py", "scan"), ("work.py", "parse")}, ["scan"]),
+            ({("work.py", "write")}, ["scan"]),
+        ],
+    )
+    def test_time_is_said_once_for_the_changed_function_that_takes_it_else_for_the_innermost(
+        self, changed: set[tuple[str, str]], expected: list[str]
+    ) -> None:
         before = profile((0.1, "body parse scan"), (0.9, "body write"))
         after = profile((0.55, "body parse scan"), (0.45, "body write"), seed=1)
-        changed = {("src/work.py", "parse"), ("other.py", "scan"), ("work.py", "write")}
         found = explain.slower_functions(before, after, SLOWER, changed)
-        assert named(found) == ["parse", "scan"]
-        assert [isinstance(each, FunctionTime) and each.changed for each in found] == [True, False]
+        assert named(found) == expected
+        assert found.parts[0].changed is (changed != {("work.py", "write")})
+
+    def test_a_changed_function_is_first_where_another_takes_more(self) -> None:
+        before = profile((0.1, "body parse"), (0.9, "body write"))
+        after = profile((0.3, "body parse"), (0.7, "body write"), seed=1)
+        found = explain.slower_functions(before, after, SLOWER, {("work.py", "parse")})
+        assert named(found) == ["parse", "write"] or named(found) == ["parse"]
+        assert found.parts[0].changed
 
     def test_a_caller_that_adds_much_of_its_own_is_named_too(self) -> None:
         before = profile((1.0, "body"))
@@ -80,18 +101,18 @@ class TestFunctions:
     def test_a_function_whose_lines_moved_is_the_same(self) -> None:
         before = profile((0.5, "body scan"), (0.5, "body"))
         lower = tuple(msgspec.structs.replace(each, line=each.line + 7) for each in before.functions)
-        found = explain.slower_functions(before, msgspec.structs.replace(before, functions=lower), SLOWER)
-        assert not isinstance(found, str)
+        found = explain.slower_functions(before, msgspec.structs.replace(before, functions=lower), SLOWER).parts
         assert {each.name: (each.before, each.line) for each in found}["scan"] == (found[-1].after, 17)
 
     def test_few_samples_are_refused(self) -> None:
         few = profile((1.0, "body"), samples=2)
-        assert "only 40 samples" in str(explain.slower_functions(few, few, SLOWER))
+        assert explain.slower_functions(few, few, SLOWER).unknown.startswith("only 40 samples")
 
     def test_what_lies_within_the_noise_is_refused(self) -> None:
         before = profile(*((1.0, f"body f{number}") for number in range(9)))
         noisy = AddedTime(before_ns=40e6, after_ns=42e6, error=0.03)
-        assert "no function's time grew beyond the noise" in str(explain.slower_functions(before, before, noisy))
+        found = explain.slower_functions(before, before, noisy)
+        assert (found.parts, found.unknown) == ((), "no function grew beyond the noise of 4000 samples")
 
     def test_samples_of_one_block_count_as_what_they_are(self) -> None:
         """A function that fills some blocks wholly may have done so by chance."""
@@ -117,7 +138,7 @@ class TestFunctions:
             grown = [(0.4 + 0.2, "body"), *stacks[1:]]
             time = AddedTime(before_ns=40e6, after_ns=48e6, error=0.0)
             found = explain.slower_functions(profile(*stacks, seed=seed), profile(*grown, seed=seed + 999), time)
-            wrong += not isinstance(found, str) and set(named(found)) != {"body"}
+            wrong += bool(found.parts) and set(named(found)) != {"body"}
         assert wrong <= 3
 
 
@@ -190,11 +211,117 @@ class TestMovements:
 
     def test_time_grew_only_beyond_its_noise(self) -> None:
         before = sample(work_ms=10.0)
-        slower = explain.added_time(sample(before, work_ms=12.0))
+        slower = explain.added_time(sample(work_ms=12.0), before)
         assert slower is not None
         assert slower.grew
         assert slower.after_ns - slower.before_ns == pytest.approx(2e6, rel=0.1)
-        noisy = explain.added_time(sample(sample(work_ms=10.0, deviation=0.2), work_ms=10.1, deviation=0.2))
+        noisy = explain.added_time(sample(work_ms=10.1, deviation=0.2), sample(work_ms=10.0, deviation=0.2))
         assert noisy is not None
         assert not noisy.grew
-        assert explain.added_time(before) is None
+        assert explain.added_time(before, before.with_launches("time", [])) is None
+
+
+# -- held memory, imports --------------------------------------------------------------------------------------------
+
+MIB = float(1 << 20)
+
+
+def loads(*lines: Held, modules: tuple[str, ...] = (), imports: tuple[Import, ...] = ()) -> Loads:
+    return Loads(lines=lines, modules=modules, imports=imports)
+
+
+def held(
+    size: float, text: str = "BALLAST = load()", line: int = 3, *, error: float = 0.0, left: float | None = 0.0
+) -> Held:
+    return Held(file="work.py", line=line, text=text, bytes=size, error=error, left=left)
+
+
+def imported(name: str, own_ms: float, all_ms: float, importer: str = "") -> Import:
+    return Import(name=name, own_ns=round(own_ms * 1e6), all_ns=round(all_ms * 1e6), importer=importer)
+
+
+class TestHeldLines:
+    def test_the_line_that_holds_more_is_named_where_it_stands_now_and_others_are_not(self) -> None:
+        before = loads(held(MIB), held(2 * MIB, "rest()", 9), modules=("json",))
+        after = loads(held(8 * MIB, line=5), held(2.5 * MIB, "rest()", 11), modules=("json", "ssl"))
+        found = explain.held_lines(before, after, "memory", 8 * MIB)
+        assert found.parts == (
+            Part(file="work.py", line=5, name="BALLAST = load()", before=MIB, after=8 * MIB, added=7 * MIB),
+        )
+        assert (found.of, found.added, found.modules, found.unknown) == ("memory", 8 * MIB, ("ssl",), "")
+
+    def test_a_line_that_is_new_holds_all_that_it_holds(self) -> None:
+        found = explain.held_lines(loads(), loads(held(8 * MIB)), "memory", 9 * MIB)
+        assert [(each.before, each.added) for each in found.parts] == [(0.0, 8 * MIB)]
+
+    @pytest.mark.parametrize("after", [held(MIB * 1.1), held(9 * MIB, error=4 * MIB)], ids=["little", "scatter"])
+    def test_what_holds_little_more_or_scatters_is_not_named(self, after: Held) -> None:
+        found = explain.held_lines(loads(held(MIB)), loads(after), "memory", 8 * MIB)
+        assert found.parts == ()
+        assert found.unknown.startswith("no line of Python holds a fifth of it")
+
+    def test_growth_is_of_what_each_call_leaves_behind(self) -> None:
+        before = loads(held(90 * MIB, "CACHE = fill()"), held(0, "HELD.append(x)", 8))
+        after = loads(held(99 * MIB, "CACHE = fill()"), held(6e6, "HELD.append(x)", 8, left=65_000.0))
+        found = explain.held_lines(before, after, "growth", 65_536.0)
+        assert [(each.name, each.after) for each in found.parts] == [("HELD.append(x)", 65_000.0)]
+
+    def test_growth_that_was_not_traced_is_not_known(self) -> None:
+        side = loads(held(MIB, left=None))
+        assert "was not traced" in explain.held_lines(side, side, "growth", 65_536.0).unknown
+
+
+class TestImports:
+    def test_what_came_is_named_once_with_all_that_it_imports(self) -> None:
+        before = loads(imports=(imported("work", 20, 50), imported("json", 30, 30, "work")))
+        after = loads(
+            imports=(
+                imported("work", 21, 300),
+                imported("json", 31, 31, "work"),
+                imported("asyncio", 90, 240, "work"),
+                imported("ssl", 150, 150, "asyncio"),
+            )
+        )
+        found = explain.slower_imports(before, after, 252e6)
+        assert [(each.name, each.file, each.added) for each in found.parts] == [("asyncio", "work", 240e6)]
+        assert found.modules == ("asyncio", "ssl")
+
+    def test_a_module_that_takes_longer_by_itself_is_named_and_one_above_it_is_not(self) -> None:
+        before = loads(imports=(imported("work", 20, 50), imported("tables", 30, 30, "work")))
+        after = loads(imports=(imported("work", 21, 251), imported("tables", 230, 230, "work")))
+        found = explain.slower_imports(before, after, 210e6)
+        assert [(each.name, each.before, each.after) for each in found.parts] == [("tables", 30e6, 230e6)]
+
+    def test_without_one_it_is_said(self) -> None:
+        side = loads(imports=(imported("work", 20, 50),))
+        assert explain.slower_imports(side, side, 100e6).unknown == "no import takes a fifth of it"
+
+
+# -- of which kind ---------------------------------------------------------------------------------------------------
+
+
+def test_each_metric_is_explained_by_its_own_kind_and_nothing_of_time_is_said_of_memory() -> None:
+    kinds = {name: explain.kind_of(name) for name in metrics.NAMES}
+    assert {name for name, kind in kinds.items() if kind == "memory"} == {"uss", "pss", "rss"}
+    assert {"wall", "tail", "cpu", "work", "scaling"} <= {name for name, kind in kinds.items() if kind == "time"}
+    assert {"lock_wait", "queue_wait", "gil_wait"} <= {name for name, kind in kinds.items() if kind == "waits"}
+    assert (kinds["growth"], kinds["start"]) == ("growth", "start")
+    before = sample(work_ms=10.0, gil=0.05, waited=0.01)
+    moved = explain.moved(sample(before, work_ms=20.0, gil=0.4, waited=0.3, start_ms=3.0), before)
+    assert explain.of_kinds(moved, ["memory", "growth"]) == Explanation()
+    assert explain.of_kinds(moved, ["waits"]) == Explanation(sites=moved.sites, shares=moved.shares)
+    assert explain.of_kinds(moved, ["time"]) == moved
+
+
+@pytest.mark.parametrize(
+    ("decision", "expected"), [(Decision.REGRESSED, ["memory"]), (Decision.BROKEN, ["time", "growth"])]
+)
+def test_what_fails_has_its_kinds(decision: Decision, expected: list[str]) -> None:
+    judged = [
+        MetricVerdict(metric="uss", decision=Decision.REGRESSED),
+        MetricVerdict(metric="wall", decision=Decision.PASSED),
+        MetricVerdict(metric="contract", decision=Decision.BROKEN, contract="scaling >= 1.5"),
+        MetricVerdict(metric="contract", decision=Decision.BROKEN, contract="growth < 1 KiB"),
+        MetricVerdict(metric="contract", decision=Decision.BROKEN, contract="gil == off"),
+    ]
+    assert explain.kinds_of(Verdict(decision=decision, metrics=tuple(judged))) == expected

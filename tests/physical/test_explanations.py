@@ -10,7 +10,7 @@ from report_by_hand import FREE_THREADED
 
 from physical import confirmed
 from pytest_ftgate.judge import explain
-from pytest_ftgate.model.report import FunctionTime
+from pytest_ftgate.model.report import Part
 from pytest_ftgate.model.sample import Launch, Profile, Sample
 from pytest_ftgate.model.spec import Cell, Target
 from pytest_ftgate.runner.protocol import COLD, MEASURED, WARMUP
@@ -88,7 +88,7 @@ def profiled_once(side: Bench) -> Profile:
     return replace(profile, functions=tuple(replace(each, file=Path(each.file).name) for each in profile.functions))
 
 
-def named(bench: Bench, before: str, after: str) -> tuple[FunctionTime, ...]:
+def named(bench: Bench, before: str, after: str) -> tuple[Part, ...]:
     """The functions that take the added time."""
     sides = pair_of(bench, before, after)
     pairs = [timed(sides, order) for order in range(PAIRS)]
@@ -97,12 +97,12 @@ def named(bench: Bench, before: str, after: str) -> tuple[FunctionTime, ...]:
         Sample(cell=cell, interpreter=FREE_THREADED, key="", all_launches=launches)
         for launches in zip(*pairs, strict=True)
     )
-    added = explain.added_time(msgspec.structs.replace(now, reference=then))
+    added = explain.added_time(now, then)
     assert added is not None
     assert added.grew
     found = explain.slower_functions(profiled(sides[0]), profiled(sides[1]), added)
-    assert not isinstance(found, str), found
-    return found
+    assert found.parts, found
+    return found.parts
 
 
 @confirmed

@@ -16,7 +16,7 @@ from golden import check_golden
 from pytest_ftgate.features import markdown
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval, Metric
-from pytest_ftgate.model.report import Explanation, Figures, FunctionTime, Moved, Report, Row, Shortfall
+from pytest_ftgate.model.report import Cause, Explanation, Figures, Part, Report, Row, Shortfall, Site
 from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict
 from pytest_ftgate.report import said, terminal
 
@@ -24,7 +24,7 @@ REGRESSED, PASSED = Decision.REGRESSED, Decision.PASSED
 WHY = "--ftgate-against main; encode() in words.py differs"
 PAIRED = Basis(basis="paired", why=WHY, baseline=f"main ({COMMIT[:10]})", commit=COMMIT)
 HELD = Basis(why="nothing is stored for it")
-UNKNOWN = "not known (no function's time grew beyond the noise of 770 and 810 samples (p < 0.01 over 60 functions))"
+UNKNOWN = "no function grew beyond the noise of 770 samples"
 BROKEN = "1.04x against 1.50x; it did not hold in 9 of 9 rounds: p = 0.0002, limit 0.001"
 LIKELY = "+120 % is beyond +2 %: p = 0.003, limit 0.0016; about 3 more pairs would settle it"
 OPEN = "rules out +14 %; +5 % needs about 5 more pairs, 38 s"
@@ -66,21 +66,21 @@ def row(word: str, workers: int, *judged: MetricVerdict, basis: Basis = PAIRED, 
     return Row(cell=of, verdict=basis.verdict(decision, "", judged), figures=figures, **fields)
 
 
-def spent(added_ms: float, *others: tuple[str, float]) -> tuple[FunctionTime, ...]:
+def spent(added_ms: float, *others: tuple[str, float]) -> tuple[Cause]:
     """All of the added time is spent in `encode`, whose code changed, and parts of it in others."""
     functions = (("encode", added_ms, True), *((name, ms, False) for name, ms in others))
-    return tuple(
-        FunctionTime(file="words.py", line=line, name=name, before=0.1, after=0.6, added_ns=ms * MS, changed=changed)
+    parts = tuple(
+        Part(file="words.py", line=line, name=name, before=0.1, after=0.6, added=ms * MS, changed=changed)
         for line, (name, ms, changed) in enumerate(functions, 3)
     )
+    return (Cause(of="time", added=added_ms * MS, parts=parts),)
 
 
 def one_cause() -> list[Row]:
     times = (("threads", 1, 4.0, 7.2), ("fork", 1, 4.1, 7.3), ("threads", 2, 8.0, 14.6), ("fork", 2, 4.4, 8.3))
     rows = []
     for word, workers, was, now in times:
-        functions = spent(now - was, ("pad", 1.3), ("inner", 0.95 * (now - was)))
-        explanation = Explanation(functions=functions, added_ns=(now - was) * MS)
+        explanation = Explanation(causes=spent(now - was, ("pad", 1.3)))
         rows.append(row(word, workers, wall(REGRESSED, was, now), explanation=explanation))
     return rows
 
@@ -89,13 +89,16 @@ def wall_and_waits() -> list[Row]:
     """A function that is cached became 18 % slower, below its lock: the waits alone were said."""
     waited = judged(Metric.LOCK_WAIT, REGRESSED, 0.004, 0.37, 0.12, allowed=0.01)
     slower = wall(REGRESSED, 4.2, 4.96, 0.04, allowed=1.02, p_fail=0.0001)
-    sites = (Moved(name="cache.py:2 Lock", before=0.004, after=0.37),)
-    explanation = Explanation(functions=spent(0.76), added_ns=0.76 * MS, sites=sites)
+    sites = (Site(name="cache.py:2 Lock", before=0.004, after=0.37),)
+    explanation = Explanation(causes=spent(0.76), sites=sites)
     return [row("threads", 1, wall(PASSED, 4.2, 4.22)), row("threads", 2, waited, slower, explanation=explanation)]
 
 
 def memory() -> list[Row]:
-    return [row("threads", 1, judged(Metric.USS, REGRESSED, 4.2 * MIB, 12.2 * MIB, 0.01), wall(PASSED, 4.2, 4.21))]
+    heavier = judged(Metric.USS, REGRESSED, 4.2 * MIB, 12.2 * MIB, 0.01)
+    line = Part(file="words.py", line=3, name='BALLAST = b"x" * (8 << 20)', before=0, after=8 * MIB, added=8 * MIB)
+    held = Explanation(causes=(Cause(of="memory", added=8 * MIB, parts=(line,)),))
+    return [row("threads", 1, heavier, wall(PASSED, 4.2, 4.21), explanation=held)]
 
 
 def leak() -> list[Row]:
@@ -105,14 +108,14 @@ def leak() -> list[Row]:
 def start() -> list[Row]:
     later = judged("start", REGRESSED, 196 * MS, 448 * MS, 0.05)
     slower = wall(Decision.SUSPECT, 210, 462, 0.08, reason=LIKELY)
-    return [row("spawn", 2, later, slower, explanation=Explanation(refused=UNKNOWN))]
+    return [row("spawn", 2, later, slower, explanation=Explanation(causes=(Cause(of="time", unknown=UNKNOWN),)))]
 
 
 def contract() -> list[Row]:
     broken = MetricVerdict(
         metric=Metric.CONTRACT, decision=Decision.BROKEN, contract="threads.scaling >= 1.5", reason=BROKEN, launches=9
     )
-    locked = Explanation(sites=(Moved(name="parsers.py:7 Lock", before=0.0, after=0.48),))
+    locked = Explanation(sites=(Site(name="parsers.py:7 Lock", before=0.0, after=0.48),))
     return [row("threads", 2, broken, basis=HELD, explanation=locked)]
 
 

@@ -70,7 +70,7 @@ def test_the_headline_is_the_worst_cell_with_its_function() -> None:
         "test_lookup[3.14t-threads-w8]: lock_wait +4.1 points, at src/words/cache.py:12 Lock",
         "nothing was compared",
     ]
-    slower = [row for row in report.rows if row.explanation and row.explanation.functions]
+    slower = [row for row in report.rows if row.explanation and row.explanation.cause("time")]
     assert said.first_line(report, slower) == (
         "test_tokenise[3.14-fork-w8]: wall +31.2 %, in iterencode, json/encoder.py:204"
     )

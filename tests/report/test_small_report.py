@@ -17,7 +17,7 @@ from pytest_ftgate.features import markdown
 from pytest_ftgate.judge.figures import figures
 from pytest_ftgate.judge.values import Values
 from pytest_ftgate.kit.values import Interval
-from pytest_ftgate.model.report import Explanation, Figures, Report, Row
+from pytest_ftgate.model.report import Cause, Explanation, Figures, Report, Row
 from pytest_ftgate.model.sample import Iteration, one_worker_cell
 from pytest_ftgate.model.verdict import Decision
 from pytest_ftgate.report import said
@@ -155,9 +155,10 @@ def of_launches(row: Row) -> Iterator[str]:
 def of_explanation(of: Explanation, was: Figures, now: Figures) -> Iterator[str]:
     """What changed did so between both sides."""
     was_ns, now_ns = was.work_ns or 0.0, now.work_ns or 0.0
-    if sum(each.added_ns for each in of.functions) > of.added_ns:
+    cause = of.cause("time") or Cause(of="time")
+    if sum(each.added for each in cause.parts) > cause.added:
         yield "the functions take more than was added"
-    if not all(near(each.added_ns, each.after * now_ns - each.before * was_ns) for each in of.functions):
+    if not all(near(each.added, each.after * now_ns - each.before * was_ns) for each in cause.parts):
         yield "a function's time is not its share"
     if of.cores and not (near(of.cores.before, was.cores) and near(of.cores.after, now.cores)):
         yield "the cores kept busy are not those of both sides"

@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from fake_launcher import (
     GIL,
+    MIB,
     MS,
     At,
     FakeLauncher,
     failed,
     group_of,
+    memory_of,
     noisy,
 )
 from scripted import COMMIT, FORK, THREADS, TWO, Project, cells_slower, day, finish, of_counts, required, rows_of
@@ -29,8 +31,8 @@ from pytest_ftgate.judge.judge import PAIRED_ROUNDS
 from pytest_ftgate.judge.prediction import LEAST_LAUNCHES, MOST_LAUNCHES
 from pytest_ftgate.kit.values import Metric
 from pytest_ftgate.measure.conditions import ConditionsMonitor
-from pytest_ftgate.model.report import Conditions, Explanation, Moved, Row, Shortfall
-from pytest_ftgate.model.sample import Function, Profile, Sample, StackSamples, executor_cell
+from pytest_ftgate.model.report import Cause, CauseOf, Conditions, Moved, Row, Shortfall
+from pytest_ftgate.model.sample import Function, Held, Loads, Profile, Sample, StackSamples, executor_cell
 from pytest_ftgate.model.spec import Cell, Xfail, parse_target
 from pytest_ftgate.model.verdict import Acceptance, Decision
 from pytest_ftgate.report import said
@@ -274,9 +276,9 @@ class TestReferences:
         monkeypatch.setattr(UnchangedCells, "check", settle)
         told: list[object] = []
 
-        def functions(*words: object) -> str:
+        def functions(*words: object) -> Cause:
             told.append(words[3])
-            return "none"
+            return Cause(of="time", unknown="none")
 
         monkeypatch.setattr(explain, "slower_functions", functions)
         project.recorded()
@@ -530,27 +532,39 @@ def profiles_of(launcher: FakeLauncher) -> list[tuple[str, bool]]:
     return sorted((each.cell.nodeid, each.reference) for each in launcher.requests if each.role == "profile")
 
 
+def loads_of(size: float) -> Loads:
+    """A line holds so much."""
+    line = Held(file="/trees/x/work.py", line=3, text="BALLAST = load()", bytes=size, left=0.0)
+    return Loads(lines=(line,), modules=("json",))
+
+
+def cause_of(row: Row, of: CauseOf) -> Cause:
+    assert row.explanation is not None
+    found = row.explanation.cause(of)
+    assert found is not None
+    return found
+
+
 class TestExplanation:
     def test_a_regressed_cell_costs_one_pair_of_launches_and_others_none(self, project: Project) -> None:
         launcher = profiled(day(cells_slower(1.8, FORK)))
         rows = finish(project.trial(launcher, TWO, against="main"))
         assert profiles_of(launcher) == [(FORK, False), (FORK, True)]
         assert rows[THREADS].explanation is None
-        explanation = rows[FORK].explanation
-        assert explanation is not None
-        assert explanation.refused == ""
-        (function,) = explanation.functions
+        cause = cause_of(rows[FORK], "time")
+        assert cause.unknown == ""
+        (function,) = cause.parts
         assert (function.name, function.line, function.file) == ("parse", 1, "work.py")
         assert (function.before, function.after) == (0.1, 0.5)
-        assert function.added_ns == pytest.approx(12.8 * MS, rel=0.05)  # half of 28.8 ms, a tenth of 16
-        assert explanation.added_ns == pytest.approx(12.8 * MS, rel=0.05)
+        assert function.added == pytest.approx(12.8 * MS, rel=0.05)  # half of 28.8 ms, a tenth of 16
+        assert cause.added == pytest.approx(12.8 * MS, rel=0.05)
 
     def test_a_cell_beside_the_commit_of_its_recording_is_explained(self, project: Project) -> None:
         project.recorded(launches=12)
         launcher = profiled(day(cells_slower(1.8, FORK)))
         rows = finish(project.trial(launcher, TWO))
         assert profiles_of(launcher) == [(FORK, False), (FORK, True)]
-        assert [each.name for each in rows[FORK].explanation.functions] == ["parse"]  # type: ignore[union-attr]
+        assert [each.name for each in cause_of(rows[FORK], "time").parts] == ["parse"]
 
     def test_nothing_is_launched_where_it_is_turned_off(self, project: Project) -> None:
         launcher = profiled(day(cells_slower(1.8, FORK)))
@@ -578,18 +592,77 @@ class TestExplanation:
         rows = finish(project.trial(launcher, TWO, against="main"))
         assert rows[FORK].verdict.decision is Decision.REGRESSED
         assert rows[FORK].error is None
-        refused = rows[FORK].explanation.refused  # type: ignore[union-attr]
-        assert refused == "not known (while its stacks were sampled: raised ValueError)"
+        unknown = cause_of(rows[FORK], "time").unknown
+        assert unknown == "what takes the added time is not known: while its stacks were sampled: raised ValueError"
 
-    def test_when_the_time_has_ended_no_function_is_sought(self, project: Project) -> None:
+    def test_explaining_has_its_own_time_beside_that_of_the_test(self, project: Project) -> None:
+        """However the verdict took all of the test's time, or was fast."""
         launcher = profiled(day(cells_slower(3.0, FORK)))
         trial = project.trial(launcher, TWO, against="main")
         assert trial.phase is not None
-        trial.phase.budget_s = trial.phase.reserved_s = 0.0
+        trial.step()
+        assert profiles_of(launcher) == []
+        trial.phase.measurement.plan.spend(1e6)
         row = finish(trial)[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
+        assert cause_of(row, "time").parts[0].name == "parse"
+
+    def test_when_its_own_time_has_ended_no_function_is_sought(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(3.0, FORK)))
+        trial = project.trial(launcher, TWO, against="main")
+        trial.explainer.spent_s = explaining.OWN_S
+        cause = cause_of(finish(trial)[FORK], "time")
+        assert (cause.unknown, profiles_of(launcher)) == ("what takes the added time is not known: no time left", [])
+
+    def test_a_memory_failure_is_explained_by_lines_and_never_by_a_time(self, project: Project) -> None:
+        launcher = profiled(day())
+        launcher.memory = lambda at: memory_of((20 if at.reference or "fork" not in at.label else 28) * MIB)
+        launcher.loads = lambda at: loads_of(MIB if at.reference else 8 * MIB)
+        row = finish(project.trial(launcher, TWO, against="main"))[FORK]
+        assert {each.metric for each in row.verdict.metrics if each.decision.worse} == {Metric.USS}
+        cause = cause_of(row, "memory")
+        assert [(each.file, each.line, each.added) for each in cause.parts] == [("work.py", 3, 7 * MIB)]
+        assert cause.added == 8 * MIB
+        assert profiles_of(launcher) == []
+        texts = said.explained(row.explanation)
+        assert texts == ("7.00 MiB of the 8.00 MiB added are held at work.py:3: BALLAST = load()",)
+
+    def test_of_memory_nothing_is_borrowed_from_a_cell_whose_time_grew(self, project: Project) -> None:
+        launcher = profiled(day(cells_slower(1.8, THREADS)))
+        launcher.memory = lambda at: memory_of((20 if at.reference or "fork" not in at.label else 28) * MIB)
+        rows = finish(project.trial(launcher, TWO, against="main"))
+        assert [each.name for each in cause_of(rows[THREADS], "time").parts] == ["parse"]
+        explanation = rows[FORK].explanation
+        assert explanation is not None
+        assert [(each.of, each.parts, each.like) for each in explanation.causes] == [("memory", (), "")]
+        (text,) = said.explained(explanation)
+        assert text.startswith("no line of Python holds a fifth of it")
+
+    def test_a_broken_contract_names_the_lock_however_fast_it_broke(self, project: Project) -> None:
+        launcher = profiled(day())
+        launcher.wall_ns = lambda at: (20 if at.label.endswith("w1") else 40) * MS
+        launcher.waited_ns = lambda at: 0 if at.label.endswith("w1") else 20 * MS
+        launcher.profile = lambda at: profile_of(parse=0.5 if at.label.endswith("w1") else 0.9)
+        group = required(of_counts(1, 2), "scaling >= 1.5")
+        rows = finish(project.trial(launcher, group))
+        (row,) = (each for each in rows.values() if each.verdict.decision is Decision.BROKEN)
         assert row.explanation is not None
-        assert (row.explanation.refused, profiles_of(launcher)) == ("not known (no time left)", [])
+        assert [(each.name, each.before, each.after > 0.4) for each in row.explanation.sites] == [
+            ("work.py:7 Lock", 0.0, True)
+        ]
+        assert said.where(row) != ""
+        assert [each.name for each in cause_of(row, "time").parts] == ["parse"]
+        roles = Counter(each.role for each in launcher.requests)
+        assert (roles["locks"], roles["profile"]) == (2, 2)
+
+    def test_a_broken_contract_of_memory_names_what_is_held(self, project: Project) -> None:
+        launcher = day()
+        launcher.loads = lambda _: loads_of(16 * MIB)
+        rows = finish(project.trial(launcher, required(TWO, "threads.uss < 1 MiB")))
+        (row,) = (each for each in rows.values() if each.verdict.decision is Decision.BROKEN)
+        assert [(each.name, each.before, each.after) for each in cause_of(row, "memory").parts] == [
+            ("BALLAST = load()", 0.0, 16 * MIB)
+        ]
 
     def test_samples_are_taken_until_they_show_the_function(self, project: Project) -> None:
         launcher = profiled(day(cells_slower(1.8, FORK)))
@@ -605,50 +678,31 @@ class TestExplanation:
         explanation = rows[FORK].explanation
         assert explanation is not None
         assert explanation.part
-        assert [each.name for each in explanation.functions] == ["parse"]
+        assert [each.name for each in cause_of(rows[FORK], "time").parts] == ["parse"]
         assert len(profiles_of(launcher)) == 2 * 3  # ten blocks are more than enough, and five are needed
 
     def test_time_that_is_added_outside_the_body_is_named_as_such(self) -> None:
         start, join = (Moved(name=name, before=1e6, after=3e6) for name in ("start", "join"))
         faster = Moved(name="join", before=2e6, after=1e6)
-        outside = "functions that take the added time: none of its body: it is added to "
         for phases, named in (((start, join), "start and join"), ((start, faster), "start")):
-            explanation = Explanation(phases=phases, refused=explaining.outside(phases))
-            assert said.explained(explanation)[0] == outside + named
+            assert explaining.outside(phases) == f"the time is added to {named}, none of it to the body"
         assert "within the noise of its launches" in explaining.outside((faster,))
 
     def test_samples_that_show_nothing_are_not_taken_for_ever(self, project: Project) -> None:
         launcher = profiled(day(cells_slower(1.8, FORK)))
         launcher.profile = lambda _: Profile()
-        refused = finish(project.trial(launcher, TWO, against="main"))[FORK].explanation.refused  # type: ignore[union-attr]
-        assert refused.startswith("not known (only 0 samples")
+        rows = finish(project.trial(launcher, TWO, against="main"))
+        assert cause_of(rows[FORK], "time").unknown.startswith("only 0 samples")
         assert len(profiles_of(launcher)) == 2 * (1 + explaining.MORE_PAIRS + 1)
 
     def test_a_cell_whose_functions_are_not_known_has_those_of_the_one_beside_it(self, project: Project) -> None:
         launcher = profiled(day(cells_slower(1.8, THREADS, FORK)))
         launcher.trouble = lambda at: failed("no room") if at.side == "profile" and "fork" in at.label else None
         rows = finish(project.trial(launcher, TWO, against="main"))
-        own, other = rows[THREADS].explanation, rows[FORK].explanation
-        assert own is not None
-        assert other is not None
+        own, other = cause_of(rows[THREADS], "time"), cause_of(rows[FORK], "time")
         assert (own.like, other.like) == ("", "3.14-threads-w2")
-        assert other.functions == own.functions
-        assert other.refused == "not known (while its stacks were sampled: no room)"
-
-    def test_some_time_is_reserved_for_what_fails_at_the_end(self, project: Project) -> None:
-        launcher = profiled(day(cells_slower(1.8, FORK)))
-        trial = project.trial(launcher, TWO, against="main", test_time=40.0)
-        assert trial.phase is not None
-        active = trial.phase
-        assert active.measurement.plan.limits.budget_s == active.budget_s == 36.0
-        active.measurement.plan.spend(36.0)
-        assert active.left_s == 4.0
-        short = project.trial(launcher, TWO, against="main", test_time=10.0)
-        assert short.phase is not None
-        assert short.phase.budget_s == 10.0
-        silent = project.trial(day(), TWO, against="main", explain=False)
-        assert silent.phase is not None
-        assert silent.phase.reserved_s == 0.0
+        assert other.parts == own.parts
+        assert other.unknown == "what takes the added time is not known: while its stacks were sampled: no room"
 
     def test_what_is_accepted_says_what_moved_and_costs_no_launches(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
@@ -661,7 +715,7 @@ class TestExplanation:
         assert row.verdict.decision is Decision.ACCEPTED
         assert profiles_of(launcher) == []
         assert row.explanation is not None
-        assert (row.explanation.functions, row.explanation.refused) == ((), "")
+        assert row.explanation.causes == ()
 
     def test_who_accepts_the_wall_time_accepts_the_tail_that_comes_with_it(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
@@ -681,8 +735,7 @@ class TestExplanation:
         rows = finish(project.trial(launcher, TWO, against="stored"))
         row = rows[FORK]
         assert row.verdict.decision in (Decision.REGRESSED, Decision.SUSPECT)
-        assert row.explanation is not None
-        assert row.explanation.refused == "not known (--ftgate-against stored)"
+        assert cause_of(row, "time").unknown == "what takes the added time is not known: --ftgate-against stored"
         assert profiles_of(launcher) == []
 
 

@@ -9,7 +9,7 @@ import tempfile
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -96,6 +96,7 @@ class Bench:
         reads: str = "",
         sampling_ns: int = 1_000_000,
         observers: tuple[str, ...] = (),
+        loads: Literal["lines", "imports"] = "lines",
         one_call: bool = False,
         roles: RoleCounts = (),
         variables: tuple[tuple[str, str], ...] = (),
@@ -131,6 +132,7 @@ class Bench:
             reads=reads,
             sampling_ns=sampling_ns,
             observers=observers,
+            loads=loads,
         )
         handle = self.launcher.start(request)
         self.started.append(handle)

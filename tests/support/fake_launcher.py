@@ -21,6 +21,7 @@ from pytest_ftgate.model.sample import (
     Barrier,
     Iteration,
     Launch,
+    Loads,
     LockSite,
     LockWaits,
     MemoryPoint,
@@ -132,6 +133,7 @@ class FakeLauncher:
         self.results: Callable[[At], tuple[str, ...]] = lambda _: ("42",)
         self.result_counts: Callable[[At], tuple[int, ...]] = lambda _: ()
         self.profile: Callable[[At], Profile] = lambda _: Profile()
+        self.loads: Callable[[At], Loads] = lambda _: Loads()
         self.trouble: Callable[[At], BaseException | None] = lambda _: None
         self.resolution_ns: Callable[[At], float] = lambda _: 50.0
         self.on_start: Callable[[Request], object] = lambda _: None
@@ -311,6 +313,7 @@ class FakeHandle:
             gil_enabled=self.request.expect_gil,
             locks=self.locks() if self.request.role == "locks" else None,
             profile=self.launcher.profile(self.at("finish")) if self.request.role == "profile" else None,
+            loads=self.launcher.loads(self.at("finish")) if self.request.role == "loaded" else None,
         )
 
     def locks(self) -> LockWaits:

@@ -12,17 +12,19 @@ import msgspec
 
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import (
+    Cause,
     Conditions,
     Explanation,
     Figures,
-    FunctionTime,
     HolderFigures,
     Machine,
     Moved,
+    Part,
     Report,
     RoleFigures,
     Row,
     Shard,
+    Site,
     SiteFigures,
     Table,
     WaitFigures,
@@ -78,20 +80,23 @@ TRACEBACK = "\n".join(
     + ["\x1b[31mValueError\x1b[0m: caf\u00e9 is not a word"]
 )
 SLOWER = Explanation(
-    functions=(
-        FunctionTime(file="json/encoder.py", line=204, name="iterencode", before=0.12, after=0.51, added_ns=668_000.0),
-        FunctionTime(
-            file="src/words/split.py", line=31, name="Splitter.words", before=0.0, after=0.07, added_ns=68_000.0
+    causes=(
+        Cause(
+            of="time",
+            added=742_000.0,
+            parts=(
+                Part(file="json/encoder.py", line=204, name="iterencode", before=0.12, after=0.51, added=668_000.0),
+                Part(file="src/words/split.py", line=31, name="Splitter.words", before=0.0, after=0.07, added=68_000.0),
+            ),
         ),
     ),
-    added_ns=742_000.0,
     shares=(Moved(name="running", before=0.61, after=0.92), Moved(name="asleep", before=0.38, after=0.07)),
     cores=Moved(name="cores", before=1.21, after=1.93),
 )
-HEAVIER = Explanation(refused="not known (no git here: its commit cannot be measured)")
+NOT_KNOWN = "what holds the added memory is not known: no git here: its commit cannot be measured"
+HEAVIER = Explanation(causes=(Cause(of="memory", unknown=NOT_KNOWN),))
 WAITING = Explanation(
-    sites=(Moved(name="src/words/cache.py:12 Lock", before=0.02, after=0.23),),
-    phases=(Moved(name="start", before=1_200_000.0, after=2_900_000.0),),
+    sites=(Site(name="src/words/cache.py:12 Lock", before=0.02, after=0.23, holder="src/words/cache.py:40 in refill"),),
 )
 
 

@@ -13,12 +13,13 @@ from values import iteration, sample_of
 
 from pytest_ftgate.kit.values import Interval, Metric
 from pytest_ftgate.model.report import (
+    Cause,
     Conditions,
     Explanation,
     Figures,
-    FunctionTime,
     HolderFigures,
     Moved,
+    Part,
     Report,
     Row,
     SiteFigures,
@@ -196,12 +197,9 @@ def regressed() -> Row:
         efficiency=0.2,
         serial_fraction=4 / 7,
     )
-    iterencode = FunctionTime(
-        file="json/encoder.py", line=204, name="iterencode", before=0.12, after=0.31, added_ns=0.49575 * MS
-    )
+    iterencode = Part(file="json/encoder.py", line=204, name="iterencode", before=0.12, after=0.31, added=0.49575 * MS)
     explanation = Explanation(
-        functions=(iterencode,),
-        added_ns=0.58 * MS,
+        causes=(Cause(of="time", added=0.58 * MS, parts=(iterencode,)),),
         shares=(Moved(name="running", before=0.15, after=0.25),),
         cores=Moved(name="cores", before=1.2, after=2.0),
     )

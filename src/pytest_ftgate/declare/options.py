@@ -364,8 +364,8 @@ class Options:
     explain: bool = row(
         True,
         truth,
-        "sample the stacks of a regressed cell's workers in a pair of launches, and name the functions that take "
-        "the added time (default: yes)",
+        "name what takes what was added to a cell that fails, by launches of its own: functions, locks, lines that "
+        "hold memory, imports (default: yes)",
         ini_only=True,
     )
     metrics: tuple[str, ...] = row(

@@ -1,4 +1,4 @@
-"""What changed beneath a regression: what its launches show, and the functions that take the added time. Pure."""
+"""What changed beneath a regression: what its launches show, and what takes what was added. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from statistics import fmean, median, stdev
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..model.report import Explanation, FunctionTime, Moved, SiteFigures
-from ..model.sample import Function, Launch, Profile, Sample, StackSamples, iteration_value
+from ..kit.values import Metric
+from ..model.report import Cause, CauseOf, Explanation, Moved, Part, Site, SiteFigures
+from ..model.sample import Function, Held, Launch, Loads, Profile, Sample, StackSamples, iteration_value
+from ..model.verdict import Decision, Verdict
 from ..store.schema import StoredCell
-from . import compare
+from . import compare, contract_grammar, metrics
 from .readers import site_figures, waits_of
 from .values import Values, of_rounds
 
@@ -46,6 +48,42 @@ Name: TypeAlias = tuple[str, str]
 """File and qualified name: lines move from one side to the other."""
 
 
+# ---- of which kind the cause of a metric is
+
+Kind: TypeAlias = CauseOf | Literal["waits"]
+"""Waits have no cause of their own: the lock sites and states say where threads wait, and who holds a lock."""
+WORSE: Final = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ACCEPTED)
+
+
+def kind_of(metric: str) -> Kind | None:
+    """What explains a metric; None where nothing does, as of a workload's own counter."""
+    row = metrics.row(metric)
+    if metric in (Metric.GROWTH, "start"):
+        return "growth" if metric == Metric.GROWTH else "start"
+    if row.unit == "size":
+        return "memory"
+    if row.need != "time":
+        return "waits"
+    return "time" if row.unit == "time" or row.column or row.explains else None
+
+
+def kinds_of(verdict: Verdict) -> list[Kind]:
+    """What explains the metrics of a cell that are worse, or of a cell that only breaks contracts, these."""
+    found: list[str] = []
+    for each in verdict.metrics:
+        if each.decision in WORSE and bool(each.contract) == (verdict.decision is Decision.BROKEN):
+            names = contract_grammar.all_names(contract_grammar.parse(each.contract)) if each.contract else ()
+            found += [name.metric for name in names if name.metric != "gil"] if each.contract else [each.metric]
+    return list(dict.fromkeys(kind for kind in map(kind_of, found) if kind is not None))
+
+
+def of_kinds(moved: Explanation, kinds: Iterable[Kind]) -> Explanation:
+    """Of what moved what explains such metrics: more memory is not explained by what threads do."""
+    if "time" in kinds:
+        return moved
+    return Explanation(sites=moved.sites, shares=moved.shares) if "waits" in kinds else Explanation()
+
+
 # ---- what the launches show
 
 
@@ -58,13 +96,7 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
         return Explanation()
     states, least = dict[str, tuple[list[float], list[float]]](), dict[str, tuple[float, float]]()
     if isinstance(before, Sample):
-        # The lock sites that wait more, with their place after the change.
-        then, now, held = _site_shares(before), _site_shares(sample), {}
-        launches = len(before.of("locks"))
-        for key, (site, after) in now.items() if launches else ():
-            place = f"{site.file}:{site.line} {site.kind}" + (f" ({site.name})" if site.name else "")
-            held[place] = (then[key][1] if key in then else [0.0] * launches, after)
-        sites = tuple(each for each in _moves(held, 1.0) if each.after > each.before)
+        waits_at = sites(sample, before)
         waits = _waits(before), _waits(sample)
         for name in dict.fromkeys(name for side in waits for _, each in side for name in each):
             old, new = ([(looks, each.get(name, 0.0)) for looks, each in side] for side in waits)
@@ -72,20 +104,36 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
             if name not in SCHEDULED:
                 least[name] = _sampling_deviation(old), _sampling_deviation(new)
     else:
-        sites = ()
+        waits_at = ()
         states = {name: (_values(before, each), _values(sample, each)) for name, each in STORED_STATES.items()}
     started_once = any(launch.start_ns is not None for launch in sample.launches)
     phases = () if started_once else PHASES  # start and join are then no part of an iteration
     busy = _values(before, "cores"), _values(sample, "cores")
     cores = _moves({"cores": busy}, median(busy[0] or [0.0]))
     return Explanation(
-        sites=sites,
+        sites=waits_at,
         shares=_moves(states, 1.0, least),
         cores=cores[0] if cores else None,
         phases=_moves(
             {name: (_values(before, name), _values(sample, name)) for name in phases},
             median(_values(before, "wall") or [0.0]),
         ),
+    )
+
+
+def sites(sample: Sample, before: Sample | None) -> tuple[Site, ...]:
+    """The lock sites that wait more than before, or at all, with their place after the change and the lock's holder."""
+    then, now = _site_shares(before) if before else {}, _site_shares(sample)
+    held, holders = dict[str, tuple[list[float], list[float]]](), dict[str, str]()
+    launches = len(before.of("locks")) if before else 1
+    for key, (site, after) in now.items() if launches else ():
+        place = f"{site.file}:{site.line} {site.kind}" + (f" ({site.name})" if site.name else "")
+        held[place] = (then[key][1] if key in then else [0.0] * launches, after)
+        holders[place] = next((f"{each.file}:{each.line} in {each.function}" for each in site.holders), "")
+    return tuple(
+        Site(name=each.name, before=each.before, after=each.after, holder=holders[each.name])
+        for each in _moves(held, 1.0)
+        if each.after > each.before
     )
 
 
@@ -178,14 +226,17 @@ class AddedTime(NamedTuple):
         return self.before_ns > 0 and self.after_ns > self.before_ns * math.exp(2 * self.error)
 
 
-def added_time(sample: Sample) -> AddedTime | None:
-    """How the time of the work of a paired sample has changed, as its wall time is compared; None without pairs.
+def added(sample: Sample, before: Sample | None, metric: str) -> float:
+    """How much more a metric is, by the median over the launches of each side; all of it without another side."""
+    was, now = (median(_values(each, metric) or [0.0]) if each else 0.0 for each in (before, sample))
+    return now - was
+
+
+def added_time(sample: Sample, reference: Sample) -> AddedTime | None:
+    """How the time of the work has changed, as wall times of pairs are compared; None without rounds of both.
 
     Of windows it is the time of an operation.
     """
-    reference = sample.reference
-    if reference is None:
-        return None
 
     def work(launch: Launch) -> list[float]:
         # Of each iteration, without start and join, in ns.
@@ -272,47 +323,63 @@ def joined(profiles: Sequence[Profile]) -> Profile:
 
 def slower_functions(
     before: Profile, after: Profile, time: AddedTime, changed: AbstractSet[tuple[str, str]] = frozenset()
-) -> tuple[FunctionTime, ...] | str:
-    """The deepest functions that take the added time, most first; or why the samples do not tell.
+) -> Cause:
+    """The functions that take the added time, each time once: the changed ones first, then most first.
 
-    Those that are `changed`, by file and qualified name, are first, and also named where others that they call take it.
+    It is that of a function that is `changed`, by file and qualified name, also where those that it calls take it, else
+    of the deepest function that takes it.
 
     A function's time is its share of the samples times that of the work; its growth is tested by Student's t, with
     as many degrees of freedom as the side with fewer blocks has, at ALPHA over all functions (Bonferroni).
     """
     then, now = _Shares(before), _Shares(after)
+    cause = Cause(of="time", added=time.after_ns - time.before_ns)
     fewest = min(then.count, now.count)
     if fewest < LEAST_SAMPLES or min(len(then.whole), len(now.whole)) < LEAST_BLOCKS:
-        return f"only {fewest} samples of the workers' stacks were taken, and {LEAST_SAMPLES} are needed"
+        why = f"only {fewest} samples of the workers' stacks were taken, and {LEAST_SAMPLES} are needed"
+        return msgspec.structs.replace(cause, unknown=why)
     every = then.on_stack.keys() | now.on_stack.keys()
     grown = [name for name in every if _grew(name, then, now, time, len(every))]
-    named: dict[Name, float] = {}
+    own = {name for name in grown if _is_among(name, changed)}
+
+    def covered(name: Name, called: Iterable[Name]) -> bool:
+        """Whether those that it calls take its added time. One that others call as well does not tell which call."""
+        theirs = [each for each in called if now.share_below(name, [each]) >= COVERED * now.share(each)]
+        below = _added(then.share_below(name, theirs), now.share_below(name, theirs), time)
+        return below >= COVERED * _added(then.share(name), now.share(name), time)
+
+    named: list[Name] = []
     for name in sorted(grown, key=lambda each: (-now.depth.get(each, 0.0), each)):
-        added = _added(then.share(name), now.share(name), time)
-        # One that others call as well does not tell which call takes the time.
-        called = [each for each in named if now.share_below(name, [each]) >= COVERED * now.share(each)]
-        covered = _added(then.share_below(name, called), now.share_below(name, called), time) >= COVERED * added
-        if not covered or _is_among(name, changed):
-            named[name] = added
+        if not covered(name, [each for each in named if name not in own or each in own]):
+            named.append(name)
+    # What a changed function calls takes its time, not that of its own.
+    named = [
+        name
+        for name in named
+        if name in own or not any(now.share_below(each, [name]) >= COVERED * now.share(name) for each in own)
+    ]
     if not named:
-        return (
-            f"no function's time grew beyond the noise of {then.count} and {now.count} samples "
-            f"(p < {ALPHA:g} over {len(every)} functions)"
-        )
+        why = f"no function grew beyond the noise of {then.count + now.count} samples"
+        return msgspec.structs.replace(cause, unknown=why)
     lines = {(each.file, each.name): each.line for profile in (before, after) for each in profile.functions}
     found = [
-        FunctionTime(
+        Part(
             file=name[0],
             line=lines[name],
             name=name[1],
             before=then.share(name),
             after=now.share(name),
-            added_ns=added,
-            changed=_is_among(name, changed),
+            added=_added(then.share(name), now.share(name), time),
+            changed=name in own,
         )
-        for name, added in named.items()
+        for name in named
     ]
-    return tuple(sorted(found, key=lambda each: (not each.changed, -each.added_ns))[:MOST_NAMED])
+    return msgspec.structs.replace(cause, parts=_most(found))
+
+
+def _most(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Those that are named: what changed by itself first, then most first."""
+    return tuple(sorted(parts, key=lambda each: (not each.changed, -each.added))[:MOST_NAMED])
 
 
 def _is_among(name: Name, changed: AbstractSet[tuple[str, str]]) -> bool:
@@ -338,3 +405,68 @@ def _grew(name: Name, then: _Shares, now: _Shares, time: AddedTime, functions: i
     variance += (now.share(name) * time.after_ns * time.error) ** 2
     freedom = min(len(then.whole), len(now.whole)) - 1
     return float(stdtr(freedom, -added / math.sqrt(variance))) < ALPHA / functions
+
+
+# ---- the lines that hold the added memory, and what is imported
+
+ERRORS: Final = 3.0
+"""A line holds more if it does by so many standard errors of its samples."""
+IMPORT_GREW: Final = 0.25
+"""A module that both sides import takes longer if its time grew by this part at least: one launch of each times it."""
+
+
+def held_lines(before: Loads, after: Loads, of: Literal["memory", "growth"], added: float) -> Cause:
+    """The lines whose held bytes grew, or of which each call leaves more behind; of `added` bytes in all.
+
+    A line is the same where its file and its text are: it may have moved.
+    """
+    then, now = (_by_text(side.lines, of) for side in (before, after))
+    modules = tuple(sorted(set(after.modules) - set(before.modules))) if of == "memory" else ()
+    cause = Cause(of=of, added=added, modules=modules)
+    if of == "growth" and not all(each.left is not None for side in (before, after) for each in side.lines):
+        return msgspec.structs.replace(cause, unknown="what a call leaves behind of each line was not traced")
+    found = []
+    for key, (line, held, variance) in now.items():
+        _, earlier, other = then.get(key, (line, 0.0, 0.0))
+        grew = held - earlier
+        if grew >= LEAST_PART * added > 0 and grew > ERRORS * math.sqrt(variance + other):
+            found.append(Part(file=line.file, line=line.line, name=line.text, before=earlier, after=held, added=grew))
+    if found:
+        return msgspec.structs.replace(cause, parts=_most(found))
+    verb = "leaves" if of == "growth" else "holds"
+    why = f"no line of Python {verb} a fifth of it, and memory that C code allocates by itself is not traced"
+    return msgspec.structs.replace(cause, unknown=why)
+
+
+def _by_text(
+    lines: Iterable[Held], of: Literal["memory", "growth"]
+) -> dict[tuple[str, str], tuple[Held, float, float]]:
+    """By file and text: the line that has most of it, the bytes, their variance."""
+    found: dict[tuple[str, str], tuple[Held, float, float]] = {}
+    for each in sorted(lines, key=lambda each: -each.bytes):
+        key = each.file, each.text or str(each.line)
+        first, size, variance = found.get(key, (each, 0.0, 0.0))
+        more, error = (each.left or 0.0, 0.0) if of == "growth" else (each.bytes, each.error)
+        found[key] = first, size + more, variance + error**2
+    return found
+
+
+def slower_imports(before: Loads, after: Loads, added_ns: float) -> Cause:
+    """The modules whose import takes the added start: those that came, with all that they import, and those that take
+    longer by themselves.
+    """
+    then, now = ({each.name: each for each in side.imports} for side in (before, after))
+    came = now.keys() - then.keys()
+    cause = Cause(of="start", added=added_ns, modules=tuple(sorted(came)))
+    found = []
+    for name, each in now.items():
+        was_ns = 0 if name in came else then[name].own_ns
+        now_ns = each.all_ns if name in came else each.own_ns
+        inner = name in came and each.importer in came
+        if not inner and now_ns - was_ns > max(IMPORT_GREW * was_ns, LEAST_PART * added_ns):
+            found.append(
+                Part(file=each.importer, line=0, name=name, before=was_ns, after=now_ns, added=now_ns - was_ns)
+            )
+    if found:
+        return msgspec.structs.replace(cause, parts=_most(found))
+    return msgspec.structs.replace(cause, unknown="no import takes a fifth of it")

@@ -50,6 +50,7 @@ ROLES: dict[LaunchRole, str] = {
     "observed": "while it was observed: ",
     "empty": "an empty workload in its place ",
     "profile": "while its stacks were sampled: ",
+    "loaded": "while its memory and imports were traced: ",
 }
 """The roles in the order in which they start, and what a reason begins with where such a launch failed."""
 

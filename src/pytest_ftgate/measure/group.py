@@ -14,7 +14,7 @@ import math
 import random
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..kit.marks import run_mark
 from ..kit.processes import kill_marked
@@ -251,10 +251,8 @@ class Measurement:
         """The first of these falling counts that `spares` affords at `cost_ns` each, or else the last."""
         return next((count for count in counts if self.spares(count * cost_ns, share)), counts[-1])
 
-    def start(
-        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
-    ) -> RunningLaunch:
-        """Start a launch with the hash seed and the memory layout of its round.
+    def start(self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, **of_role: Any) -> RunningLaunch:
+        """Start a launch with the hash seed and the memory layout of its round; `of_role` is what its request says too.
 
         They are the same for every launch of a round: what they cost must not lie between two sides.
 
@@ -277,7 +275,7 @@ class Measurement:
             waits_unavailable=target.waits_unavailable,
             settled=settled,
             observers=cell_run.observers if role == "observed" else (),
-            sampling_ns=sampling_ns,
+            **of_role,
             reference=cell_run.is_reference,
             copies=target.copies,
         )
@@ -286,11 +284,11 @@ class Measurement:
 
     @contextlib.contextmanager
     def ready(
-        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, sampling_ns: int = 0
+        self, cell_run: CellRun, role: LaunchRole, *, settled: bool = False, **of_role: Any
     ) -> Iterator[RunningLaunch]:
         """A launch that has imported its workload; killed at the end, whatever happens."""
         with self.spent.on(OF_ROLE[role]):
-            launch = self.start(cell_run, role, settled=settled, sampling_ns=sampling_ns)
+            launch = self.start(cell_run, role, settled=settled, **of_role)
             try:
                 launch.handle.ready()
                 yield launch

@@ -16,9 +16,9 @@ from ..model.spec import Cell, Spec
 from ..runner.control import BURN, EMPTY
 from ..runner.protocol import CHECKED_COLD, COLD, HOLD, MEASURED, WARMUP
 
-LaunchRole = Literal["own", "control", "locks", "observed", "empty", "profile"]
+LaunchRole = Literal["own", "control", "locks", "observed", "empty", "profile", "loaded"]
 """What a launch runs: the workload, the control workload, the workload with the lock probe or with observers, nothing,
-or the workload while the stacks of its workers are sampled."""
+the workload while the stacks of its workers are sampled, or while its memory is traced or its imports are timed."""
 THREADS_FIX = 'End it in `@<test>.teardown("launch")`, or make it a daemon thread.'
 SHOWN_FRAMES: Final = 6
 LEFT_FIX = 'End what the workload starts in `@<test>.teardown("launch")`, or in an exit handler (atexit).'
@@ -50,6 +50,8 @@ class Request(Struct, frozen=True, kw_only=True):
     """The files of what observes an observed launch (see runner/observing.py)."""
     sampling_ns: int = 0
     """The mean time between two samples of a profile launch."""
+    loads: Literal["lines", "imports"] = "lines"
+    """What is known of a loaded launch (see runner/loads.py)."""
 
     @property
     def stand_in(self) -> str:

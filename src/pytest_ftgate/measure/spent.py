@@ -16,6 +16,7 @@ OF_ROLE: Final[dict[LaunchRole, str]] = {
     "observed": "observed",
     "empty": "memory",
     "profile": "explaining",
+    "loaded": "explaining",
 }
 """What a launch of each role counts as."""
 

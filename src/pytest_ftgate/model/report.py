@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, Literal, NamedTuple, get_args
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
@@ -15,7 +15,7 @@ from .verdict import Decision, Verdict
 SCHEMA: Final = 5
 """Rises when a field of a report is removed, renamed or gets another meaning."""
 
-# What changed beneath a regression: waits, cores, phases, and the functions that take the added time.
+# What changed beneath a regression: its causes, waits, cores, phases.
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -26,11 +26,25 @@ class Moved(Struct, frozen=True, kw_only=True):
     after: float
 
 
-class FunctionTime(Struct, frozen=True, kw_only=True):
-    """A function on both sides of a pair of profile launches; `line` is its first one, after the change.
+class Site(Moved, frozen=True, kw_only=True):
+    """A lock site, by `file:line kind`: the shares of the workers' time that are waited there.
 
-    `before` and `after` are the shares of the samples in which it was on a worker's stack; `added_ns` is the time that
-    it takes more in one iteration. It is `changed` if its own code is known to differ.
+    `holder` is the line that held the lock for most of these waits; empty where that is not known.
+    """
+
+    holder: str = ""
+
+
+CauseOf: TypeAlias = Literal["time", "memory", "growth", "start"]
+"""What has a cause: a time in ns, held bytes, bytes that each call leaves behind, the start of the workers in ns."""
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """What takes a part of what was added: of time a function, of bytes a line, of a start a module that is imported.
+
+    `line` is its place after the change, 0 where there is none; a line's `name` is its text. `before` and `after` are
+    the figures of both sides: of a function the shares of the samples in which it was on a worker's stack, else in the
+    unit of `added`, which it takes more. It is `changed` if its own code is known to differ.
     """
 
     file: str
@@ -38,31 +52,45 @@ class FunctionTime(Struct, frozen=True, kw_only=True):
     name: str
     before: float
     after: float
-    added_ns: float
+    added: float
     changed: bool = False
 
 
-class Explanation(Struct, frozen=True, kw_only=True):
-    """What changed between the reference and a regressed cell.
+class Cause(Struct, frozen=True, kw_only=True):
+    """What takes what was added to a metric that failed: the `parts`, most first, of `added` in all.
 
-    `sites` are lock sites by `file:line kind`, `shares` the states of the workers' threads and the functions of native
-    code that they wait in: fractions of the workers' time. `cores` are cores kept busy. `phases` are start, work and
-    join in ns. `functions` are those that take the added time, most first, of `added_ns` of work in all; `refused` says
-    why there are none, or that they are not known. `like` is the label of the cell of the same test that `functions`
-    and `added_ns` are of, where this one's own are not known. `part` says that only the first iterations were sampled:
-    their stacks filled the space for them. Each tuple has the largest movement first, and only what moved beyond the
-    noise (see judge/explain.py).
+    `modules` are those that only the change has loaded. `unknown` says in a sentence what is not known. `like` is the
+    label of the cell of the same test that the rest is of, where this one's own is not known.
     """
 
-    sites: tuple[Moved, ...] = ()
+    of: CauseOf
+    added: float = 0.0
+    parts: tuple[Part, ...] = ()
+    modules: tuple[str, ...] = ()
+    unknown: str = ""
+    like: str = ""
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """What changed between the reference and a cell that fails, as far as it is of the metrics that failed.
+
+    `causes` are those of them: first what changed by itself. `sites` are lock sites, `shares` the states of the
+    workers' threads and the functions of native code that they wait in: fractions of the workers' time. `cores` are
+    cores kept busy. `phases` are start and join in ns. `part` says that only the first iterations were sampled: their
+    stacks filled the space for them. Each tuple has the largest movement first, and only what moved beyond the noise
+    (see judge/explain.py).
+    """
+
+    causes: tuple[Cause, ...] = ()
+    sites: tuple[Site, ...] = ()
     shares: tuple[Moved, ...] = ()
     cores: Moved | None = None
     phases: tuple[Moved, ...] = ()
-    functions: tuple[FunctionTime, ...] = ()
-    added_ns: float = 0.0
-    refused: str = ""
-    like: str = ""
     part: bool = False
+
+    def cause(self, of: CauseOf) -> Cause | None:
+        """The cause of one kind."""
+        return next((each for each in self.causes if each.of == of), None)
 
 
 class HolderFigures(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ launch, `growth` what is read beside memory: how it grows, and where nothing is 
 IN_PAIRS: frozenset[Need] = frozenset(("time", "locks", "observed", "memory", "growth"))
 EVERYTHING: frozenset[Need] = IN_PAIRS | {"control"}
 NS_PER_S = 1e9
-Role = Literal["time", "control", "locks", "observed", "memory", "empty", "growth", "growth_empty", "profile"]
+Role = Literal["time", "control", "locks", "observed", "memory", "empty", "growth", "growth_empty", "profile", "loaded"]
 """What a launch of a cell was for, see `Launch`."""
 MEASURED: tuple[Role, ...] = ("time", "locks", "memory", "growth")
 """Those in which the cell itself was measured."""
@@ -249,6 +249,44 @@ class Profile(Struct, frozen=True, kw_only=True):
     """Whether the stacks of a process filled the space for them: its later iterations were not sampled."""
 
 
+class Held(Struct, frozen=True, kw_only=True):
+    """What a line has allocated, in all processes of a launch: the bytes held while their workers are at work.
+
+    `text` is the line itself, empty where it cannot be read: then `file` says what allocates. `error` is the standard
+    error of `bytes`, `left` what each call of the body leaves behind of it: None where that is not known.
+    """
+
+    file: str
+    line: int
+    text: str
+    bytes: float
+    error: float = 0.0
+    left: float | None = None
+
+
+class Import(Struct, frozen=True, kw_only=True):
+    """A module that a worker imports: what takes it itself, with all that it imports, and the module that imports it.
+
+    `importer` is empty for what no module imports.
+    """
+
+    name: str
+    own_ns: Natural
+    all_ns: Natural
+    importer: str = ""
+
+
+class Loads(Struct, frozen=True, kw_only=True):
+    """What the processes of a launch hold by line, which modules they have, and what its workers import.
+
+    Either lines or imports are there: tracing takes time.
+    """
+
+    lines: tuple[Held, ...] = ()
+    modules: tuple[str, ...] = ()
+    imports: tuple[Import, ...] = ()
+
+
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of one fresh interpreter: the unit of replication. Launches of the same `order` were interleaved.
 
@@ -256,11 +294,12 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `observed` (with the observers of features, whose counters, timers and peaks stand in place of the workload's own),
     `memory` (its workers held at work), `empty` (an empty workload in the same cell), `growth` (many barriers, where
     the allocator returns freed memory at once), `growth_empty` (the same of an empty workload; there is no growth if
-    workers end with each iteration) or `profile` (the stacks of its workers sampled).
+    workers end with each iteration), `profile` (the stacks of its workers sampled) or `loaded` (what its processes hold
+    and import).
     `window_ns` is set if iterations are windows of a duration: their value is then the time of one operation.
     A timing launch has `iterations` only. A lock launch has `iterations` and `locks`, a profile launch `iterations` and
-    `profile`. `start_ns` and `join_ns` are what starting workers that are kept took, until all were ready, and ending
-    them; None where each iteration starts its own. A memory launch has `memory`
+    `profile`, one of what is loaded `loads`. `start_ns` and `join_ns` are what starting workers that are kept took,
+    until all were ready, and ending them; None where each iteration starts its own. A memory launch has `memory`
     (samples while all workers are held at work), `dropped` (how often a look at its memory fell on a process that ended
     or was being replaced, or missed a worker, and gave no sample), `barriers`, `sampling_cost` and `waits`. `results`
     are the different ones of the iterations that were compared, `result_counts` how many gave each; none where that is
@@ -287,6 +326,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waits: Waits | None = None
     locks: LockWaits | None = None
     profile: Profile | None = None
+    loads: Loads | None = None
     gil_enabled: bool = False
     results: tuple[str, ...] = ()
     result_counts: tuple[Count, ...] = ()

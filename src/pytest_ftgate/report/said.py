@@ -16,7 +16,7 @@ from ..judge import contract_grammar, limits, metrics
 from ..kit import units
 from ..kit.text import COMMIT_DIGITS, listed, plain, plural, split_nodeid
 from ..kit.values import Metric, grouped
-from ..model.report import OWN_CODE, Explanation, FunctionTime, Machine, Moved, Report, Row, Shortfall
+from ..model.report import OWN_CODE, Cause, Explanation, Machine, Moved, Part, Report, Row, Shortfall
 from ..model.sample import MEASURED, WorkloadError, outcomes
 from ..model.verdict import CANNOT_RUN, NOT_AT_HAND, Acceptance, Decision, MetricVerdict, Verdict
 from ..stats.rates import clopper_pearson
@@ -46,11 +46,8 @@ STATES = {
 _P_VALUE = re.compile(r": p = .*")
 _SAID_BY_CHANGE = re.compile(r".* is (?:beyond|above|below) (?:.*: p = .*|.*, the limit .*|the range predicted .*)")
 """The reason of a decision that is said by the change and its interval."""
-UNKNOWN = "not known"
-"""How the reason begins why functions are not named; it follows in brackets."""
-_OVER_ALL = re.compile(r" \(p < [^)]*\)")
-NEARLY_ALL = 0.9
-"""A function that takes such a part of what the one that is named first takes is not named beside it."""
+SHORT = 60
+"""Characters of a line of code that are said."""
 AGAINST = "--ftgate-against "
 BASES = {
     "stored": "stored figures",
@@ -215,11 +212,11 @@ def in_one_line(row: Row) -> str:
 
 
 def where(row: Row) -> str:
-    """The function that takes most of the added time, else the lock that is waited for; empty if neither is known."""
+    """What takes most of what was added, else the lock that is waited for; empty if neither is known."""
     explanation = row.explanation
     if explanation is None:
         return ""
-    places = [f"in {each.name}, {each.file}" + f":{each.line}" * bool(each.line) for each in explanation.functions]
+    places = [_where(cause.of, each) for cause in explanation.causes for each in cause.parts]
     places += [f"at {site.name}" for site in explanation.sites]
     return plain(places[0]) if places else ""
 
@@ -275,7 +272,8 @@ def finding(row: Row, *others: Row, every: bool = False) -> Finding:
     said = any(each.reason and each.reason in verdict.reason for each in verdict.metrics)
     baseline, at = verdict.baseline, commit(verdict.commit)
     against = " at ".join(filter(None, (baseline, "" if at and at in baseline else at)))
-    own = (each.explanation for each in (row, *others) if each.explanation and not each.explanation.like)
+    known = (each.explanation for each in (row, *others) if each.explanation)
+    own = (each for each in known if not any(cause.like for cause in each.causes))
     return Finding(
         changes=tuple(changes.values()),
         reason="" if said else plain(verdict.reason),
@@ -314,7 +312,7 @@ def basis(verdict: Verdict) -> str:
 
 
 def explained(explanation: Explanation | None) -> tuple[str, ...]:
-    """What changed beneath a regression, the functions that take the added time first; empty without an explanation.
+    """What changed beneath a regression, the causes first; empty without an explanation.
 
     `38.0 ms of the 41.2 ms added are spent in iterencode, json/encoder.py:204`. What is not known is said, too.
     """
@@ -324,19 +322,14 @@ def explained(explanation: Explanation | None) -> tuple[str, ...]:
     def shares(moved: Moved) -> str:
         return f"{units.whole_share(moved.before)} -> {units.whole_share(moved.after)}"
 
-    texts = []
-    if explanation.functions:
-        there = f"as in {explanation.like}: " if explanation.like else ""
-        texts.append(there + _spent(explanation.functions, explanation.added_ns))
+    texts = [text for cause in explanation.causes for text in _cause(cause)]
     if explanation.part:
         texts.append(
             "the sampled stacks are so deep that they filled their space: only the first iterations were sampled"
         )
-    if explanation.refused.startswith(UNKNOWN) and not explanation.functions:
-        texts.append(f"no function is named: {_OVER_ALL.sub('', explanation.refused[len(UNKNOWN) + 2 : -1])}")
-    elif explanation.refused and not explanation.functions:
-        texts.append(f"functions that take the added time: {explanation.refused}")
-    texts += [f"waits at {site.name}: {shares(site)} of the workers' time" for site in explanation.sites]
+    for site in explanation.sites:
+        held = f", held at {site.holder}" if site.holder else ""
+        texts.append(f"waits at {site.name}: {shares(site)} of the workers' time{held}")
     if explanation.shares:
         words = {name: words for name, (_, words) in STATES.items()}
         states = [f"{words.get(each.name, each.name)} {shares(each)}" for each in explanation.shares]
@@ -347,22 +340,45 @@ def explained(explanation: Explanation | None) -> tuple[str, ...]:
     return tuple(map(plain, texts))
 
 
-def _spent(functions: Sequence[FunctionTime], added_ns: float) -> str:
+def _cause(cause: Cause) -> list[str]:
     """`all 12.3 ms that were added are spent in encode, words.py:3, which changed; 4.15 ms of them in dumps, ...`.
 
-    Of the others those that take visibly less, and those that changed: the same time is said once.
+    What is not known is a sentence, too, and the modules that came.
     """
-    whole, texts = units.time(added_ns), list[str]()
-    for each in functions:
-        if texts and each.added_ns >= NEARLY_ALL * functions[0].added_ns and not each.changed:
-            continue
-        place = f"{each.file}:{each.line}" if each.line else each.file
-        name = f"{each.name}, {place}" + ", which changed" * each.changed
+    unit = units.size if cause.of in ("memory", "growth") else units.time
+    verb = {"memory": "held", "growth": "left"}.get(cause.of, "spent")
+    by = " by each call" if cause.of == "growth" else ""
+    there = f"as in {cause.like}: " if cause.like else ""
+    whole, parts = unit(cause.added), list[str]()
+    for each in cause.parts:
+        place = _where(cause.of, each) + ", which changed" * each.changed
         # One that takes more than was added, because something else takes less, takes all of it.
-        part = units.time(min(each.added_ns, added_ns))
-        of_whole = f"all {whole} that were added are" if part == whole else f"{part} of the {whole} added are"
-        texts.append(f"{part} of them in {name}" if texts else f"{of_whole} spent in {name}")
-    return "; ".join(texts)
+        part = unit(min(each.added, cause.added))
+        of_whole = f"all {whole} that were added{by} are" if part == whole else f"{part} of the {whole} added{by} are"
+        parts.append(f"{part} of them {place}" if parts else f"{of_whole} {verb} {place}")
+    texts = [there + "; ".join(parts)] if parts else []
+    if cause.unknown and not cause.like:
+        texts.append(cause.unknown)
+    tops = Counter(name.partition(".")[0] for name in cause.modules if not cause.parts or cause.of == "memory")
+    if tops:
+        named = [f"{top} ({plural(count, 'module')})" if count > 1 else top for top, count in tops.most_common()]
+        texts.append(f"{there}modules that came: {few(named)}")
+    return texts
+
+
+def _where(of: str, part: Part) -> str:
+    """`in iterencode, json/encoder.py:204`, `at cache.py:3: BALLAST = b"x" * (8 << 20)`, `importing ssl (asyncio)`."""
+    place = f"{part.file}:{part.line}" if part.line else part.file
+    if of == "time":
+        return f"in {part.name}, {place}"
+    if of == "start":
+        return f"importing {part.name}" + (f", imported by {part.file}" if part.file else "")
+    return f"at {place}" + (f": {short(part.name)}" if part.name else "")
+
+
+def short(text: str) -> str:
+    """The beginning of a line of code."""
+    return text if len(text) <= SHORT else f"{text[:SHORT].rstrip()} ..."
 
 
 def accepted_texts(accepted: Iterable[Acceptance]) -> list[str]:

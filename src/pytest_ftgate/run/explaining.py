@@ -1,155 +1,259 @@
-"""Explains regressed cells: what their launches show, and which functions take the added time."""
+"""Explains cells that fail: what their launches show, and what takes what was added to the metric that failed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from ..judge import explain, metrics
+from ..judge import contract_grammar, contracts, explain
 from ..judge.judge import ComparedWith
 from ..kit.errors import FtgateError
 from ..kit.git import mapped
 from ..kit.text import listed
 from ..kit.values import Metric
-from ..measure.memory_round import measure_profiles
-from ..model.report import Explanation, FunctionTime, Moved, Row
-from ..model.sample import Launch, Profile, Sample
+from ..measure.cell_run import CellRun
+from ..measure.explaining import measure_loads, measure_locks, measure_profiles
+from ..measure.group import Measurement
+from ..model.report import Cause, CauseOf, Explanation, Moved, Row
+from ..model.sample import Launch, Loads, Profile, Sample
 from ..model.spec import Cell
 from ..model.verdict import Decision
 from .phase import Phase
 from .sides.checkout import Checkout
 from .sides.references import shown_path
 
-EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT, Decision.ACCEPTED)
-"""What is accepted says what its launches show, and costs no launches for its functions."""
-UNKNOWN = "not known"
+EXPLAINED = (Decision.REGRESSED, Decision.SUSPECT, Decision.BROKEN, Decision.ACCEPTED)
+"""What is accepted says what its launches show, and costs no launches."""
+OWN_S, ONE_S = 40.0, 15.0
+"""How long the cells of a test are explained, and one cause: beside the time of the test, in that of the run."""
 MORE_PAIRS = 2
 """Of a cell whose functions one pair of profile launches did not show: so many more at the end, while there is time."""
+METRICS: dict[CauseOf, str] = {"memory": Metric.USS, "growth": Metric.GROWTH, "start": "start"}
+"""The metric whose change is what was added, if it is not what failed."""
+ADDED: dict[CauseOf, str] = {
+    "time": "what takes the added time",
+    "start": "what the start of its workers takes longer for",
+    "memory": "what holds the added memory",
+    "growth": "what each call leaves behind",
+}
+"""Of what a cause may not be known, in the order in which causes are said."""
+T = TypeVar("T")
 _LIBRARY = re.compile(r"^lib(?:64)?/python\d+\.\d+t?/(?:(?:site|dist)-packages/)?")
 
 
 class Explainer:
-    """Explains the cells of one test that regress, each once; `found` is by node id.
+    """Explains the cells of one test that fail, each once; `found` is by node id.
 
-    It starts a pair of profile launches for each whose work takes more time, and more at the end where that did not
-    show its functions. What fails in them is said in the explanation.
+    It starts launches of its own for each cause, of the cell and of what it is compared with, and more at the end where
+    they did not show the functions. What fails in them is said in the explanation.
     """
 
-    def __init__(self, by_people: Callable[[Row], Row], root: Path) -> None:
-        """`by_people` gives the row in whose verdict what is accepted or known to fail is marked as such."""
+    def __init__(self, by_people: Callable[[Row], Row], root: Path, left_s: Callable[[], float | None]) -> None:
+        """`by_people` gives the row in whose verdict what is accepted or known to fail is marked as such.
+
+        `left_s` is what is left of the time of the run; None: it has no limit.
+        """
         self.by_people = by_people
         self.root = root
+        self.spent_s = 0.0
         self.found: dict[str, Explanation] = {}
+        self._left_s = left_s
         self._cells: dict[str, Cell] = {}
-        self._sampled: dict[str, list[tuple[Profile, Profile]]] = {}
+        self._sampled: dict[str, list[list[Profile]]] = {}
         """By node id: the profiles of a cell whose functions they do not show yet."""
         self._followed: set[str] = set()
 
-    def follow(self, phase: Phase, left_s: float) -> None:
-        """After a round: explain the cells that are decided, at the cost of the test's time."""
+    def follow(self, phase: Phase) -> None:
+        """After a round: explain the cells that are decided."""
         settled = {each.cell.nodeid for each in phase.measurement.cell_runs if each.alive and not each.needs}
-        settled = {each for each in settled - self._followed if phase.references[each].pair}
+        settled -= self._followed
         self._followed |= settled
         for cell in phase.cells:
             if cell.nodeid in settled:
-                self.explain(self.by_people(phase.judge.so_far(cell)), phase, left_s)
+                self.explain(self.by_people(phase.judge.so_far(cell)), phase)
 
-    def end(self, rows: Sequence[Row], ended: Phase, left_s: Callable[[], float]) -> None:
-        """At the end: explain what has regressed, then sample on where that did not show the functions."""
+    def end(self, rows: Sequence[Row], ended: Phase) -> None:
+        """At the end: explain what fails, then sample on where that did not show the functions."""
         for _ in range(1 + MORE_PAIRS):
             for row in rows:
-                self.explain(row, ended, left_s())
+                self.explain(row, ended)
 
     def of(self, nodeid: str) -> Explanation | None:
-        """A cell's explanation; where its functions are not known, with those of the cell that is most like it."""
+        """A cell's explanation; a cause that is not known is that of the cell that is most like it and has one."""
         own = self.found.get(nodeid)
-        if own is None or not own.refused.startswith(UNKNOWN):
-            return own
-        cell = self._cells[nodeid]
-        named = [self._cells[other] for other, each in self.found.items() if each.functions]
-        if not named:
-            return own
-        like = max(named, key=lambda each: (each.executor == cell.executor, each.target == cell.target))
-        functions, added_ns = self.found[like.nodeid].functions, self.found[like.nodeid].added_ns
-        return replace(own, functions=functions, added_ns=added_ns, like=like.label)
+        return own and replace(own, causes=tuple(self._borrowed(each, self._cells[nodeid]) for each in own.causes))
 
-    def explain(self, row: Row, phase: Phase, left_s: float) -> None:
-        """Explain a cell if it has regressed, within `left_s` seconds: again if samples may show more."""
-        nodeid, sample = row.cell.nodeid, row.sample
+    def _borrowed(self, cause: Cause, cell: Cell) -> Cause:
+        others = {other: of for other, each in self.found.items() if (of := each.cause(cause.of)) and of.parts}
+        if cause.parts or not others or not cause.unknown:
+            return cause
+
+        def alike(nodeid: str) -> tuple[bool, bool]:
+            return self._cells[nodeid].executor == cell.executor, self._cells[nodeid].target == cell.target
+
+        like = max(others, key=alike)
+        return replace(others[like], unknown=cause.unknown, like=self._cells[like].label)
+
+    def explain(self, row: Row, phase: Phase) -> None:
+        """Explain a cell if it fails: again if samples may show more."""
+        nodeid, sample, decision = row.cell.nodeid, row.sample, row.verdict.decision
         if nodeid in self.found and nodeid not in self._sampled:
             return
-        decision = row.verdict.decision
-        if decision not in EXPLAINED or sample is None or sample.reference is None:
+        if decision not in EXPLAINED or sample is None or not (sample.reference or decision is Decision.BROKEN):
             return
         self._cells[nodeid] = row.cell
-        before, after = _naming(phase, row.cell, self.root)
-        moved = explain.moved(_sites_named(sample, after), _sites_named(sample.reference, before))
-        if decision is Decision.ACCEPTED:
-            self.found[nodeid] = moved
-            return
-        clock = phase.measurement.plan.clock
-        began_s = clock()
-        with phase.measurement.spent.on("explaining"):
-            self.found[nodeid] = self._with_functions(moved, row, sample, phase, left_s)
-        phase.measurement.plan.spend(clock() - began_s)
+        self.found[nodeid] = _Explaining(self, row, sample, phase).explanation()
 
-    def _with_functions(self, moved: Explanation, row: Row, sample: Sample, phase: Phase, left_s: float) -> Explanation:
-        """With the functions that take the added time, or why they are not known."""
-        before, after = _naming(phase, row.cell, self.root)
-        added = explain.added_time(sample)
-        if added is None or not added.grew:
-            return replace(moved, refused=outside(moved.phases) if _is_slower(row) else "")
-        cell_run = next(each for each in phase.measurement.cell_runs if each.cell == sample.cell)
-        sampled = self._sampled.pop(row.cell.nodeid, [])
-        found: tuple[FunctionTime, ...] | str = ""
+    def in_time(self, phase: Phase, measure: Callable[[Measurement, float], list[T]]) -> list[T]:
+        """Launches for one more cause, in what is left for it. Raises FtgateError."""
+        own_s, run_s, clock = min(ONE_S, OWN_S - self.spent_s), self._left_s(), phase.measurement.plan.clock
+        began_s = clock()
         try:
-            then, now = measure_profiles(phase.measurement, cell_run, left_s)
-            sampled.append((_functions_named(then, before), _functions_named(now, after)))
+            with phase.measurement.spent.on("explaining"):
+                return measure(phase.measurement, max(0.0, own_s if run_s is None else min(own_s, run_s)))
+        finally:
+            self.spent_s += clock() - began_s
+
+
+class _Explaining:
+    """Explains one cell, against its reference; of a broken contract against the other cell that it names."""
+
+    def __init__(self, explainer: Explainer, row: Row, sample: Sample, phase: Phase) -> None:
+        self.explainer = explainer
+        self.row = row
+        self.sample = sample
+        self.phase = phase
+        self.own = next(each for each in phase.measurement.cell_runs if each.cell.nodeid == row.cell.nodeid)
+        self.broken = row.verdict.decision is Decision.BROKEN
+        self.other = self._other() if self.broken else self.own.reference
+        self.runs = [self.own] if self.other is None else [self.other, self.own]
+        self.cut = False
+
+    def _other(self) -> CellRun | None:
+        """The first other cell of the contract that is broken, such as the one with one worker."""
+        runs = {each.cell.nodeid: each for each in self.phase.measurement.cell_runs}
+        cells = [each.cell for each in runs.values()]
+        for each in self.row.verdict.metrics:
+            if each.contract and each.decision is Decision.BROKEN:
+                involved = contracts.involved(contract_grammar.parse(each.contract), self.own.cell, cells)
+                for cell in involved:
+                    if cell.nodeid != self.own.cell.nodeid:
+                        return runs[cell.nodeid]
+        return None
+
+    def explanation(self) -> Explanation:
+        kinds = explain.kinds_of(self.row.verdict)
+        # 1. What its launches show.
+        earlier = self.explainer.found.get(self.row.cell.nodeid)
+        moved = earlier or explain.of_kinds(self._moved(kinds), kinds)
+        if self.row.verdict.decision is Decision.ACCEPTED:
+            return moved
+        # 2. A cause of each kind; a start that makes a time longer has one as well.
+        wanted = [of for of in ADDED if of in kinds or (of == "start" and "start" in longer(moved.phases))]
+        causes = []
+        for of in wanted:
+            known = earlier and of != "time" and earlier.cause(of)
+            try:
+                causes.append(known or self._cause(of, moved))
+            except FtgateError as error:
+                causes.append(Cause(of=of, unknown=f"{ADDED[of]} is not known: {error}"))
+        return replace(moved, causes=tuple(causes), part=self.cut)
+
+    def _moved(self, kinds: Sequence[explain.Kind]) -> Explanation:
+        """What the launches show of both sides; of a contract, lock launches are made for it."""
+        before, after = self._sides()
+        sample, other = self.sample, None if self.other is None else self.other.sample()
+        if self.broken:
+            if not {"time", "waits"} & set(kinds):
+                return Explanation()
+            try:
+                found = self._in_time(lambda measurement, left_s: measure_locks(measurement, self.runs, left_s))
+            except FtgateError:  # its functions say the same, or why nothing is known
+                return Explanation()
+            sample = _sites_named(sample.with_launches("locks", found[-1:]), after)
+            if other is not None:
+                other = _sites_named(other.with_launches("locks", found[:1]), before)
+            return Explanation(sites=explain.sites(sample, other))
+        return explain.moved(_sites_named(sample, after), other and _sites_named(other, before))
+
+    def _in_time(self, measure: Callable[[Measurement, float], list[T]]) -> list[T]:
+        return self.explainer.in_time(self.phase, measure)
+
+    def _cause(self, of: CauseOf, moved: Explanation) -> Cause:
+        if of == "time":
+            return self._functions(moved)
+        known: Literal["lines", "imports"] = "imports" if of == "start" else "lines"
+        found = self._in_time(lambda measurement, left_s: measure_loads(measurement, self.runs, left_s, known))
+        then, now = (
+            _loads_named(each, named) for each, named in zip([Loads(), *found][-2:], self._sides(), strict=True)
+        )
+        added = self._added(of)
+        return explain.slower_imports(then, now, added) if of == "start" else explain.held_lines(then, now, of, added)
+
+    def _added(self, of: CauseOf) -> float:
+        """How much more the metric is: by the sides that were compared, else all of it."""
+        reference = None if self.other is None else self.other.sample()
+        return explain.added(self.sample, reference, METRICS[of])
+
+    def _functions(self, moved: Explanation) -> Cause:
+        """The functions that take the added time, or why they are not known."""
+        nodeid = self.row.cell.nodeid
+        added = None if self.other is None else explain.added_time(self.sample, self.other.sample())
+        if self.other is None or added is None:
+            raise FtgateError("there is nothing to compare its functions with")
+        if not added.grew:
+            shorter = f"its body takes no longer than that of {self.other.cell.label}" if self.broken else ""
+            return Cause(of="time", unknown=shorter or outside(moved.phases))
+        sampled, trouble = self.explainer._sampled.pop(nodeid, []), ""
+        try:
+            found = self._in_time(lambda measurement, left_s: measure_profiles(measurement, self.runs, left_s))
+            sampled.append([_functions_named(each, named) for each, named in zip(found, self._sides(), strict=True)])
         except FtgateError as error:
-            found = str(error)
-        if sampled:  # what earlier launches show stays, where no more can be had
-            trouble = found
-            then, now = (explain.joined([pair[side] for pair in sampled]) for side in (0, 1))
-            moved = replace(moved, part=then.cut or now.cut)
-            found = explain.slower_functions(then, now, added, phase.changed)
-            if isinstance(found, str) and not trouble:
-                self._sampled[row.cell.nodeid] = sampled
-        refused, functions = (f"{UNKNOWN} ({found})", ()) if isinstance(found, str) else ("", found)
-        added_ns = added.after_ns - added.before_ns
-        return replace(moved, functions=functions, refused=refused, added_ns=added_ns)
+            if not sampled:  # what earlier launches show stays, where no more can be had
+                raise
+            trouble = str(error)
+        then, now = (explain.joined([pair[side] for pair in sampled]) for side in (0, 1))
+        self.cut = then.cut or now.cut
+        cause = explain.slower_functions(then, now, added, self.phase.changed)
+        if not cause.parts and not trouble:
+            self.explainer._sampled[nodeid] = sampled
+        return cause
+
+    def _sides(self) -> tuple[Callable[[str], str], Callable[[str], str]]:
+        """How the files of what it is compared with and its own are named."""
+        pair, root = self.phase.references[self.row.cell.nodeid].pair, self.explainer.root
+        if pair is None:
+            return (lambda file: shown_path(file, root),) * 2
+        changed = _named(pair.changed, root)
+        return (changed, changed) if self.broken else (_named(pair.reference, root), changed)
 
 
 def of_stored(row: Row, compared_with: ComparedWith) -> Explanation:
-    """The explanation of a regressed cell whose reference was not measured: what its recordings hold, no functions."""
+    """The explanation of a regressed cell whose reference was not measured: what its recordings hold, no causes."""
     assert row.sample is not None
-    moved = explain.moved(row.sample, compared_with.entry)
+    kinds = explain.kinds_of(row.verdict)
+    moved = explain.of_kinds(explain.moved(row.sample, compared_with.entry), kinds)
+    if row.verdict.decision is Decision.ACCEPTED:
+        return moved
     why = row.verdict.why or "its reference was not measured"
-    refused = f"{UNKNOWN} ({why})" if _is_slower(row) and row.verdict.decision is not Decision.ACCEPTED else ""
-    return replace(moved, refused=refused)
+    causes = (Cause(of=of, unknown=f"{ADDED[of]} is not known: {why}") for of in ADDED if of in kinds)
+    return replace(moved, causes=tuple(causes))
 
 
-def _naming(phase: Phase, cell: Cell, root: Path) -> tuple[Callable[[str], str], Callable[[str], str]]:
-    """How the files of a cell's reference and those of the change are named."""
-    pair = phase.references[cell.nodeid].pair
-    assert pair is not None
-    return _named(pair.reference, root), _named(pair.changed, root)
+def longer(phases: Iterable[Moved]) -> list[str]:
+    """Those of start and join that take longer."""
+    return [each.name for each in phases if each.after > each.before]
 
 
 def outside(phases: Iterable[Moved]) -> str:
     """Where the added time is if it is not in the work; `phases` are start and join, if they moved."""
-    longer = [each.name for each in phases if each.after > each.before]
-    if longer:
-        return f"none of its body: it is added to {listed(longer, 'and')}"
-    return f"{UNKNOWN} (how much longer its body takes lies within the noise of its launches)"
-
-
-def _is_slower(row: Row) -> bool:
-    """Whether a time is among what regressed, or a figure that is made of times."""
-    failed = [each.metric for each in row.verdict.metrics if each.decision.worse]
-    return any(metric == Metric.SCALING or metrics.row(metric).unit == "time" for metric in failed)
+    if named := longer(phases):
+        return f"the time is added to {listed(named, 'and')}, none of it to the body"
+    return "how much longer its body takes lies within the noise of its launches"
 
 
 # ---- files as people know them, and alike on both sides
@@ -176,3 +280,7 @@ def _sites_named(sample: Sample, named: Callable[[str], str]) -> Sample:
 
 def _functions_named(profile: Profile, named: Callable[[str], str]) -> Profile:
     return replace(profile, functions=tuple(replace(each, file=named(each.file)) for each in profile.functions))
+
+
+def _loads_named(loads: Loads, named: Callable[[str], str]) -> Loads:
+    return replace(loads, lines=tuple(replace(each, file=named(each.file)) for each in loads.lines))

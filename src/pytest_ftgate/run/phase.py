@@ -39,12 +39,6 @@ launches of either do not show (`benchmarks/verdicts/stored.py`)."""
 LEAST_ROUNDS = 5
 """Rounds of a comparison for which iterations are given up if the budget is small; more if a decision needs more.
 Contracts need fewer."""
-RESERVED_S, RESERVED_SHARE = (2.0, 5.0), 0.1
-"""What pairs leave to explain the cells that fail at their end: of the time, in these bounds. A time that is too short
-for it leaves nothing: the verdicts need all of it.
-
-It does not depend on what was measured, so that it favours no verdict.
-"""
 
 
 class Instead(Protocol):
@@ -77,8 +71,6 @@ class Phase:
     judge: Judge = dataclasses.field(init=False)
     budget_s: float = dataclasses.field(init=False)
     """How long it may measure."""
-    reserved_s: float = dataclasses.field(init=False)
-    """How long it may explain the cells that fail, after that."""
     needed: int = dataclasses.field(init=False)
     """Rounds that a decision needs at least; 0 if nothing is judged."""
     instead: Instead | None = dataclasses.field(init=False, default=None)
@@ -98,17 +90,11 @@ class Phase:
         targets = {cell.target.spec: run.targets.prepared(cell, group.spec, checkout) for cell in one_per_target(cells)}
         paired = (cell for cell in cells if compared[cell.nodeid].basis == "paired")
         references = {cell.nodeid: self._reference(cell, targets) for cell in paired}
-        # 2. How much time it has, and what it leaves to explain the cells that fail.
+        # 2. How much may be measured: a recording ends with what it needs.
         makes: Callable[[Phase], Instead] | None = run.hooks.ftgate_instead(run=run)
-        own_s, self.reserved_s = run.config.test_time, 0.0
-        if references and run.config.explain and makes is None:
-            least_s, most_s = RESERVED_S
-            reserved_s = min(most_s, RESERVED_SHARE * own_s)
-            self.reserved_s = reserved_s if reserved_s >= least_s else 0.0
-        # 3. How much may be measured in it: a recording ends with what it needs.
         records = run.stored.records(group, cells)
         limits = Allowance(
-            budget_s=own_s - self.reserved_s,
+            budget_s=run.config.test_time,
             at_least=LAUNCHES,
             launches=run.config.launches or (LAUNCHES if records else None),
             iterations=run.config.iterations,
@@ -116,7 +102,7 @@ class Phase:
             timeout_s=run.config.timeout,
         )
         self.budget_s = limits.budget_s
-        # 4. Who judges, and how many rounds that needs.
+        # 3. Who judges, and how many rounds that needs.
         policy = replace(run.policy, metrics=(*run.policy.metrics, *group.spec.gated))
         judge = self.judge = Judge(spec, policy, compared, limits.launches)
         judged = makes is None and not records and (bool(spec.contracts) or based)
@@ -128,7 +114,7 @@ class Phase:
         elif checkout is not None:  # figures are all there is to show
             launches = limits.launches or LEAST_LAUNCHES
             limits = replace(limits, launches=launches, most_iterations=PILOT_ITERATIONS, least_iterations=0)
-        # 5. Its rounds.
+        # 4. Its rounds.
         cell_runs = [
             CellRun(cell, targets[cell.target.spec], spec, references.get(cell.nodeid), judge.observers(cell))
             for cell in cells
@@ -192,11 +178,6 @@ class Phase:
             self.references[nodeid] = known.by_figures(why, stale=stale)
             self.judge.all_compared[nodeid] = self.references[nodeid].basis
         return bool(why)
-
-    @property
-    def left_s(self) -> float:
-        """What is left of its time, with what is reserved."""
-        return max(0.0, self.budget_s + self.reserved_s - self.measurement.plan.spent_s)
 
     def step(self, share_s: float | None, left_s: float | None) -> bool:
         """One round; returns whether there may be another. `share_s` and `left_s` are as for `Trial.step`."""

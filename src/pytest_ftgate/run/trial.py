@@ -61,7 +61,7 @@ class Trial:
         self.shortfall: Shortfall | None = None
         """What the time lacks."""
         self._by_features = run.hooks.ftgate_amend(run=run, group=group)
-        self.explainer = Explainer(self._by_people, run.folder.root)
+        self.explainer = Explainer(self._by_people, run.folder.root, lambda: run.time.left_s)
         self._interrupted = False
 
     # -- measuring ---------------------------------------------------------------------------------------------
@@ -130,9 +130,9 @@ class Trial:
         if phase is None or not self.open:
             return
         more = phase.step(share_s, left_s)
-        # 1. Explain what is decided, in the time of the test.
+        # 1. Explain what is decided.
         if self.run.config.explain:
-            self.explainer.follow(phase, self._left_s(phase))
+            self.explainer.follow(phase)
         # 2. What the time lacks, which is said of what is undecided at the end: an early forecast may prove wrong.
         tests = left_s / share_s if share_s and left_s else None
         self.shortfall = shortfall(phase, self.run.config.test_time, self.run.time, tests)
@@ -158,12 +158,7 @@ class Trial:
                 self._fail_cell(values.cell, error)
         if self.run.config.explain and not self._interrupted:
             rows = [self._amended(self.by_nodeid[cell.nodeid]) for cell in self.group.cells]
-            self.explainer.end(rows, phase, lambda: self._left_s(phase))
-
-    def _left_s(self, phase: Phase) -> float:
-        """What is left to explain cells: of the time of the test, and of the run's."""
-        run_left_s = self.run.time.left_s
-        return phase.left_s if run_left_s is None else min(phase.left_s, run_left_s)
+            self.explainer.end(rows, phase)
 
     def fail(self, error: Exception) -> None:
         """End it with this error in the row of every cell that has no verdict yet."""
@@ -218,7 +213,8 @@ class Trial:
                 explanation, phase = self.explainer.of(cell.nodeid), self.phase
                 # Where its reference was not measured, what moved since its baseline.
                 values = phase.values.of(cell) if phase else None
-                if explanation is None and phase and values is not None and values.reference is None:
+                broken = row.verdict.decision is Decision.BROKEN
+                if explanation is None and phase and values is not None and values.reference is None and not broken:
                     explanation = explaining.of_stored(row, phase.judge.compared_with(values))
                 row = replace(row, explanation=explanation)
         except Exception as error:  # noqa: BLE001

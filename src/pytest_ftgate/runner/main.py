@@ -29,7 +29,7 @@ from .protocol import (
     framed,
 )
 from .record import LaunchRecord
-from .worker import AT_BARRIER, CHECKING, COLLECTING, HOLDING, OBSERVED, VALUES, Order, explain
+from .worker import AT_BARRIER, CHECKING, COLLECTING, HOLDING, OBSERVED, VALUES, Order, explain, tell_loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class LaunchObserver(Observer):
             thread.join()
             if gc.isenabled():
                 gc.collect()
+        tell_loads()
         self.control.send({"event": "at_barrier", "processes": executor.process_map()})
         self.control.receive()
 

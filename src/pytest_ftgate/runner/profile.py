@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from random import Random
 
+from .beside import Beside
 from .clock import now_ns
 
 TYPE_CHECKING = False
@@ -39,7 +39,6 @@ An event loop asks after each step, and lets go of the GIL for it: with the GIL 
 
 _folder = ""
 _interval_s = 0.0
-_busy = threading.Lock()
 
 
 def install(setting: str) -> None:
@@ -53,32 +52,15 @@ def install(setting: str) -> None:
         return
     interval_ns, _, _folder = setting.partition(":")
     _interval_s = int(interval_ns) / 1e9
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_pause, after_in_parent=_go_on, after_in_child=_begin)
-    _begin()
+    Beside("ftgate profile", _sample).begin()
 
 
-def _pause() -> None:
-    _busy.acquire()
-
-
-def _go_on() -> None:
-    _busy.release()
-
-
-def _begin() -> None:
-    """Start the thread that samples; in a forked process too, whose parent's threads it has not got."""
-    global _busy
-    _busy = threading.Lock()
-    path = os.path.join(_folder, str(os.getpid()))
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    threading.Thread(target=_sample, args=(file, _busy), name="ftgate profile", daemon=True).start()
-
-
-def _sample(file: int, busy: Any) -> None:
+def _sample(busy: Any) -> None:
     """Sample at random intervals, so that nothing in the workload is in step with it."""
     from faulthandler import dump_traceback
 
+    path = os.path.join(_folder, str(os.getpid()))
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     wait = Random()
     gil_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
     while True:

@@ -511,6 +511,8 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
                 report["observed"] = ended()
             if order.flags & AT_BARRIER:
                 collect_garbage(order)
+                if own_cpu:
+                    tell_loads()
             port.send(report)
             if fresh and setups is None and not order.flags & STAYING:
                 return
@@ -518,6 +520,13 @@ def serve(setup: Setup, index: int, port: Port, shared: Any, fresh: bool, own_cp
                 call_probe("fold")  # threads share the probe of the main thread, which folds it
     except BaseException as error:
         port.send({**about, "error": explain(error)})
+
+
+def tell_loads() -> None:
+    """This process is at a barrier: what traces its memory, if something does, writes what is left."""
+    loads = sys.modules.get("pytest_ftgate.runner.loads")
+    if loads is not None:
+        loads.at_barrier()
 
 
 def call_probe(name: str) -> None:

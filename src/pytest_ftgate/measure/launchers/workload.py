@@ -21,13 +21,14 @@ from ...kit.files import remove
 from ...kit.marks import MARK, marks
 from ...kit.processes import GRACE_S, marked, semaphore_prefix, temporary_folder, tree
 from ...kit.values import Natural
-from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, LockWaits, MemoryPoint, Waits, WorkloadError
+from ...model.sample import NS_PER_S, Barrier, Iteration, Launch, Loads, LockWaits, MemoryPoint, Waits, WorkloadError
+from ...runner.loads import LOADS as TRACES
 from ...runner.locks.sites import FOLDER, OFF, WINDOW
 from ...runner.profile import PROFILE
 from ...runner.protocol import BARRIER, HOLD, LEFT, LENGTH_BYTES, MARSHAL, PROTOCOL
 from ...runner.reads import READS
 from ...runner.stacks import THREADS_S
-from .. import memory_round, stacks
+from .. import loads, profiles, stacks
 from ..launch import LEFT_FIX, THREADS_FIX, Answered, CellUnsupported, HeldIteration, LaunchFailed, Request, setup_of
 from ..machine import pinned
 from ..marshalled import BrokenMessage, unmarshalled
@@ -140,6 +141,7 @@ START_TIMEOUT_S = 120.0
 LOCKS = "locks"
 STACKS = "stacks"
 PROFILES = "profiles"
+LOADS = "loads"
 SETTLED = {"MIMALLOC_PURGE_DELAY": "0"}
 """Else the allocator of free-threaded builds keeps freed pages for a while, which hides a leak or looks like one."""
 RUN = "import sys; from pytest_ftgate.runner.main import main; sys.exit(main(sys.argv[1:]))"
@@ -259,6 +261,9 @@ class WorkloadLauncher:
             if request.role == "profile":
                 (folder / PROFILES).mkdir()
                 environment |= {PROFILE: f"{request.sampling_ns}:{folder / PROFILES}", **_start_hook(self.runner)}
+            if request.role == "loaded":
+                (folder / LOADS).mkdir()
+                environment |= {TRACES: f"{request.loads}:{folder / LOADS}", **_start_hook(self.runner)}
             if request.reads:
                 environment |= {READS: request.reads, **_start_hook(self.runner)}
             job = folder / "job"
@@ -292,6 +297,8 @@ class WorkloadHandle:
         self.clock = launcher.clock
         self.sample_costs_s = launcher.sample_costs_s
         self.sample_cost_s = 0.0
+        self.left_calls: list[int] = []
+        """Of each barrier after a collection, the calls of a worker before it."""
         self.answered = Answered()
         self.result: _Result | None = None
         self.closed_s = 0.0
@@ -346,9 +353,13 @@ class WorkloadHandle:
         """
         self.channel.send({"do": "iteration", "kind": HOLD, "loops": loops, "window_ns": window_ns})
         released = self.awaited("released", self.timeout_s, "starting its workers, their setups and first calls")
+        processes = self.process_map(released)
+        if self.request.role == "loaded":
+            with loads.written(self.folder / LOADS, {processes.main, *processes.workers}):
+                self.awaited("done", timeout_s, "a held iteration")
+            return HeldIteration(iteration=self.answered.add(HOLD, self._let_go_on()))
         memory: tuple[MemoryPoint, ...] = ()
         dropped, waits = 0, Waits(unavailable=SHORT_CALLS) if sampled else None
-        processes = self.process_map(released)
         if sampled and sampled[1]:
             time.sleep(sampled[0])
             refused = self.request.waits_unavailable
@@ -376,7 +387,9 @@ class WorkloadHandle:
         if key not in self.sample_costs_s:
             self.sample_costs_s[key] = sample_cost_s(processes)
         self.sample_cost_s = self.sample_costs_s[key]
-        return Barrier(ops=max(1, round(self._let_go_on().ops / self.request.callers)), point=point)
+        calls = max(1, round(self._let_go_on().ops / self.request.callers))
+        self.left_calls += [calls] * collects
+        return Barrier(ops=calls, point=point)
 
     def close(self) -> None:
         """Let its workers end and its interpreter begin to; its exit handlers may end what the workload started."""
@@ -397,7 +410,7 @@ class WorkloadHandle:
         """Let the launch end by itself; raises LaunchFailed when it left processes behind."""
         self.close()
         assert self.result is not None
-        locks, profile = None, None
+        locks, profile, loaded = None, None, None
         try:
             # 1. It ends: neither threads of the workload nor its exit handlers hold it.
             waited_s = self.clock() - self.closed_s
@@ -416,12 +429,19 @@ class WorkloadHandle:
             if self.request.role == "locks":
                 locks = self._locks(self.result)
             if self.request.role == "profile":
-                profile = memory_round.read(self.folder / PROFILES, self.result.spans)
+                profile = profiles.read(self.folder / PROFILES, self.result.spans)
+            if self.request.role == "loaded":
+                loaded = self._loads()
         finally:
             self.kill()
         iterations = tuple(self.answered.iterations)
         return msgspec.structs.replace(
-            self.result.launch, cold=self.answered.cold, iterations=iterations, locks=locks, profile=profile
+            self.result.launch,
+            cold=self.answered.cold,
+            iterations=iterations,
+            locks=locks,
+            profile=profile,
+            loads=loaded,
         )
 
     def kill(self) -> None:
@@ -513,6 +533,13 @@ class WorkloadHandle:
         if result.error is not None:
             raise self._crashed(result.error.reason, result.error.detail)
         return result
+
+    def _loads(self) -> Loads:
+        """What the processes of this launch held and imported."""
+        try:
+            return loads.read(self.folder / LOADS, self.process.pid, self.left_calls, unmarshalled)
+        except (BrokenMessage, ValueError) as error:
+            raise self.process.failure(f"what was traced of it cannot be read: {error}") from error
 
     def _locks(self, result: _Result) -> LockWaits:
         """The waits of all processes and interpreters of this launch; each wrote its file as it ended."""

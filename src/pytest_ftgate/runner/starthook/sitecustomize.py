@@ -1,7 +1,7 @@
 """Start hook: `site` imports it in every process and interpreter whose PYTHONPATH begins with its folder.
 
-It installs what the environment asks for: the lock probe, the notes of what is read or the sampling of stacks. Then it
-runs the `sitecustomize` that it hides.
+It installs what the environment asks for: the lock probe, the notes of what is read, the sampling of stacks, the traces
+of memory and imports. Then it runs the `sitecustomize` that it hides.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ WANTED = {
     "FTGATE_LOCKS": ("locks", "the lock probe"),
     "FTGATE_READS": ("reads", "what notes the files that are read"),
     "FTGATE_PROFILE": ("profile", "what samples stacks"),
+    "FTGATE_LOADS": ("loads", "what traces memory and imports"),
 }
 """Variables with the setting of a module of the runner; the module, and what it is."""
 

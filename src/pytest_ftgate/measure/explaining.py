@@ -1,0 +1,139 @@
+"""Launches that explain: of a cell and what it is compared with, in a time of their own, and not timed.
+
+The stacks of workers are sampled, memory is traced, imports are timed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+import msgspec
+
+from ..kit.errors import FtgateError
+from ..model.sample import Launch, Loads, Profile
+from ..model.spec import can_grow
+from ..runner.protocol import COLD, MEASURED, WARMUP
+from .cell_run import ROLES, CellRun
+from .launch import CellUnsupported, LaunchRole, error_of
+from .memory_round import HOLD_S
+from .plan import OutOfTime, RoundPlan
+
+if TYPE_CHECKING:
+    from .group import Measurement
+
+WORK_S, MOST_S = 1.0, 5.0
+"""How long workers are at work in a profile launch, unless it would take longer than MOST_S."""
+WORK_SHARE = 0.5
+"""Of the time left for a launch, what its iterations take at most: it starts, warms up and ends in the rest."""
+MOMENTS = 1000
+"""How often stacks are sampled in that time, about."""
+LEAST_ITERATIONS, MOST_ITERATIONS = 10, 500
+SAMPLING_NS = 500_000, 10_000_000
+"""The mean time between two samples, at least and at most."""
+BARRIERS: Final = 4
+"""Barriers at which a launch shows what calls leave behind, after one more."""
+SEES: Final[Mapping[LaunchRole, str]] = {
+    "profile": "sampling the stacks of",
+    "loaded": "tracing the memory of",
+    "locks": "probing the locks of",
+}
+UNSEEN: Final[Mapping[str, str]] = {
+    "command": "a command is not looked into",
+    "server": "a server is not looked into",
+    "interpreters": "sub-interpreters are not looked into",
+}
+"""Why an executor has no launches that explain."""
+
+
+def measure_profiles(measurement: Measurement, sides: Sequence[CellRun], left_s: float) -> list[Profile]:
+    """The profile of each side. Raises FtgateError."""
+
+    def one(measurement: Measurement, side: CellRun, most_s: float) -> Launch:
+        # How many iterations, and how often they are sampled, by that side's latest launch.
+        plan, most_s = measurement.plan, min(MOST_S, most_s)
+        work_ns = max([1.0, *(each.work_ns for each in side.latest)])
+        wall_ns = max([work_ns, *(each.wall_ns for each in side.latest)])
+        wanted = max(LEAST_ITERATIONS, math.ceil(WORK_S * 1e9 / work_ns))
+        count = max(1, min(wanted, MOST_ITERATIONS, int(most_s * 1e9 / wall_ns)))
+        low, high = SAMPLING_NS
+        sampling_ns = round(min(max(count * work_ns / MOMENTS, low), high))
+        with measurement.ready(side, "profile", sampling_ns=sampling_ns) as launch:
+            launch.handle.iteration(COLD, 1, plan.window_ns)
+            for kind, times in ((WARMUP, plan.warmups), (MEASURED, count)):
+                for _ in measurement.in_time(range(times), wall_ns):
+                    launch.handle.iteration(kind, plan.loops or 1, plan.window_ns)
+            return launch.finish("profile")
+
+    return [each.profile or Profile() for each in _measured(measurement, sides, left_s, "profile", one)]
+
+
+def measure_locks(measurement: Measurement, sides: Sequence[CellRun], left_s: float) -> list[Launch]:
+    """A launch of each side with the lock probe. Raises FtgateError."""
+
+    def one(measurement: Measurement, side: CellRun, most_s: float) -> Launch:
+        plan, wall_ns = measurement.plan, max([1.0, *(each.wall_ns for each in side.latest)])
+        count = max(1, min(LEAST_ITERATIONS, int(most_s * 1e9 / wall_ns)))
+        with measurement.ready(side, "locks") as launch:
+            for kind, times in ((COLD, 1), (WARMUP, 2), (MEASURED, count)):
+                for _ in measurement.in_time(range(times), wall_ns):
+                    launch.handle.iteration(kind, plan.loops or 1 if kind != COLD else 1, plan.window_ns)
+            return launch.finish("locks", loops=plan.loops or 1, window_ns=plan.window_ns)
+
+    return _measured(measurement, sides, left_s, "locks", one)
+
+
+def measure_loads(
+    measurement: Measurement, sides: Sequence[CellRun], left_s: float, known: Literal["lines", "imports"]
+) -> list[Loads]:
+    """What each side holds by line, or imports. Raises FtgateError."""
+
+    def one(measurement: Measurement, side: CellRun, most_s: float) -> Launch:
+        plan, began_s = measurement.plan, measurement.plan.clock()
+        with measurement.ready(side, "loaded", loads=known) as launch:
+            # Traced it may take a hundred times as long, as the cold iteration shows.
+            one_ns = launch.handle.iteration(COLD, 1, plan.window_ns).wall_ns
+            call_ns = 0.0 if plan.window_ns else max(1.0, one_ns)
+            launch.handle.measure_held(max(round(HOLD_S * 1e9), plan.window_ns), False, call_ns)
+            if known == "lines" and can_grow(side.cell, side.spec):
+                left_ns = 1e9 * (most_s - (plan.clock() - began_s))
+                loops = max(1, min(plan.loops or 1, int(left_ns / (1 + BARRIERS) / max(1, one_ns))))
+                for _ in range(max(2, min(1 + BARRIERS, int(left_ns / max(1, one_ns) / loops)))):
+                    launch.handle.barrier(loops, plan.window_ns, collects=True)
+            return launch.finish("loaded")
+
+    return [each.loads or Loads() for each in _measured(measurement, sides, left_s, "loaded", one)]
+
+
+def _measured(
+    measurement: Measurement,
+    sides: Sequence[CellRun],
+    left_s: float,
+    role: LaunchRole,
+    one: Callable[[Measurement, CellRun, float], Launch],
+) -> list[Launch]:
+    """A launch of each side, in random order; `one` gets how long its iterations may take. Raises FtgateError."""
+    whole = measurement.plan
+    limits = msgspec.structs.replace(whole.limits, budget_s=left_s)
+    plan = RoundPlan(whole.spec, limits, whole.clock, whole.loops)
+    measurement = dataclasses.replace(measurement, cell_runs=list(sides), plan=plan)
+    for kind in (each.cell.executor.kind for each in sides):
+        if kind in UNSEEN and (role, kind) != ("locks", "interpreters"):
+            raise FtgateError(UNSEEN[kind])
+    plan.begin_round()
+    found: dict[CellRun, Launch] = {}
+    try:
+        for side in measurement.shuffled(sides):
+            measurement.report(side, SEES[role])
+            found[side] = one(measurement, side, WORK_SHARE * plan.left_s / (len(sides) - len(found)))
+    except OutOfTime:
+        raise FtgateError("no time left") from None
+    except CellUnsupported as error:
+        raise FtgateError(f"{ROLES[role]}{error}") from error
+    except Exception as error:
+        raise FtgateError(f"{ROLES[role]}{error_of(error).reason}") from error
+    finally:
+        plan.end_round()
+    return [found[side] for side in sides]

@@ -1,0 +1,60 @@
+"""A gate that fails by memory, end to end on a real interpreter: the line is named, and no function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from example import Example
+from project import NOBODY, commit
+
+BODY = """
+BALLAST = b""
+HELD = []
+
+
+@ftgate.compare(threads, workers=1, pythons=["3.14"])
+def test_loop(worker):
+    x = 0
+    for k in range(2_000):
+        x += k
+    return x
+"""
+QUICK = ("--ftgate-against=HEAD", "--ftgate-test-time=30s")
+
+
+@pytest.fixture
+def example(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, interpreters_on_path: None) -> Example:
+    for name, value in NOBODY.items():
+        monkeypatch.setenv(name, value)
+    ini = "[pytest]\nftgate_install =\n"
+    made = Example(pytester, {"pytest.ini": ini, ".gitignore": ".ftgate/\n__pycache__/\n", "test_a.py": BODY})
+    commit(made.folder, "first")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "metric", "of", "added"),
+    [
+        ('BALLAST = b""', 'BALLAST = b"x" * (8 << 20)', "uss", "memory", 8 << 20),
+        ("    x = 0", '    HELD.append(b"x" * (64 << 10))\n    x = 0', "growth", "growth", 64 << 10),
+    ],
+    ids=["ballast", "leak"],
+)
+def test_memory_is_explained_by_the_line_that_holds_it(
+    example: Example, old: str, new: str, metric: str, of: str, added: int
+) -> None:
+    path = example.folder / "test_a.py"
+    path.write_text(path.read_text().replace(old, new))
+    result = example.run_fresh(*QUICK, f"--ftgate-metrics={metric}")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (row,) = example.rows()
+    causes: list[dict[str, Any]] = row["explanation"]["causes"]
+    assert [each["of"] for each in causes] == [of]
+    (part,) = causes[0]["parts"]
+    place = path.read_text().splitlines().index(new.splitlines()[0]) + 1
+    assert (part["file"], part["line"], part["name"]) == ("test_a.py", place, new.splitlines()[0].strip())
+    assert part["added"] == pytest.approx(added, rel=0.1)
+    text = result.stdout.str()
+    assert f"at test_a.py:{place}" in text
+    assert "spent in" not in text
