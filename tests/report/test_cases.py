@@ -16,7 +16,7 @@ from golden import check_golden
 from pytest_ftgate.features import markdown
 from pytest_ftgate.judge import metrics
 from pytest_ftgate.kit.values import Interval, Metric
-from pytest_ftgate.model.report import Cause, Explanation, Figures, Part, Report, Row, Shortfall, Site
+from pytest_ftgate.model.report import Cause, Explanation, Figures, MovedSite, Part, Report, Row, Shortfall
 from pytest_ftgate.model.verdict import Basis, Decision, MetricVerdict
 from pytest_ftgate.report import said, terminal
 
@@ -89,7 +89,7 @@ def wall_and_waits() -> list[Row]:
     """A function that is cached became 18 % slower, below its lock: the waits alone were said."""
     waited = judged(Metric.LOCK_WAIT, REGRESSED, 0.004, 0.37, 0.12, allowed=0.01)
     slower = wall(REGRESSED, 4.2, 4.96, 0.04, allowed=1.02, p_fail=0.0001)
-    sites = (Site(name="cache.py:2 Lock", before=0.004, after=0.37),)
+    sites = (MovedSite(name="cache.py:2 Lock", before=0.004, after=0.37),)
     explanation = Explanation(causes=spent(0.76), sites=sites)
     return [row("threads", 1, wall(PASSED, 4.2, 4.22)), row("threads", 2, waited, slower, explanation=explanation)]
 
@@ -115,7 +115,7 @@ def contract() -> list[Row]:
     broken = MetricVerdict(
         metric=Metric.CONTRACT, decision=Decision.BROKEN, contract="threads.scaling >= 1.5", reason=BROKEN, launches=9
     )
-    locked = Explanation(sites=(Site(name="parsers.py:7 Lock", before=0.0, after=0.48),))
+    locked = Explanation(sites=(MovedSite(name="parsers.py:7 Lock", before=0.0, after=0.48),))
     return [row("threads", 2, broken, basis=HELD, explanation=locked)]
 
 

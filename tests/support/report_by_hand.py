@@ -19,12 +19,12 @@ from pytest_ftgate.model.report import (
     HolderFigures,
     Machine,
     Moved,
+    MovedSite,
     Part,
     Report,
     RoleFigures,
     Row,
     Shard,
-    Site,
     SiteFigures,
     Table,
     WaitFigures,
@@ -96,7 +96,9 @@ SLOWER = Explanation(
 NOT_KNOWN = "what holds the added memory is not known: no git here: its commit cannot be measured"
 HEAVIER = Explanation(causes=(Cause(of="memory", unknown=NOT_KNOWN),))
 WAITING = Explanation(
-    sites=(Site(name="src/words/cache.py:12 Lock", before=0.02, after=0.23, holder="src/words/cache.py:40 in refill"),),
+    sites=(
+        MovedSite(name="src/words/cache.py:12 Lock", before=0.02, after=0.23, holder="src/words/cache.py:40 in refill"),
+    ),
 )
 
 

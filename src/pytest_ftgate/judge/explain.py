@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ..kit.values import Metric
-from ..model.report import Cause, CauseOf, Explanation, Moved, Part, Site, SiteFigures
+from ..model.report import Cause, CauseOf, Explanation, Moved, MovedSite, Part, SiteFigures
 from ..model.sample import Function, Held, Launch, Loads, Profile, Sample, StackSamples, iteration_value
 from ..model.verdict import Decision, Verdict
 from ..store.schema import StoredCell
@@ -121,7 +121,7 @@ def moved(sample: Sample, before: Sample | StoredCell | None) -> Explanation:
     )
 
 
-def sites(sample: Sample, before: Sample | None) -> tuple[Site, ...]:
+def sites(sample: Sample, before: Sample | None) -> tuple[MovedSite, ...]:
     """The lock sites that wait more than before, or at all, with their place after the change and the lock's holder."""
     then, now = _site_shares(before) if before else {}, _site_shares(sample)
     held, holders = dict[str, tuple[list[float], list[float]]](), dict[str, str]()
@@ -131,7 +131,7 @@ def sites(sample: Sample, before: Sample | None) -> tuple[Site, ...]:
         held[place] = (then[key][1] if key in then else [0.0] * launches, after)
         holders[place] = next((f"{each.file}:{each.line} in {each.function}" for each in site.holders), "")
     return tuple(
-        Site(name=each.name, before=each.before, after=each.after, holder=holders[each.name])
+        MovedSite(name=each.name, before=each.before, after=each.after, holder=holders[each.name])
         for each in _moves(held, 1.0)
         if each.after > each.before
     )

@@ -26,7 +26,7 @@ class Moved(Struct, frozen=True, kw_only=True):
     after: float
 
 
-class Site(Moved, frozen=True, kw_only=True):
+class MovedSite(Moved, frozen=True, kw_only=True):
     """A lock site, by `file:line kind`: the shares of the workers' time that are waited there.
 
     `holder` is the line that held the lock for most of these waits; empty where that is not known.
@@ -82,7 +82,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """
 
     causes: tuple[Cause, ...] = ()
-    sites: tuple[Site, ...] = ()
+    sites: tuple[MovedSite, ...] = ()
     shares: tuple[Moved, ...] = ()
     cores: Moved | None = None
     phases: tuple[Moved, ...] = ()
