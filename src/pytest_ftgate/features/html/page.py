@@ -20,7 +20,7 @@ from ...model.report import Report, Row, Table
 from ...model.verdict import Decision
 from ...report import said
 from ...report.details import Style, detail_lines, held_by, site_place
-from ...report.measured import COLUMNS, interval_head, judged_wall, wall_interval
+from ...report.measured import COLUMNS, interval_head, judged_wall, wall_change, wall_interval
 from ..decide import sentences
 from . import plots
 
@@ -262,5 +262,5 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[Text]]:
             walls, judged = map(wall_interval, rows), map(judged_wall, rows)
             columns[interval_head(rows)] = [(units.time_ends(w), w.high - w.low) if w else ("", None) for w in walls]
             ratios = [wall.ratio.value if wall and wall.ratio else None for wall in judged]
-            columns["change"] = [("" if ratio is None else units.change(ratio), ratio) for ratio in ratios]
+            columns["change"] = list(zip(map(wall_change, rows), ratios, strict=True))
     return columns
